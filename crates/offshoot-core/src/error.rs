@@ -1,0 +1,223 @@
+//! One error type with a closed set of codes, shaped by what a caller can do about it.
+
+use std::fmt;
+
+/// What every fallible function of Offshoot returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $http:literal;)*) => {
+        /// The closed set of error codes; the same in HTTP, MCP and `--json`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ErrorCode { $($(#[$doc])* $name,)* }
+
+        impl ErrorCode {
+            /// Every code, for tables in docs and tests.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$name,)*];
+
+            /// The code as it appears on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(ErrorCode::$name => $text,)* }
+            }
+
+            /// The HTTP status that goes with it.
+            pub fn http_status(self) -> u16 {
+                match self { $(ErrorCode::$name => $http,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A refused path, or a link that leaves the workspace.
+    PathTraversalBlocked = "path_traversal_blocked", 400;
+    /// Anything else wrong with the input.
+    InvalidRequest = "invalid_request", 400;
+    /// No snapshot of that name; nothing was changed.
+    SnapshotNotFound = "snapshot_not_found", 400;
+    /// No valid token.
+    Unauthorized = "unauthorized", 401;
+    /// Not yours, or a read-only place.
+    PermissionDenied = "permission_denied", 403;
+    /// The agent has no workspace in its ancestor chain.
+    WorkspaceNotAssigned = "workspace_not_assigned", 404;
+    /// No such file.
+    FileNotFound = "file_not_found", 404;
+    /// No such workspace.
+    WorkspaceNotFound = "workspace_not_found", 404;
+    /// No such project.
+    ProjectNotFound = "project_not_found", 404;
+    /// No such session.
+    SessionNotFound = "session_not_found", 404;
+    /// No such agent.
+    AgentNotFound = "agent_not_found", 404;
+    /// No such review.
+    ReviewNotFound = "review_not_found", 404;
+    /// No such skill.
+    SkillNotFound = "skill_not_found", 404;
+    /// A parent of the path, or the path itself, is no directory.
+    NotADirectory = "not_a_directory", 400;
+    /// The path is a directory where a file is needed.
+    IsADirectory = "is_a_directory", 400;
+    /// The prefix names several things; the details list them.
+    AmbiguousPrefix = "ambiguous_prefix", 400;
+    /// The name is taken.
+    AlreadyExists = "already_exists", 409;
+    /// All or nothing was asked for and there are conflicts.
+    MergeConflict = "merge_conflict", 409;
+    /// What the caller expected is no longer so.
+    PreconditionFailed = "precondition_failed", 412;
+    /// The body is larger than allowed.
+    PayloadTooLarge = "payload_too_large", 413;
+    /// The workspace is held by another operation.
+    WorkspaceBusy = "workspace_busy", 423;
+    /// Too many requests.
+    RateLimited = "rate_limited", 429;
+    /// Offshoot itself failed.
+    Internal = "internal", 500;
+    /// A file could not be read.
+    ReadFailed = "read_failed", 500;
+    /// A file could not be written; the previous content is intact.
+    WriteFailed = "write_failed", 500;
+    /// No model behind that slot.
+    ModelNotConfigured = "model_not_configured", 501;
+    /// Commands cannot be run safely here.
+    SandboxUnavailable = "sandbox_unavailable", 501;
+    /// This machine or this file system cannot do it.
+    Unsupported = "unsupported", 501;
+    /// The store does not answer; retrying is safe.
+    StoreUnavailable = "store_unavailable", 503;
+    /// It took too long; retrying is safe.
+    Timeout = "timeout", 504;
+    /// The workspace would grow beyond its quota; the previous content is intact.
+    QuotaExceeded = "quota_exceeded", 507;
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An error with a code for programs, a message for people and a hint on what to do.
+///
+/// The message may be shown to an agent and never holds a host path. What only an operator may
+/// see (paths, system errors) goes into the source, which stays in the log.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    code: ErrorCode,
+    message: String,
+    hint: Option<String>,
+    details: Option<serde_json::Value>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A new error. Write the message in lower case, values in backticks, without a final stop.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            code,
+            message: message.into(),
+            hint: None,
+            details: None,
+            source: None,
+        }))
+    }
+
+    /// Short for `Error::new(ErrorCode::InvalidRequest, …)`.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Error::new(ErrorCode::InvalidRequest, message)
+    }
+
+    /// Short for `Error::new(ErrorCode::Internal, …)`.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Error::new(ErrorCode::Internal, message)
+    }
+
+    /// Adds what the caller can do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds machine-readable details.
+    #[must_use]
+    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    /// Adds the cause, which is logged and never shown to an agent.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The message without hint and cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What the caller can do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Machine-readable details.
+    pub fn details(&self) -> Option<&serde_json::Value> {
+        self.0.details.as_ref()
+    }
+
+    /// The body that every door shows: `{"error": {code, message, hint?, details?}}`.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut body = serde_json::json!({
+            "code": self.0.code.as_str(),
+            "message": self.0.message,
+        });
+        if let Some(hint) = &self.0.hint {
+            body["hint"] = serde_json::Value::from(hint.as_str());
+        }
+        if let Some(details) = &self.0.details {
+            body["details"] = details.clone();
+        }
+        serde_json::json!({ "error": body })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code, self.0.message)?;
+        if let Some(hint) = &self.0.hint {
+            write!(f, " (hint: {hint})")?;
+        }
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,88 @@
+//! Layouts: which places of a workspace may be written.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorCode, RelPath, Result};
+
+/// The directories that a session workspace has from the start.
+pub const SESSION_DIRS: [&str; 4] = ["outputs", "skills", "temp", "uploads"];
+/// The file that describes a session workspace; neither counted nor snapshotted.
+pub const SESSION_METADATA: &str = ".metadata.json";
+
+/// How a workspace is laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Everything is writable.
+    #[default]
+    Plain,
+    /// Only `uploads/`, `outputs/` and `temp/` are writable; `skills/` is read-only.
+    Session,
+}
+
+impl Layout {
+    /// The layout as text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Layout::Plain => "plain",
+            Layout::Session => "session",
+        }
+    }
+
+    /// Where uploads go.
+    pub fn upload_dir(self) -> RelPath {
+        RelPath::from_normal(match self {
+            Layout::Plain => "upload",
+            Layout::Session => "uploads",
+        })
+    }
+
+    /// Refuses a path that must not be written, created, moved or deleted in this layout.
+    pub fn check_writable(self, path: &RelPath) -> Result<()> {
+        if self == Layout::Plain {
+            return Ok(());
+        }
+        let mut parts = path.parts();
+        let top = parts.next().unwrap_or_default();
+        let below_a_writable_dir =
+            [&b"uploads"[..], b"outputs", b"temp"].contains(&top) && parts.next().is_some();
+        if below_a_writable_dir {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::PermissionDenied,
+            format!("`{path}` is read-only in a session workspace"),
+        )
+        .with_hint("write below `outputs/`, `uploads/` or `temp/`"))
+    }
+}
+
+impl std::str::FromStr for Layout {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "plain" => Ok(Layout::Plain),
+            "session" => Ok(Layout::Session),
+            _ => Err(Error::invalid(format!("`{text}` is no layout"))
+                .with_hint("use `plain` or `session`")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_places() {
+        let may = |path: &str| {
+            Layout::Session.check_writable(&RelPath::parse(path.as_bytes()).unwrap()).is_ok()
+        };
+        assert!(may("uploads/a") && may("outputs/a/b") && may("temp/x"));
+        for no in ["a", "skills/x", "uploads", "outputs", ".metadata.json", ".", "uploadsx/a"] {
+            assert!(!may(no), "{no}");
+        }
+        assert!(Layout::Plain.check_writable(&RelPath::parse(b"skills/x").unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,26 @@
+//! The words of Offshoot: ids, paths, entries, changes, errors. No I/O happens here.
+//!
+//! Every other crate builds on this one and this one builds on none of them. A type lives here
+//! when two crates that do not know each other have to agree on it.
+
+mod cause;
+mod change;
+mod entry;
+mod error;
+mod fault;
+mod id;
+mod layout;
+mod object_id;
+mod path;
+mod time;
+
+pub use cause::{Cause, Operator};
+pub use change::{Change, ChangeKind, ChangeSet};
+pub use entry::{DEFAULT_DIR_PERM, EXEC_FILE_PERM, EntryKind, GitMode, PLAIN_FILE_PERM};
+pub use error::{Error, ErrorCode, Result};
+pub use fault::FaultPlan;
+pub use id::{AgentId, ProjectId, WorkspaceId};
+pub use layout::{Layout, SESSION_DIRS, SESSION_METADATA};
+pub use object_id::{EMPTY_BLOB, EMPTY_TREE, ObjectId};
+pub use path::{MAX_NAME, MAX_PATH, RelPath, escape_bytes, unescape_bytes};
+pub use time::Timestamp;

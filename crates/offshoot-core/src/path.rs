@@ -1,0 +1,292 @@
+//! Relative paths as bytes: one parser for every door, and the escape used wherever text is shown.
+
+use std::fmt;
+
+use crate::{Error, ErrorCode, Result};
+
+/// The longest name of one part, as on every file system that Offshoot runs on.
+pub const MAX_NAME: usize = 255;
+/// The longest path, as in the kernel's interface (with room for the final NUL).
+pub const MAX_PATH: usize = 4095;
+
+/// A path below the root of a workspace or project, in normal form.
+///
+/// Names are bytes. There is no leading, double or final `/`, no part `.` or `..`, no NUL. The
+/// root itself is the empty path. A value of this type is a *name*, not a promise that nothing
+/// on the way is a link to outside: that is kept by the directory it is opened from.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RelPath(Vec<u8>);
+
+impl RelPath {
+    /// The root of the workspace.
+    pub const fn root() -> Self {
+        RelPath(Vec::new())
+    }
+
+    /// Parses bytes by the strict rules for agents and names that come from outside.
+    ///
+    /// `.`, `./` and `/` at the end are dropped; `a//b` becomes `a/b`. Refused are an empty
+    /// path, an absolute one, a part `..`, NUL, and names or paths that no file system takes.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            return Err(refused(bytes, "it is empty").with_hint("use `.` for the workspace itself"));
+        }
+        if bytes[0] == b'/' {
+            return Err(refused(bytes, "it is absolute")
+                .with_hint("paths are relative to the workspace: drop the leading `/`"));
+        }
+        if bytes.contains(&0) {
+            return Err(refused(bytes, "it holds a NUL byte"));
+        }
+        let mut normal = Vec::with_capacity(bytes.len());
+        for part in bytes.split(|&byte| byte == b'/') {
+            match part {
+                b"" | b"." => continue,
+                b".." => return Err(refused(bytes, "`..` would leave its directory")),
+                _ if part.len() > MAX_NAME => {
+                    return Err(Error::invalid(format!(
+                        "a name in the path has {} bytes; at most {MAX_NAME} are possible",
+                        part.len()
+                    )));
+                }
+                _ => {}
+            }
+            if !normal.is_empty() {
+                normal.push(b'/');
+            }
+            normal.extend_from_slice(part);
+        }
+        if normal.len() > MAX_PATH {
+            return Err(Error::invalid(format!(
+                "the path has {} bytes; at most {MAX_PATH} are possible",
+                normal.len()
+            )));
+        }
+        Ok(RelPath(normal))
+    }
+
+    /// Parses the escaped text of JSON and the command line (`\xNN` for single bytes).
+    pub fn parse_text(text: &str) -> Result<Self> {
+        Self::parse(&unescape_bytes(text)?)
+    }
+
+    /// A path from bytes that are in normal form already, such as those of a store row.
+    pub fn from_normal(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        debug_assert!(bytes.is_empty() || RelPath::parse(&bytes).is_ok_and(|path| path.0 == bytes));
+        RelPath(bytes)
+    }
+
+    /// The bytes, `/` between the parts.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is the workspace itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The parts from the root down.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/').filter(|part| !part.is_empty())
+    }
+
+    /// The last part; empty for the root.
+    pub fn name(&self) -> &[u8] {
+        self.0.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
+    /// The directory that holds it; none for the root.
+    pub fn parent(&self) -> Option<RelPath> {
+        if self.is_root() {
+            return None;
+        }
+        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Some(RelPath(self.0[..end].to_vec()))
+    }
+
+    /// The directories above it, the root first, the path itself not included.
+    pub fn ancestors(&self) -> Vec<RelPath> {
+        if self.is_root() {
+            return Vec::new();
+        }
+        let mut above = vec![RelPath::root()];
+        let slashes = self.0.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        above.extend(slashes.map(|(index, _)| RelPath(self.0[..index].to_vec())));
+        above
+    }
+
+    /// The path of one name below this one. The name must be a single valid part.
+    #[must_use]
+    pub fn join_name(&self, name: &[u8]) -> RelPath {
+        debug_assert!(!name.is_empty() && !name.contains(&b'/') && name != b".." && name != b".");
+        let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
+        bytes.extend_from_slice(&self.0);
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(name);
+        RelPath(bytes)
+    }
+
+    /// The path of `below` under this one.
+    #[must_use]
+    pub fn join(&self, below: &RelPath) -> RelPath {
+        if below.is_root() { self.clone() } else { self.join_unchecked(&below.0) }
+    }
+
+    fn join_unchecked(&self, below: &[u8]) -> RelPath {
+        let mut bytes = self.0.clone();
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(below);
+        RelPath(bytes)
+    }
+
+    /// Whether it is `dir` or lies somewhere below it.
+    pub fn starts_with(&self, dir: &RelPath) -> bool {
+        dir.is_root()
+            || self.0 == dir.0
+            || (self.0.len() > dir.0.len()
+                && self.0.starts_with(&dir.0)
+                && self.0[dir.0.len()] == b'/')
+    }
+
+    /// What remains of it below `dir`; none when it does not lie there.
+    pub fn strip_prefix(&self, dir: &RelPath) -> Option<RelPath> {
+        if !self.starts_with(dir) {
+            return None;
+        }
+        let skip = if dir.is_root() || self.0.len() == dir.0.len() {
+            dir.0.len()
+        } else {
+            dir.0.len() + 1
+        };
+        Some(RelPath(self.0[skip..].to_vec()))
+    }
+
+    /// Text for JSON and terminals: bytes that are not UTF-8, and the backslash, as `\xNN`.
+    pub fn to_text(&self) -> String {
+        escape_bytes(&self.0)
+    }
+}
+
+fn refused(bytes: &[u8], why: &str) -> Error {
+    Error::new(
+        ErrorCode::PathTraversalBlocked,
+        format!("the path `{}` is refused: {why}", escape_bytes(bytes)),
+    )
+}
+
+/// Writes bytes as text: what is not UTF-8, and the backslash itself, becomes `\xNN`.
+pub fn escape_bytes(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character == '\\' {
+                text.push_str("\\x5c");
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// The reverse of [`escape_bytes`]. A backslash that does not begin `\xNN` is refused.
+pub fn unescape_bytes(text: &str) -> Result<Vec<u8>> {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'\\' {
+            plain.push(bytes[at]);
+            at += 1;
+            continue;
+        }
+        let digits = bytes.get(at + 1..at + 4).filter(|rest| {
+            rest[0] == b'x' && rest[1].is_ascii_hexdigit() && rest[2].is_ascii_hexdigit()
+        });
+        let Some(digits) = digits else {
+            return Err(Error::invalid(format!("the path `{text}` holds a bare backslash"))
+                .with_hint("write the byte as `\\x5c`, or use `/` between directories"));
+        };
+        let value = |digit: u8| (digit as char).to_digit(16).unwrap_or_default() as u8;
+        plain.push(value(digits[1]) * 16 + value(digits[2]));
+        at += 4;
+    }
+    Ok(plain)
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&if self.is_root() { ".".to_owned() } else { self.to_text() })
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_form() {
+        for (input, normal) in [
+            ("a", "a"),
+            ("a/b", "a/b"),
+            ("./a//b/", "a/b"),
+            ("a/./b/.", "a/b"),
+            (".", ""),
+            ("a..b/..c/d..", "a..b/..c/d.."),
+            ("...", "..."),
+        ] {
+            assert_eq!(RelPath::parse(input.as_bytes()).unwrap().as_bytes(), normal.as_bytes());
+        }
+    }
+
+    #[test]
+    fn refused_forms() {
+        for bad in ["", "/", "/a", "..", "../a", "a/..", "a/../b", "a\0b", "./..", "a/b/../../.."] {
+            let error = RelPath::parse(bad.as_bytes()).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::PathTraversalBlocked, "{bad:?}");
+        }
+        assert!(RelPath::parse(&[b'a'; 256]).is_err());
+        assert!(RelPath::parse(&[b'a'; 255]).is_ok());
+    }
+
+    #[test]
+    fn escaping_round_trips() {
+        for bytes in [&b"a\\b"[..], b"\xff\xfe/x", "caf\u{e9}\u{301}\n\x1b".as_bytes(), b"\\x41"] {
+            assert_eq!(unescape_bytes(&escape_bytes(bytes)).unwrap(), bytes);
+        }
+        assert_eq!(escape_bytes(b"\xff\\"), "\\xff\\x5c");
+        assert!(unescape_bytes("a\\b").is_err());
+        assert!(unescape_bytes("a\\x4").is_err());
+    }
+
+    #[test]
+    fn relations() {
+        let path = RelPath::parse(b"a/b/c").unwrap();
+        assert_eq!(path.name(), b"c");
+        assert_eq!(path.parent().unwrap().as_bytes(), b"a/b");
+        let above: Vec<_> = path.ancestors().iter().map(RelPath::to_text).collect();
+        assert_eq!(above, ["", "a", "a/b"]);
+        let dir = RelPath::parse(b"a/b").unwrap();
+        assert!(path.starts_with(&dir) && path.starts_with(&RelPath::root()));
+        assert!(!RelPath::parse(b"a/bc").unwrap().starts_with(&dir));
+        assert_eq!(path.strip_prefix(&dir).unwrap().as_bytes(), b"c");
+        assert_eq!(dir.strip_prefix(&dir).unwrap(), RelPath::root());
+        assert_eq!(path.strip_prefix(&RelPath::root()).unwrap(), path);
+    }
+}
