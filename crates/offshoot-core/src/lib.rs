@@ -11,6 +11,7 @@ mod fault;
 mod id;
 mod layout;
 mod object_id;
+mod object_kind;
 mod path;
 mod time;
 
@@ -22,5 +23,6 @@ pub use fault::FaultPlan;
 pub use id::{AgentId, ProjectId, WorkspaceId};
 pub use layout::{Layout, SESSION_DIRS, SESSION_METADATA};
 pub use object_id::{EMPTY_BLOB, EMPTY_TREE, ObjectId};
+pub use object_kind::ObjectKind;
 pub use path::{MAX_NAME, MAX_PATH, RelPath, escape_bytes, unescape_bytes};
 pub use time::Timestamp;

@@ -1,1 +1,22 @@
-//! placeholder
+//! Where everything is kept: rows in a [`MetaStore`], large content in a [`BlobStore`].
+//!
+//! # Vocabulary
+//! An *object* is a git object: blob, tree or commit. Its row says where its bytes are: in the row
+//! itself (small ones), in a blob of their own (large ones), or in a *pack*, a blob that holds many
+//! objects one after the other (bulk writes). [`Store`] hides the difference.
+//!
+//! # Ordering (the numbers are those of ARCHITECTURE.md)
+//! INV-1: bytes first, rows after. A blob or pack is durable before the transaction that names it
+//! begins. INV-3: removal goes the other way round: the row first, the bytes after, and never bytes
+//! younger than the age guard, because a writer may be about to name them.
+
+mod blob;
+mod meta;
+mod rows;
+
+pub use blob::{BlobInfo, BlobStore};
+pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
+pub use rows::{
+    EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
+    PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
+};

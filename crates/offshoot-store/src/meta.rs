@@ -1,0 +1,199 @@
+//! The traits behind which all rows are kept: SQLite on one machine, PostgreSQL on many.
+
+use offshoot_core::{ObjectId, RelPath, Result, Timestamp, WorkspaceId};
+
+use crate::rows::{
+    EntryRow, HistoryFilter, HistoryRow, NewHistory, NewObject, ObjectRow, PackRow, SnapshotRow,
+    WorkspaceKey, WorkspaceRow,
+};
+
+/// How long a caller of [`MetaStore::write`] waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Until the change survives a power cut. The default for everything a user did.
+    Synced,
+    /// Until other readers see it. For rows that hold no user data, such as a fresh fork's.
+    Relaxed,
+}
+
+/// Rows, in transactions.
+///
+/// # Transactions
+/// [`MetaStore::read`] gives a consistent view: nothing that commits meanwhile is seen.
+/// [`MetaStore::write`] runs `work` as if it were alone: what it reads cannot change before it
+/// commits. If `work` fails, nothing of it remains. If the store has to try again (PostgreSQL may
+/// refuse to serialise two transactions), `work` is called again from the start, so it must not
+/// have side effects outside the transaction that it cannot repeat.
+///
+/// Writers may share one commit (SQLite: one sync for all that wait), so a transaction must be
+/// short: no file is read and nothing is compressed inside.
+///
+/// # Order
+/// History numbers follow commits: when a reader has seen number n, no number below n appears
+/// later. A PostgreSQL sequence alone does not keep this; the implementation must.
+///
+/// # Errors
+/// `store_unavailable` when the store cannot be reached or is locked for too long; nothing has
+/// happened then and a retry is safe. What `work` returns is passed through.
+///
+/// # Costs (SQLite, warm)
+/// A read transaction about 5 µs plus 3 to 8 µs for each look-up. A synced write one fsync, shared
+/// by all writers that wait at that time; a relaxed one about 30 µs.
+pub trait MetaStore: Send + Sync {
+    /// Runs `work` on a consistent view.
+    fn read(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()>;
+
+    /// Runs `work` in a transaction of its own and commits it.
+    fn write(
+        &self,
+        durability: Durability,
+        work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Moves what is in side files into the main one and gives freed space back where that is
+    /// cheap. Called when idle and on a clean exit.
+    fn tidy(&self) -> Result<()>;
+
+    /// Overwrites and gives back the space of deleted rows, so that erased content cannot be found
+    /// in the files any more. Slow: it may rewrite the whole database.
+    fn scrub(&self) -> Result<()>;
+
+    /// The bytes that the rows take on disk, side files included.
+    fn disk_usage(&self) -> Result<u64>;
+}
+
+/// What can be asked inside a transaction.
+pub trait ReadTx {
+    /// A setting of the store, such as the boot that last used it.
+    fn setting(&self, key: &str) -> Result<Option<String>>;
+
+    /// The open workspace of that name, or else the one of that name that was closed last.
+    fn workspace(&self, id: &WorkspaceId) -> Result<Option<WorkspaceRow>>;
+
+    /// A workspace by its number.
+    fn workspace_by_key(&self, key: WorkspaceKey) -> Result<Option<WorkspaceRow>>;
+
+    /// Open workspaces in the order of their names (bytewise), those after `after` only.
+    fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<WorkspaceRow>>;
+
+    /// Every workspace, the closed ones too, in the order of their numbers.
+    fn all_workspaces(&self) -> Result<Vec<WorkspaceRow>>;
+
+    /// Open workspaces whose directory may not be durable: `revision > synced_revision`.
+    fn unsynced_workspaces(&self) -> Result<Vec<WorkspaceRow>>;
+
+    /// The rows at `path` and at every directory above it, the topmost first. One query.
+    fn entries_on_path(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Vec<EntryRow>>;
+
+    /// The rows directly in `dir`, in the order of their names.
+    fn entries_in(&self, workspace: WorkspaceKey, dir: &RelPath) -> Result<Vec<EntryRow>>;
+
+    /// The rows somewhere below `dir` (not `dir` itself), in the bytewise order of their paths.
+    fn entries_below(&self, workspace: WorkspaceKey, dir: &RelPath) -> Result<Vec<EntryRow>>;
+
+    /// The row of an object.
+    fn object(&self, id: &ObjectId) -> Result<Option<ObjectRow>>;
+
+    /// Which of these objects the store has, in the order given.
+    fn has_objects(&self, ids: &[ObjectId]) -> Result<Vec<bool>>;
+
+    /// Rows of objects with an id greater than `after`, in the order of ids; inline bytes are left
+    /// out (`ObjectPlace::Row` is empty) unless `with_bytes`.
+    fn objects_after(
+        &self,
+        after: Option<&ObjectId>,
+        limit: usize,
+        with_bytes: bool,
+    ) -> Result<Vec<ObjectRow>>;
+
+    /// A pack by its number.
+    fn pack(&self, key: i64) -> Result<Option<PackRow>>;
+
+    /// Every pack, in the order of numbers.
+    fn packs(&self) -> Result<Vec<PackRow>>;
+
+    /// Objects of one pack, in the order of their offsets.
+    fn pack_objects(&self, key: i64) -> Result<Vec<ObjectRow>>;
+
+    /// A snapshot of a workspace by its id; the newest if it was taken twice.
+    fn snapshot(&self, workspace: WorkspaceKey, id: &ObjectId) -> Result<Option<SnapshotRow>>;
+
+    /// Snapshots of a workspace whose id begins with these hex digits, newest first.
+    fn snapshots_by_prefix(
+        &self,
+        workspace: WorkspaceKey,
+        prefix: &str,
+    ) -> Result<Vec<SnapshotRow>>;
+
+    /// The newest snapshots of a workspace, newest first; 0 means all of them.
+    fn snapshots(&self, workspace: WorkspaceKey, limit: usize) -> Result<Vec<SnapshotRow>>;
+
+    /// Lines of the history. Following it is: ask with `after_seq` = the last number seen.
+    fn history(&self, filter: &HistoryFilter) -> Result<Vec<HistoryRow>>;
+
+    /// The newest line of one path that has content after it, if any: who wrote it last.
+    fn last_write(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Option<HistoryRow>>;
+
+    /// The last history number given out; 0 in an empty store.
+    fn last_seq(&self) -> Result<i64>;
+
+    /// Calls `visit` with every object id that a row of history, entries, workspaces or snapshots
+    /// names. These, and what can be reached from them, are what garbage collection keeps.
+    fn visit_roots(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
+}
+
+/// What can be changed inside a transaction.
+pub trait WriteTx: ReadTx {
+    /// Sets a setting.
+    fn put_setting(&mut self, key: &str, value: &str) -> Result<()>;
+
+    /// Adds a workspace (the `key` of `row` is not looked at) and returns its number.
+    /// `already_exists` if an open one has that name.
+    fn add_workspace(&mut self, row: &WorkspaceRow) -> Result<WorkspaceKey>;
+
+    /// Replaces every column of a workspace but key and id.
+    fn update_workspace(&mut self, row: &WorkspaceRow) -> Result<()>;
+
+    /// Erases a workspace with its entries, snapshots and history.
+    fn erase_workspace(&mut self, key: WorkspaceKey) -> Result<()>;
+
+    /// Sets the row at a path.
+    fn put_entry(&mut self, workspace: WorkspaceKey, row: &EntryRow) -> Result<()>;
+
+    /// Removes the row at a path, if there is one. The tree shows through again.
+    fn remove_entry(&mut self, workspace: WorkspaceKey, path: &RelPath) -> Result<()>;
+
+    /// Removes all rows below a directory, not its own.
+    fn remove_entries_below(&mut self, workspace: WorkspaceKey, dir: &RelPath) -> Result<()>;
+
+    /// Names an object whose bytes are durable. Returns false if the store had it.
+    ///
+    /// If it had it, the age of the row is renewed, so that garbage collection, which looks at
+    /// the age in the transaction that removes a row, does not take it from under us.
+    fn put_object(&mut self, object: &NewObject) -> Result<bool>;
+
+    /// Forgets an object if its row is older than `before`. Returns whether it did.
+    fn remove_object(&mut self, id: &ObjectId, before: Timestamp) -> Result<bool>;
+
+    /// Adds a pack whose bytes are durable and returns its number.
+    fn add_pack(&mut self, blob: &str, size: u64) -> Result<i64>;
+
+    /// Forgets a pack. Its objects must have been moved or removed before.
+    fn remove_pack(&mut self, key: i64) -> Result<()>;
+
+    /// Points the rows of a pack's objects at another place. Used by pack rewriting.
+    fn move_objects(&mut self, to_pack: i64, places: &[(ObjectId, u64, u64)]) -> Result<()>;
+
+    /// Adds a snapshot. Its `number` must be one more than the newest.
+    fn add_snapshot(&mut self, row: &SnapshotRow) -> Result<()>;
+
+    /// Replaces the id, parent, tree and sidecar of a snapshot, by workspace and number. Only
+    /// purging rewrites snapshots.
+    fn rewrite_snapshot(&mut self, row: &SnapshotRow) -> Result<()>;
+
+    /// Replaces one object id by another wherever history and entries name it. Only for purging.
+    fn replace_object_id(&mut self, old: &ObjectId, new: &ObjectId) -> Result<()>;
+
+    /// Adds a line to the history and returns its number.
+    fn add_history(&mut self, line: &NewHistory) -> Result<i64>;
+}

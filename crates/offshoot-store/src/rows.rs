@@ -1,0 +1,297 @@
+//! What the store holds, row by row. These are persisted formats: change them with a migration.
+
+use offshoot_core::{
+    Cause, EntryKind, Layout, ObjectId, ObjectKind, RelPath, Timestamp, WorkspaceId,
+};
+
+/// The number of a workspace inside the store. Unlike the id it is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspaceKey(pub i64);
+
+/// Whether a workspace is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceState {
+    /// It can be read and written.
+    Open,
+    /// It was deleted: its directory is gone, its snapshots and history remain until purged.
+    Closed,
+}
+
+/// One workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRow {
+    /// Its number.
+    pub key: WorkspaceKey,
+    /// Its name; at most one open workspace has it.
+    pub id: WorkspaceId,
+    /// Which places may be written.
+    pub layout: Layout,
+    /// Whether it is in use.
+    pub state: WorkspaceState,
+    /// Its newest snapshot.
+    pub head: Option<ObjectId>,
+    /// The tree below the entry rows: that of `head`, or the empty tree.
+    pub tree: ObjectId,
+    /// The sidecar tree below the entry rows.
+    pub sidecar: ObjectId,
+    /// Grows by one with every change of the index; also the version number of what changed.
+    pub revision: i64,
+    /// The directory on disk is known to be durable up to this revision.
+    pub synced_revision: i64,
+    /// Whether its directory exists.
+    pub materialized: bool,
+    /// Whether its path was given to anyone, so that outside programs may have changed it.
+    pub handed_out: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a file in it last changed.
+    pub changed_at: Timestamp,
+    /// When it was last used: changed, synced, or its path asked for.
+    pub used_at: Timestamp,
+    /// When outside changes were last looked for.
+    pub last_sync: Option<Timestamp>,
+    /// How many files and links it holds.
+    pub files: i64,
+    /// How many directories it holds, the root not counted.
+    pub dirs: i64,
+    /// The bytes of all its files.
+    pub bytes: i64,
+    /// The most bytes it may hold.
+    pub quota_bytes: Option<i64>,
+    /// The most files, links and directories it may hold.
+    pub quota_inodes: Option<i64>,
+}
+
+/// One path of a workspace's index that differs from the tree below it.
+///
+/// The index of a workspace is its tree and sidecar, which are shared and never change, and these
+/// rows on top. A row without a kind says that the path is gone, with everything the tree has
+/// below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRow {
+    /// Where.
+    pub path: RelPath,
+    /// What stands there; none if it is gone.
+    pub kind: Option<EntryKind>,
+    /// For a directory: nothing of the tree below shows through.
+    pub opaque: bool,
+    /// Permission bits.
+    pub perm: u32,
+    /// The content of a file or link.
+    pub id: Option<ObjectId>,
+    /// The bytes of the content.
+    pub size: i64,
+    /// The workspace revision that wrote this row.
+    pub revision: i64,
+}
+
+/// Where the bytes of an object are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectPlace {
+    /// In the row.
+    Row(Vec<u8>),
+    /// In a blob of their own, whose key is derived from the id.
+    Blob,
+    /// In a pack.
+    Pack {
+        /// Which one.
+        pack: i64,
+        /// The first byte.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+    },
+}
+
+/// One object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRow {
+    /// Its id, as git computes it.
+    pub id: ObjectId,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The bytes of its content, uncompressed.
+    pub size: u64,
+    /// Whether the stored bytes are a zstd frame.
+    pub compressed: bool,
+    /// Where the stored bytes are.
+    pub place: ObjectPlace,
+    /// When it was stored, for the age guard.
+    pub stored_at: Timestamp,
+}
+
+/// An object whose bytes are durable (or in the row) and that a transaction may name.
+///
+/// Only [`crate::Store`] makes these, which is how INV-1 is kept.
+#[derive(Clone, Debug)]
+pub struct NewObject(pub(crate) ObjectRow);
+
+/// One pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackRow {
+    /// Its number.
+    pub key: i64,
+    /// The key of the blob that holds it.
+    pub blob: String,
+    /// Its bytes.
+    pub size: u64,
+    /// When it was written.
+    pub stored_at: Timestamp,
+}
+
+/// One snapshot of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotRow {
+    /// The workspace.
+    pub workspace: WorkspaceKey,
+    /// Its place in the workspace's history, counted from 1.
+    pub number: i64,
+    /// The commit.
+    pub id: ObjectId,
+    /// The commit before it.
+    pub parent: Option<ObjectId>,
+    /// The tree that git sees.
+    pub tree: ObjectId,
+    /// The tree of what git cannot hold.
+    pub sidecar: ObjectId,
+    /// What the user called it.
+    pub label: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// Who and why.
+    pub cause: Cause,
+    /// Files and links in it.
+    pub files: i64,
+    /// Directories in it.
+    pub dirs: i64,
+    /// Bytes in it.
+    pub bytes: i64,
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The word in rows, JSON and output.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            /// The value of a word.
+            pub fn from_word(text: &str) -> Option<Self> {
+                match text { $($text => Some($name::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// What happened.
+    HistoryOp {
+        /// A file or link came into being.
+        Create = "create",
+        /// The content of a file or link changed.
+        Write = "write",
+        /// A file, link or empty directory went away.
+        Delete = "delete",
+        /// A file arrived from another path, which is in `from`.
+        Move = "move",
+        /// A directory came into being.
+        Mkdir = "mkdir",
+        /// Only permission bits changed.
+        Mode = "mode",
+        /// A snapshot was taken; `after` is the commit.
+        Snapshot = "snapshot",
+        /// The workspace was brought back to `after`; the files follow as entries of their own.
+        Restore = "restore",
+        /// The workspace was created.
+        WorkspaceCreate = "workspace_create",
+        /// The workspace was deleted; `after` is its last snapshot.
+        WorkspaceDelete = "workspace_delete",
+        /// Its directory was removed because nobody used it; `after` is its last snapshot.
+        WorkspaceClean = "workspace_clean",
+        /// Content was erased on request.
+        Purge = "purge",
+        /// The quota or another setting of the workspace changed.
+        WorkspaceUpdate = "workspace_update",
+    }
+}
+
+words! {
+    /// The way by which a change came in.
+    Via {
+        /// A call through one of the doors.
+        Call = "call",
+        /// An upload.
+        Upload = "upload",
+        /// A program outside changed the directory and a sync found it.
+        Sync = "sync",
+        /// A restore wrote it.
+        Restore = "restore",
+        /// Recovery after an unclean stop put it right or kept what it found.
+        Recovery = "recovery",
+    }
+}
+
+/// One line of the history, before it has a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewHistory {
+    /// The workspace.
+    pub workspace: WorkspaceKey,
+    /// The workspace revision that the change made.
+    pub revision: i64,
+    /// When.
+    pub at: Timestamp,
+    /// What happened.
+    pub op: HistoryOp,
+    /// How it came in.
+    pub via: Via,
+    /// Where; the root for what concerns the workspace.
+    pub path: RelPath,
+    /// For a move: where it came from.
+    pub from: Option<RelPath>,
+    /// Who and why.
+    pub cause: Cause,
+    /// What stands or stood there.
+    pub kind: Option<EntryKind>,
+    /// Content before.
+    pub before: Option<ObjectId>,
+    /// Content after.
+    pub after: Option<ObjectId>,
+    /// Bytes after.
+    pub size: i64,
+    /// The MIME type that the caller gave.
+    pub mime: Option<String>,
+}
+
+/// One line of the history. Its `seq` is also its event number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryRow {
+    /// Grows with every commit over the whole store; see [`crate::ReadTx::history`].
+    pub seq: i64,
+    /// The rest.
+    pub line: NewHistory,
+}
+
+/// Which lines of the history are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryFilter {
+    /// Only of this workspace.
+    pub workspace: Option<WorkspaceKey>,
+    /// Only of this very path.
+    pub path: Option<RelPath>,
+    /// Only lines with a greater `seq`.
+    pub after_seq: i64,
+    /// Only lines of a greater workspace revision.
+    pub after_revision: i64,
+    /// Newest first instead of oldest first.
+    pub newest_first: bool,
+    /// At most so many; 0 means no limit.
+    pub limit: usize,
+}
