@@ -276,16 +276,17 @@ impl SafeDir {
         from: &RelPath,
         mut visit: impl FnMut(&RelPath, &Stat) -> Result<Walk>,
     ) -> Result<()> {
-        let first = self
+        let start = self
             .resolve(from, READ_DIR)
             .map_err(|error| lookup_error(from, error))?;
-        let mut open = Some(first);
-        let mut pending = vec![from.clone()];
-        while let Some(dir) = pending.pop() {
-            let fd = match open
-                .take()
-                .map_or_else(|| self.resolve_real(&dir, READ_DIR), Ok)
-            {
+        // Paths relative to the start, so that links on the way to it do not matter below it.
+        let mut pending = vec![RelPath::root()];
+        while let Some(below) = pending.pop() {
+            let dir = from.join(&below);
+            let fd = match self.hit("open").and_then(|()| {
+                self.form
+                    .open(start.as_fd(), below.as_bytes(), READ_DIR, Links::None)
+            }) {
                 Ok(fd) => fd,
                 Err(error) if vanished(&error) => continue,
                 Err(error) => return Err(lookup_error(&dir, error)),
@@ -295,10 +296,9 @@ impl SafeDir {
                 if dir.as_bytes().len() + 1 + entry.name.len() > MAX_PATH {
                     return Err(Error::invalid(format!("a path below `{dir}` is too long")));
                 }
-                let path = dir.join_name(&entry.name);
-                let step = visit(&path, &entry.stat)?;
+                let step = visit(&dir.join_name(&entry.name), &entry.stat)?;
                 if entry.stat.kind == FileKind::Dir && step == Walk::Enter {
-                    pending.push(path);
+                    pending.push(below.join_name(&entry.name));
                 }
             }
             pending[first_below..].reverse();
