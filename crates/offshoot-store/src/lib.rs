@@ -11,12 +11,16 @@
 //! younger than the age guard, because a writer may be about to name them.
 
 mod blob;
+mod disk;
 mod meta;
 mod rows;
+mod sqlite;
 
 pub use blob::{BlobInfo, BlobStore};
+pub use disk::DiskBlobs;
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
     PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
 };
+pub use sqlite::{SqliteOptions, SqliteStore};
