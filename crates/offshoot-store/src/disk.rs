@@ -139,7 +139,6 @@ impl BlobStore for DiskBlobs {
         // INV-1: the content is durable before it has a name, and the name before we return.
         file.sync_all().map_err(cannot_write)?;
         self.publish(&temporary.0, &path).map_err(cannot_write)?;
-        std::mem::forget(temporary);
         Ok(size)
     }
 
@@ -227,7 +226,7 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
     )))
 }
 
-/// A file that is removed unless it was renamed.
+/// A file that is removed at the end; after it was renamed there is nothing to remove.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {

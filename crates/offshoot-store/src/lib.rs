@@ -11,14 +11,20 @@
 //! younger than the age guard, because a writer may be about to name them.
 
 mod blob;
+mod bulk;
+mod cache;
+mod compress;
 mod disk;
 mod meta;
+mod objects;
 mod rows;
 mod sqlite;
 
 pub use blob::{BlobInfo, BlobStore};
+pub use bulk::{Bulk, BulkWriter};
 pub use disk::DiskBlobs;
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
+pub use objects::Store;
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
     PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
