@@ -13,8 +13,10 @@
 mod blob;
 mod bulk;
 mod cache;
+mod collect;
 mod compress;
 mod disk;
+mod faults;
 mod meta;
 mod objects;
 mod rows;
@@ -22,7 +24,9 @@ mod sqlite;
 
 pub use blob::{BlobInfo, BlobStore};
 pub use bulk::{Bulk, BulkWriter};
+pub use collect::Collected;
 pub use disk::DiskBlobs;
+pub use faults::{FaultyBlobs, FaultyMeta};
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
 pub use objects::Store;
 pub use rows::{
