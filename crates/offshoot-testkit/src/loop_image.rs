@@ -434,3 +434,52 @@ fn complain(outcome: Result<String, String>) {
         assert!(std::thread::panicking(), "{error}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skip;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// What makes a copy one of an instant. A torn copy only rarely harms a file system, so the
+    /// freeze itself is tested.
+    #[test]
+    fn loop_a_frozen_image_does_not_change_under_load() {
+        if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
+            return skip(&reason);
+        }
+        let image = LoopImage::create_for_power_cut(FileSystem::Ext4, 32 << 20);
+        let outer = image.outer.as_ref().expect("an outer file system");
+        let started = AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
+        let read_image = || fs::read(&image.image).expect("the image can be read");
+        let (before, frozen, frozen_later) = std::thread::scope(|scope| {
+            let load = scope.spawn(|| {
+                while !stop.load(Ordering::SeqCst) {
+                    let mut file = File::create(image.path().join("busy"))?;
+                    io::Write::write_all(&mut file, b"load")?;
+                    file.sync_all()?;
+                    started.store(true, Ordering::SeqCst);
+                }
+                io::Result::Ok(())
+            });
+            while !started.load(Ordering::SeqCst) && !load.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let before = read_image();
+            std::thread::sleep(Duration::from_millis(50));
+            let freeze = Freeze::new(outer.path());
+            let frozen = read_image();
+            std::thread::sleep(Duration::from_millis(200));
+            let frozen_later = read_image();
+            drop(freeze);
+            stop.store(true, Ordering::SeqCst);
+            load.join()
+                .expect("no panic")
+                .expect("the load runs on after the freeze");
+            (before, frozen, frozen_later)
+        });
+        assert!(before != frozen, "the load changes the image");
+        assert!(frozen == frozen_later, "a frozen image changed");
+    }
+}

@@ -143,7 +143,7 @@ fn power_copy_holds_what_was_synced_and_not_the_rest() {
 }
 
 /// The copy is of one instant: every file that was acknowledged before it is whole in it, and the
-/// file system needs no repair beyond its journal. Copying without freezing fails here.
+/// file system needs no repair beyond its journal.
 #[test]
 fn power_copies_under_load_are_consistent() {
     if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
