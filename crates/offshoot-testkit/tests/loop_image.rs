@@ -82,6 +82,7 @@ fn loop_a_panicking_test_leaves_no_device() {
                 .expect("UTF-8")
         ));
         let outer = PathBuf::from(outer.expect("a backing file").trim());
+        let outer = outer.parent().expect("the outer mount").to_owned();
         sender
             .send([image.path().to_owned(), outer])
             .expect("the other end lives");
@@ -89,7 +90,7 @@ fn loop_a_panicking_test_leaves_no_device() {
     })
     .join();
     assert!(outcome.is_err());
-    for path in receiver.recv().expect("paths") {
+    for path in receiver.recv().expect("both mount points") {
         assert!(
             !is_left_behind(path.parent().expect("a parent")),
             "{}",
