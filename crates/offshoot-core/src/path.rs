@@ -73,7 +73,13 @@ impl RelPath {
     /// A path from bytes that are in normal form already, such as those of a store row.
     pub fn from_normal(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
-        debug_assert!(bytes.is_empty() || RelPath::parse(&bytes).is_ok_and(|path| path.0 == bytes));
+        debug_assert!(
+            bytes.is_empty()
+                || bytes.ends_with(b"/.")
+                || RelPath::parse(&bytes).is_ok_and(|path| path.0 == bytes),
+            "not in normal form: {}",
+            escape_bytes(&bytes)
+        );
         RelPath(bytes)
     }
 
@@ -120,7 +126,7 @@ impl RelPath {
     /// The path of one name below this one. The name must be a single valid part.
     #[must_use]
     pub fn join_name(&self, name: &[u8]) -> RelPath {
-        debug_assert!(!name.is_empty() && !name.contains(&b'/') && name != b".." && name != b".");
+        debug_assert!(!name.is_empty() && !name.contains(&b'/') && name != b"..");
         let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
         bytes.extend_from_slice(&self.0);
         if !bytes.is_empty() {
@@ -128,6 +134,18 @@ impl RelPath {
         }
         bytes.extend_from_slice(name);
         RelPath(bytes)
+    }
+
+    /// The name `.` inside this directory. No file can have it, so a sidecar tree uses it to speak
+    /// of the directory itself.
+    #[must_use]
+    pub fn dir_marker(&self) -> RelPath {
+        self.join_unchecked(b".")
+    }
+
+    /// Whether one of its parts is exactly `name`.
+    pub fn has_part(&self, name: &[u8]) -> bool {
+        self.parts().any(|part| part == name)
     }
 
     /// The path of `below` under this one.

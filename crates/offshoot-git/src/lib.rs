@@ -1,1 +1,23 @@
-//! placeholder
+//! Git's objects and rules without a git binary: ids, trees, commits, ignore rules, packs.
+//!
+//! Everything here is synchronous and knows neither a database nor a directory layout: objects
+//! come through an [`ObjectReader`] and go to an [`ObjectSink`]. git itself is the oracle of the
+//! tests: every id, difference and verdict must be the one that git gives.
+
+mod commit;
+mod object;
+mod tree;
+mod tree_build;
+mod tree_diff;
+mod tree_edit;
+mod tree_walk;
+
+pub use commit::{Commit, SIDECAR_HEADER, Signature};
+pub use object::{
+    BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
+};
+pub use tree::{EntryRef, Tree, TreeEntry, encode_tree, git_mode, is_dir_mode, lookup, read_tree};
+pub use tree_build::TreeBuilder;
+pub use tree_diff::{diff, diff_below};
+pub use tree_edit::{Edit, EmptyDirs, edit};
+pub use tree_walk::{walk, walk_objects};

@@ -1,0 +1,240 @@
+//! The engine: one data directory, opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use offshoot_core::{
+    Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId,
+};
+use offshoot_fs::{Form, SafeDir, WorkspaceLocks};
+use offshoot_store::{
+    BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
+    Store, WorkspaceKey, WorkspaceRow, WorkspaceState,
+};
+
+use crate::index::Index;
+use crate::run::RunMark;
+
+/// How an engine is opened.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// The data directory; made if it does not exist.
+    pub data: PathBuf,
+    /// How long an operation waits for a workspace that another one holds.
+    pub lock_timeout: Duration,
+    /// Which form of the safe directory is used; none means the best that works here.
+    pub form: Option<Form>,
+    /// Fails chosen calls; for tests.
+    pub faults: Option<FaultPlan>,
+}
+
+impl EngineOptions {
+    /// The defaults for a data directory.
+    pub fn new(data: impl Into<PathBuf>) -> Self {
+        EngineOptions {
+            data: data.into(),
+            lock_timeout: Duration::from_secs(30),
+            form: None,
+            faults: None,
+        }
+    }
+}
+
+/// Where things are below the data directory.
+#[derive(Clone, Debug)]
+pub(crate) struct DataDir(PathBuf);
+
+impl DataDir {
+    pub(crate) fn database(&self) -> PathBuf {
+        self.0.join("offshoot.db")
+    }
+    pub(crate) fn blobs(&self) -> PathBuf {
+        self.0.join("blobs")
+    }
+    pub(crate) fn workspaces(&self) -> PathBuf {
+        self.0.join("workspaces")
+    }
+    pub(crate) fn workspace(&self, id: &WorkspaceId) -> PathBuf {
+        self.workspaces().join(id.as_str())
+    }
+    pub(crate) fn memo(&self, key: WorkspaceKey) -> PathBuf {
+        self.0.join("cache").join(format!("{}.memo", key.0))
+    }
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.0.join("tmp")
+    }
+    pub(crate) fn run(&self) -> PathBuf {
+        self.0.join("run")
+    }
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.0.join("locks")
+    }
+
+    fn create(&self) -> Result<()> {
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        let make = |path: &Path, mode: u32| {
+            std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)
+        };
+        let all = || -> std::io::Result<()> {
+            let fresh = !self.0.exists();
+            make(&self.0, 0o711)?;
+            if fresh {
+                std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(0o711))?;
+            }
+            for private in [self.tmp(), self.run(), self.locks(), self.0.join("cache")] {
+                make(&private, 0o700)?;
+            }
+            make(&self.workspaces(), 0o711)
+        };
+        all().map_err(|cause| {
+            Error::new(ErrorCode::StoreUnavailable, "the data directory cannot be made")
+                .with_hint("choose another one with `--data DIR` or `OFFSHOOT_DATA`")
+                .with_source(cause)
+        })
+    }
+}
+
+/// The use cases of Offshoot over one data directory. Cheap to clone, safe to share.
+///
+/// Any number of engines, in any number of processes, may have the same directory open: what they
+/// have to agree on is in the store or guarded by locks on files.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) data: DataDir,
+    pub(crate) store: Store,
+    pub(crate) locks: WorkspaceLocks,
+    pub(crate) options: EngineOptions,
+    /// Set when a directory could not be brought in line with the store: the next engine that is
+    /// opened has to do it.
+    pub(crate) needs_recovery: AtomicBool,
+    run: RunMark,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A failure here costs nothing but the recovery at the next start.
+        let _ = self.store.tidy();
+        if !self.needs_recovery.load(Ordering::Relaxed) {
+            self.run.end();
+        }
+    }
+}
+
+impl Engine {
+    /// Opens a data directory, makes it if need be, and puts right what an unclean stop left.
+    pub fn open(options: EngineOptions) -> Result<Engine> {
+        let data = DataDir(std::path::absolute(&options.data).unwrap_or(options.data.clone()));
+        data.create()?;
+        let meta = SqliteStore::open(&data.database(), SqliteOptions::default())?;
+        let blobs = DiskBlobs::open(&data.blobs())?;
+        let (meta, blobs): (Arc<dyn MetaStore>, Arc<dyn BlobStore>) = match &options.faults {
+            None => (Arc::new(meta), Arc::new(blobs)),
+            Some(plan) => (
+                Arc::new(FaultyMeta::new(Arc::new(meta), plan.clone())),
+                Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
+            ),
+        };
+        let store = Store::new(meta, blobs);
+        let locks = WorkspaceLocks::new(&data.locks())?;
+        let (run, unclean) = RunMark::begin(&data.run())?;
+        let engine = Engine {
+            inner: Arc::new(Inner {
+                data,
+                store,
+                locks,
+                options,
+                needs_recovery: AtomicBool::new(false),
+                run,
+            }),
+        };
+        engine.recover(unclean)?;
+        Ok(engine)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The open workspace of that name.
+    pub(crate) fn open_row(&self, id: &WorkspaceId) -> Result<WorkspaceRow> {
+        self.store().read(|tx| open_row_in(tx, id))
+    }
+
+    /// The directory of a materialised workspace.
+    pub(crate) fn dir_of(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        let path = self.inner.data.workspace(&row.id);
+        self.open_dir(&path)
+    }
+
+    pub(crate) fn open_dir(&self, path: &Path) -> Result<SafeDir> {
+        let dir = match self.inner.options.form {
+            Some(form) => SafeDir::open_with(path, form)?,
+            None => SafeDir::open(path)?,
+        };
+        Ok(match &self.inner.options.faults {
+            Some(plan) => dir.with_faults(plan.clone()),
+            None => dir,
+        })
+    }
+
+    /// Runs `work` with the index of an open workspace.
+    pub(crate) fn with_index<T>(
+        &self,
+        id: &WorkspaceId,
+        mut work: impl FnMut(&Index<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            work(&Index::new(self.store(), tx, &row))
+        })
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    pub(crate) fn lock_name(row: &WorkspaceRow) -> String {
+        row.key.0.to_string()
+    }
+
+    /// The lock that keeps everyone else away from the workspace.
+    pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
+        self.inner.locks.exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
+    }
+
+    /// The lock under which several callers may change single files at once.
+    pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
+        self.inner.locks.shared(&Self::lock_name(row), self.inner.options.lock_timeout)
+    }
+}
+
+/// The open workspace of that name, inside a transaction.
+pub(crate) fn open_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
+    match tx.workspace(id)? {
+        Some(row) if row.state == WorkspaceState::Open => Ok(row),
+        _ => Err(no_workspace(id)),
+    }
+}
+
+/// The same by number, for when the name was looked up before the lock was taken.
+pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceRow> {
+    match tx.workspace_by_key(row.key)? {
+        Some(now) if now.state == WorkspaceState::Open => Ok(now),
+        _ => Err(no_workspace(&row.id)),
+    }
+}
+
+pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
+    Error::new(ErrorCode::WorkspaceNotFound, format!("there is no workspace `{id}`"))
+        .with_hint("`offshoot workspace list` shows those there are")
+}
+
+pub(crate) fn no_file(path: &RelPath) -> Error {
+    Error::new(ErrorCode::FileNotFound, format!("there is no file `{path}`"))
+}

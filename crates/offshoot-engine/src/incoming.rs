@@ -1,0 +1,144 @@
+//! Content on its way in: hashed, compressed and durable before any row names it (INV-1).
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+
+use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
+use offshoot_git::BlobHasher;
+use offshoot_store::NewObject;
+
+use crate::engine::Engine;
+
+/// Up to here content is kept in memory.
+const IN_MEMORY: usize = 1 << 20;
+const CHUNK: usize = 128 << 10;
+
+/// Content that a caller gives.
+pub enum Content<'a> {
+    /// All of it.
+    Bytes(&'a [u8]),
+    /// A stream of unknown length. Memory stays bounded whatever its length.
+    Stream(&'a mut dyn Read),
+}
+
+/// Content that can be named by a transaction and written to a directory.
+pub(crate) struct Incoming {
+    pub(crate) id: ObjectId,
+    pub(crate) size: i64,
+    pub(crate) object: NewObject,
+    /// The first bytes, for the MIME type.
+    pub(crate) head: Vec<u8>,
+    spool: Spool,
+}
+
+enum Spool {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl Incoming {
+    /// Writes the content somewhere.
+    pub(crate) fn copy_to(&mut self, target: &mut dyn Write) -> Result<()> {
+        let copied = match &mut self.spool {
+            Spool::Memory(bytes) => target.write_all(bytes),
+            Spool::File(file) => file
+                .seek(SeekFrom::Start(0))
+                .and_then(|_| copy(file, target)),
+        };
+        copied.map_err(|cause| {
+            Error::new(ErrorCode::WriteFailed, "the content could not be written")
+                .with_hint("the previous content is intact; check the free space")
+                .with_source(cause)
+        })
+    }
+}
+
+fn copy(from: &mut File, to: &mut dyn Write) -> std::io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match from.read(&mut chunk)? {
+            0 => return Ok(()),
+            n => to.write_all(&chunk[..n])?,
+        }
+    }
+}
+
+impl Engine {
+    /// Takes content in. When this returns, large content is durable as a blob and small content
+    /// is ready to go into its row.
+    pub(crate) fn take_in(&self, content: Content<'_>) -> Result<Incoming> {
+        match content {
+            Content::Bytes(bytes) => self.take_in_bytes(bytes.to_vec()),
+            Content::Stream(stream) => {
+                let mut bytes = Vec::new();
+                stream
+                    .take(IN_MEMORY as u64 + 1)
+                    .read_to_end(&mut bytes)
+                    .map_err(|cause| broken_stream(cause))?;
+                if bytes.len() <= IN_MEMORY {
+                    return self.take_in_bytes(bytes);
+                }
+                self.take_in_large(bytes, stream)
+            }
+        }
+    }
+
+    fn take_in_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
+        let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
+        Ok(Incoming {
+            id,
+            size: bytes.len() as i64,
+            object: self.store().prepare(ObjectKind::Blob, id, &bytes)?,
+            head: bytes[..bytes.len().min(crate::mime::HEAD)].to_vec(),
+            spool: Spool::Memory(bytes),
+        })
+    }
+
+    /// The id of a blob begins with its length, so an unknown length needs two passes.
+    fn take_in_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
+        let mut file = tempfile::tempfile_in(self.inner.data.tmp()).map_err(no_room)?;
+        file.write_all(&first).map_err(no_room)?;
+        let mut chunk = vec![0; CHUNK];
+        let mut size = first.len() as u64;
+        loop {
+            let n = rest.read(&mut chunk).map_err(broken_stream)?;
+            if n == 0 {
+                break;
+            }
+            file.write_all(&chunk[..n]).map_err(no_room)?;
+            size += n as u64;
+        }
+        let id = hash_file(&mut file, size)?;
+        file.seek(SeekFrom::Start(0)).map_err(no_room)?;
+        let object = self.store().prepare_stream(ObjectKind::Blob, id, size, &mut file)?;
+        let head = first[..first.len().min(crate::mime::HEAD)].to_vec();
+        Ok(Incoming { id, size: size as i64, object, head, spool: Spool::File(file) })
+    }
+}
+
+/// The blob id of an open file of known size, read from its start.
+pub(crate) fn hash_file(file: &mut File, size: u64) -> Result<ObjectId> {
+    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let mut hasher = BlobHasher::new(size);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk).map_err(unreadable)? {
+            0 => return hasher.finish(),
+            n => hasher.update(&chunk[..n]),
+        }
+    }
+}
+
+fn broken_stream(cause: std::io::Error) -> Error {
+    Error::invalid("the content ended before it was complete").with_source(cause)
+}
+
+pub(crate) fn unreadable(cause: std::io::Error) -> Error {
+    Error::new(ErrorCode::ReadFailed, "a file could not be read").with_source(cause)
+}
+
+fn no_room(cause: std::io::Error) -> Error {
+    Error::new(ErrorCode::WriteFailed, "the content could not be received")
+        .with_hint("the previous content is intact; check the free space")
+        .with_source(cause)
+}

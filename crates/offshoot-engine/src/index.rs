@@ -1,0 +1,320 @@
+//! The index of a workspace: what its store says stands at every path.
+//!
+//! It is a shared, immutable [`State`] below and entry rows above, so that a workspace costs what
+//! differs from its base and nothing is copied when one is made. The index is the truth and the
+//! directory on disk its projection.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use offshoot_core::{
+    DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
+};
+use offshoot_git::{IgnoreRules, ObjectReader};
+use offshoot_store::{EntryRow, ReadTx, Store, WorkspaceRow};
+
+use crate::objects::StoredObjects;
+use crate::state::{State, StateEdit, StateEdits, StateEntry};
+
+/// How many links may follow each other, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// What stands at a path of a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits.
+    pub perm: u32,
+    /// The content of a file or link.
+    pub id: Option<ObjectId>,
+    /// Its bytes where the row says so; base entries are measured by [`Index::size`].
+    size: Option<i64>,
+}
+
+impl Entry {
+    /// The entry of a row, if it is not gone.
+    fn of_row(row: &EntryRow) -> Option<Entry> {
+        row.kind.map(|kind| Entry { kind, perm: row.perm, id: row.id, size: Some(row.size) })
+    }
+
+    fn of_state(entry: StateEntry) -> Entry {
+        Entry { kind: entry.kind, perm: entry.perm, id: entry.id, size: None }
+    }
+
+    /// The same as part of a state.
+    pub(crate) fn to_state(self) -> StateEntry {
+        StateEntry { kind: self.kind, perm: self.perm, id: self.id }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == EntryKind::Dir
+    }
+}
+
+/// The index of one workspace inside a transaction.
+pub(crate) struct Index<'a> {
+    pub(crate) tx: &'a dyn ReadTx,
+    pub(crate) row: &'a WorkspaceRow,
+    pub(crate) objects: StoredObjects<'a>,
+}
+
+impl<'a> Index<'a> {
+    pub(crate) fn new(store: &'a Store, tx: &'a dyn ReadTx, row: &'a WorkspaceRow) -> Self {
+        Index { tx, row, objects: StoredObjects { store, tx: Some(tx) } }
+    }
+
+    /// The state below the rows.
+    pub(crate) fn base(&self) -> State {
+        State { tree: self.row.tree, sidecar: self.row.sidecar }
+    }
+
+    /// What stands at `path` itself; links on the way are not followed.
+    pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
+        let rows = self.tx.entries_on_path(self.row.key, path)?;
+        if let Some(row) = rows.last().filter(|row| row.path == *path) {
+            return Ok(Entry::of_row(row));
+        }
+        if rows.iter().any(hides_base) {
+            return Ok(None);
+        }
+        Ok(self.base().entry(&self.objects, path)?.map(Entry::of_state))
+    }
+
+    /// The bytes of a file or link, 0 for a directory.
+    pub(crate) fn size(&self, entry: &Entry) -> Result<i64> {
+        match (entry.size, entry.id) {
+            (Some(size), _) => Ok(size),
+            (None, None) => Ok(0),
+            (None, Some(id)) => Ok(self.tx.object_size(&id)?.unwrap_or(0) as i64),
+        }
+    }
+
+    /// What is directly in `dir`, by name; empty if there is no such directory.
+    pub(crate) fn children(&self, dir: &RelPath) -> Result<BTreeMap<Vec<u8>, Entry>> {
+        let above = self.tx.entries_on_path(self.row.key, dir)?;
+        let mut children = BTreeMap::new();
+        if !above.iter().any(hides_base) {
+            for (name, entry) in self.base().children(&self.objects, dir)? {
+                children.insert(name, Entry::of_state(entry));
+            }
+        }
+        for row in self.tx.entries_in(self.row.key, dir)? {
+            match Entry::of_row(&row) {
+                Some(entry) => children.insert(row.path.name().to_vec(), entry),
+                None => children.remove(row.path.name()),
+            };
+        }
+        Ok(children)
+    }
+
+    /// Everything below `dir` in the order of paths, directories before what is in them.
+    pub(crate) fn walk(
+        &self,
+        dir: &RelPath,
+        visit: &mut dyn FnMut(&RelPath, &Entry) -> Result<()>,
+    ) -> Result<()> {
+        let mut open = vec![dir.clone()];
+        while let Some(dir) = open.pop() {
+            let mut below = Vec::new();
+            for (name, entry) in self.children(&dir)? {
+                let path = dir.join_name(&name);
+                visit(&path, &entry)?;
+                if entry.is_dir() {
+                    below.push(path);
+                }
+            }
+            open.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    /// The path that `path` leads to when links inside the workspace are followed; the last part
+    /// need not exist. A link that leaves the workspace is refused.
+    pub(crate) fn resolve(&self, path: &RelPath) -> Result<RelPath> {
+        // The common case: the entry is no link, or it is new in a directory that is none.
+        match self.entry(path)? {
+            Some(entry) if entry.kind != EntryKind::Symlink => return Ok(path.clone()),
+            None => {
+                let parent = path.parent().unwrap_or_default();
+                if self.entry(&parent)?.is_some_and(|entry| entry.is_dir()) {
+                    return Ok(path.clone());
+                }
+            }
+            Some(_) => {}
+        }
+        let mut done = RelPath::root();
+        let mut rest: VecDeque<Vec<u8>> = path.parts().map(<[u8]>::to_vec).collect();
+        let mut links = 0;
+        while let Some(part) = rest.pop_front() {
+            match &part[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    done = done.parent().ok_or_else(|| leaves(path))?;
+                    continue;
+                }
+                _ => {}
+            }
+            let next = done.join_name(&part);
+            match self.entry(&next)? {
+                Some(Entry { kind: EntryKind::Symlink, id: Some(id), .. }) => {
+                    links += 1;
+                    let target = self.content(&id)?;
+                    if links > MAX_LINKS {
+                        return Err(Error::invalid(format!("`{path}` follows too many links")));
+                    }
+                    if target.starts_with(b"/") {
+                        return Err(leaves(path));
+                    }
+                    for part in target.split(|&byte| byte == b'/').rev() {
+                        rest.push_front(part.to_vec());
+                    }
+                }
+                _ => done = next,
+            }
+        }
+        Ok(done)
+    }
+
+    /// The bytes of a small object, such as a link's target or a rule file.
+    pub(crate) fn content(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
+        match self.objects.read(id)? {
+            Some((_, bytes)) => Ok(bytes),
+            None => Err(Error::new(ErrorCode::ReadFailed, "content is missing from the store")
+                .with_hint("run `offshoot check` to see what is damaged")),
+        }
+    }
+
+    /// The rows that a snapshot would take as edits of the base, and those it leaves alone because
+    /// the ignore rules say so. What the base tracks stays tracked, as in git.
+    pub(crate) fn pending(&self, include_ignored: bool) -> Result<Pending> {
+        let mut ignore = Ignore::new(self);
+        let mut pending = Pending::default();
+        let base = self.base();
+        for row in self.tx.entries_below(self.row.key, &RelPath::root())? {
+            let is_dir = row.kind == Some(EntryKind::Dir);
+            let ignored = !include_ignored
+                && row.kind.is_some()
+                && ignore.matches(&row.path, is_dir)?
+                && base.entry(&self.objects, &row.path)?.is_none();
+            if ignored {
+                pending.ignored.push(row);
+                continue;
+            }
+            let edit = match Entry::of_row(&row) {
+                None => StateEdit::Remove,
+                Some(entry) if row.opaque => StateEdit::Replace(entry.to_state()),
+                Some(entry) => StateEdit::Put(entry.to_state()),
+            };
+            pending.edits.insert(row.path.clone(), edit);
+        }
+        Ok(pending)
+    }
+}
+
+/// What a snapshot would take, and what it would leave.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) edits: StateEdits,
+    pub(crate) ignored: Vec<EntryRow>,
+}
+
+/// Whether nothing of the base shows at and below the path of this row.
+fn hides_base(row: &EntryRow) -> bool {
+    row.opaque || row.kind != Some(EntryKind::Dir)
+}
+
+fn leaves(path: &RelPath) -> Error {
+    Error::new(
+        ErrorCode::PathTraversalBlocked,
+        format!("`{path}` follows a link that leaves the workspace"),
+    )
+}
+
+/// The ignore rules that the files of an index hold, read as far as they are needed.
+pub(crate) struct Ignore<'a> {
+    index: &'a Index<'a>,
+    rules: HashMap<RelPath, IgnoreRules>,
+    verdicts: HashMap<RelPath, bool>,
+}
+
+impl<'a> Ignore<'a> {
+    pub(crate) fn new(index: &'a Index<'a>) -> Self {
+        Ignore { index, rules: HashMap::new(), verdicts: HashMap::new() }
+    }
+
+    /// Whether the path, or a directory above it, is ignored.
+    pub(crate) fn matches(&mut self, path: &RelPath, is_dir: bool) -> Result<bool> {
+        let Some(parent) = path.parent() else { return Ok(false) };
+        if crate::state::belongs_to_nested_git(path) {
+            return Ok(false);
+        }
+        let parent_ignored = match self.verdicts.get(&parent) {
+            Some(verdict) => *verdict,
+            None => {
+                let verdict = self.matches(&parent, true)?;
+                self.verdicts.insert(parent.clone(), verdict);
+                verdict
+            }
+        };
+        Ok(parent_ignored || self.rules_in(&parent)?.is_ignored(path, is_dir))
+    }
+
+    fn rules_in(&mut self, dir: &RelPath) -> Result<IgnoreRules> {
+        if let Some(rules) = self.rules.get(dir) {
+            return Ok(rules.clone());
+        }
+        let above = match dir.parent() {
+            Some(parent) => self.rules_in(&parent)?,
+            None => IgnoreRules::root(),
+        };
+        let git = self.rule_file(dir, b".gitignore")?;
+        let own = self.rule_file(dir, b".offshootignore")?;
+        let rules = above.child(dir, git.as_deref(), own.as_deref());
+        self.rules.insert(dir.clone(), rules.clone());
+        Ok(rules)
+    }
+
+    fn rule_file(&self, dir: &RelPath, name: &[u8]) -> Result<Option<std::sync::Arc<[u8]>>> {
+        match self.index.entry(&dir.join_name(name))? {
+            Some(Entry { kind: EntryKind::File, id: Some(id), .. }) => {
+                self.index.content(&id).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The rows that a change has to write so that `path` holds `entry`, parents included.
+///
+/// Directories on the way that do not exist are made; the paths of those are returned.
+pub(crate) fn missing_parents(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
+    let mut missing = Vec::new();
+    for above in path.ancestors().into_iter().skip(1) {
+        match index.entry(&above)? {
+            Some(entry) if entry.is_dir() => {}
+            Some(_) => {
+                return Err(Error::new(
+                    ErrorCode::NotADirectory,
+                    format!("`{above}` is a file, so nothing can be below it"),
+                ));
+            }
+            None => missing.push(above),
+        }
+    }
+    Ok(missing)
+}
+
+/// The row of a directory that comes into being at `path`.
+pub(crate) fn new_dir_row(index: &Index<'_>, path: &RelPath, revision: i64) -> Result<EntryRow> {
+    Ok(EntryRow {
+        path: path.clone(),
+        kind: Some(EntryKind::Dir),
+        // If the base has something there it was deleted, and it must stay so.
+        opaque: index.base().entry(&index.objects, path)?.is_some(),
+        perm: DEFAULT_DIR_PERM,
+        id: None,
+        size: 0,
+        revision,
+    })
+}

@@ -1,0 +1,373 @@
+//! A state: all files of a workspace or snapshot, as a git tree and a sidecar tree.
+//!
+//! The *tree* is exactly what git could check out. The *sidecar* is a second, sparse tree in the
+//! same format, never shown to git, that holds what git cannot:
+//!
+//! | in the sidecar | means |
+//! |---|---|
+//! | `d/.` with mode `0o100000 + perm` | the directory `d` exists with these permission bits although git's tree would not say so: it holds nothing that git tracks, or its bits are unusual |
+//! | `f` with mode `0o100000 + perm` | the file `f` of the tree has unusual permission bits |
+//! | anything with a part `.git` | a file or link of a nested repository, with its content |
+//!
+//! Because both are trees, equal parts are shared between snapshots and every operation costs what
+//! it changes. The encoding is canonical: equal directories give equal ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use offshoot_core::{
+    DEFAULT_DIR_PERM, EMPTY_BLOB, EMPTY_TREE, EXEC_FILE_PERM, EntryKind, Error, GitMode, ObjectId,
+    PLAIN_FILE_PERM, RelPath, Result,
+};
+use offshoot_git::{Edit, ObjectReader, TreeEntry};
+
+use crate::objects::Workbench;
+
+const FILE_TYPE: u32 = 0o100_000;
+const TYPE_MASK: u32 = 0o170_000;
+const PERM_MASK: u32 = 0o7777;
+
+/// What stands at one path of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateEntry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its permission bits; always `0o777` for links.
+    pub perm: u32,
+    /// The content of a file or link.
+    pub id: Option<ObjectId>,
+}
+
+impl StateEntry {
+    /// A directory with these permission bits.
+    pub fn dir(perm: u32) -> Self {
+        StateEntry { kind: EntryKind::Dir, perm, id: None }
+    }
+}
+
+/// One path that differs between two states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateChange {
+    /// Where.
+    pub path: RelPath,
+    /// What stood there.
+    pub before: Option<StateEntry>,
+    /// What stands there.
+    pub after: Option<StateEntry>,
+}
+
+/// What to do at one path of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateEdit {
+    /// Removes it with everything below.
+    Remove,
+    /// Puts this there. A directory over a directory keeps what is in it.
+    Put(StateEntry),
+    /// Removes what is there with everything below, then puts this there.
+    Replace(StateEntry),
+}
+
+impl StateEdit {
+    fn removes(&self) -> bool {
+        matches!(self, StateEdit::Remove | StateEdit::Replace(_))
+    }
+
+    fn puts(&self) -> Option<&StateEntry> {
+        match self {
+            StateEdit::Remove => None,
+            StateEdit::Put(entry) | StateEdit::Replace(entry) => Some(entry),
+        }
+    }
+}
+
+/// Edits by path. What is done at `a` is done before what is done at `a/b`.
+pub(crate) type StateEdits = BTreeMap<RelPath, StateEdit>;
+
+/// All files of a workspace or snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// What git can hold.
+    pub tree: ObjectId,
+    /// What git cannot hold.
+    pub sidecar: ObjectId,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State { tree: EMPTY_TREE, sidecar: EMPTY_TREE }
+    }
+}
+
+/// Whether git refuses to track this path.
+pub(crate) fn belongs_to_nested_git(path: &RelPath) -> bool {
+    path.has_part(b".git")
+}
+
+impl State {
+    /// What stands at `path`; the root is always a directory.
+    pub fn entry(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+    ) -> Result<Option<StateEntry>> {
+        if path.is_root() {
+            return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
+        }
+        let side = offshoot_git::lookup(objects, self.sidecar, path)?;
+        let main = if belongs_to_nested_git(path) {
+            None
+        } else {
+            offshoot_git::lookup(objects, self.tree, path)?
+        };
+        self.combine(objects, path, main, side)
+    }
+
+    fn combine(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+        main: Option<TreeEntry>,
+        side: Option<TreeEntry>,
+    ) -> Result<Option<StateEntry>> {
+        let side_is_dir = side.as_ref().is_some_and(|entry| entry.is_dir());
+        if side_is_dir || main.as_ref().is_some_and(|entry| entry.is_dir()) {
+            let marker = match &side {
+                Some(entry) if entry.is_dir() => dir_marker_of(objects, entry.id)?,
+                _ => None,
+            };
+            return Ok(Some(StateEntry::dir(marker.unwrap_or(DEFAULT_DIR_PERM))));
+        }
+        if belongs_to_nested_git(path) {
+            return Ok(side.map(|entry| content_entry(entry.mode, entry.id)));
+        }
+        let Some(main) = main else { return Ok(None) };
+        let Some(mode) = main.git_mode() else {
+            return Err(Error::internal(format!("`{path}` has a mode that git does not know")));
+        };
+        let perm = match side {
+            Some(side) if mode.kind() == EntryKind::File => side.mode & PERM_MASK,
+            _ => mode.perm(),
+        };
+        let id = (mode != GitMode::Commit).then_some(main.id);
+        Ok(Some(StateEntry { kind: mode.kind(), perm, id }))
+    }
+
+    /// What is directly in `dir`, by name. Empty if there is no such directory.
+    pub fn children(
+        &self,
+        objects: &dyn ObjectReader,
+        dir: &RelPath,
+    ) -> Result<BTreeMap<Vec<u8>, StateEntry>> {
+        let main = tree_entries(objects, self.tree, dir)?;
+        let side = tree_entries(objects, self.sidecar, dir)?;
+        let mut names: BTreeSet<&[u8]> = main.keys().map(Vec::as_slice).collect();
+        names.extend(side.keys().map(Vec::as_slice).filter(|name| *name != b"."));
+        let mut children = BTreeMap::new();
+        for name in names {
+            let path = dir.join_name(name);
+            let entry =
+                self.combine(objects, &path, main.get(name).cloned(), side.get(name).cloned())?;
+            if let Some(entry) = entry {
+                children.insert(name.to_vec(), entry);
+            }
+        }
+        Ok(children)
+    }
+
+    /// Calls `visit` with everything below `dir`, directories before what is in them.
+    pub fn walk(
+        &self,
+        objects: &dyn ObjectReader,
+        dir: &RelPath,
+        visit: &mut dyn FnMut(&RelPath, &StateEntry) -> Result<()>,
+    ) -> Result<()> {
+        let mut open = vec![dir.clone()];
+        while let Some(dir) = open.pop() {
+            let mut below = Vec::new();
+            for (name, entry) in self.children(objects, &dir)? {
+                let path = dir.join_name(&name);
+                visit(&path, &entry)?;
+                if entry.kind == EntryKind::Dir {
+                    below.push(path);
+                }
+            }
+            open.extend(below.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    /// Applies edits and gives the state after them.
+    ///
+    /// Parents need not be named. A directory that loses its last entry stays; remove those that
+    /// must go by name.
+    pub(crate) fn edit(&self, bench: &mut Workbench<'_>, edits: &StateEdits) -> Result<State> {
+        let mut main = BTreeMap::new();
+        let mut side = BTreeMap::new();
+        // Directories whose marker may have to come or go, with the bits they are given.
+        let mut touched: BTreeMap<RelPath, Option<u32>> = BTreeMap::new();
+        for (path, edit) in edits {
+            for above in path.ancestors().into_iter().skip(1) {
+                touched.entry(above).or_insert(None);
+            }
+            if edit.removes() {
+                main.insert(path.clone(), Edit::Remove);
+                side.insert(path.clone(), Edit::Remove);
+            }
+            match edit.puts() {
+                Some(entry) if entry.kind == EntryKind::Dir => {
+                    touched.insert(path.clone(), Some(entry.perm));
+                    // Whatever is no directory has to make room.
+                    if self.entry(bench, path)?.is_some_and(|old| old.kind != EntryKind::Dir) {
+                        main.insert(path.clone(), Edit::Remove);
+                        side.insert(path.clone(), Edit::Remove);
+                    }
+                }
+                Some(entry) => put_leaf(path, entry, &mut main, &mut side),
+                None => {}
+            }
+        }
+        let tree = bench.edit_tree(self.tree, &main)?;
+        self.settle_markers(bench, tree, edits, touched, &mut side)?;
+        let sidecar = bench.edit_tree(self.sidecar, &side)?;
+        Ok(State { tree, sidecar })
+    }
+
+    /// Decides for every touched directory whether it needs a marker in the sidecar.
+    fn settle_markers(
+        &self,
+        objects: &dyn ObjectReader,
+        new_tree: ObjectId,
+        edits: &StateEdits,
+        touched: BTreeMap<RelPath, Option<u32>>,
+        side: &mut BTreeMap<RelPath, Edit>,
+    ) -> Result<()> {
+        for (dir, given) in touched {
+            let above = dir.ancestors();
+            let mut on_the_way = above.iter().chain([&dir]).filter_map(|path| edits.get(path));
+            let became_a_leaf = edits
+                .get(&dir)
+                .and_then(StateEdit::puts)
+                .is_some_and(|entry| entry.kind != EntryKind::Dir);
+            if became_a_leaf {
+                continue;
+            }
+            let old = if on_the_way.any(StateEdit::removes) {
+                None
+            } else {
+                self.entry(objects, &dir)?.filter(|entry| entry.kind == EntryKind::Dir)
+            };
+            if given.is_none() && old.is_none() && !puts_below(edits, &dir) {
+                continue;
+            }
+            let perm = given.or(old.map(|entry| entry.perm)).unwrap_or(DEFAULT_DIR_PERM);
+            let in_tree = !belongs_to_nested_git(&dir)
+                && offshoot_git::lookup(objects, new_tree, &dir)?
+                    .is_some_and(|entry| entry.is_dir());
+            let marker = if in_tree && perm == DEFAULT_DIR_PERM {
+                Edit::Remove
+            } else {
+                Edit::Put { mode: FILE_TYPE | perm, id: EMPTY_BLOB }
+            };
+            side.insert(dir.dir_marker(), marker);
+        }
+        Ok(())
+    }
+
+    /// What differs from `self` to `other`, directories included, in the order of paths; only at
+    /// and below `below`.
+    pub fn diff(
+        &self,
+        objects: &dyn ObjectReader,
+        other: &State,
+        below: &RelPath,
+    ) -> Result<Vec<StateChange>> {
+        let mut candidates: BTreeSet<RelPath> = BTreeSet::new();
+        let mut note = |path: RelPath| {
+            // A marker speaks of its directory.
+            let path = if path.name() == b"." { path.parent().unwrap_or_default() } else { path };
+            for above in path.ancestors().into_iter().skip(1) {
+                if above.starts_with(below) {
+                    candidates.insert(above);
+                }
+            }
+            if path.starts_with(below) {
+                candidates.insert(path);
+            }
+        };
+        for (old, new) in [(self.tree, other.tree), (self.sidecar, other.sidecar)] {
+            offshoot_git::diff_below(objects, old, new, below, |path, _, _| {
+                note(path);
+                Ok(())
+            })?;
+        }
+        // A path that is a directory on one side only has to be looked at as well.
+        let mut changes = Vec::new();
+        for path in candidates {
+            let before = self.entry(objects, &path)?;
+            let after = other.entry(objects, &path)?;
+            if before != after {
+                changes.push(StateChange { path, before, after });
+            }
+        }
+        Ok(changes)
+    }
+}
+
+/// Whether an edit puts something somewhere below `dir`.
+fn puts_below(edits: &StateEdits, dir: &RelPath) -> bool {
+    let first = dir.join_name(b"\0");
+    edits
+        .range(first..)
+        .take_while(|(path, _)| path.starts_with(dir))
+        .any(|(_, edit)| edit.puts().is_some())
+}
+
+fn put_leaf(
+    path: &RelPath,
+    entry: &StateEntry,
+    main: &mut BTreeMap<RelPath, Edit>,
+    side: &mut BTreeMap<RelPath, Edit>,
+) {
+    let id = entry.id.unwrap_or(EMPTY_BLOB);
+    if belongs_to_nested_git(path) {
+        let mode = match entry.kind {
+            EntryKind::Symlink => GitMode::Symlink as u32,
+            _ => FILE_TYPE | entry.perm,
+        };
+        main.insert(path.clone(), Edit::Remove);
+        side.insert(path.clone(), Edit::Put { mode, id });
+        return;
+    }
+    let mode = GitMode::of(entry.kind, entry.perm);
+    main.insert(path.clone(), Edit::Put { mode: mode as u32, id });
+    let usual = entry.kind == EntryKind::Symlink
+        || [PLAIN_FILE_PERM, EXEC_FILE_PERM].contains(&entry.perm);
+    let unusual = Edit::Put { mode: FILE_TYPE | entry.perm, id: EMPTY_BLOB };
+    side.insert(path.clone(), if usual { Edit::Remove } else { unusual });
+}
+
+fn content_entry(mode: u32, id: ObjectId) -> StateEntry {
+    if mode & TYPE_MASK == GitMode::Symlink as u32 {
+        StateEntry { kind: EntryKind::Symlink, perm: 0o777, id: Some(id) }
+    } else {
+        StateEntry { kind: EntryKind::File, perm: mode & PERM_MASK, id: Some(id) }
+    }
+}
+
+fn tree_entries(
+    objects: &dyn ObjectReader,
+    root: ObjectId,
+    dir: &RelPath,
+) -> Result<BTreeMap<Vec<u8>, TreeEntry>> {
+    let id = match offshoot_git::lookup(objects, root, dir)? {
+        Some(entry) if entry.is_dir() => entry.id,
+        _ => return Ok(BTreeMap::new()),
+    };
+    let tree = offshoot_git::read_tree(objects, &id)?;
+    Ok(tree.iter().map(|entry| (entry.name.to_vec(), entry.to_owned())).collect())
+}
+
+/// The permission bits that the marker in a sidecar directory gives, if it has one.
+fn dir_marker_of(objects: &dyn ObjectReader, sidecar_dir: ObjectId) -> Result<Option<u32>> {
+    let tree = offshoot_git::read_tree(objects, &sidecar_dir)?;
+    Ok(tree.get(b".").map(|marker| marker.mode & PERM_MASK))
+}

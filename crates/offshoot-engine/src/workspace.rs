@@ -1,0 +1,411 @@
+//! The life of a workspace: assigned, materialised, handed out, deleted.
+
+use std::path::PathBuf;
+
+use offshoot_core::{
+    Cause, DEFAULT_DIR_PERM, EMPTY_TREE, EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath,
+    Result, SESSION_DIRS, SESSION_METADATA, Timestamp, WorkspaceId,
+};
+use offshoot_fs::{SafeDir, Sync};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, NewHistory, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
+    WriteTx,
+};
+
+use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::index::{Entry, Index};
+
+/// What is known about a workspace without looking at its files.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// Its name.
+    pub id: WorkspaceId,
+    /// Which places may be written.
+    pub layout: Layout,
+    /// Its newest snapshot.
+    pub head: Option<ObjectId>,
+    /// Grows with every change.
+    pub revision: i64,
+    /// Whether its directory exists.
+    pub materialized: bool,
+    /// Whether its path was given to anyone.
+    pub handed_out: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a file in it last changed.
+    pub changed_at: Timestamp,
+    /// When outside changes were last looked for.
+    pub last_sync: Option<Timestamp>,
+    /// Files and links, as of the last change or sync.
+    pub files: i64,
+    /// Directories.
+    pub dirs: i64,
+    /// Bytes.
+    pub bytes: i64,
+    /// The most bytes it may hold.
+    pub quota_bytes: Option<i64>,
+    /// The most files, links and directories it may hold.
+    pub quota_inodes: Option<i64>,
+}
+
+impl From<WorkspaceRow> for Workspace {
+    fn from(row: WorkspaceRow) -> Self {
+        Workspace {
+            id: row.id,
+            layout: row.layout,
+            head: row.head,
+            revision: row.revision,
+            materialized: row.materialized,
+            handed_out: row.handed_out,
+            created_at: row.created_at,
+            changed_at: row.changed_at,
+            last_sync: row.last_sync,
+            files: row.files,
+            dirs: row.dirs,
+            bytes: row.bytes,
+            quota_bytes: row.quota_bytes,
+            quota_inodes: row.quota_inodes,
+        }
+    }
+}
+
+/// Limits of a workspace; none means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// The most bytes.
+    pub bytes: Option<i64>,
+    /// The most files, links and directories.
+    pub inodes: Option<i64>,
+}
+
+/// What a deletion left behind.
+#[derive(Clone, Debug)]
+pub struct Deleted {
+    /// Whether there was something to delete.
+    pub existed: bool,
+    /// The snapshot that holds the last state.
+    pub snapshot: Option<ObjectId>,
+}
+
+impl Engine {
+    /// Assigns a workspace: a row, nothing more. Its directory appears with the first write.
+    pub fn create_workspace(
+        &self,
+        id: Option<WorkspaceId>,
+        layout: Layout,
+        quota: Quota,
+        cause: &Cause,
+    ) -> Result<Workspace> {
+        let id = match id {
+            Some(id) => id,
+            None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse()?,
+        };
+        let at = self.now();
+        let session_dirs = if layout == Layout::Session { &SESSION_DIRS[..] } else { &[] };
+        self.refuse_case_twin(&id)?;
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = WorkspaceRow {
+                key: WorkspaceKey(0),
+                id: id.clone(),
+                layout,
+                state: WorkspaceState::Open,
+                head: None,
+                tree: EMPTY_TREE,
+                sidecar: EMPTY_TREE,
+                revision: 1,
+                synced_revision: 1,
+                materialized: false,
+                handed_out: false,
+                created_at: at,
+                changed_at: at,
+                used_at: at,
+                last_sync: None,
+                files: 0,
+                dirs: session_dirs.len() as i64,
+                bytes: 0,
+                quota_bytes: quota.bytes,
+                quota_inodes: quota.inodes,
+            };
+            row.key = tx.add_workspace(&row)?;
+            for name in session_dirs {
+                tx.put_entry(row.key, &dir_row(RelPath::from_normal(*name), 1))?;
+            }
+            tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// On a case-insensitive disk two names that differ only in case would share a directory.
+    fn refuse_case_twin(&self, id: &WorkspaceId) -> Result<()> {
+        let lower = self.inner.data.tmp().join("case-probe");
+        let upper = self.inner.data.tmp().join("CASE-PROBE");
+        // The probe is cheap where the answer is no: the first look-up fails.
+        if std::fs::symlink_metadata(&lower).is_err() {
+            let _ = std::fs::write(&lower, b"");
+        }
+        if std::fs::symlink_metadata(&upper).is_err() {
+            return Ok(());
+        }
+        let twin = self.store().read(|tx| {
+            Ok(tx.workspaces(None, 0)?.into_iter().find(|row| {
+                row.id != *id && row.id.as_str().eq_ignore_ascii_case(id.as_str())
+            }))
+        })?;
+        match twin {
+            None => Ok(()),
+            Some(row) => Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("`{id}` and the workspace `{}` would share a directory on this disk", row.id),
+            )),
+        }
+    }
+
+    /// Open workspaces in the order of names.
+    pub fn workspaces(
+        &self,
+        after: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Workspace>> {
+        let rows = self.store().read(|tx| tx.workspaces(after, limit))?;
+        Ok(rows.into_iter().map(Workspace::from).collect())
+    }
+
+    /// One open workspace.
+    pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
+        self.open_row(id).map(Workspace::from)
+    }
+
+    /// Sets the limits of a workspace. What it holds already stays, even if it is more.
+    pub fn set_quota(&self, id: &WorkspaceId, quota: Quota, cause: &Cause) -> Result<Workspace> {
+        if quota.bytes.is_some_and(|n| n < 0) || quota.inodes.is_some_and(|n| n < 0) {
+            return Err(Error::invalid("a quota cannot be negative"));
+        }
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = crate::engine::open_row_in(tx, id)?;
+            row.quota_bytes = quota.bytes;
+            row.quota_inodes = quota.inodes;
+            tx.update_workspace(&row)?;
+            tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// The host path of a workspace, for people and outside programs. From now on the directory
+    /// may change behind our back, so it is looked at before anything relies on it.
+    pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
+        let row = self.open_row(id)?;
+        if !(row.handed_out && row.materialized) {
+            let _lock = self.exclusive(&row)?;
+            self.materialize(&row)?;
+            let at = self.now();
+            self.store().write(Durability::Synced, |tx| {
+                let mut row = open_row_by_key(tx, &row)?;
+                row.handed_out = true;
+                row.materialized = true;
+                row.used_at = at;
+                tx.update_workspace(&row)
+            })?;
+        }
+        Ok(self.inner.data.workspace(&row.id))
+    }
+
+    /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
+    /// purge erases it. Deleting it again changes nothing.
+    pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
+        let row = match self.store().read(|tx| tx.workspace(id))? {
+            None => return Err(no_workspace(id)),
+            Some(row) if row.state == WorkspaceState::Closed => {
+                return Ok(Deleted { existed: false, snapshot: row.head });
+            }
+            Some(row) => row,
+        };
+        let _lock = self.exclusive(&row)?;
+        let kept = self.keep_last_state(&row, "before deletion", cause)?;
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = open_row_by_key(tx, &row)?;
+            row.state = WorkspaceState::Closed;
+            row.materialized = false;
+            row.used_at = at;
+            row.synced_revision = row.revision;
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
+            line.after = kept;
+            tx.add_history(&line)?;
+            Ok(())
+        })?;
+        self.discard_dir(&row)?;
+        Ok(Deleted { existed: true, snapshot: kept })
+    }
+
+    /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
+    /// first, the bytes after).
+    pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
+        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        let from = self.inner.data.workspace(&row.id);
+        let trash = self.inner.data.tmp().join(format!("trash-{}", uuid::Uuid::now_v7().simple()));
+        match std::fs::rename(&from, &trash) {
+            Ok(()) => {}
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(cause) => {
+                return Err(Error::new(
+                    ErrorCode::WriteFailed,
+                    format!("the directory of workspace `{}` could not be removed", row.id),
+                )
+                .with_source(cause));
+            }
+        }
+        // What cannot be removed now is removed when the data directory is opened next.
+        if let Ok(parent) = SafeDir::open(&self.inner.data.tmp()) {
+            let name = trash.file_name().map(|name| name.as_encoded_bytes().to_vec());
+            let _ = parent.remove_tree(&RelPath::from_normal(name.unwrap_or_default()));
+        }
+        Ok(())
+    }
+
+    /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive
+    /// lock, or knows that the workspace is empty; the row is the caller's to change.
+    pub(crate) fn materialize(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        if row.materialized {
+            return self.dir_of(row);
+        }
+        let target = self.inner.data.workspace(&row.id);
+        if row.files == 0 {
+            self.make_dir(&target)?;
+            let dir = self.open_dir(&target)?;
+            self.fill(row, &dir)?;
+            return Ok(dir);
+        }
+        // What an interrupted attempt left there was never shown to anyone.
+        self.discard_dir(row)?;
+        let build = self.inner.data.tmp().join(format!("build-{}", uuid::Uuid::now_v7().simple()));
+        self.make_dir(&build)?;
+        let dir = self.open_dir(&build)?;
+        self.fill(row, &dir)?;
+        std::fs::rename(&build, &target).map_err(|cause| {
+            Error::new(ErrorCode::WriteFailed, "the workspace directory could not be made")
+                .with_source(cause)
+        })?;
+        Ok(dir)
+    }
+
+    fn make_dir(&self, path: &std::path::Path) -> Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        match std::fs::DirBuilder::new().mode(DEFAULT_DIR_PERM).create(path) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(Error::new(ErrorCode::WriteFailed, "the workspace directory could not be made")
+                    .with_source(cause))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes everything that the index says into an empty directory.
+    fn fill(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
+        let mut entries: Vec<(RelPath, Entry)> = Vec::new();
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            entries.clear();
+            Index::new(self.store(), tx, &now).walk(&RelPath::root(), &mut |path, entry| {
+                entries.push((path.clone(), *entry));
+                Ok(())
+            })
+        })?;
+        for (path, entry) in &entries {
+            self.put_on_disk(dir, path, entry)?;
+        }
+        // Bits of directories come last: one that is not writable could not be filled.
+        for (path, entry) in entries.iter().rev() {
+            if entry.is_dir() && entry.perm != DEFAULT_DIR_PERM {
+                dir.set_perm(path, entry.perm)?;
+            }
+        }
+        if row.layout == Layout::Session {
+            let path = RelPath::from_normal(SESSION_METADATA);
+            dir.write(&path, session_metadata(row).as_bytes(), 0o444, Sync::None)?;
+        }
+        Ok(())
+    }
+}
+
+/// The content of `.metadata.json`.
+pub(crate) fn session_metadata(row: &WorkspaceRow) -> String {
+    let value = serde_json::json!({
+        "session_id": row.id.as_str(),
+        "created_at": row.created_at.to_string(),
+    });
+    format!("{value:#}\n")
+}
+
+fn dir_row(path: RelPath, revision: i64) -> EntryRow {
+    EntryRow {
+        path,
+        kind: Some(EntryKind::Dir),
+        opaque: false,
+        perm: DEFAULT_DIR_PERM,
+        id: None,
+        size: 0,
+        revision,
+    }
+}
+
+/// A line of history that concerns the workspace as a whole.
+pub(crate) fn line_of(
+    row: &WorkspaceRow,
+    op: HistoryOp,
+    cause: &Cause,
+    at: Timestamp,
+) -> NewHistory {
+    NewHistory {
+        workspace: row.key,
+        revision: row.revision,
+        at,
+        op,
+        via: Via::Call,
+        path: RelPath::root(),
+        from: None,
+        cause: cause.clone(),
+        kind: None,
+        before: None,
+        after: None,
+        size: 0,
+        mime: None,
+    }
+}
+
+/// Refuses a workspace that grew beyond its quota.
+pub(crate) fn check_quota(before: &WorkspaceRow, after: &WorkspaceRow) -> Result<()> {
+    let exceeded = |what: &str, now: i64, limit: i64| {
+        Error::new(
+            ErrorCode::QuotaExceeded,
+            format!("the workspace would hold {now} {what}; its quota is {limit}"),
+        )
+        .with_hint("delete files, or raise the quota")
+        .with_details(serde_json::json!({ "limit": limit, "wanted": now }))
+    };
+    if let Some(limit) = after.quota_bytes
+        && after.bytes > limit
+        && after.bytes > before.bytes
+    {
+        return Err(exceeded("bytes", after.bytes, limit));
+    }
+    let (inodes, inodes_before) = (after.files + after.dirs, before.files + before.dirs);
+    if let Some(limit) = after.quota_inodes
+        && inodes > limit
+        && inodes > inodes_before
+    {
+        return Err(exceeded("files and directories", inodes, limit));
+    }
+    Ok(())
+}
+
+/// Writes the changed workspace row after checking its quota.
+pub(crate) fn put_row(
+    tx: &mut dyn WriteTx,
+    before: &WorkspaceRow,
+    after: &WorkspaceRow,
+) -> Result<()> {
+    check_quota(before, after)?;
+    tx.update_workspace(after)
+}

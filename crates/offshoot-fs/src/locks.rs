@@ -1,0 +1,110 @@
+//! Locks on a workspace by name, for threads and processes alike.
+//!
+//! Readers share the main lock, an operation that needs the workspace for itself holds it alone.
+//! Everybody passes a gate first, and holds it until the main lock is won: so whoever waits to be
+//! alone stops newcomers, and a stream of readers cannot starve it. A third lock, the projection,
+//! is held for the short time in which files are put in place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_sys::{FileLock, LockMode};
+
+/// How long a projection may take; it is the work of milliseconds.
+const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The lock files of all workspaces, in one directory.
+#[derive(Clone, Debug)]
+pub struct WorkspaceLocks {
+    dir: PathBuf,
+}
+
+/// A held lock; dropping it releases it, and so does the end of the process.
+#[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
+pub struct WorkspaceLock {
+    _held: FileLock,
+}
+
+impl WorkspaceLocks {
+    /// Locks with their files in `dir`, a private directory, which is made if it is missing.
+    pub fn new(dir: impl Into<PathBuf>) -> Result<WorkspaceLocks> {
+        let dir = dir.into();
+        std::fs::create_dir_all(&dir).map_err(cannot_lock)?;
+        Ok(WorkspaceLocks { dir })
+    }
+
+    /// Takes part in the workspace together with others.
+    pub fn shared(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
+        self.pass_gate(name, LockMode::Shared, timeout)
+    }
+
+    /// Takes the workspace alone. While it waits nobody else gets in.
+    pub fn exclusive(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
+        self.pass_gate(name, LockMode::Exclusive, timeout)
+    }
+
+    /// Takes the short lock for putting files in place.
+    pub fn projection(&self, name: &str) -> Result<WorkspaceLock> {
+        let path = self.file(name, "projection")?;
+        let held = acquire(name, &path, LockMode::Exclusive, PROJECTION_TIMEOUT)?;
+        Ok(WorkspaceLock { _held: held })
+    }
+
+    /// Removes the lock files of a workspace that is gone. Waits for those who hold them.
+    pub fn forget(&self, name: &str, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        for kind in ["projection", "main", "gate"] {
+            let path = self.file(name, kind)?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            acquire(name, &path, LockMode::Exclusive, left)?
+                .remove()
+                .map_err(cannot_lock)?;
+        }
+        Ok(())
+    }
+
+    fn pass_gate(&self, name: &str, mode: LockMode, timeout: Duration) -> Result<WorkspaceLock> {
+        let started = Instant::now();
+        let gate = acquire(
+            name,
+            &self.file(name, "gate")?,
+            LockMode::Exclusive,
+            timeout,
+        )?;
+        let left = timeout.saturating_sub(started.elapsed());
+        let held = acquire(name, &self.file(name, "main")?, mode, left)?;
+        drop(gate);
+        Ok(WorkspaceLock { _held: held })
+    }
+
+    fn file(&self, name: &str, kind: &str) -> Result<PathBuf> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+        if name.is_empty() || name.len() > 128 || !name.bytes().all(fits) {
+            return Err(Error::internal(
+                "a lock needs the name of a workspace or project",
+            ));
+        }
+        Ok(self.dir.join(format!("{name}.{kind}")))
+    }
+}
+
+fn acquire(name: &str, path: &Path, mode: LockMode, timeout: Duration) -> Result<FileLock> {
+    FileLock::acquire(path, mode, timeout)
+        .map_err(cannot_lock)?
+        .ok_or_else(|| {
+            Error::new(
+                ErrorCode::WorkspaceBusy,
+                format!("`{name}` is held by another operation"),
+            )
+            .with_hint("wait until the other operation has ended and try again")
+        })
+}
+
+fn cannot_lock(error: io::Error) -> Error {
+    Error::internal("a lock file could not be used")
+        .with_hint("check that the data directory can be written")
+        .with_source(error)
+}

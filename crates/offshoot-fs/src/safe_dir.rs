@@ -1,0 +1,376 @@
+//! A directory that nothing escapes from: no path, no link and no race leads out of it.
+//!
+//! Opens go through the resolver ([`Form`]); everything else opens the parent directory by it and
+//! then acts on a single name. Nothing is ever checked first and done later by path: every such
+//! variant leaks when directories are renamed meanwhile.
+
+mod change;
+mod remove_tree;
+mod stage;
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use offshoot_core::{Error, ErrorCode, FaultPlan, MAX_PATH, RelPath, Result};
+use offshoot_sys::{DIR_HANDLE, DirReader, FileKind, Links, Stat, fstat, lstat_at};
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+
+use crate::errors::{is, lookup_error, read_error, require_file};
+use crate::form::Form;
+
+pub use stage::{STAGE_PREFIX, Staged, Sync};
+
+/// Flags for reading whatever an agent may have put there: a FIFO must not hang the reader and a
+/// terminal must not become ours. What was opened is checked afterwards.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+const READ_DIR: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// An open directory and everything beneath it.
+///
+/// Clones share the descriptor. Paths are relative to it; the empty path is the directory itself.
+/// Links are followed on the way to a place as long as they stay inside; methods that change
+/// something act on the last name itself and never follow it.
+///
+/// ```
+/// use offshoot_core::RelPath;
+/// use offshoot_fs::{SafeDir, Sync};
+///
+/// # let host = tempfile::tempdir()?;
+/// let dir = SafeDir::open(host.path())?;
+/// let path = RelPath::parse(b"notes/today.txt")?;
+/// dir.write(&path, b"hello", 0o644, Sync::None)?;
+/// assert_eq!(dir.read(&path)?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SafeDir {
+    fd: Arc<OwnedFd>,
+    form: Form,
+    faults: FaultPlan,
+}
+
+/// One name in a directory and what stands there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, as bytes.
+    pub name: Vec<u8>,
+    /// What it is; links are not followed.
+    pub stat: Stat,
+}
+
+/// What a walk does after it has shown a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// Go on, into this directory if it is one.
+    Enter,
+    /// Go on without looking into this directory.
+    Skip,
+}
+
+/// A directory to act in: the root itself, or one opened below it.
+pub(crate) enum DirFd<'root> {
+    Root(BorrowedFd<'root>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for DirFd<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            DirFd::Root(fd) => *fd,
+            DirFd::Opened(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// A single name in an open directory: what every call but an open acts on.
+struct Place<'root> {
+    dir: DirFd<'root>,
+    name: CString,
+}
+
+impl SafeDir {
+    /// Opens a directory of the host by the best form that this machine has.
+    ///
+    /// The host path is trusted; links in it are followed.
+    pub fn open(path: impl AsRef<Path>) -> Result<SafeDir> {
+        SafeDir::open_with(path, Form::best())
+    }
+
+    /// Opens a directory of the host by the given form.
+    pub fn open_with(path: impl AsRef<Path>, form: Form) -> Result<SafeDir> {
+        if form == Form::Kernel && !offshoot_sys::has_open_beneath() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                "this kernel does not offer `openat2`, or a sandbox forbids it",
+            )
+            .with_hint("use the portable form"));
+        }
+        let fd = rustix::fs::open(path.as_ref(), READ_DIR, Mode::empty())
+            .map_err(|errno| read_error(&RelPath::root(), errno.into()))?;
+        Ok(SafeDir {
+            fd: Arc::new(fd),
+            form,
+            faults: FaultPlan::default(),
+        })
+    }
+
+    /// The same directory with calls that fail by this plan.
+    #[must_use]
+    pub fn with_faults(mut self, faults: FaultPlan) -> SafeDir {
+        self.faults = faults;
+        self
+    }
+
+    /// The form in use.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Opens a regular file for reading. Links that stay inside are followed.
+    pub fn open_file(&self, path: &RelPath) -> Result<(File, Stat)> {
+        let fd = self
+            .resolve(path, READ)
+            .map_err(|error| lookup_error(path, error))?;
+        let stat = fstat(&fd).map_err(|error| read_error(path, error))?;
+        require_file(path, stat.kind)?;
+        Ok((File::from(fd), stat))
+    }
+
+    /// Reads a whole file.
+    pub fn read(&self, path: &RelPath) -> Result<Vec<u8>> {
+        let (mut file, stat) = self.open_file(path)?;
+        // One byte more than the size lets the end be seen without growing the buffer.
+        let capacity = usize::try_from(stat.size).unwrap_or(0).saturating_add(1);
+        let mut content = Vec::new();
+        content.try_reserve(capacity).map_err(|error| {
+            Error::new(
+                ErrorCode::ReadFailed,
+                format!("`{path}` is too large to be read at once"),
+            )
+            .with_hint("read it in windows")
+            .with_source(error)
+        })?;
+        self.hit("read").map_err(|error| read_error(path, error))?;
+        file.read_to_end(&mut content)
+            .map_err(|error| read_error(path, error))?;
+        Ok(content)
+    }
+
+    /// Reads at most `len` bytes from `offset` on; fewer only at the end of the file. The size of
+    /// the whole is in the returned [`Stat`].
+    pub fn read_window(&self, path: &RelPath, offset: u64, len: usize) -> Result<(Vec<u8>, Stat)> {
+        let (file, stat) = self.open_file(path)?;
+        let there = usize::try_from(stat.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut window = vec![0; len.min(there)];
+        let mut filled = 0;
+        while filled < window.len() {
+            let answer = self
+                .hit("read")
+                .and_then(|()| file.read_at(&mut window[filled..], offset + filled as u64));
+            match answer {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(read_error(path, error)),
+            }
+        }
+        window.truncate(filled);
+        Ok((window, stat))
+    }
+
+    /// The target of a link, as bytes.
+    pub fn read_link(&self, path: &RelPath) -> Result<Vec<u8>> {
+        let no_link = || Error::invalid(format!("`{path}` is not a link"));
+        if path.is_root() {
+            return Err(no_link());
+        }
+        let place = self
+            .place(path)
+            .map_err(|error| lookup_error(path, error))?;
+        match readlinkat(&place.dir, &place.name, Vec::new()) {
+            Ok(target) => Ok(target.into_bytes()),
+            Err(Errno::INVAL) => Err(no_link()),
+            Err(errno) => Err(read_error(path, errno.into())),
+        }
+    }
+
+    /// What stands at a path, a link itself and not what it leads to. None when nothing does,
+    /// also when a directory above is missing or is none.
+    pub fn stat(&self, path: &RelPath) -> Result<Option<Stat>> {
+        let answer = if path.is_root() {
+            fstat(&self.fd)
+        } else {
+            self.place(path)
+                .and_then(|place| lstat_at(&place.dir, &place.name))
+        };
+        absent_as_none(path, answer)
+    }
+
+    /// What a path leads to; None when that does not exist.
+    pub fn stat_follow(&self, path: &RelPath) -> Result<Option<Stat>> {
+        let answer = self
+            .hit("stat")
+            .and_then(|()| self.form.stat_follow(self.fd.as_fd(), path.as_bytes()));
+        absent_as_none(path, answer)
+    }
+
+    /// The names in a directory with what stands there, sorted by the bytes of the names.
+    ///
+    /// Costs one call per name. Staged files at the root are not shown.
+    pub fn list(&self, path: &RelPath) -> Result<Vec<DirEntry>> {
+        let fd = self
+            .resolve(path, READ_DIR)
+            .map_err(|error| lookup_error(path, error))?;
+        self.list_open(path, fd.as_fd())
+    }
+
+    fn list_open(&self, path: &RelPath, dir: BorrowedFd<'_>) -> Result<Vec<DirEntry>> {
+        let mut entries = Vec::new();
+        let mut failure = None;
+        let mut visit = |name: &CStr| -> io::Result<()> {
+            if path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX) {
+                return Ok(());
+            }
+            match lstat_at(dir, name) {
+                Ok(stat) => entries.push(DirEntry {
+                    name: name.to_bytes().to_vec(),
+                    stat,
+                }),
+                // It was removed since its name was read.
+                Err(error) if is(&error, Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        };
+        self.hit("readdir")
+            .and_then(|()| {
+                DirReader::default().for_each(dir, |name, _| {
+                    if failure.is_none() {
+                        failure = visit(name).err();
+                    }
+                })
+            })
+            .and_then(|()| failure.map_or(Ok(()), Err))
+            .map_err(|error| read_error(path, error))?;
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Shows everything below a directory, each directory before what is in it.
+    ///
+    /// Names of one directory come in order. Links are shown and not followed, not even when a
+    /// directory turns into one meanwhile. What vanishes during the walk is left out.
+    pub fn walk(
+        &self,
+        from: &RelPath,
+        mut visit: impl FnMut(&RelPath, &Stat) -> Result<Walk>,
+    ) -> Result<()> {
+        let start = self
+            .resolve(from, READ_DIR)
+            .map_err(|error| lookup_error(from, error))?;
+        // Paths relative to the start, so that links on the way to it do not matter below it.
+        let mut pending = vec![RelPath::root()];
+        while let Some(below) = pending.pop() {
+            let dir = from.join(&below);
+            let fd = match self.hit("open").and_then(|()| {
+                self.form
+                    .open(start.as_fd(), below.as_bytes(), READ_DIR, Links::None)
+            }) {
+                Ok(fd) => fd,
+                Err(error) if vanished(&error) => continue,
+                Err(error) => return Err(lookup_error(&dir, error)),
+            };
+            let first_below = pending.len();
+            for entry in self.list_open(&dir, fd.as_fd())? {
+                if dir.as_bytes().len() + 1 + entry.name.len() > MAX_PATH {
+                    return Err(Error::invalid(format!("a path below `{dir}` is too long")));
+                }
+                let step = visit(&dir.join_name(&entry.name), &entry.stat)?;
+                if entry.stat.kind == FileKind::Dir && step == Walk::Enter {
+                    pending.push(below.join_name(&entry.name));
+                }
+            }
+            pending[first_below..].reverse();
+        }
+        Ok(())
+    }
+
+    /// Flushes the whole file system that the directory lies on.
+    pub fn sync_all(&self) -> Result<()> {
+        self.hit("fsync")
+            .and_then(|()| offshoot_sys::syncfs(&self.fd))
+            .map_err(|error| crate::write_error(&RelPath::root(), error))
+    }
+
+    pub(crate) fn hit(&self, call: &'static str) -> io::Result<()> {
+        self.faults.hit(call)
+    }
+
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Opens a path, following links that stay inside.
+    fn resolve(&self, path: &RelPath, flags: OFlags) -> io::Result<OwnedFd> {
+        self.hit("open")?;
+        self.form
+            .open(self.root(), path.as_bytes(), flags, Links::Inner)
+    }
+
+    /// Opens a path that must not lead through any link.
+    fn resolve_real(&self, path: &RelPath, flags: OFlags) -> io::Result<OwnedFd> {
+        self.hit("open")?;
+        self.form
+            .open(self.root(), path.as_bytes(), flags, Links::None)
+    }
+
+    /// Opens a directory for reading its names, through real directories only.
+    pub(crate) fn open_dir_for_scan(&self, path: &RelPath) -> io::Result<OwnedFd> {
+        self.resolve_real(path, READ_DIR)
+    }
+
+    fn dir_handle(&self, path: &RelPath) -> io::Result<DirFd<'_>> {
+        if path.is_root() {
+            return Ok(DirFd::Root(self.root()));
+        }
+        self.resolve(path, DIR_HANDLE).map(DirFd::Opened)
+    }
+
+    /// The parent of a path, opened, and the last name. Not for the root.
+    fn place(&self, path: &RelPath) -> io::Result<Place<'_>> {
+        let parent = path.parent().ok_or(Errno::INVAL)?;
+        Ok(Place {
+            dir: self.dir_handle(&parent)?,
+            name: CString::new(path.name())?,
+        })
+    }
+}
+
+/// Whether a directory found a moment ago is not there any more, or is no directory any more.
+pub(crate) fn vanished(error: &io::Error) -> bool {
+    is(error, Errno::NOENT) || is(error, Errno::NOTDIR) || is(error, Errno::LOOP)
+}
+
+fn absent_as_none(path: &RelPath, answer: io::Result<Stat>) -> Result<Option<Stat>> {
+    match answer {
+        Ok(stat) => Ok(Some(stat)),
+        Err(error) if is(&error, Errno::NOENT) || is(&error, Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(lookup_error(path, error)),
+    }
+}
+
+/// Opens a directory handle again for reading, so that it can be synced or changed.
+fn reopen_dir(dir: impl AsFd) -> io::Result<File> {
+    Ok(File::from(openat(dir, c".", READ_DIR, Mode::empty())?))
+}

@@ -1,0 +1,195 @@
+//! Removing a whole tree without following a link, however deep it is and whoever plays with it.
+//!
+//! Directories are entered one name at a time. Only the lowest few of the way down are kept open,
+//! for a tree may be deeper than the limit of open files; going back up then uses `..`, and the
+//! directory found must be the one that we came from.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use offshoot_core::{RelPath, Result};
+use offshoot_sys::{DirReader, FileKind, fstat, lstat_at};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::{Place, READ_DIR, SafeDir};
+use crate::errors::{is, write_error};
+
+/// Directories of the way down that stay open.
+const OPEN_LEVELS: usize = 32;
+/// How often a tree is tried again that somebody changes while it is removed.
+const RACE_RETRIES: usize = 64;
+
+impl SafeDir {
+    /// Removes a file, a link, or a directory with everything below it.
+    ///
+    /// If it fails half-way, what is left is still where it was.
+    pub fn remove_tree(&self, path: &RelPath) -> Result<()> {
+        let place = self.place_to_change(path)?;
+        let mut tries = 0;
+        loop {
+            match self.remove_place(&place) {
+                // Somebody added or moved something below: there is less of it at each try.
+                Err(error) if raced(&error) && tries < RACE_RETRIES => tries += 1,
+                answer => return answer.map_err(|error| write_error(path, error)),
+            }
+        }
+    }
+
+    fn remove_place(&self, place: &Place<'_>) -> io::Result<()> {
+        let dir_as_file = match self.unlink(&place.dir, &place.name, AtFlags::empty()) {
+            Err(error) => error,
+            done => return done,
+        };
+        // EPERM may be the answer for a directory (POSIX) or a refusal for a file.
+        let is_dir = is(&dir_as_file, Errno::ISDIR)
+            || is(&dir_as_file, Errno::PERM)
+                && lstat_at(&place.dir, &place.name)?.kind == FileKind::Dir;
+        if !is_dir {
+            return Err(dir_as_file);
+        }
+        let mut descent = Descent {
+            open: VecDeque::new(),
+            levels: Vec::new(),
+        };
+        descent.enter(&place.dir, &place.name)?;
+        while let Some(level) = descent.levels.last_mut() {
+            if let Some(name) = level.subdirs.pop() {
+                let here = descent.here()?.try_clone()?;
+                match descent.enter(&here, &name) {
+                    Err(error) if is(&error, Errno::NOENT) => {}
+                    // It is not a directory any more.
+                    Err(error) if is(&error, Errno::NOTDIR) || is(&error, Errno::LOOP) => {
+                        self.unlink_inside(&here, &name, AtFlags::empty())?;
+                    }
+                    answer => answer?,
+                }
+            } else if !level.emptied {
+                level.emptied = true;
+                let here = descent.here()?.try_clone()?;
+                let subdirs = self.unlink_files(here)?;
+                if let Some(level) = descent.levels.last_mut() {
+                    level.subdirs = subdirs;
+                }
+            } else if let Some((parent, name)) = descent.leave()? {
+                self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR)?;
+            } else {
+                return self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything but directories from an open directory. Returns the directories.
+    fn unlink_files(&self, dir: OwnedFd) -> io::Result<Vec<CString>> {
+        let mut subdirs = Vec::new();
+        let mut failure = None;
+        let mut visit = |name: &CStr, kind: Option<FileKind>| -> io::Result<()> {
+            if kind == Some(FileKind::Dir) {
+                subdirs.push(name.to_owned());
+                return Ok(());
+            }
+            match self.unlink_inside(&dir, name, AtFlags::empty()) {
+                Err(error) if is(&error, Errno::NOENT) => Ok(()),
+                Err(error) if is(&error, Errno::ISDIR) || is(&error, Errno::PERM) => {
+                    if lstat_at(&dir, name)?.kind != FileKind::Dir {
+                        return Err(error);
+                    }
+                    subdirs.push(name.to_owned());
+                    Ok(())
+                }
+                answer => answer,
+            }
+        };
+        DirReader::default().for_each(&dir, |name, kind| {
+            if failure.is_none() {
+                failure = visit(name, kind).err();
+            }
+        })?;
+        failure.map_or(Ok(subdirs), Err)
+    }
+
+    fn unlink(&self, dir: &impl AsFd, name: &CStr, flags: AtFlags) -> io::Result<()> {
+        self.hit("unlink")?;
+        Ok(unlinkat(dir, name, flags)?)
+    }
+
+    /// Removes one name of the tree. A read-only directory, as package caches have them, is made
+    /// writable: it is about to go anyway.
+    fn unlink_inside(&self, dir: &impl AsFd, name: &CStr, flags: AtFlags) -> io::Result<()> {
+        match self.unlink(dir, name, flags) {
+            Err(error) if is(&error, Errno::ACCESS) => {
+                let mode = Mode::from_raw_mode(fstat(dir)?.perm as _) | Mode::RWXU;
+                rustix::fs::fchmod(dir, mode)?;
+                self.unlink(dir, name, flags)
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// A race that another try may win: something appeared in a directory that was emptied, or a
+/// directory was moved away while we were below it.
+fn raced(error: &io::Error) -> bool {
+    is(error, Errno::NOTEMPTY) || is(error, Errno::EXIST) || is(error, Errno::STALE)
+}
+
+/// The way down to the directory that is being emptied.
+struct Descent {
+    /// The lowest levels, the deepest last.
+    open: VecDeque<File>,
+    levels: Vec<Level>,
+}
+
+struct Level {
+    name: CString,
+    identity: (u64, u64),
+    /// Whether its files are gone and its directories are known.
+    emptied: bool,
+    subdirs: Vec<CString>,
+}
+
+impl Descent {
+    fn enter(&mut self, parent: &impl AsFd, name: &CStr) -> io::Result<()> {
+        let fd = openat(parent, name, READ_DIR | OFlags::NOFOLLOW, Mode::empty())?;
+        let stat = fstat(&fd)?;
+        self.levels.push(Level {
+            name: name.to_owned(),
+            identity: (stat.dev, stat.ino),
+            emptied: false,
+            subdirs: Vec::new(),
+        });
+        self.open.push_back(File::from(fd));
+        if self.open.len() > OPEN_LEVELS {
+            self.open.pop_front();
+        }
+        Ok(())
+    }
+
+    fn here(&self) -> io::Result<OwnedFd> {
+        let file = self.open.back().ok_or(Errno::STALE)?;
+        Ok(file.try_clone()?.into())
+    }
+
+    /// Goes up. Returns the directory above and the name of the one that was left; none at the top.
+    fn leave(&mut self) -> io::Result<Option<(OwnedFd, CString)>> {
+        let (Some(left), Some(file)) = (self.levels.pop(), self.open.pop_back()) else {
+            return Ok(None);
+        };
+        let Some(above) = self.levels.last() else {
+            return Ok(None);
+        };
+        if self.open.is_empty() {
+            let fd = openat(&file, c"..", READ_DIR | OFlags::NOFOLLOW, Mode::empty())?;
+            let stat = fstat(&fd)?;
+            if (stat.dev, stat.ino) != above.identity {
+                return Err(Errno::STALE.into());
+            }
+            self.open.push_back(File::from(fd));
+        }
+        Ok(Some((self.here()?, left.name)))
+    }
+}

@@ -1,0 +1,248 @@
+//! Objects: their kinds, their ids, and where they come from and go to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, Result};
+
+/// The kinds of objects that git knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The bytes of a file, or the target of a symbolic link.
+    Blob,
+    /// A directory.
+    Tree,
+    /// A snapshot with its parents.
+    Commit,
+    /// An annotated tag.
+    Tag,
+}
+
+impl Kind {
+    /// The word that git writes into the header of an object.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Blob => "blob",
+            Kind::Tree => "tree",
+            Kind::Commit => "commit",
+            Kind::Tag => "tag",
+        }
+    }
+
+    /// The kind of that word; none for any other word.
+    pub fn from_word(word: &[u8]) -> Option<Self> {
+        [Kind::Blob, Kind::Tree, Kind::Commit, Kind::Tag]
+            .into_iter()
+            .find(|kind| kind.as_str().as_bytes() == word)
+    }
+}
+
+/// SHA-1 with collision detection, fed with the header that git puts before every object.
+fn hasher(kind: Kind, size: u64) -> gix_hash::Hasher {
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    hasher.update(format!("{} {size}\0", kind.as_str()).as_bytes());
+    hasher
+}
+
+pub(crate) fn finish(hasher: gix_hash::Hasher) -> Result<ObjectId> {
+    let id = hasher.try_finalize().map_err(|error| {
+        Error::invalid("the content carries a SHA-1 collision attack and is refused, as git does")
+            .with_hint("no honest file looks like this: find out where it comes from")
+            .with_source(error.to_string())
+    })?;
+    ObjectId::from_slice(id.as_slice())
+}
+
+/// The id of an object. Content made for a SHA-1 collision is an error, as in git.
+pub fn hash(kind: Kind, bytes: &[u8]) -> Result<ObjectId> {
+    let mut hasher = hasher(kind, bytes.len() as u64);
+    hasher.update(bytes);
+    finish(hasher)
+}
+
+/// Computes the id of a blob that is not in memory as a whole.
+///
+/// git hashes the size before the content, so the size must be known at the beginning.
+pub struct BlobHasher {
+    hasher: gix_hash::Hasher,
+    left: u64,
+    overrun: bool,
+}
+
+impl BlobHasher {
+    /// Begins a blob of exactly `size` bytes.
+    pub fn new(size: u64) -> Self {
+        BlobHasher {
+            hasher: hasher(Kind::Blob, size),
+            left: size,
+            overrun: false,
+        }
+    }
+
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self.left.checked_sub(bytes.len() as u64) {
+            Some(left) => {
+                self.left = left;
+                self.hasher.update(bytes);
+            }
+            None => self.overrun = true,
+        }
+    }
+
+    /// The id. An error when fewer or more bytes came than were announced: the file changed
+    /// while it was read, and the id would name nothing.
+    pub fn finish(self) -> Result<ObjectId> {
+        if self.left != 0 || self.overrun {
+            return Err(Error::new(
+                offshoot_core::ErrorCode::ReadFailed,
+                "the file changed its size while it was read",
+            )
+            .with_hint("try again when nothing writes to it"));
+        }
+        finish(self.hasher)
+    }
+}
+
+/// How this crate gets objects.
+pub trait ObjectReader {
+    /// The object, or none when there is no such object.
+    fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>>;
+}
+
+impl<R: ObjectReader + ?Sized> ObjectReader for &R {
+    fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>> {
+        (**self).read(id)
+    }
+}
+
+/// Where this crate puts the objects that it makes.
+pub trait ObjectSink {
+    /// Keeps an object. `id` is the id of exactly these bytes. The same object may come twice.
+    fn write(&mut self, kind: Kind, id: ObjectId, bytes: Vec<u8>) -> Result<()>;
+}
+
+impl<S: ObjectSink + ?Sized> ObjectSink for &mut S {
+    fn write(&mut self, kind: Kind, id: ObjectId, bytes: Vec<u8>) -> Result<()> {
+        (**self).write(kind, id, bytes)
+    }
+}
+
+/// Reads an object that must be there. The empty tree and the empty blob always are, as in git.
+pub fn read_object(reader: &dyn ObjectReader, id: &ObjectId) -> Result<(Kind, Arc<[u8]>)> {
+    match reader.read(id)? {
+        Some(found) => Ok(found),
+        None if *id == EMPTY_TREE => Ok((Kind::Tree, Arc::default())),
+        None if *id == EMPTY_BLOB => Ok((Kind::Blob, Arc::default())),
+        None => Err(Error::internal(format!("the object `{id}` is missing"))),
+    }
+}
+
+/// Hashes an object, puts it into the sink and returns its id.
+pub fn write_object(sink: &mut dyn ObjectSink, kind: Kind, bytes: Vec<u8>) -> Result<ObjectId> {
+    let id = hash(kind, &bytes)?;
+    sink.write(kind, id, bytes)?;
+    Ok(id)
+}
+
+/// Objects in memory: for tests, and as a sink whose content is stored later in one go.
+#[derive(Debug, Default)]
+pub struct MemoryObjects(RwLock<HashMap<ObjectId, (Kind, Arc<[u8]>)>>);
+
+impl MemoryObjects {
+    /// No objects.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an object and returns its id.
+    pub fn add(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId> {
+        let id = hash(kind, bytes)?;
+        self.insert(kind, id, bytes.into());
+        Ok(id)
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All objects, in the order of their ids.
+    pub fn into_sorted(self) -> Vec<(ObjectId, Kind, Arc<[u8]>)> {
+        let map = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = map
+            .into_iter()
+            .map(|(id, (kind, bytes))| (id, kind, bytes))
+            .collect();
+        all.sort_unstable_by_key(|(id, ..)| *id);
+        all
+    }
+
+    fn insert(&self, kind: Kind, id: ObjectId, bytes: Arc<[u8]>) {
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, (kind, bytes));
+    }
+}
+
+impl ObjectReader for MemoryObjects {
+    fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>> {
+        Ok(self
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned())
+    }
+}
+
+impl ObjectSink for MemoryObjects {
+    fn write(&mut self, kind: Kind, id: ObjectId, bytes: Vec<u8>) -> Result<()> {
+        self.insert(kind, id, bytes.into());
+        Ok(())
+    }
+}
+
+/// A shared reference is a sink too, so that one set of objects can be read and extended at once.
+impl ObjectSink for &MemoryObjects {
+    fn write(&mut self, kind: Kind, id: ObjectId, bytes: Vec<u8>) -> Result<()> {
+        self.insert(kind, id, bytes.into());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_ids() {
+        assert_eq!(hash(Kind::Blob, b"").unwrap(), EMPTY_BLOB);
+        assert_eq!(hash(Kind::Tree, b"").unwrap(), EMPTY_TREE);
+        assert_eq!(
+            hash(Kind::Blob, b"hello\n").unwrap().to_hex(),
+            "ce013625030ba8dba906f756967f9e9ca394464a"
+        );
+    }
+
+    #[test]
+    fn a_blob_in_pieces_has_the_same_id_and_a_wrong_size_is_refused() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+        for piece in [1, 7, 63, 64, 65, 4096, 200_000] {
+            let mut hasher = BlobHasher::new(bytes.len() as u64);
+            bytes.chunks(piece).for_each(|chunk| hasher.update(chunk));
+            assert_eq!(hasher.finish().unwrap(), hash(Kind::Blob, &bytes).unwrap());
+        }
+        for size in [99_999, 100_001] {
+            let mut hasher = BlobHasher::new(size);
+            bytes.chunks(1000).for_each(|chunk| hasher.update(chunk));
+            assert!(hasher.finish().is_err());
+        }
+    }
+}

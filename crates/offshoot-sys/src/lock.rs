@@ -1,0 +1,134 @@
+//! Lock files: `flock` on a file that exists for nothing else.
+//!
+//! The kernel releases the lock when the holder dies, however it dies. That is why nothing is ever
+//! written into a lock file: a pid in it would only be a lie after a crash.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Who else may hold the lock at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockMode {
+    /// Any number of holders of this mode.
+    Shared,
+    /// Nobody.
+    Exclusive,
+}
+
+/// A held lock; dropping it releases it.
+///
+/// Every acquisition opens the file anew, so that two threads of one process exclude each other
+/// like two processes do.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+    path: PathBuf,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+
+impl FileLock {
+    /// Takes the lock if it is free. `None` means that somebody holds it.
+    pub fn try_acquire(path: &Path, mode: LockMode) -> io::Result<Option<FileLock>> {
+        loop {
+            let file = open_lock_file(path)?;
+            if !try_flock(&file, mode)? {
+                return Ok(None);
+            }
+            if is_current(&file, path)? {
+                return Ok(Some(FileLock {
+                    file,
+                    path: path.to_owned(),
+                }));
+            }
+        }
+    }
+
+    /// Takes the lock, asking again until `timeout` has passed. `None` means that it was held
+    /// all the time.
+    ///
+    /// `flock` cannot wait for a limited time, so this polls, at first every few microseconds:
+    /// most locks are held for less than a millisecond.
+    pub fn acquire(path: &Path, mode: LockMode, timeout: Duration) -> io::Result<Option<FileLock>> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut pause = FIRST_PAUSE;
+        let mut file = open_lock_file(path)?;
+        loop {
+            if try_flock(&file, mode)? {
+                if is_current(&file, path)? {
+                    return Ok(Some(FileLock {
+                        file,
+                        path: path.to_owned(),
+                    }));
+                }
+                file = open_lock_file(path)?;
+                continue;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(None);
+            }
+            let left = deadline.map_or(pause, |deadline| deadline - now);
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Removes the lock file and releases the lock. Only for a holder of the exclusive mode.
+    ///
+    /// Whoever waits on the removed file notices and starts over with a new one.
+    pub fn remove(self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Closing alone would leave the lock to a child that was forked in between and has not
+        // called exec yet.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+fn open_lock_file(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+fn try_flock(file: &File, mode: LockMode) -> io::Result<bool> {
+    let operation = match mode {
+        LockMode::Shared => FlockOperation::NonBlockingLockShared,
+        LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether the name still leads to the file that was locked; it may have been removed while we
+/// waited, and then somebody else may hold a lock on a new file of the same name.
+fn is_current(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,40 @@
+//! Small questions to the system as a whole.
+
+use std::io;
+use std::os::fd::AsFd;
+
+/// Flushes the whole file system that `fd` lies on.
+pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        Ok(rustix::fs::syncfs(fd)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = fd;
+        rustix::fs::sync();
+        Ok(())
+    }
+}
+
+/// A value that differs after every start of the machine; none where the system has no such thing.
+///
+/// Whoever finds another value than the one remembered knows that the page cache was lost.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// Lets `to` share the content of `from` where the file system can (reflink); an error elsewhere.
+pub fn clone_file(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        Ok(rustix::fs::ioctl_ficlone(to, from)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (from, to);
+        Err(rustix::io::Errno::NOSYS.into())
+    }
+}
