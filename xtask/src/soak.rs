@@ -143,6 +143,32 @@ fn choose(names: &[&str]) -> Result<Vec<&'static Soak>, String> {
 }
 
 fn run_one(root: &Path, soak: &Soak) -> Run {
+    let mut command = nextest(root, soak);
+    let skipped = root.join("target").join("skipped-soaks.txt");
+    command.args(["--no-capture", "-E", &format!("test({})", soak.filter)]);
+    command
+        .env("OFFSHOOT_SOAK", "1")
+        .env("OFFSHOOT_SKIPPED_FILE", &skipped);
+    let words = format!("OFFSHOOT_SOAK=1 {}", shell::words(&command));
+    // Built first, so that the duration is that of the tests.
+    let built = shell::run(nextest(root, soak).arg("--no-run"));
+    let emptied = fs::write(&skipped, "").map_err(|error| format!("target directory: {error}"));
+    let start = Instant::now();
+    let (lines, failure) = match built.and(emptied) {
+        Ok(()) => watch(&mut command),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let took = start.elapsed();
+    let failure = failure.or_else(|| skipped_tests(&skipped));
+    Run {
+        command: words,
+        took,
+        lines,
+        failure,
+    }
+}
+
+fn nextest(root: &Path, soak: &Soak) -> Command {
     let mut command = shell::cargo(root);
     command.args([
         "nextest",
@@ -154,19 +180,15 @@ fn run_one(root: &Path, soak: &Soak) -> Run {
         soak.package,
     ]);
     // `fail` is the default of today's nextest; a run without a test must never pass.
-    command.args(["--no-capture", "--no-tests", "fail", "-E"]);
+    command.args(["--no-tests", "fail"]);
     command
-        .arg(format!("test({})", soak.filter))
-        .env("OFFSHOOT_SOAK", "1");
-    let start = Instant::now();
-    let (lines, failure) = watch(&mut command);
-    let words = format!("OFFSHOOT_SOAK=1 {}", shell::words(&command));
-    Run {
-        command: words,
-        took: start.elapsed(),
-        lines,
-        failure,
-    }
+}
+
+/// A soak that skipped something has not shown what its report would say.
+fn skipped_tests(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    (!lines.is_empty()).then(|| format!("skipped: {}", lines.join("; ")))
 }
 
 /// Runs a command, passes its output on, and collects the lines that start with `soak: `.
@@ -202,15 +224,16 @@ fn watch(command: &mut Command) -> (Vec<String>, Option<String>) {
 /// What the numbers depend on, without a name that leads to the machine.
 fn machine(root: &Path) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let temp = std::env::temp_dir();
-    let files = shell::output(Command::new("stat").args(["-f", "-c", "%T"]).arg(&temp));
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = release.trim().split('-').next().unwrap_or_default();
+    let mut df = Command::new("df");
+    df.arg("--output=fstype").arg(std::env::temp_dir());
+    let files = shell::output(&mut df).and_then(|text| text.lines().last().map(str::to_owned));
     let mut git = Command::new("git");
     git.current_dir(root)
         .args(["describe", "--always", "--dirty", "--exclude", "*"]);
     format!(
-        "{cores} cores, Linux {}, temporary files on {}; commit {}",
-        kernel.trim(),
+        "{cores} cores, Linux {kernel}, temporary files on {}; commit {}",
         files.unwrap_or_else(|| "an unknown file system".to_owned()),
         shell::output(&mut git).unwrap_or_else(|| "unknown".to_owned()),
     )
@@ -285,6 +308,16 @@ mod tests {
         assert!(failure.is_some_and(|failure| failure.contains('3')));
         let (lines, failure) = watch(&mut Command::new("true"));
         assert!(lines.is_empty() && failure.is_none());
+    }
+
+    #[test]
+    fn a_skipped_test_fails_a_soak() {
+        let file = std::env::temp_dir().join(format!("offshoot-skips-{}", std::process::id()));
+        assert_eq!(skipped_tests(&file), None);
+        fs::write(&file, "a: needs root\n").expect("write");
+        let failure = skipped_tests(&file);
+        fs::remove_file(&file).expect("clean up");
+        assert_eq!(failure.as_deref(), Some("skipped: a: needs root"));
     }
 
     #[test]
