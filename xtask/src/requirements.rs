@@ -1,0 +1,199 @@
+//! What a machine needs before the tests can run, and how it gets it.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::{Outcome, shell};
+
+/// How to see that a package is there.
+#[derive(Clone, Copy)]
+enum Sign {
+    /// A program that it brings.
+    Program(&'static str),
+    /// A file that it brings.
+    File(&'static str),
+}
+
+impl Sign {
+    fn is_there(self) -> bool {
+        match self {
+            Self::Program(name) => shell::find_program(name).is_some(),
+            Self::File(path) => Path::new(path).exists(),
+        }
+    }
+}
+
+/// A Debian package that the build or the tests need.
+struct Package {
+    name: &'static str,
+    sign: Sign,
+    reason: &'static str,
+}
+
+/// Every package, in one place. A machine that has the sign has the package, however it got it.
+const PACKAGES: [Package; 8] = [
+    package(
+        "gcc",
+        Sign::Program("cc"),
+        "compiles SQLite and zstd, links everything",
+    ),
+    package(
+        "libc6-dev",
+        Sign::File("/usr/include/stdio.h"),
+        "headers for the above",
+    ),
+    package(
+        "git",
+        Sign::Program("git"),
+        "the oracle for trees, merges and exports",
+    ),
+    package(
+        "e2fsprogs",
+        Sign::Program("mkfs.ext4"),
+        "ext4 images: power cuts, full disks",
+    ),
+    package(
+        "mount",
+        Sign::Program("losetup"),
+        "loop devices and mounts of those images",
+    ),
+    package(
+        "util-linux",
+        Sign::Program("fsfreeze"),
+        "copies an image at one instant",
+    ),
+    package(
+        "btrfs-progs",
+        Sign::Program("mkfs.btrfs"),
+        "btrfs images: files that share extents",
+    ),
+    package(
+        "xfsprogs",
+        Sign::Program("mkfs.xfs"),
+        "XFS images: files that share extents",
+    ),
+];
+
+const fn package(name: &'static str, sign: Sign, reason: &'static str) -> Package {
+    Package { name, sign, reason }
+}
+
+/// The version of nextest that the configuration was written for.
+const NEXTEST_VERSION: &str = "0.9.143";
+
+/// Installs what is missing, or says what to install.
+pub(crate) fn provide(root: &Path) -> Outcome {
+    provide_packages()?;
+    provide_components(root)?;
+    provide_nextest(root)
+}
+
+fn provide_packages() -> Outcome {
+    let missing: Vec<&Package> = PACKAGES
+        .iter()
+        .filter(|package| !package.sign.is_there())
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for package in &missing {
+        println!("missing: {} ({})", package.name, package.reason);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let is_root = shell::output(Command::new("id").arg("-u")).is_some_and(|id| id == "0");
+    if shell::find_program("apt-get").is_none() {
+        let names = names.join(" ");
+        return Err(format!(
+            "install what Debian calls: {names}; then run this again"
+        ));
+    }
+    if !is_root {
+        let names = names.join(" ");
+        return Err(format!(
+            "packages are missing; run: sudo apt-get update && sudo apt-get install -y \
+             --no-install-recommends {names}"
+        ));
+    }
+    shell::run(apt().args(["update", "-q"]))?;
+    shell::run(
+        apt()
+            .args(["install", "-y", "-q", "--no-install-recommends"])
+            .args(&names),
+    )
+}
+
+/// An apt-get that asks nothing.
+fn apt() -> Command {
+    let mut apt = Command::new("apt-get");
+    apt.env("DEBIAN_FRONTEND", "noninteractive");
+    apt
+}
+
+/// rustfmt and clippy, which a minimal toolchain lacks.
+fn provide_components(root: &Path) -> Outcome {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if shell::succeeds(shell::cargo(root).args([subcommand, "--version"])) {
+            continue;
+        }
+        println!("missing: the toolchain component {component}");
+        shell::run(
+            Command::new("rustup")
+                .current_dir(root)
+                .args(["component", "add", component]),
+        )
+        .map_err(|error| format!("{error}; add {component} to your Rust toolchain by hand"))?;
+    }
+    Ok(())
+}
+
+fn provide_nextest(root: &Path) -> Outcome {
+    if shell::succeeds(shell::cargo(root).args(["nextest", "--version"])) {
+        return Ok(());
+    }
+    println!("missing: cargo-nextest (runs the tests); building it takes some minutes");
+    // It is run a few times, not for its speed: little optimisation halves the time to build it.
+    let install = [
+        "install",
+        "cargo-nextest",
+        "--locked",
+        "--version",
+        NEXTEST_VERSION,
+    ];
+    shell::run(
+        shell::cargo(root)
+            .args(install)
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_LTO", "false"),
+    )
+    .map_err(|error| {
+        format!(
+            "{error}; install cargo-nextest by hand (a newer toolchain may be needed, or a \
+             prebuilt binary from its project page) and run this again"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_listed_once_with_a_reason() {
+        for (number, package) in PACKAGES.iter().enumerate() {
+            assert!(!package.reason.is_empty());
+            assert!(
+                PACKAGES[..number]
+                    .iter()
+                    .all(|earlier| earlier.name != package.name)
+            );
+        }
+    }
+
+    #[test]
+    fn signs_are_looked_for() {
+        assert!(Sign::Program("sh").is_there());
+        assert!(!Sign::Program("no-such-program-here").is_there());
+        assert!(Sign::File("/").is_there());
+        assert!(!Sign::File("/no/such/file").is_there());
+    }
+}
