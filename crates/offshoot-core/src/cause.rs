@@ -9,8 +9,11 @@ pub struct Operator(Box<str>);
 impl Operator {
     /// An operator of that name. Control characters are dropped, for it ends up in commit headers.
     pub fn new(name: &str) -> Self {
-        let clean: String =
-            name.chars().filter(|c| !c.is_control() && !"<>".contains(*c)).take(128).collect();
+        let clean: String = name
+            .chars()
+            .filter(|c| !c.is_control() && !"<>".contains(*c))
+            .take(128)
+            .collect();
         let clean = clean.trim();
         Operator(if clean.is_empty() { "user" } else { clean }.into())
     }
@@ -56,6 +59,10 @@ pub struct Cause {
 impl Cause {
     /// A cause with nothing but an operator.
     pub fn by(operator: Operator) -> Self {
-        Cause { operator, claim: None, message_id: None }
+        Cause {
+            operator,
+            claim: None,
+            message_id: None,
+        }
     }
 }

@@ -8,15 +8,24 @@ use crate::{Error, Result};
 const RESERVED: [&str; 3] = ["root", "user", "system"];
 
 fn check(what: &str, text: &str) -> Result<()> {
-    let starts_well = text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
-    let all_allowed =
-        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte));
+    let starts_well = text
+        .as_bytes()
+        .first()
+        .is_some_and(u8::is_ascii_alphanumeric);
+    let all_allowed = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte));
     if !starts_well || !all_allowed || text.len() > 64 {
-        return Err(Error::invalid(format!("`{}` is not a valid {what} name", text.escape_debug()))
-            .with_hint("use 1 to 64 of a-z A-Z 0-9 . _ ~ -, starting with a letter or digit"));
+        return Err(Error::invalid(format!(
+            "`{}` is not a valid {what} name",
+            text.escape_debug()
+        ))
+        .with_hint("use 1 to 64 of a-z A-Z 0-9 . _ ~ -, starting with a letter or digit"));
     }
     if RESERVED.contains(&text) {
-        return Err(Error::invalid(format!("the {what} name `{text}` is reserved")));
+        return Err(Error::invalid(format!(
+            "the {what} name `{text}` is reserved"
+        )));
     }
     Ok(())
 }
@@ -74,9 +83,20 @@ mod tests {
         for good in ["a", "Agent-7", "agent~2", "0", "a.b_c", &"x".repeat(64)] {
             assert!(good.parse::<WorkspaceId>().is_ok(), "{good}");
         }
-        for bad in
-            ["", ".", "..", "-a", "~a", "a/b", "a b", "é", "root", "user", "system", &"x".repeat(65)]
-        {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "-a",
+            "~a",
+            "a/b",
+            "a b",
+            "é",
+            "root",
+            "user",
+            "system",
+            &"x".repeat(65),
+        ] {
             assert!(bad.parse::<WorkspaceId>().is_err(), "{bad}");
         }
     }

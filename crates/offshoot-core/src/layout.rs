@@ -77,12 +77,26 @@ mod tests {
     #[test]
     fn session_places() {
         let may = |path: &str| {
-            Layout::Session.check_writable(&RelPath::parse(path.as_bytes()).unwrap()).is_ok()
+            Layout::Session
+                .check_writable(&RelPath::parse(path.as_bytes()).unwrap())
+                .is_ok()
         };
         assert!(may("uploads/a") && may("outputs/a/b") && may("temp/x"));
-        for no in ["a", "skills/x", "uploads", "outputs", ".metadata.json", ".", "uploadsx/a"] {
+        for no in [
+            "a",
+            "skills/x",
+            "uploads",
+            "outputs",
+            ".metadata.json",
+            ".",
+            "uploadsx/a",
+        ] {
             assert!(!may(no), "{no}");
         }
-        assert!(Layout::Plain.check_writable(&RelPath::parse(b"skills/x").unwrap()).is_ok());
+        assert!(
+            Layout::Plain
+                .check_writable(&RelPath::parse(b"skills/x").unwrap())
+                .is_ok()
+        );
     }
 }

@@ -43,10 +43,12 @@ impl ObjectId {
     /// Forty lower-case hexadecimal digits.
     pub fn to_hex(self) -> String {
         use std::fmt::Write as _;
-        self.0.iter().fold(String::with_capacity(40), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        self.0
+            .iter()
+            .fold(String::with_capacity(40), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
     }
 }
 

@@ -24,6 +24,18 @@ impl ObjectKind {
             ObjectKind::Tag => "tag",
         }
     }
+
+    /// The kind of that word; none for any other word.
+    pub fn from_word(word: &[u8]) -> Option<Self> {
+        [
+            ObjectKind::Blob,
+            ObjectKind::Tree,
+            ObjectKind::Commit,
+            ObjectKind::Tag,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str().as_bytes() == word)
+    }
 }
 
 impl TryFrom<u8> for ObjectKind {
@@ -35,7 +47,11 @@ impl TryFrom<u8> for ObjectKind {
             2 => ObjectKind::Tree,
             3 => ObjectKind::Commit,
             4 => ObjectKind::Tag,
-            _ => return Err(crate::Error::internal(format!("no object kind has number {number}"))),
+            _ => {
+                return Err(crate::Error::internal(format!(
+                    "no object kind has number {number}"
+                )));
+            }
         })
     }
 }

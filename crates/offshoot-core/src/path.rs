@@ -95,12 +95,17 @@ impl RelPath {
 
     /// The parts from the root down.
     pub fn parts(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
-        self.0.split(|&byte| byte == b'/').filter(|part| !part.is_empty())
+        self.0
+            .split(|&byte| byte == b'/')
+            .filter(|part| !part.is_empty())
     }
 
     /// The last part; empty for the root.
     pub fn name(&self) -> &[u8] {
-        self.0.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+        self.0
+            .rsplit(|&byte| byte == b'/')
+            .next()
+            .unwrap_or_default()
     }
 
     /// The directory that holds it; none for the root.
@@ -151,7 +156,11 @@ impl RelPath {
     /// The path of `below` under this one.
     #[must_use]
     pub fn join(&self, below: &RelPath) -> RelPath {
-        if below.is_root() { self.clone() } else { self.join_unchecked(&below.0) }
+        if below.is_root() {
+            self.clone()
+        } else {
+            self.join_unchecked(&below.0)
+        }
     }
 
     fn join_unchecked(&self, below: &[u8]) -> RelPath {
@@ -232,8 +241,10 @@ pub fn unescape_bytes(text: &str) -> Result<Vec<u8>> {
             rest[0] == b'x' && rest[1].is_ascii_hexdigit() && rest[2].is_ascii_hexdigit()
         });
         let Some(digits) = digits else {
-            return Err(Error::invalid(format!("the path `{text}` holds a bare backslash"))
-                .with_hint("write the byte as `\\x5c`, or use `/` between directories"));
+            return Err(
+                Error::invalid(format!("the path `{text}` holds a bare backslash"))
+                    .with_hint("write the byte as `\\x5c`, or use `/` between directories"),
+            );
         };
         let value = |digit: u8| (digit as char).to_digit(16).unwrap_or_default() as u8;
         plain.push(value(digits[1]) * 16 + value(digits[2]));
@@ -244,7 +255,11 @@ pub fn unescape_bytes(text: &str) -> Result<Vec<u8>> {
 
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&if self.is_root() { ".".to_owned() } else { self.to_text() })
+        f.pad(&if self.is_root() {
+            ".".to_owned()
+        } else {
+            self.to_text()
+        })
     }
 }
 
@@ -269,13 +284,27 @@ mod tests {
             ("a..b/..c/d..", "a..b/..c/d.."),
             ("...", "..."),
         ] {
-            assert_eq!(RelPath::parse(input.as_bytes()).unwrap().as_bytes(), normal.as_bytes());
+            assert_eq!(
+                RelPath::parse(input.as_bytes()).unwrap().as_bytes(),
+                normal.as_bytes()
+            );
         }
     }
 
     #[test]
     fn refused_forms() {
-        for bad in ["", "/", "/a", "..", "../a", "a/..", "a/../b", "a\0b", "./..", "a/b/../../.."] {
+        for bad in [
+            "",
+            "/",
+            "/a",
+            "..",
+            "../a",
+            "a/..",
+            "a/../b",
+            "a\0b",
+            "./..",
+            "a/b/../../..",
+        ] {
             let error = RelPath::parse(bad.as_bytes()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::PathTraversalBlocked, "{bad:?}");
         }
@@ -285,7 +314,12 @@ mod tests {
 
     #[test]
     fn escaping_round_trips() {
-        for bytes in [&b"a\\b"[..], b"\xff\xfe/x", "caf\u{e9}\u{301}\n\x1b".as_bytes(), b"\\x41"] {
+        for bytes in [
+            &b"a\\b"[..],
+            b"\xff\xfe/x",
+            "caf\u{e9}\u{301}\n\x1b".as_bytes(),
+            b"\\x41",
+        ] {
             assert_eq!(unescape_bytes(&escape_bytes(bytes)).unwrap(), bytes);
         }
         assert_eq!(escape_bytes(b"\xff\\"), "\\xff\\x5c");

@@ -34,13 +34,20 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, second_of_day) =
-            (self.seconds().div_euclid(86_400), self.seconds().rem_euclid(86_400));
+        let (days, second_of_day) = (
+            self.seconds().div_euclid(86_400),
+            self.seconds().rem_euclid(86_400),
+        );
         let (year, month, day) = civil_from_days(days);
-        let (hour, minute, second) =
-            (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let (hour, minute, second) = (
+            second_of_day / 3600,
+            second_of_day / 60 % 60,
+            second_of_day % 60,
+        );
         let micros = self.0.rem_euclid(1_000_000);
-        f.pad(&format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"))
+        f.pad(&format!(
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+        ))
     }
 }
 
@@ -54,7 +61,11 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use offshoot_core::{
-    Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId,
-};
+use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
 use offshoot_fs::{Form, SafeDir, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
@@ -75,7 +73,10 @@ impl DataDir {
     fn create(&self) -> Result<()> {
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         let make = |path: &Path, mode: u32| {
-            std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(mode)
+                .create(path)
         };
         let all = || -> std::io::Result<()> {
             let fresh = !self.0.exists();
@@ -89,9 +90,12 @@ impl DataDir {
             make(&self.workspaces(), 0o711)
         };
         all().map_err(|cause| {
-            Error::new(ErrorCode::StoreUnavailable, "the data directory cannot be made")
-                .with_hint("choose another one with `--data DIR` or `OFFSHOOT_DATA`")
-                .with_source(cause)
+            Error::new(
+                ErrorCode::StoreUnavailable,
+                "the data directory cannot be made",
+            )
+            .with_hint("choose another one with `--data DIR` or `OFFSHOOT_DATA`")
+            .with_source(cause)
         })
     }
 }
@@ -113,13 +117,16 @@ pub(crate) struct Inner {
     /// Set when a directory could not be brought in line with the store: the next engine that is
     /// opened has to do it.
     pub(crate) needs_recovery: AtomicBool,
+    /// Set when a directory has more changes that may not be on disk than recovery should have
+    /// to look at.
+    pub(crate) checkpoint_due: AtomicBool,
     run: RunMark,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         // A failure here costs nothing but the recovery at the next start.
-        let _ = self.store.tidy();
+        let _ = self.store.meta().tidy();
         if !self.needs_recovery.load(Ordering::Relaxed) {
             self.run.end();
         }
@@ -150,6 +157,7 @@ impl Engine {
                 locks,
                 options,
                 needs_recovery: AtomicBool::new(false),
+                checkpoint_due: AtomicBool::new(false),
                 run,
             }),
         };
@@ -205,12 +213,16 @@ impl Engine {
 
     /// The lock that keeps everyone else away from the workspace.
     pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
-        self.inner.locks.exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
+        self.inner
+            .locks
+            .exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
     }
 
     /// The lock under which several callers may change single files at once.
     pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
-        self.inner.locks.shared(&Self::lock_name(row), self.inner.options.lock_timeout)
+        self.inner
+            .locks
+            .shared(&Self::lock_name(row), self.inner.options.lock_timeout)
     }
 }
 
@@ -231,10 +243,16 @@ pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Wor
 }
 
 pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
-    Error::new(ErrorCode::WorkspaceNotFound, format!("there is no workspace `{id}`"))
-        .with_hint("`offshoot workspace list` shows those there are")
+    Error::new(
+        ErrorCode::WorkspaceNotFound,
+        format!("there is no workspace `{id}`"),
+    )
+    .with_hint("`offshoot workspace list` shows those there are")
 }
 
 pub(crate) fn no_file(path: &RelPath) -> Error {
-    Error::new(ErrorCode::FileNotFound, format!("there is no file `{path}`"))
+    Error::new(
+        ErrorCode::FileNotFound,
+        format!("there is no file `{path}`"),
+    )
 }

@@ -4,16 +4,12 @@
 //! callers may change files of one workspace at once, from several processes, as long as its path
 //! was never handed out; they share commits and keep out of each other's way by path.
 
-use std::io::Write as _;
-
 use offshoot_core::{
     Cause, DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, ObjectId, PLAIN_FILE_PERM, RelPath,
     Result, SESSION_METADATA, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Staged, Sync, WorkspaceLock};
-use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewHistory, Via, WorkspaceRow, WriteTx,
-};
+use offshoot_store::{Durability, EntryRow, HistoryOp, NewHistory, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::incoming::{Content, Incoming};
@@ -91,7 +87,14 @@ impl Engine {
         let row = self.open_row(id)?;
         refuse_unwritable(&row, path)?;
         let mut incoming = self.take_in(content)?;
-        self.write_incoming(id, &Target::Exactly(path), &mut incoming, options, Via::Call, cause)
+        self.write_incoming(
+            id,
+            &Target::Exactly(path),
+            &mut incoming,
+            options,
+            Via::Call,
+            cause,
+        )
     }
 
     /// Puts a file next to those there are: if the name is taken, it becomes `name (1).ext`.
@@ -105,14 +108,24 @@ impl Engine {
     ) -> Result<Written> {
         let row = self.open_row(id)?;
         // A browser may send a whole path of its own machine: only the last part counts.
-        let last = name.rsplit(|&byte| byte == b'/' || byte == b'\\').next().unwrap_or_default();
+        let last = name
+            .rsplit(|&byte| byte == b'/' || byte == b'\\')
+            .next()
+            .unwrap_or_default();
         let path = row.layout.upload_dir().join(&RelPath::parse(last)?);
         if path == row.layout.upload_dir() {
             return Err(Error::invalid("an upload needs a file name"));
         }
         refuse_unwritable(&row, &path)?;
         let mut incoming = self.take_in(content)?;
-        self.write_incoming(id, &Target::FreeName(&path), &mut incoming, options, Via::Upload, cause)
+        self.write_incoming(
+            id,
+            &Target::FreeName(&path),
+            &mut incoming,
+            options,
+            Via::Upload,
+            cause,
+        )
     }
 
     /// Replaces text in a file. Returns how many places were replaced.
@@ -128,7 +141,9 @@ impl Engine {
         cause: &Cause,
     ) -> Result<(usize, Written)> {
         if old.is_empty() {
-            return Err(Error::invalid("`old` is empty, so there is nothing to look for"));
+            return Err(Error::invalid(
+                "`old` is empty, so there is nothing to look for",
+            ));
         }
         let row = self.open_row(id)?;
         refuse_unwritable(&row, path)?;
@@ -144,12 +159,16 @@ impl Engine {
                     .with_hint("read the file again: it must match to the byte"));
             }
             if count > 1 && !all {
-                return Err(Error::invalid(format!("`old` occurs {count} times in `{path}`"))
-                    .with_hint("give more of its surroundings, or set `all`"));
+                return Err(
+                    Error::invalid(format!("`old` occurs {count} times in `{path}`"))
+                        .with_hint("give more of its surroundings, or set `all`"),
+                );
             }
             let edited = text.replace(old, new);
-            let options =
-                WriteOptions { expect: Expect::Content(content_id), ..WriteOptions::default() };
+            let options = WriteOptions {
+                expect: Expect::Content(content_id),
+                ..WriteOptions::default()
+            };
             match self.write_file(id, path, Content::Bytes(edited.as_bytes()), &options, cause) {
                 // Someone else was quicker: look again at what is there now.
                 Err(error) if error.code() == ErrorCode::PreconditionFailed => {}
@@ -174,6 +193,15 @@ impl Engine {
     ) -> Result<Written> {
         let held = self.hold(id, target.path(), cause)?;
         let outcome = self.write_held(&held, target, incoming, options, via, cause);
+        if self
+            .inner
+            .checkpoint_due
+            .swap(false, std::sync::atomic::Ordering::Relaxed)
+        {
+            drop(held);
+            self.checkpoint()?;
+            return outcome;
+        }
         if outcome.is_err() && !held.row.materialized {
             // The directory was made for this write alone; it is removed only if it is empty.
             let _ = std::fs::remove_dir(self.inner.data.workspace(&held.row.id));
@@ -198,11 +226,28 @@ impl Engine {
             let row = open_row_by_key(tx, &held.row)?;
             self.land_write(tx, &row, target, incoming, options, via, cause, at)
         })?;
-        let Landed { entry, path, revision, created } = landed;
+        let Landed {
+            entry,
+            path,
+            revision,
+            created,
+        } = landed;
         self.project_write(held, &path, &entry, staged)
             .or_else(|error| self.projection_failed(held, &[path.clone()], error))?;
+        if Self::checkpoint_is_due(&held.row, revision) {
+            self.inner
+                .checkpoint_due
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+        }
         let mime = crate::mime::of(options.mime.as_deref(), path.name(), &incoming.head);
-        Ok(Written { path, size: incoming.size, mime, version: revision, id: incoming.id, created })
+        Ok(Written {
+            path,
+            size: incoming.size,
+            mime,
+            version: revision,
+            id: incoming.id,
+            created,
+        })
     }
 
     fn land_write(
@@ -236,8 +281,10 @@ impl Engine {
             }
             next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
             let missing = missing_parents(&index, &path)?;
-            let rows: Result<Vec<EntryRow>> =
-                missing.iter().map(|dir| new_dir_row(&index, dir, revision)).collect();
+            let rows: Result<Vec<EntryRow>> = missing
+                .iter()
+                .map(|dir| new_dir_row(&index, dir, revision))
+                .collect();
             (path, before, rows?)
         };
         let perm = match (options.executable, before) {
@@ -249,7 +296,12 @@ impl Engine {
         next.files += i64::from(before.is_none());
         next.dirs += new_dirs.len() as i64;
         tx.put_object(&incoming.object)?;
-        let line = LineFor { row: &next, at, via, cause };
+        let line = LineFor {
+            row: &next,
+            at,
+            via,
+            cause,
+        };
         for dir in &new_dirs {
             tx.put_entry(row.key, dir)?;
             tx.add_history(&line.mkdir(&dir.path))?;
@@ -266,7 +318,11 @@ impl Engine {
                 revision,
             },
         )?;
-        let op = if before.is_none() { HistoryOp::Create } else { HistoryOp::Write };
+        let op = if before.is_none() {
+            HistoryOp::Create
+        } else {
+            HistoryOp::Write
+        };
         let mut written = line.file(op, &path, EntryKind::File);
         written.before = before.and_then(|entry| entry.id);
         written.after = Some(incoming.id);
@@ -275,8 +331,15 @@ impl Engine {
         tx.add_history(&written)?;
         put_row(tx, row, &next)?;
         let index = Index::new(self.store(), tx, &next);
-        let entry = index.entry(&path)?.ok_or_else(|| Error::internal("a write left no entry"))?;
-        Ok(Landed { entry, path, revision, created: before.is_none() })
+        let entry = index
+            .entry(&path)?
+            .ok_or_else(|| Error::internal("a write left no entry"))?;
+        Ok(Landed {
+            entry,
+            path,
+            revision,
+            created: before.is_none(),
+        })
     }
 
     fn project_write(
@@ -284,15 +347,13 @@ impl Engine {
         held: &Held,
         path: &RelPath,
         entry: &Entry,
-        staged: Staged,
+        mut staged: Staged,
     ) -> Result<()> {
         let _turn = self.turn(held)?;
         if !held.exclusive && !self.still(&held.row, path, Some(entry))? {
             return Ok(());
         }
-        if entry.perm != PLAIN_FILE_PERM {
-            staged.set_perm(entry.perm)?;
-        }
+        staged.set_perm(entry.perm);
         held.dir.commit(staged, path, true, Sync::None).map(drop)
     }
 
@@ -301,7 +362,10 @@ impl Engine {
         if held.exclusive {
             return Ok(None);
         }
-        self.inner.locks.projection(&Self::lock_name(&held.row)).map(Some)
+        self.inner
+            .locks
+            .projection(&Self::lock_name(&held.row))
+            .map(Some)
     }
 
     /// Whether the index still says this of the path.
@@ -316,9 +380,13 @@ impl Engine {
     /// The change is committed but the directory did not take it. It is tried once more from the
     /// store; if that fails too, the next start of any process puts it right.
     fn projection_failed(&self, held: &Held, paths: &[RelPath], error: Error) -> Result<()> {
-        let retried = self.turn(held).and_then(|_turn| self.project(&held.row, paths));
+        let retried = self
+            .turn(held)
+            .and_then(|_turn| self.project(&held.row, paths));
         if retried.is_err() {
-            self.inner.needs_recovery.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.inner
+                .needs_recovery
+                .store(true, std::sync::atomic::Ordering::Relaxed);
             return Err(error);
         }
         Ok(())
@@ -330,7 +398,11 @@ impl Engine {
         loop {
             let row = self.open_row(id)?;
             let lone = row.handed_out || (!row.materialized && row.files > 0);
-            let lock = if lone { self.exclusive(&row)? } else { self.shared(&row)? };
+            let lock = if lone {
+                self.exclusive(&row)?
+            } else {
+                self.shared(&row)?
+            };
             let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
             if now.handed_out != row.handed_out || now.materialized != row.materialized {
                 continue;
@@ -339,7 +411,12 @@ impl Engine {
             if now.handed_out {
                 self.sync_path(&now, &dir, path, cause)?;
             }
-            return Ok(Held { row: now, dir, exclusive: lone, _lock: lock });
+            return Ok(Held {
+                row: now,
+                dir,
+                exclusive: lone,
+                _lock: lock,
+            });
         }
     }
 
@@ -352,12 +429,7 @@ impl Engine {
     }
 
     /// Makes a directory and those above it. It is no error if it exists.
-    pub fn make_dir_in(
-        &self,
-        id: &WorkspaceId,
-        path: &RelPath,
-        cause: &Cause,
-    ) -> Result<RelPath> {
+    pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         refuse_unwritable(&self.open_row(id)?, path)?;
         let held = self.hold(id, path, cause)?;
         let at = self.now();
@@ -379,12 +451,19 @@ impl Engine {
                     }
                     None => missing.push(path.clone()),
                 }
-                let rows: Result<Vec<EntryRow>> =
-                    missing.iter().map(|dir| new_dir_row(&index, dir, next.revision)).collect();
+                let rows: Result<Vec<EntryRow>> = missing
+                    .iter()
+                    .map(|dir| new_dir_row(&index, dir, next.revision))
+                    .collect();
                 (path, rows?)
             };
             next.dirs += rows.len() as i64;
-            let line = LineFor { row: &next, at, via: Via::Call, cause };
+            let line = LineFor {
+                row: &next,
+                at,
+                via: Via::Call,
+                cause,
+            };
             for dir in &rows {
                 tx.put_entry(row.key, dir)?;
                 tx.add_history(&line.mkdir(&dir.path))?;
@@ -441,7 +520,12 @@ impl Engine {
                 (top, below, path.parent().unwrap_or_default())
             };
             let _ = top;
-            let line = LineFor { row: &next, at, via: Via::Call, cause };
+            let line = LineFor {
+                row: &next,
+                at,
+                via: Via::Call,
+                cause,
+            };
             for (path, entry, _) in below.iter().rev() {
                 let mut line = line.file(HistoryOp::Delete, path, entry.kind);
                 line.before = entry.id;
@@ -481,7 +565,9 @@ impl Engine {
         refuse_unwritable(&row, from)?;
         refuse_unwritable(&row, to)?;
         if to.starts_with(from) {
-            return Err(Error::invalid(format!("`{from}` cannot be moved into itself")));
+            return Err(Error::invalid(format!(
+                "`{from}` cannot be moved into itself"
+            )));
         }
         let (row, _lock) = self.hold_alone(id)?;
         self.sync_below(&row, from, cause)?;
@@ -496,9 +582,18 @@ impl Engine {
             let moved = self.dir_of(&row)?.rename(from, &to, true);
             moved.or_else(|error| self.retry_projection_of_move(&row, from, &to, error))?;
         }
-        let mime = self.mime_of(&row.id, &to).unwrap_or_else(|_| crate::mime::UNKNOWN.to_owned());
+        let mime = self
+            .mime_of(&row.id, &to)
+            .unwrap_or_else(|_| crate::mime::UNKNOWN.to_owned());
         let id = top.id.unwrap_or(offshoot_core::EMPTY_TREE);
-        Ok(Written { path: to, size, mime, version, id, created: true })
+        Ok(Written {
+            path: to,
+            size,
+            mime,
+            version,
+            id,
+            created: true,
+        })
     }
 
     fn land_move(
@@ -518,11 +613,15 @@ impl Engine {
             let to = parent.join_name(to.name());
             refuse_unwritable(row, &to)?;
             if to.starts_with(from) {
-                return Err(Error::invalid(format!("`{from}` cannot be moved into itself")));
+                return Err(Error::invalid(format!(
+                    "`{from}` cannot be moved into itself"
+                )));
             }
             if index.entry(&to)?.is_some() {
-                return Err(Error::new(ErrorCode::AlreadyExists, format!("`{to}` exists already"))
-                    .with_hint("delete it first, or choose another name"));
+                return Err(
+                    Error::new(ErrorCode::AlreadyExists, format!("`{to}` exists already"))
+                        .with_hint("delete it first, or choose another name"),
+                );
             }
             let missing = missing_parents(&index, &to)?;
             let mut all = vec![(from.clone(), top, index.size(&top)?)];
@@ -532,12 +631,19 @@ impl Engine {
                     Ok(())
                 })?;
             }
-            let rows: Result<Vec<EntryRow>> =
-                missing.iter().map(|dir| new_dir_row(&index, dir, next.revision)).collect();
+            let rows: Result<Vec<EntryRow>> = missing
+                .iter()
+                .map(|dir| new_dir_row(&index, dir, next.revision))
+                .collect();
             (to, top, all, rows?)
         };
         next.dirs += new_dirs.len() as i64;
-        let line = LineFor { row: &next, at, via: Via::Call, cause };
+        let line = LineFor {
+            row: &next,
+            at,
+            via: Via::Call,
+            cause,
+        };
         for dir in &new_dirs {
             tx.put_entry(row.key, dir)?;
             tx.add_history(&line.mkdir(&dir.path))?;
@@ -550,7 +656,13 @@ impl Engine {
             let opaque = entry.is_dir()
                 && Index::new(self.store(), tx, row)
                     .base()
-                    .entry(&crate::objects::StoredObjects { store: self.store(), tx: Some(tx) }, &target)?
+                    .entry(
+                        &crate::objects::StoredObjects {
+                            store: self.store(),
+                            tx: Some(tx),
+                        },
+                        &target,
+                    )?
                     .is_some();
             tx.put_entry(
                 row.key,
@@ -613,8 +725,10 @@ impl Engine {
         if parent.is_root() {
             return Ok(());
         }
-        let has_row =
-            tx.entries_on_path(row.key, parent)?.last().is_some_and(|row| row.path == *parent);
+        let has_row = tx
+            .entries_on_path(row.key, parent)?
+            .last()
+            .is_some_and(|row| row.path == *parent);
         if has_row {
             return Ok(());
         }
@@ -640,7 +754,9 @@ impl Engine {
         error: Error,
     ) -> Result<()> {
         if self.project(row, paths).is_err() {
-            self.inner.needs_recovery.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.inner
+                .needs_recovery
+                .store(true, std::sync::atomic::Ordering::Relaxed);
             return Err(error);
         }
         Ok(())
@@ -667,7 +783,9 @@ impl Engine {
         match collected {
             Ok(()) => self.retry_projection(row, &paths, error),
             Err(_) => {
-                self.inner.needs_recovery.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.inner
+                    .needs_recovery
+                    .store(true, std::sync::atomic::Ordering::Relaxed);
                 Err(error)
             }
         }
@@ -704,7 +822,10 @@ fn free_name(index: &Index<'_>, path: &RelPath) -> Result<RelPath> {
     }
     let name = path.name();
     // A leading dot begins a name, not an extension.
-    let dot = name.iter().rposition(|&byte| byte == b'.').filter(|&at| at > 0);
+    let dot = name
+        .iter()
+        .rposition(|&byte| byte == b'.')
+        .filter(|&at| at > 0);
     let (stem, extension) = name.split_at(dot.unwrap_or(name.len()));
     let parent = path.parent().unwrap_or_default();
     for number in 1..100_000 {
@@ -718,7 +839,10 @@ fn free_name(index: &Index<'_>, path: &RelPath) -> Result<RelPath> {
             return Ok(candidate);
         }
     }
-    Err(Error::new(ErrorCode::AlreadyExists, format!("too many files are named like `{path}`")))
+    Err(Error::new(
+        ErrorCode::AlreadyExists,
+        format!("too many files are named like `{path}`"),
+    ))
 }
 
 /// At most `room` bytes of a name, without cutting a character in two.
@@ -752,17 +876,28 @@ fn check_expectation(path: &RelPath, before: Option<&Entry>, expect: Expect) -> 
 /// Refuses a path that nobody may change in this workspace.
 pub(crate) fn refuse_unwritable(row: &WorkspaceRow, path: &RelPath) -> Result<()> {
     if path.is_root() {
-        return Err(Error::new(ErrorCode::IsADirectory, "the workspace itself is a directory"));
+        return Err(Error::new(
+            ErrorCode::IsADirectory,
+            "the workspace itself is a directory",
+        ));
     }
-    if path.parts().next().is_some_and(|part| part.starts_with(offshoot_fs::STAGE_PREFIX)) {
+    if path
+        .parts()
+        .next()
+        .is_some_and(|part| part.starts_with(offshoot_fs::STAGE_PREFIX))
+    {
         return Err(Error::new(
             ErrorCode::PermissionDenied,
             format!("names like `{path}` are kept for files on their way"),
         ));
     }
-    if row.layout == offshoot_core::Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes()
+    if row.layout == offshoot_core::Layout::Session
+        && path.as_bytes() == SESSION_METADATA.as_bytes()
     {
-        return Err(Error::new(ErrorCode::PermissionDenied, format!("`{path}` is read-only")));
+        return Err(Error::new(
+            ErrorCode::PermissionDenied,
+            format!("`{path}` is read-only"),
+        ));
     }
     row.layout.check_writable(path)
 }

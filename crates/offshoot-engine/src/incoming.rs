@@ -110,9 +110,17 @@ impl Engine {
         }
         let id = hash_file(&mut file, size)?;
         file.seek(SeekFrom::Start(0)).map_err(no_room)?;
-        let object = self.store().prepare_stream(ObjectKind::Blob, id, size, &mut file)?;
+        let object = self
+            .store()
+            .prepare_stream(ObjectKind::Blob, id, size, &mut file)?;
         let head = first[..first.len().min(crate::mime::HEAD)].to_vec();
-        Ok(Incoming { id, size: size as i64, object, head, spool: Spool::File(file) })
+        Ok(Incoming {
+            id,
+            size: size as i64,
+            object,
+            head,
+            spool: Spool::File(file),
+        })
     }
 }
 

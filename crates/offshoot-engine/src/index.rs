@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use offshoot_core::{
-    DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
-};
+use offshoot_core::{DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result};
 use offshoot_git::{IgnoreRules, ObjectReader};
 use offshoot_store::{EntryRow, ReadTx, Store, WorkspaceRow};
 
@@ -34,16 +32,30 @@ pub struct Entry {
 impl Entry {
     /// The entry of a row, if it is not gone.
     fn of_row(row: &EntryRow) -> Option<Entry> {
-        row.kind.map(|kind| Entry { kind, perm: row.perm, id: row.id, size: Some(row.size) })
+        row.kind.map(|kind| Entry {
+            kind,
+            perm: row.perm,
+            id: row.id,
+            size: Some(row.size),
+        })
     }
 
     pub(crate) fn of_state(entry: StateEntry) -> Entry {
-        Entry { kind: entry.kind, perm: entry.perm, id: entry.id, size: None }
+        Entry {
+            kind: entry.kind,
+            perm: entry.perm,
+            id: entry.id,
+            size: None,
+        }
     }
 
     /// The same as part of a state.
     pub(crate) fn to_state(self) -> StateEntry {
-        StateEntry { kind: self.kind, perm: self.perm, id: self.id }
+        StateEntry {
+            kind: self.kind,
+            perm: self.perm,
+            id: self.id,
+        }
     }
 
     /// Whether it is a directory.
@@ -61,12 +73,22 @@ pub(crate) struct Index<'a> {
 
 impl<'a> Index<'a> {
     pub(crate) fn new(store: &'a Store, tx: &'a dyn ReadTx, row: &'a WorkspaceRow) -> Self {
-        Index { tx, row, objects: StoredObjects { store, tx: Some(tx) } }
+        Index {
+            tx,
+            row,
+            objects: StoredObjects {
+                store,
+                tx: Some(tx),
+            },
+        }
     }
 
     /// The state below the rows.
     pub(crate) fn base(&self) -> State {
-        State { tree: self.row.tree, sidecar: self.row.sidecar }
+        State {
+            tree: self.row.tree,
+            sidecar: self.row.sidecar,
+        }
     }
 
     /// What stands at `path` itself; links on the way are not followed.
@@ -157,7 +179,11 @@ impl<'a> Index<'a> {
             }
             let next = done.join_name(&part);
             match self.entry(&next)? {
-                Some(Entry { kind: EntryKind::Symlink, id: Some(id), .. }) => {
+                Some(Entry {
+                    kind: EntryKind::Symlink,
+                    id: Some(id),
+                    ..
+                }) => {
                     links += 1;
                     let target = self.content(&id)?;
                     if links > MAX_LINKS {
@@ -180,8 +206,10 @@ impl<'a> Index<'a> {
     pub(crate) fn content(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
         match self.objects.read(id)? {
             Some((_, bytes)) => Ok(bytes),
-            None => Err(Error::new(ErrorCode::ReadFailed, "content is missing from the store")
-                .with_hint("run `offshoot check` to see what is damaged")),
+            None => Err(
+                Error::new(ErrorCode::ReadFailed, "content is missing from the store")
+                    .with_hint("run `offshoot check` to see what is damaged"),
+            ),
         }
     }
 
@@ -240,12 +268,18 @@ pub(crate) struct Ignore<'a> {
 
 impl<'a> Ignore<'a> {
     pub(crate) fn new(index: &'a Index<'a>) -> Self {
-        Ignore { index, rules: HashMap::new(), verdicts: HashMap::new() }
+        Ignore {
+            index,
+            rules: HashMap::new(),
+            verdicts: HashMap::new(),
+        }
     }
 
     /// Whether the path, or a directory above it, is ignored.
     pub(crate) fn matches(&mut self, path: &RelPath, is_dir: bool) -> Result<bool> {
-        let Some(parent) = path.parent() else { return Ok(false) };
+        let Some(parent) = path.parent() else {
+            return Ok(false);
+        };
         if crate::state::belongs_to_nested_git(path) {
             return Ok(false);
         }
@@ -277,9 +311,11 @@ impl<'a> Ignore<'a> {
 
     fn rule_file(&self, dir: &RelPath, name: &[u8]) -> Result<Option<std::sync::Arc<[u8]>>> {
         match self.index.entry(&dir.join_name(name))? {
-            Some(Entry { kind: EntryKind::File, id: Some(id), .. }) => {
-                self.index.content(&id).map(Some)
-            }
+            Some(Entry {
+                kind: EntryKind::File,
+                id: Some(id),
+                ..
+            }) => self.index.content(&id).map(Some),
             _ => Ok(None),
         }
     }

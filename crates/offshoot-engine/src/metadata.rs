@@ -98,7 +98,8 @@ impl Engine {
                 ..HistoryFilter::default()
             })?;
             Ok(lines.iter().any(|row| {
-                row.line.after.as_ref() == Some(content) || row.line.before.as_ref() == Some(content)
+                row.line.after.as_ref() == Some(content)
+                    || row.line.before.as_ref() == Some(content)
             }))
         })?;
         if !known {
@@ -185,7 +186,10 @@ pub fn history_as_json(row: &HistoryRow) -> Value {
     };
     add("from", line.from.as_ref().map(|path| json!(path.to_text())));
     add("claim", line.cause.claim.as_ref().map(|claim| json!(claim)));
-    add("message_id", line.cause.message_id.as_ref().map(|message| json!(message)));
+    add(
+        "message_id",
+        line.cause.message_id.as_ref().map(|message| json!(message)),
+    );
     add("type", line.kind.map(|kind| json!(kind)));
     add("before", line.before.map(|id| json!(id.to_hex())));
     add("after", line.after.map(|id| json!(id.to_hex())));

@@ -14,10 +14,15 @@ pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     let by_name = by_name(name);
     if let Some(by_content) = by_content(head) {
         // A container format says less than a name that belongs to it: an .xlsx is a zip file.
-        let container = ["application/zip", "application/x-cfb", "application/gzip", "text/xml"];
+        let container = [
+            "application/zip",
+            "application/x-cfb",
+            "application/gzip",
+            "text/xml",
+        ];
         return match by_name {
-            Some(by_name) if container.contains(&by_content) => by_name,
-            _ => by_content.to_owned(),
+            Some(by_name) if container.contains(&by_content.as_str()) => by_name,
+            _ => by_content,
         };
     }
     match by_name {
@@ -47,18 +52,20 @@ fn by_name(name: &[u8]) -> Option<String> {
     };
     match own {
         Some(own) => Some(own.to_owned()),
-        None => mime_guess::from_ext(extension).first_raw().map(str::to_owned),
+        None => mime_guess::from_ext(extension)
+            .first_raw()
+            .map(str::to_owned),
     }
 }
 
-fn by_content(head: &[u8]) -> Option<&'static str> {
+fn by_content(head: &[u8]) -> Option<String> {
     use file_format::{FileFormat, Kind};
     let format = FileFormat::from_bytes(head);
     match format {
         FileFormat::ArbitraryBinaryData | FileFormat::PlainText | FileFormat::Empty => None,
         // A first line that looks like one of these is no proof.
         _ if format.media_type().starts_with("text/") && format.kind() != Kind::Image => None,
-        _ => Some(format.media_type()),
+        _ => Some(format.media_type().to_owned()),
     }
 }
 

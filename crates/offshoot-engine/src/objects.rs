@@ -30,7 +30,10 @@ pub(crate) struct Workbench<'a> {
 
 impl<'a> Workbench<'a> {
     pub(crate) fn new(base: &'a dyn ObjectReader) -> Self {
-        Workbench { base, new: HashMap::new() }
+        Workbench {
+            base,
+            new: HashMap::new(),
+        }
     }
 
     /// Rebuilds the trees that the edits touch and gives the new root.
@@ -59,7 +62,10 @@ impl<'a> Workbench<'a> {
 
     /// Makes the new objects ready to be named by a transaction.
     pub(crate) fn prepare(&self, store: &Store) -> Result<Vec<NewObject>> {
-        self.new.iter().map(|(id, (kind, bytes))| store.prepare(*kind, *id, bytes)).collect()
+        self.new
+            .iter()
+            .map(|(id, (kind, bytes))| store.prepare(*kind, *id, bytes))
+            .collect()
     }
 }
 

@@ -20,7 +20,9 @@ impl Engine {
     /// they are made on disk on the way.
     pub(crate) fn put_on_disk(&self, dir: &SafeDir, path: &RelPath, entry: &Entry) -> Result<()> {
         let content = || {
-            entry.id.ok_or_else(|| Error::internal(format!("`{path}` has no content in the index")))
+            entry
+                .id
+                .ok_or_else(|| Error::internal(format!("`{path}` has no content in the index")))
         };
         match entry.kind {
             EntryKind::Dir => {
@@ -30,7 +32,7 @@ impl Engine {
             EntryKind::Symlink => {
                 let target = self.whole_object(&content()?)?;
                 make_room_for_leaf(dir, path)?;
-                dir.symlink(path, &target)
+                dir.symlink(path, &target).map(drop)
             }
             EntryKind::File => {
                 let staged = self.stage_object(dir, &content()?, entry.perm)?;
@@ -47,7 +49,9 @@ impl Engine {
         let (_, _, mut content) = self.store().open_object(id)?.ok_or_else(missing_content)?;
         let mut chunk = vec![0; CHUNK];
         loop {
-            let n = content.read(&mut chunk).map_err(crate::incoming::unreadable)?;
+            let n = content
+                .read(&mut chunk)
+                .map_err(crate::incoming::unreadable)?;
             if n == 0 {
                 return Ok(staged);
             }
@@ -61,7 +65,10 @@ impl Engine {
 
     /// The bytes of an object that is known to be small.
     pub(crate) fn whole_object(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
-        self.store().object(id)?.map(|(_, bytes)| bytes).ok_or_else(missing_content)
+        self.store()
+            .object(id)?
+            .map(|(_, bytes)| bytes)
+            .ok_or_else(missing_content)
     }
 
     /// Brings paths of a directory in line with what the index says now. Each may be a file, a
@@ -79,7 +86,7 @@ impl Engine {
             }
             Ok(())
         })?;
-        wanted.sort();
+        wanted.sort_by(|a, b| a.0.cmp(&b.0));
         // What went makes room first, the deepest first; then what came, parents first.
         for (path, entry) in wanted.iter().rev() {
             if entry.is_none() {
@@ -116,7 +123,9 @@ impl Engine {
 /// Removes a file, a link or an empty directory. A directory that still holds something, such as
 /// ignored files, stays.
 pub(crate) fn remove_from_disk(dir: &SafeDir, path: &RelPath) -> Result<()> {
-    let Some(stat) = dir.stat(path)? else { return Ok(()) };
+    let Some(stat) = dir.stat(path)? else {
+        return Ok(());
+    };
     let removed = if stat.is_dir() {
         match dir.list(path)?.is_empty() {
             true => dir.remove_dir(path),

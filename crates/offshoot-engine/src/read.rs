@@ -119,16 +119,31 @@ impl Engine {
                 let text = characters(&mut source, offset, length)?;
                 let read_length = text.chars().count() as u64;
                 let start = offset.min(total);
-                Ok(Window { content: WindowContent::Text(text), start, total, read_length, mime })
+                Ok(Window {
+                    content: WindowContent::Text(text),
+                    start,
+                    total,
+                    read_length,
+                    mime,
+                })
             }
             None => {
                 let total = source.size;
                 let start = offset.min(total);
                 source.skip_to(start)?;
                 let mut bytes = Vec::new();
-                (&mut source).take(length as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+                (&mut source)
+                    .take(length as u64)
+                    .read_to_end(&mut bytes)
+                    .map_err(unreadable)?;
                 let read_length = bytes.len() as u64;
-                Ok(Window { content: WindowContent::Bytes(bytes), start, total, read_length, mime })
+                Ok(Window {
+                    content: WindowContent::Bytes(bytes),
+                    start,
+                    total,
+                    read_length,
+                    mime,
+                })
             }
         }
     }
@@ -136,7 +151,9 @@ impl Engine {
     /// Reads a whole file into memory, with the id of its content.
     pub fn read_whole(&self, id: &WorkspaceId, path: &RelPath) -> Result<(Vec<u8>, ObjectId)> {
         let mut bytes = Vec::new();
-        self.source(id, path)?.read_to_end(&mut bytes).map_err(unreadable)?;
+        self.source(id, path)?
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
         let content = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &bytes)?;
         Ok((bytes, content))
     }
@@ -146,7 +163,12 @@ impl Engine {
         let mut source = self.source(id, path)?;
         let mime = source.mime(path)?;
         source.rewind()?;
-        Ok(OpenFile { size: source.size, id: source.id, mime, content: Box::new(source) })
+        Ok(OpenFile {
+            size: source.size,
+            id: source.id,
+            mime,
+            content: Box::new(source),
+        })
     }
 
     /// The MIME type of a file.
@@ -192,9 +214,9 @@ impl Engine {
             return Ok(None);
         }
         let real = RelPath::from_normal(".meta");
-        let is_real = self.store().read(|tx| {
-            Ok(Index::new(self.store(), tx, row).entry(&real)?.is_some())
-        })?;
+        let is_real = self
+            .store()
+            .read(|tx| Ok(Index::new(self.store(), tx, row).entry(&real)?.is_some()))?;
         if is_real {
             return Ok(None);
         }
@@ -223,7 +245,9 @@ impl Engine {
         }
         let mut entries = Vec::new();
         for found in dir.list(path)? {
-            let Some(kind) = found.stat.entry_kind() else { continue };
+            let Some(kind) = found.stat.entry_kind() else {
+                continue;
+            };
             let path = path.join_name(&found.name);
             if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
                 continue;
@@ -234,7 +258,11 @@ impl Engine {
             };
             entries.push(ListEntry {
                 kind,
-                size: if kind == EntryKind::Dir { 0 } else { found.stat.size as i64 },
+                size: if kind == EntryKind::Dir {
+                    0
+                } else {
+                    found.stat.size as i64
+                },
                 modified_at: found.stat.modified(),
                 mime,
                 operator: None,
@@ -246,7 +274,9 @@ impl Engine {
     }
 
     fn mime_on_disk(&self, dir: &SafeDir, path: &RelPath) -> String {
-        let head = dir.read_window(path, 0, crate::mime::HEAD).map(|(bytes, _)| bytes);
+        let head = dir
+            .read_window(path, 0, crate::mime::HEAD)
+            .map(|(bytes, _)| bytes);
         crate::mime::of(None, path.name(), &head.unwrap_or_default())
     }
 
@@ -381,8 +411,12 @@ impl Engine {
 
     /// What stands at a path of a directory, with the id of its content.
     pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
-        let Some(stat) = dir.stat(path)? else { return Ok(None) };
-        let Some(kind) = stat.entry_kind() else { return Ok(None) };
+        let Some(stat) = dir.stat(path)? else {
+            return Ok(None);
+        };
+        let Some(kind) = stat.entry_kind() else {
+            return Ok(None);
+        };
         let (id, size) = match kind {
             EntryKind::Dir => (None, 0),
             EntryKind::Symlink => {
@@ -392,11 +426,23 @@ impl Engine {
             }
             EntryKind::File => {
                 let (mut file, stat) = dir.open_file(path)?;
-                (Some(crate::incoming::hash_file(&mut file, stat.size)?), stat.size as i64)
+                (
+                    Some(crate::incoming::hash_file(&mut file, stat.size)?),
+                    stat.size as i64,
+                )
             }
         };
-        let perm = if kind == EntryKind::Symlink { 0o777 } else { stat.perm };
-        Ok(Some(DiskEntry { kind, perm, id, size }))
+        let perm = if kind == EntryKind::Symlink {
+            0o777
+        } else {
+            stat.perm
+        };
+        Ok(Some(DiskEntry {
+            kind,
+            perm,
+            id,
+            size,
+        }))
     }
 }
 
@@ -429,7 +475,10 @@ pub(crate) struct Counted {
 fn nest(dirs: Vec<RelPath>) -> DirNode {
     let mut below: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
     for dir in dirs {
-        below.entry(dir.parent().unwrap_or_default()).or_default().push(dir);
+        below
+            .entry(dir.parent().unwrap_or_default())
+            .or_default()
+            .push(dir);
     }
     // Children are finished before their parents: longer paths first is not enough, depth is.
     let mut done: BTreeMap<RelPath, DirNode> = BTreeMap::new();
@@ -439,13 +488,24 @@ fn nest(dirs: Vec<RelPath>) -> DirNode {
         let mut children = Vec::new();
         for path in below.remove(&parent).unwrap_or_default() {
             let node = done.remove(&path);
-            children.push(node.unwrap_or(DirNode { path, children: Vec::new() }));
+            children.push(node.unwrap_or(DirNode {
+                path,
+                children: Vec::new(),
+            }));
         }
         children.sort_by(|a, b| a.path.cmp(&b.path));
-        done.insert(parent.clone(), DirNode { path: parent, children });
+        done.insert(
+            parent.clone(),
+            DirNode {
+                path: parent,
+                children,
+            },
+        );
     }
-    done.remove(&RelPath::root())
-        .unwrap_or(DirNode { path: RelPath::root(), children: Vec::new() })
+    done.remove(&RelPath::root()).unwrap_or(DirNode {
+        path: RelPath::root(),
+        children: Vec::new(),
+    })
 }
 
 /// Bytes to read, from a file, an object or memory, with the possibility to start again.
@@ -457,23 +517,42 @@ struct Source {
 
 enum Reader {
     File(File),
-    Object { engine: Engine, id: ObjectId, open: Box<dyn Read + Send> },
+    Object {
+        engine: Engine,
+        id: ObjectId,
+        open: Box<dyn Read + Send>,
+    },
     Bytes(std::io::Cursor<Vec<u8>>),
 }
 
 impl Source {
     fn of_file(file: File, size: u64) -> Self {
-        Source { reader: Reader::File(file), size, id: None }
+        Source {
+            reader: Reader::File(file),
+            size,
+            id: None,
+        }
     }
 
     fn of_bytes(bytes: Vec<u8>) -> Self {
         let size = bytes.len() as u64;
-        Source { reader: Reader::Bytes(std::io::Cursor::new(bytes)), size, id: None }
+        Source {
+            reader: Reader::Bytes(std::io::Cursor::new(bytes)),
+            size,
+            id: None,
+        }
     }
 
     fn of_object(engine: Engine, id: ObjectId) -> Result<Self> {
-        let (_, size, open) = engine.store().open_object(&id)?.ok_or_else(missing_content)?;
-        Ok(Source { reader: Reader::Object { engine, id, open }, size, id: Some(id) })
+        let (_, size, open) = engine
+            .store()
+            .open_object(&id)?
+            .ok_or_else(missing_content)?;
+        Ok(Source {
+            reader: Reader::Object { engine, id, open },
+            size,
+            id: Some(id),
+        })
     }
 
     fn rewind(&mut self) -> Result<()> {
@@ -484,7 +563,10 @@ impl Source {
                 Ok(())
             }
             Reader::Object { engine, id, open } => {
-                let (_, _, again) = engine.store().open_object(id)?.ok_or_else(missing_content)?;
+                let (_, _, again) = engine
+                    .store()
+                    .open_object(id)?
+                    .ok_or_else(missing_content)?;
                 *open = again;
                 Ok(())
             }
@@ -493,7 +575,10 @@ impl Source {
 
     fn skip_to(&mut self, offset: u64) -> Result<()> {
         if let Reader::File(file) = &mut self.reader {
-            return file.seek(SeekFrom::Start(offset)).map(drop).map_err(unreadable);
+            return file
+                .seek(SeekFrom::Start(offset))
+                .map(drop)
+                .map_err(unreadable);
         }
         self.rewind()?;
         std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink())
@@ -503,7 +588,10 @@ impl Source {
 
     fn mime(&mut self, path: &RelPath) -> Result<String> {
         let mut head = Vec::new();
-        self.by_ref().take(crate::mime::HEAD as u64).read_to_end(&mut head).map_err(unreadable)?;
+        self.by_ref()
+            .take(crate::mime::HEAD as u64)
+            .read_to_end(&mut head)
+            .map_err(unreadable)?;
         self.rewind()?;
         Ok(crate::mime::of(None, path.name(), &head))
     }
@@ -521,10 +609,7 @@ impl Read for Source {
 
 /// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
 /// false if the content is no text: not UTF-8, or with a NUL byte.
-fn for_each_text(
-    source: &mut dyn Read,
-    visit: &mut dyn FnMut(&str) -> bool,
-) -> Result<bool> {
+fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> Result<bool> {
     let mut chunk = vec![0; 64 << 10];
     let mut kept = 0;
     loop {
@@ -591,7 +676,10 @@ fn is_a_directory(path: &RelPath) -> Error {
 }
 
 fn not_a_directory(path: &RelPath) -> Error {
-    Error::new(ErrorCode::NotADirectory, format!("`{path}` is no directory"))
+    Error::new(
+        ErrorCode::NotADirectory,
+        format!("`{path}` is no directory"),
+    )
 }
 
 /// A listing as text, as the tools show it.

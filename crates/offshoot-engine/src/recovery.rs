@@ -11,9 +11,7 @@ use std::path::PathBuf;
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result};
 use offshoot_fs::SafeDir;
-use offshoot_store::{
-    Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow,
-};
+use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::files::{LineFor, changed_row};
@@ -43,7 +41,8 @@ impl Engine {
             self.recover_workspace(&row, rebooted)?;
         }
         if rebooted {
-            self.store().write(Durability::Synced, |tx| tx.put_setting(BOOT_SETTING, &boot))?;
+            self.store()
+                .write(Durability::Synced, |tx| tx.put_setting(BOOT_SETTING, &boot))?;
         }
         for mark in dead {
             let _ = std::fs::remove_file(mark);
@@ -53,8 +52,12 @@ impl Engine {
 
     /// What was being built or thrown away is of no use to anyone.
     fn clear_tmp(&self) {
-        let Ok(entries) = std::fs::read_dir(self.inner.data.tmp()) else { return };
-        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else { return };
+        let Ok(entries) = std::fs::read_dir(self.inner.data.tmp()) else {
+            return;
+        };
+        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+            return;
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
@@ -73,7 +76,9 @@ impl Engine {
     fn recover_workspace(&self, row: &WorkspaceRow, rebooted: bool) -> Result<()> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if !row.materialized {
-            return self.discard_dir(&row).and_then(|()| self.mark_synced(&row, row.revision));
+            return self
+                .discard_dir(&row)
+                .and_then(|()| self.mark_synced(&row, row.revision));
         }
         if !self.inner.data.workspace(&row.id).exists() {
             let mut absent = row.clone();
@@ -86,7 +91,9 @@ impl Engine {
         let recent = self.recent_paths(&row)?;
         let mut stale = Vec::new();
         for (path, versions) in &recent {
-            let wanted = self.store().read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
+            let wanted = self
+                .store()
+                .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
             let there = self.entry_on_disk(&dir, path)?;
             let as_wanted = match (&wanted, &there) {
                 (Some(wanted), Some(there)) => there.is(wanted),
@@ -134,7 +141,10 @@ impl Engine {
                 continue;
             }
             for path in [Some(line.path), line.from].into_iter().flatten() {
-                recent.entry(path).or_default().extend([line.before, line.after].into_iter().flatten());
+                recent
+                    .entry(path)
+                    .or_default()
+                    .extend([line.before, line.after].into_iter().flatten());
             }
         }
         Ok(recent)
@@ -160,15 +170,29 @@ impl Engine {
             let wanted = Index::new(self.store(), tx, &now).entry(path)?;
             let next = changed_row(&now, at);
             tx.put_object(&incoming.object)?;
-            let line = LineFor { row: &next, at, via: Via::Recovery, cause: &cause };
+            let line = LineFor {
+                row: &next,
+                at,
+                via: Via::Recovery,
+                cause: &cause,
+            };
             let mut found = line.file(HistoryOp::Write, path, there.kind);
             found.before = wanted.and_then(|entry| entry.id);
             found.after = Some(incoming.id);
             found.size = incoming.size;
             tx.add_history(&found)?;
             let system = offshoot_core::Cause::by(offshoot_core::Operator::system());
-            let line = LineFor { row: &next, at, via: Via::Recovery, cause: &system };
-            let op = if wanted.is_some() { HistoryOp::Write } else { HistoryOp::Delete };
+            let line = LineFor {
+                row: &next,
+                at,
+                via: Via::Recovery,
+                cause: &system,
+            };
+            let op = if wanted.is_some() {
+                HistoryOp::Write
+            } else {
+                HistoryOp::Delete
+            };
             let mut back = line.file(op, path, there.kind);
             back.before = Some(incoming.id);
             back.after = wanted.and_then(|entry| entry.id);
@@ -179,7 +203,9 @@ impl Engine {
 
     fn mark_synced(&self, row: &WorkspaceRow, revision: i64) -> Result<()> {
         self.store().write(Durability::Relaxed, |tx| {
-            let Some(mut now) = tx.workspace_by_key(row.key)? else { return Ok(()) };
+            let Some(mut now) = tx.workspace_by_key(row.key)? else {
+                return Ok(());
+            };
             now.synced_revision = now.synced_revision.max(revision);
             tx.update_workspace(&now)
         })
@@ -195,8 +221,12 @@ impl Engine {
         let mut reached = Vec::with_capacity(rows.len());
         for row in rows {
             // Alone for a moment, so that nobody is between its commit and its projection.
-            let Ok(_lock) = self.exclusive(&row) else { continue };
-            let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else { continue };
+            let Ok(_lock) = self.exclusive(&row) else {
+                continue;
+            };
+            let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else {
+                continue;
+            };
             reached.push(now);
         }
         SafeDir::open(self.inner.data.workspaces())?.sync_all()?;

@@ -51,20 +51,29 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Restored> {
         let (row, _lock) = self.hold_alone(id)?;
-        let target = self.store().read(|tx| self.find_snapshot(tx, &row, snapshot))?;
+        let target = self
+            .store()
+            .read(|tx| self.find_snapshot(tx, &row, snapshot))?;
         let below = path.cloned().unwrap_or_default();
         let target_state = state_of(&target);
         self.refuse_absent_path(&row, &target_state, &below)?;
         let kept = self.keep_last_state(&row, "before restore", cause)?;
         let at = self.now();
-        let plan = self.store().read(|tx| self.plan_restore(tx, &row, &target_state, &below))?;
+        let plan = self
+            .store()
+            .read(|tx| self.plan_restore(tx, &row, &target_state, &below))?;
         let changes = &plan.changes;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, &row)?;
             let mut next = changed_row(&before, at);
             next.tree = plan.state.tree;
             next.sidecar = plan.state.sidecar;
-            let line = LineFor { row: &next.clone(), at, via: Via::Restore, cause };
+            let line = LineFor {
+                row: &next.clone(),
+                at,
+                via: Via::Restore,
+                cause,
+            };
             for object in &plan.objects {
                 tx.put_object(object)?;
             }
@@ -95,7 +104,11 @@ impl Engine {
                 self.retry_projection(&row, &paths, error)
             })?;
         }
-        Ok(Restored { snapshot: target.id, kept, changes: change_set(changes) })
+        Ok(Restored {
+            snapshot: target.id,
+            kept,
+            changes: change_set(changes),
+        })
     }
 
     /// A path that neither side knows is a mistake of the caller.
@@ -103,8 +116,13 @@ impl Engine {
         self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now);
-            let known = target.entry(&index.objects, path)?.is_some() || index.entry(path)?.is_some();
-            if known || now.handed_out { Ok(()) } else { Err(no_file(path)) }
+            let known =
+                target.entry(&index.objects, path)?.is_some() || index.entry(path)?.is_some();
+            if known || now.handed_out {
+                Ok(())
+            } else {
+                Err(no_file(path))
+            }
         })
     }
 
@@ -143,10 +161,19 @@ impl Engine {
                 .filter(|entry| matches!(entry, Ok(None)))
                 .count();
             let comes = changes.iter().any(|change| change.after.is_some());
-            (now.edit(&mut bench, &edits)?, if comes { missing } else { 0 })
+            (
+                now.edit(&mut bench, &edits)?,
+                if comes { missing } else { 0 },
+            )
         };
         let objects = bench.prepare(self.store())?;
-        Ok(Plan { changes, sizes, state, objects, new_parents })
+        Ok(Plan {
+            changes,
+            sizes,
+            state,
+            objects,
+            new_parents,
+        })
     }
 
     /// Writes differences to a directory: what goes first, then what comes.
@@ -232,8 +259,13 @@ impl Engine {
         let content = self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
             let found = self.find_snapshot(tx, &row, snapshot)?;
-            let objects = StoredObjects { store: self.store(), tx: Some(tx) };
-            let entry = state_of(&found).entry(&objects, path)?.ok_or_else(|| no_file(path))?;
+            let objects = StoredObjects {
+                store: self.store(),
+                tx: Some(tx),
+            };
+            let entry = state_of(&found)
+                .entry(&objects, path)?
+                .ok_or_else(|| no_file(path))?;
             entry.id.ok_or_else(|| {
                 Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
             })
@@ -256,12 +288,21 @@ struct Plan {
 /// Ignored files are left alone, so a file cannot take the place of a directory that holds some.
 fn refuse_obstacles(index: &Index<'_>, changes: &[StateChange]) -> Result<()> {
     for change in changes {
-        let comes_as_leaf =
-            change.after.is_some_and(|after| after.kind != EntryKind::Dir);
-        if comes_as_leaf && !index.tx.entries_below(index.row.key, &change.path)?.is_empty() {
+        let comes_as_leaf = change
+            .after
+            .is_some_and(|after| after.kind != EntryKind::Dir);
+        if comes_as_leaf
+            && !index
+                .tx
+                .entries_below(index.row.key, &change.path)?
+                .is_empty()
+        {
             return Err(Error::new(
                 ErrorCode::AlreadyExists,
-                format!("`{}` holds ignored files, so no file can take its place", change.path),
+                format!(
+                    "`{}` holds ignored files, so no file can take its place",
+                    change.path
+                ),
             )
             .with_hint("move or delete them first; nothing was restored"));
         }
@@ -290,7 +331,10 @@ fn op_of(change: &StateChange) -> HistoryOp {
 }
 
 fn kind_of(change: &StateChange) -> EntryKind {
-    change.after.or(change.before).map_or(EntryKind::File, |entry| entry.kind)
+    change
+        .after
+        .or(change.before)
+        .map_or(EntryKind::File, |entry| entry.kind)
 }
 
 /// Brings the counters of a workspace in line with one change.
@@ -307,7 +351,11 @@ fn count(row: &mut WorkspaceRow, change: &StateChange, size_before: i64, size_af
 
 /// An ignored file that a restored one replaces was counted already.
 fn uncount_ignored(tx: &dyn ReadTx, row: &mut WorkspaceRow, path: &RelPath) -> Result<()> {
-    if let Some(old) = tx.entries_on_path(row.key, path)?.last().filter(|old| old.path == *path) {
+    if let Some(old) = tx
+        .entries_on_path(row.key, path)?
+        .last()
+        .filter(|old| old.path == *path)
+    {
         match old.kind {
             Some(EntryKind::Dir) => row.dirs -= 1,
             Some(_) => row.files -= 1,
@@ -346,7 +394,12 @@ pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
 fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
     let mut kept: Vec<RelPath> = Vec::new();
     for path in paths {
-        if !kept.iter().rev().take(64).any(|above| path.starts_with(above)) {
+        if !kept
+            .iter()
+            .rev()
+            .take(64)
+            .any(|above| path.starts_with(above))
+        {
             kept.push(path);
         }
     }

@@ -27,9 +27,12 @@ impl RunMark {
             Ok((RunMark { path, _held: held }, unclean))
         };
         set().map_err(|cause| {
-            Error::new(ErrorCode::StoreUnavailable, "the data directory cannot be written")
-                .with_hint("check its owner and free space")
-                .with_source(cause)
+            Error::new(
+                ErrorCode::StoreUnavailable,
+                "the data directory cannot be written",
+            )
+            .with_hint("check its owner and free space")
+            .with_source(cause)
         })
     }
 
@@ -44,7 +47,9 @@ fn dead_marks(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         // It may go away at any time: then its process ended well.
-        let Ok(file) = File::open(&path) else { continue };
+        let Ok(file) = File::open(&path) else {
+            continue;
+        };
         match file.try_lock() {
             Ok(()) => dead.push(path),
             Err(TryLockError::WouldBlock) => {}

@@ -98,7 +98,9 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Taken> {
         if label.is_some_and(|label| label.len() > MAX_LABEL || label.contains('\0')) {
-            return Err(Error::invalid(format!("a label has at most {MAX_LABEL} bytes and no NUL")));
+            return Err(Error::invalid(format!(
+                "a label has at most {MAX_LABEL} bytes and no NUL"
+            )));
         }
         let row = self.open_row(id)?;
         let _lock = if row.handed_out {
@@ -121,9 +123,10 @@ impl Engine {
     ) -> Result<Taken> {
         let at = self.now();
         for _ in 0..OPTIMISTIC_TRIES {
-            let draft = match self.store().read(|tx| {
-                self.draft_snapshot(tx, row, label, include_ignored, cause, at)
-            })? {
+            let draft = match self
+                .store()
+                .read(|tx| self.draft_snapshot(tx, row, label, include_ignored, cause, at))?
+            {
                 Prepared::Unchanged(row) => return Ok(unchanged(row)),
                 Prepared::New(draft) => draft,
             };
@@ -135,7 +138,10 @@ impl Engine {
                 store_draft(tx, &now, &draft, at).map(Some)
             })?;
             if let Some(row) = stored {
-                return Ok(Taken { snapshot: row.into(), created: true });
+                return Ok(Taken {
+                    snapshot: row.into(),
+                    created: true,
+                });
             }
         }
         // Writers are quicker than we are: let them wait for once.
@@ -145,7 +151,10 @@ impl Engine {
                 Prepared::New(draft) => {
                     let now = draft.row.clone();
                     let row = store_draft(tx, &now, &draft, at)?;
-                    Ok(Taken { snapshot: row.into(), created: true })
+                    Ok(Taken {
+                        snapshot: row.into(),
+                        created: true,
+                    })
                 }
             }
         })
@@ -229,19 +238,25 @@ impl Engine {
         if row.head.is_none() && row.files == 0 && row.dirs == 0 {
             return Ok(None);
         }
-        let draft =
-            self.store().read(|tx| self.draft_snapshot(tx, &row, None, false, cause, self.now()))?;
+        let draft = self
+            .store()
+            .read(|tx| self.draft_snapshot(tx, &row, None, false, cause, self.now()))?;
         if let Prepared::Unchanged(head) = draft {
             return Ok(Some(head.id));
         }
-        self.take_snapshot(&row, Some(why), false, cause).map(|taken| Some(taken.snapshot.id))
+        self.take_snapshot(&row, Some(why), false, cause)
+            .map(|taken| Some(taken.snapshot.id))
     }
 
     /// The newest snapshots, newest first; 0 means all of them.
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
-            Ok(tx.snapshots(row.key, limit)?.into_iter().map(Snapshot::from).collect())
+            Ok(tx
+                .snapshots(row.key, limit)?
+                .into_iter()
+                .map(Snapshot::from)
+                .collect())
         })
     }
 
@@ -255,7 +270,11 @@ impl Engine {
         let unknown = || {
             Error::new(
                 ErrorCode::SnapshotNotFound,
-                format!("there is no snapshot `{}` of `{}`", text.escape_debug(), row.id),
+                format!(
+                    "there is no snapshot `{}` of `{}`",
+                    text.escape_debug(),
+                    row.id
+                ),
             )
             .with_hint("nothing was changed; `offshoot snapshots WS` shows those there are")
         };
@@ -282,11 +301,17 @@ impl Engine {
 
 /// The state that a snapshot holds.
 pub(crate) fn state_of(row: &SnapshotRow) -> State {
-    State { tree: row.tree, sidecar: row.sidecar }
+    State {
+        tree: row.tree,
+        sidecar: row.sidecar,
+    }
 }
 
 fn unchanged(row: SnapshotRow) -> Taken {
-    Taken { snapshot: row.into(), created: false }
+    Taken {
+        snapshot: row.into(),
+        created: false,
+    }
 }
 
 fn store_draft(
@@ -317,7 +342,10 @@ fn store_draft(
 }
 
 fn tracked_counts(row: &WorkspaceRow, ignored: &[EntryRow]) -> (i64, i64, i64) {
-    let dirs = ignored.iter().filter(|row| row.kind == Some(EntryKind::Dir)).count() as i64;
+    let dirs = ignored
+        .iter()
+        .filter(|row| row.kind == Some(EntryKind::Dir))
+        .count() as i64;
     let files = ignored.len() as i64 - dirs;
     let bytes: i64 = ignored.iter().map(|row| row.size).sum();
     (row.files - files, row.dirs - dirs, row.bytes - bytes)
@@ -325,9 +353,16 @@ fn tracked_counts(row: &WorkspaceRow, ignored: &[EntryRow]) -> (i64, i64, i64) {
 
 fn signature(cause: &Cause, at: Timestamp) -> Signature {
     let name = cause.operator.as_str();
-    let address: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    Signature::new(name, &format!("{address}@offshoot.invalid"), at.seconds(), 0)
+    let address: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    Signature::new(
+        name,
+        &format!("{address}@offshoot.invalid"),
+        at.seconds(),
+        0,
+    )
 }
 
 fn message(label: Option<&str>, number: i64, cause: &Cause) -> Vec<u8> {

@@ -40,7 +40,11 @@ pub struct StateEntry {
 impl StateEntry {
     /// A directory with these permission bits.
     pub fn dir(perm: u32) -> Self {
-        StateEntry { kind: EntryKind::Dir, perm, id: None }
+        StateEntry {
+            kind: EntryKind::Dir,
+            perm,
+            id: None,
+        }
     }
 }
 
@@ -57,7 +61,7 @@ pub struct StateChange {
 
 /// What to do at one path of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateEdit {
+pub(crate) enum StateEdit {
     /// Removes it with everything below.
     Remove,
     /// Puts this there. A directory over a directory keeps what is in it.
@@ -93,7 +97,10 @@ pub struct State {
 
 impl Default for State {
     fn default() -> Self {
-        State { tree: EMPTY_TREE, sidecar: EMPTY_TREE }
+        State {
+            tree: EMPTY_TREE,
+            sidecar: EMPTY_TREE,
+        }
     }
 }
 
@@ -104,11 +111,7 @@ pub(crate) fn belongs_to_nested_git(path: &RelPath) -> bool {
 
 impl State {
     /// What stands at `path`; the root is always a directory.
-    pub fn entry(
-        &self,
-        objects: &dyn ObjectReader,
-        path: &RelPath,
-    ) -> Result<Option<StateEntry>> {
+    pub fn entry(&self, objects: &dyn ObjectReader, path: &RelPath) -> Result<Option<StateEntry>> {
         if path.is_root() {
             return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
         }
@@ -141,14 +144,20 @@ impl State {
         }
         let Some(main) = main else { return Ok(None) };
         let Some(mode) = main.git_mode() else {
-            return Err(Error::internal(format!("`{path}` has a mode that git does not know")));
+            return Err(Error::internal(format!(
+                "`{path}` has a mode that git does not know"
+            )));
         };
         let perm = match side {
             Some(side) if mode.kind() == EntryKind::File => side.mode & PERM_MASK,
             _ => mode.perm(),
         };
         let id = (mode != GitMode::Commit).then_some(main.id);
-        Ok(Some(StateEntry { kind: mode.kind(), perm, id }))
+        Ok(Some(StateEntry {
+            kind: mode.kind(),
+            perm,
+            id,
+        }))
     }
 
     /// What is directly in `dir`, by name. Empty if there is no such directory.
@@ -164,8 +173,12 @@ impl State {
         let mut children = BTreeMap::new();
         for name in names {
             let path = dir.join_name(name);
-            let entry =
-                self.combine(objects, &path, main.get(name).cloned(), side.get(name).cloned())?;
+            let entry = self.combine(
+                objects,
+                &path,
+                main.get(name).cloned(),
+                side.get(name).cloned(),
+            )?;
             if let Some(entry) = entry {
                 children.insert(name.to_vec(), entry);
             }
@@ -216,7 +229,10 @@ impl State {
                 Some(entry) if entry.kind == EntryKind::Dir => {
                     touched.insert(path.clone(), Some(entry.perm));
                     // Whatever is no directory has to make room.
-                    if self.entry(bench, path)?.is_some_and(|old| old.kind != EntryKind::Dir) {
+                    if self
+                        .entry(bench, path)?
+                        .is_some_and(|old| old.kind != EntryKind::Dir)
+                    {
                         main.insert(path.clone(), Edit::Remove);
                         side.insert(path.clone(), Edit::Remove);
                     }
@@ -242,7 +258,10 @@ impl State {
     ) -> Result<()> {
         for (dir, given) in touched {
             let above = dir.ancestors();
-            let mut on_the_way = above.iter().chain([&dir]).filter_map(|path| edits.get(path));
+            let mut on_the_way = above
+                .iter()
+                .chain([&dir])
+                .filter_map(|path| edits.get(path));
             let became_a_leaf = edits
                 .get(&dir)
                 .and_then(StateEdit::puts)
@@ -253,19 +272,25 @@ impl State {
             let old = if on_the_way.any(StateEdit::removes) {
                 None
             } else {
-                self.entry(objects, &dir)?.filter(|entry| entry.kind == EntryKind::Dir)
+                self.entry(objects, &dir)?
+                    .filter(|entry| entry.kind == EntryKind::Dir)
             };
             if given.is_none() && old.is_none() && !puts_below(edits, &dir) {
                 continue;
             }
-            let perm = given.or(old.map(|entry| entry.perm)).unwrap_or(DEFAULT_DIR_PERM);
+            let perm = given
+                .or(old.map(|entry| entry.perm))
+                .unwrap_or(DEFAULT_DIR_PERM);
             let in_tree = !belongs_to_nested_git(&dir)
                 && offshoot_git::lookup(objects, new_tree, &dir)?
                     .is_some_and(|entry| entry.is_dir());
             let marker = if in_tree && perm == DEFAULT_DIR_PERM {
                 Edit::Remove
             } else {
-                Edit::Put { mode: FILE_TYPE | perm, id: EMPTY_BLOB }
+                Edit::Put {
+                    mode: FILE_TYPE | perm,
+                    id: EMPTY_BLOB,
+                }
             };
             side.insert(dir.dir_marker(), marker);
         }
@@ -283,7 +308,11 @@ impl State {
         let mut candidates: BTreeSet<RelPath> = BTreeSet::new();
         let mut note = |path: RelPath| {
             // A marker speaks of its directory.
-            let path = if path.name() == b"." { path.parent().unwrap_or_default() } else { path };
+            let path = if path.name() == b"." {
+                path.parent().unwrap_or_default()
+            } else {
+                path
+            };
             for above in path.ancestors().into_iter().skip(1) {
                 if above.starts_with(below) {
                     candidates.insert(above);
@@ -305,7 +334,11 @@ impl State {
             let before = self.entry(objects, &path)?;
             let after = other.entry(objects, &path)?;
             if before != after {
-                changes.push(StateChange { path, before, after });
+                changes.push(StateChange {
+                    path,
+                    before,
+                    after,
+                });
             }
         }
         Ok(changes)
@@ -338,18 +371,35 @@ fn put_leaf(
         return;
     }
     let mode = GitMode::of(entry.kind, entry.perm);
-    main.insert(path.clone(), Edit::Put { mode: mode as u32, id });
-    let usual = entry.kind == EntryKind::Symlink
-        || [PLAIN_FILE_PERM, EXEC_FILE_PERM].contains(&entry.perm);
-    let unusual = Edit::Put { mode: FILE_TYPE | entry.perm, id: EMPTY_BLOB };
+    main.insert(
+        path.clone(),
+        Edit::Put {
+            mode: mode as u32,
+            id,
+        },
+    );
+    let usual =
+        entry.kind == EntryKind::Symlink || [PLAIN_FILE_PERM, EXEC_FILE_PERM].contains(&entry.perm);
+    let unusual = Edit::Put {
+        mode: FILE_TYPE | entry.perm,
+        id: EMPTY_BLOB,
+    };
     side.insert(path.clone(), if usual { Edit::Remove } else { unusual });
 }
 
 fn content_entry(mode: u32, id: ObjectId) -> StateEntry {
     if mode & TYPE_MASK == GitMode::Symlink as u32 {
-        StateEntry { kind: EntryKind::Symlink, perm: 0o777, id: Some(id) }
+        StateEntry {
+            kind: EntryKind::Symlink,
+            perm: 0o777,
+            id: Some(id),
+        }
     } else {
-        StateEntry { kind: EntryKind::File, perm: mode & PERM_MASK, id: Some(id) }
+        StateEntry {
+            kind: EntryKind::File,
+            perm: mode & PERM_MASK,
+            id: Some(id),
+        }
     }
 }
 
@@ -363,7 +413,10 @@ fn tree_entries(
         _ => return Ok(BTreeMap::new()),
     };
     let tree = offshoot_git::read_tree(objects, &id)?;
-    Ok(tree.iter().map(|entry| (entry.name.to_vec(), entry.to_owned())).collect())
+    Ok(tree
+        .iter()
+        .map(|entry| (entry.name.to_vec(), entry.to_owned()))
+        .collect())
 }
 
 /// The permission bits that the marker in a sidecar directory gives, if it has one.

@@ -110,14 +110,25 @@ impl Engine {
         dir.clear_stages()?;
         let memo_path = self.inner.data.memo(row.key);
         let mut memo = Memo::load(&memo_path);
-        let mut synced = Synced { walked: true, ..Synced::default() };
+        let mut synced = Synced {
+            walked: true,
+            ..Synced::default()
+        };
         for round in 1..=ROUNDS {
-            let filter = SyncFilter { engine: self, dir: &dir, row: &row, include_ignored };
+            let filter = SyncFilter {
+                engine: self,
+                dir: &dir,
+                row: &row,
+                include_ignored,
+            };
             let scan = offshoot_fs::scan(&dir, &memo, &filter, THREADS)?;
             let started = scan.started();
             let outcome = self.record_scan(&row, &dir, &memo, &scan)?;
-            synced.refused =
-                scan.refused.iter().map(|(path, why)| (path.clone(), why.to_string())).collect();
+            synced.refused = scan
+                .refused
+                .iter()
+                .map(|(path, why)| (path.clone(), why.to_string()))
+                .collect();
             synced.ignored.clone_from(&scan.ignored);
             synced.unsettled = outcome.unsettled;
             synced.changes.extend(outcome.changes);
@@ -162,7 +173,9 @@ impl Engine {
                 workers
                     .into_iter()
                     .map(|worker| {
-                        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                        worker
+                            .join()
+                            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                     })
                     .collect()
             })
@@ -170,7 +183,12 @@ impl Engine {
         for outcome in outcomes {
             outcome?;
         }
-        let Hashing { found, hashed, unsettled, newest } = hashing;
+        let Hashing {
+            found,
+            hashed,
+            unsettled,
+            newest,
+        } = hashing;
         let mut found = found.into_inner().unwrap_or_default();
         let unsettled = unsettled.into_inner().unwrap_or_default();
         self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
@@ -202,7 +220,9 @@ impl Engine {
                 if parent.as_ref().is_none_or(|(path, _)| *path != above) {
                     parent = Some((above.clone(), index.children(&above)?));
                 }
-                let known = parent.as_ref().and_then(|(_, names)| names.get(seen.path.name()));
+                let known = parent
+                    .as_ref()
+                    .and_then(|(_, names)| names.get(seen.path.name()));
                 match self.take_from_disk(dir, &seen.path, known, bulk)? {
                     Taken::Gone => {
                         hashing.note(|h| &h.found, |found| found.insert(seen.path.clone(), None));
@@ -238,14 +258,18 @@ impl Engine {
         bulk: &BulkWriter,
     ) -> Result<Taken> {
         for _ in 0..TRIES {
-            let Some(stat) = dir.stat(path)? else { return Ok(Taken::Gone) };
+            let Some(stat) = dir.stat(path)? else {
+                return Ok(Taken::Gone);
+            };
             let kind = match stat.entry_kind() {
                 Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
                 Some(kind) => kind,
             };
             let (id, size, perm) = match kind {
                 EntryKind::Symlink => {
-                    let Some(target) = still_there(dir.read_link(path))? else { continue };
+                    let Some(target) = still_there(dir.read_link(path))? else {
+                        continue;
+                    };
                     let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
                     bulk.add(ObjectKind::Blob, id, &target)?;
                     (id, target.len() as u64, 0o777)
@@ -273,7 +297,9 @@ impl Engine {
                     (id, stat.size, stat.perm)
                 }
                 _ => {
-                    let Some((file, stat)) = still_there(dir.open_file(path))? else { continue };
+                    let Some((file, stat)) = still_there(dir.open_file(path))? else {
+                        continue;
+                    };
                     let mut bytes = Vec::with_capacity(stat.size as usize + 1);
                     file.take(IN_MEMORY + 1)
                         .read_to_end(&mut bytes)
@@ -289,8 +315,16 @@ impl Engine {
                 }
             };
             // A writer may have been at work while we read: then what we read never was.
-            if dir.stat(path)?.is_some_and(|after| same_version(&stat, &after)) {
-                let entry = DiskEntry { kind, perm, id: Some(id), size: size as i64 };
+            if dir
+                .stat(path)?
+                .is_some_and(|after| same_version(&stat, &after))
+            {
+                let entry = DiskEntry {
+                    kind,
+                    perm,
+                    id: Some(id),
+                    size: size as i64,
+                };
                 return Ok(Taken::Entry(entry, stat));
             }
         }
@@ -317,9 +351,21 @@ impl Engine {
             .collect();
         self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row);
-            for seen in scan.dirs.iter().filter(|seen| seen.state != DirState::Known) {
-                let entry = DiskEntry { kind: EntryKind::Dir, perm: seen.perm, id: None, size: 0 };
-                if index.entry(&seen.path)?.is_none_or(|known| !entry.is(&known)) {
+            for seen in scan
+                .dirs
+                .iter()
+                .filter(|seen| seen.state != DirState::Known)
+            {
+                let entry = DiskEntry {
+                    kind: EntryKind::Dir,
+                    perm: seen.perm,
+                    id: None,
+                    size: 0,
+                };
+                if index
+                    .entry(&seen.path)?
+                    .is_none_or(|known| !entry.is(&known))
+                {
                     found.insert(seen.path.clone(), Some(entry));
                 }
             }
@@ -436,7 +482,11 @@ impl Engine {
         let at = self.now();
         let cause = Cause::by(Operator::outside());
         // When nothing changed, only the time of the sync is noted, and nobody waits for that.
-        let durability = if found.is_empty() { Durability::Relaxed } else { Durability::Synced };
+        let durability = if found.is_empty() {
+            Durability::Relaxed
+        } else {
+            Durability::Synced
+        };
         self.store().write(durability, |tx| {
             let before = open_row_by_key(tx, row)?;
             let mut next = before.clone();
@@ -451,8 +501,18 @@ impl Engine {
             }
             let mut changes = Vec::with_capacity(found.len());
             let at_revision = next.clone();
-            let line = LineFor { row: &at_revision, at, via: Via::Sync, cause: &cause };
-            let mut recorder = Recorder { engine: self, row: &before, next: &mut next, line };
+            let line = LineFor {
+                row: &at_revision,
+                at,
+                via: Via::Sync,
+                cause: &cause,
+            };
+            let mut recorder = Recorder {
+                engine: self,
+                row: &before,
+                next: &mut next,
+                line,
+            };
             for (path, there) in &found {
                 match there {
                     None => recorder.gone(tx, path, &found, &mut changes)?,
@@ -490,7 +550,8 @@ impl Recorder<'_> {
         }
         self.forget(tx, path, changes)?;
         if !matches!(found.get(&parent), Some(Some(entry)) if entry.kind != EntryKind::Dir) {
-            self.engine.keep_parent(tx, self.row, &parent, self.next.revision)?;
+            self.engine
+                .keep_parent(tx, self.row, &parent, self.next.revision)?;
         }
         Ok(())
     }
@@ -504,7 +565,9 @@ impl Recorder<'_> {
         let mut all = Vec::new();
         {
             let index = Index::new(self.engine.store(), tx, self.row);
-            let Some(top) = index.entry(path)? else { return Ok(()) };
+            let Some(top) = index.entry(path)? else {
+                return Ok(());
+            };
             all.push((path.clone(), top, index.size(&top)?));
             if top.is_dir() {
                 index.walk(path, &mut |path, entry| {
@@ -529,7 +592,8 @@ impl Recorder<'_> {
                 kind: entry.kind,
             });
         }
-        self.engine.remove_in_index(tx, self.row, path, self.next.revision)
+        self.engine
+            .remove_in_index(tx, self.row, path, self.next.revision)
     }
 
     /// A path that is there and is not what the index says.
@@ -589,7 +653,11 @@ impl Recorder<'_> {
             _ => {}
         }
         self.next.bytes += entry.size - size_before;
-        changes.push(OutsideChange { path: path.clone(), op, kind: entry.kind });
+        changes.push(OutsideChange {
+            path: path.clone(),
+            op,
+            kind: entry.kind,
+        });
         Ok(())
     }
 }
@@ -615,8 +683,9 @@ struct Hashing {
 
 impl Hashing {
     fn note<T, R>(&self, which: impl Fn(&Self) -> &Mutex<T>, add: impl FnOnce(&mut T) -> R) {
-        let mut guard =
-            which(self).lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut guard = which(self)
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         add(&mut guard);
     }
 }
@@ -683,20 +752,18 @@ impl ScanFilter for SyncFilter<'_> {
         IgnoreRules::root()
     }
 
-    fn enter(
-        &self,
-        rules: &IgnoreRules,
-        path: &RelPath,
-        names: &Names<'_>,
-    ) -> Option<IgnoreRules> {
+    fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
         let read = |name: &[u8]| {
             if !names.contains(name) {
                 return None;
             }
             let path = path.join_name(name);
-            let is_file =
-                self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
-            if is_file { self.dir.read(&path).ok() } else { None }
+            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
+            if is_file {
+                self.dir.read(&path).ok()
+            } else {
+                None
+            }
         };
         let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
         if git.is_none() && own.is_none() {

@@ -101,7 +101,11 @@ impl Engine {
             None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse()?,
         };
         let at = self.now();
-        let session_dirs = if layout == Layout::Session { &SESSION_DIRS[..] } else { &[] };
+        let session_dirs = if layout == Layout::Session {
+            &SESSION_DIRS[..]
+        } else {
+            &[]
+        };
         self.refuse_case_twin(&id)?;
         self.store().write(Durability::Synced, |tx| {
             let mut row = WorkspaceRow {
@@ -147,25 +151,25 @@ impl Engine {
             return Ok(());
         }
         let twin = self.store().read(|tx| {
-            Ok(tx.workspaces(None, 0)?.into_iter().find(|row| {
-                row.id != *id && row.id.as_str().eq_ignore_ascii_case(id.as_str())
-            }))
+            Ok(tx
+                .workspaces(None, 0)?
+                .into_iter()
+                .find(|row| row.id != *id && row.id.as_str().eq_ignore_ascii_case(id.as_str())))
         })?;
         match twin {
             None => Ok(()),
             Some(row) => Err(Error::new(
                 ErrorCode::AlreadyExists,
-                format!("`{id}` and the workspace `{}` would share a directory on this disk", row.id),
+                format!(
+                    "`{id}` and the workspace `{}` would share a directory on this disk",
+                    row.id
+                ),
             )),
         }
     }
 
     /// Open workspaces in the order of names.
-    pub fn workspaces(
-        &self,
-        after: Option<&WorkspaceId>,
-        limit: usize,
-    ) -> Result<Vec<Workspace>> {
+    pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
         let rows = self.store().read(|tx| tx.workspaces(after, limit))?;
         Ok(rows.into_iter().map(Workspace::from).collect())
     }
@@ -216,7 +220,10 @@ impl Engine {
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) if row.state == WorkspaceState::Closed => {
-                return Ok(Deleted { existed: false, snapshot: row.head });
+                return Ok(Deleted {
+                    existed: false,
+                    snapshot: row.head,
+                });
             }
             Some(row) => row,
         };
@@ -236,7 +243,10 @@ impl Engine {
             Ok(())
         })?;
         self.discard_dir(&row)?;
-        Ok(Deleted { existed: true, snapshot: kept })
+        Ok(Deleted {
+            existed: true,
+            snapshot: kept,
+        })
     }
 
     /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
@@ -244,21 +254,30 @@ impl Engine {
     pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
-        let trash = self.inner.data.tmp().join(format!("trash-{}", uuid::Uuid::now_v7().simple()));
+        let trash = self
+            .inner
+            .data
+            .tmp()
+            .join(format!("trash-{}", uuid::Uuid::now_v7().simple()));
         match std::fs::rename(&from, &trash) {
             Ok(()) => {}
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(cause) => {
                 return Err(Error::new(
                     ErrorCode::WriteFailed,
-                    format!("the directory of workspace `{}` could not be removed", row.id),
+                    format!(
+                        "the directory of workspace `{}` could not be removed",
+                        row.id
+                    ),
                 )
                 .with_source(cause));
             }
         }
         // What cannot be removed now is removed when the data directory is opened next.
         if let Ok(parent) = SafeDir::open(&self.inner.data.tmp()) {
-            let name = trash.file_name().map(|name| name.as_encoded_bytes().to_vec());
+            let name = trash
+                .file_name()
+                .map(|name| name.as_encoded_bytes().to_vec());
             let _ = parent.remove_tree(&RelPath::from_normal(name.unwrap_or_default()));
         }
         Ok(())
@@ -279,24 +298,35 @@ impl Engine {
         }
         // What an interrupted attempt left there was never shown to anyone.
         self.discard_dir(row)?;
-        let build = self.inner.data.tmp().join(format!("build-{}", uuid::Uuid::now_v7().simple()));
+        let build = self
+            .inner
+            .data
+            .tmp()
+            .join(format!("build-{}", uuid::Uuid::now_v7().simple()));
         self.make_dir(&build)?;
         let dir = self.open_dir(&build)?;
         self.fill(row, &dir)?;
         std::fs::rename(&build, &target).map_err(|cause| {
-            Error::new(ErrorCode::WriteFailed, "the workspace directory could not be made")
-                .with_source(cause)
+            Error::new(
+                ErrorCode::WriteFailed,
+                "the workspace directory could not be made",
+            )
+            .with_source(cause)
         })?;
         Ok(dir)
     }
 
     fn make_dir(&self, path: &std::path::Path) -> Result<()> {
         use std::os::unix::fs::DirBuilderExt;
-        match std::fs::DirBuilder::new().mode(DEFAULT_DIR_PERM).create(path) {
-            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(Error::new(ErrorCode::WriteFailed, "the workspace directory could not be made")
-                    .with_source(cause))
-            }
+        match std::fs::DirBuilder::new()
+            .mode(DEFAULT_DIR_PERM)
+            .create(path)
+        {
+            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::new(
+                ErrorCode::WriteFailed,
+                "the workspace directory could not be made",
+            )
+            .with_source(cause)),
             _ => Ok(()),
         }
     }

@@ -75,6 +75,11 @@ impl IgnoreRules {
         }
     }
 
+    /// Whether there is no rule that could ignore anything here.
+    pub fn is_empty(&self) -> bool {
+        !self.excluded && self.levels.is_empty()
+    }
+
     /// Whether these rules ignore a path in this directory. For a path further below, the
     /// directories on the way count too, but not rule files that lie in them.
     pub fn is_ignored(&self, path: &RelPath, is_dir: bool) -> bool {

@@ -5,37 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, Result};
 
-/// The kinds of objects that git knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// The bytes of a file, or the target of a symbolic link.
-    Blob,
-    /// A directory.
-    Tree,
-    /// A snapshot with its parents.
-    Commit,
-    /// An annotated tag.
-    Tag,
-}
-
-impl Kind {
-    /// The word that git writes into the header of an object.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Blob => "blob",
-            Kind::Tree => "tree",
-            Kind::Commit => "commit",
-            Kind::Tag => "tag",
-        }
-    }
-
-    /// The kind of that word; none for any other word.
-    pub fn from_word(word: &[u8]) -> Option<Self> {
-        [Kind::Blob, Kind::Tree, Kind::Commit, Kind::Tag]
-            .into_iter()
-            .find(|kind| kind.as_str().as_bytes() == word)
-    }
-}
+pub use offshoot_core::ObjectKind as Kind;
 
 /// SHA-1 with collision detection, fed with the header that git puts before every object.
 fn hasher(kind: Kind, size: u64) -> gix_hash::Hasher {

@@ -2,7 +2,8 @@
 //!
 //! The same format serves two purposes. A snapshot's *tree* is what git checks out. Its *sidecar
 //! tree* holds what git cannot: empty directories, unusual permission bits and nested `.git`
-//! directories. So modes are kept as raw numbers here and any name but `.` and `..` is allowed.
+//! directories. So modes are kept as raw numbers here and any name but `..` is allowed; in a
+//! sidecar tree the name `.` speaks of the directory itself.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -139,7 +140,7 @@ fn split_entry(bytes: &[u8]) -> Result<(EntryRef<'_>, &[u8])> {
     // One more than the longest name, so that a bad tree costs no more than a good one.
     let end = rest.iter().take(MAX_NAME + 1).position(|&byte| byte == 0);
     let name = &rest[..end.ok_or_else(|| bad("a name does not end or is too long"))?];
-    if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') {
+    if name.is_empty() || name == b".." || name.contains(&b'/') {
         return Err(bad(&format!("`{}` is no name", escape_bytes(name))));
     }
     let after = &rest[name.len() + 1..];

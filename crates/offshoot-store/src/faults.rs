@@ -173,6 +173,7 @@ macro_rules! pass_on_reads {
             entries_in(workspace: WorkspaceKey, dir: &RelPath) -> Vec<EntryRow>;
             entries_below(workspace: WorkspaceKey, dir: &RelPath) -> Vec<EntryRow>;
             object(id: &ObjectId) -> Option<ObjectRow>;
+            object_size(id: &ObjectId) -> Option<u64>;
             has_objects(ids: &[ObjectId]) -> Vec<bool>;
             objects_after(after: Option<&ObjectId>, limit: usize, with_bytes: bool)
                 -> Vec<ObjectRow>;

@@ -94,6 +94,9 @@ pub trait ReadTx {
     /// The row of an object.
     fn object(&self, id: &ObjectId) -> Result<Option<ObjectRow>>;
 
+    /// The bytes of an object's content, without reading it.
+    fn object_size(&self, id: &ObjectId) -> Result<Option<u64>>;
+
     /// Which of these objects the store has, in the order given.
     fn has_objects(&self, ids: &[ObjectId]) -> Result<Vec<bool>>;
 

@@ -104,6 +104,11 @@ impl Stat {
         self.kind.entry_kind()
     }
 
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileKind::Dir
+    }
+
     /// When the content last changed.
     pub fn modified(&self) -> Timestamp {
         Timestamp(i64::try_from(self.mtime_ns.div_euclid(1_000)).unwrap_or(i64::MAX))

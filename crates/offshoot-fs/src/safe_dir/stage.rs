@@ -67,6 +67,11 @@ impl Write for Staged {
 }
 
 impl Staged {
+    /// Chooses other permission bits for the committed file.
+    pub fn set_perm(&mut self, perm: u32) {
+        self.perm = perm;
+    }
+
     /// What was written so far.
     pub fn stat(&self) -> Result<Stat> {
         fstat(&self.file).map_err(|error| write_error(&RelPath::root(), error))

@@ -215,6 +215,14 @@ impl ReadTx for Tx<'_> {
         )
     }
 
+    fn object_size(&self, id: &ObjectId) -> Result<Option<u64>> {
+        self.one(
+            "SELECT size FROM object WHERE id = ?1",
+            [id.as_bytes()],
+            |row| row.get::<_, i64>(0).map(|size| size as u64),
+        )
+    }
+
     fn has_objects(&self, ids: &[ObjectId]) -> Result<Vec<bool>> {
         let mut statement = self.statement("SELECT 1 FROM object WHERE id = ?1")?;
         ids.iter()
