@@ -24,8 +24,7 @@ pub struct Collected {
     pub packs_rewritten: u64,
     /// Packs that went away because nothing in them was alive.
     pub packs_removed: u64,
-    /// Blobs that went away because no row named them: objects' own, and packs that a crash or an
-    /// abandoned bulk left behind.
+    /// Blobs that went away, packs included, because no row names them any more.
     pub blobs_removed: u64,
     /// Leftovers of interrupted writes.
     pub leftovers: u64,
@@ -125,6 +124,7 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<()> {
         let objects = self.read(|tx| tx.pack_objects(pack.key))?;
+        let mut kept = 0;
         if objects.is_empty() {
             self.write(Durability::Synced, |tx| tx.remove_pack(pack.key))?;
             collected.packs_removed += 1;
@@ -146,9 +146,10 @@ impl Store {
                 tx.remove_pack(pack.key)
             })?;
             collected.packs_rewritten += 1;
-            collected.blob_bytes = collected.blob_bytes.saturating_sub(size);
+            kept = size;
         }
         self.remove_blob(&pack.blob, before, collected)?;
+        collected.blob_bytes = collected.blob_bytes.saturating_sub(kept);
         Ok(())
     }
 
