@@ -32,25 +32,30 @@ impl SafeDir {
         let mut tries = 0;
         loop {
             match self.remove_place(&place) {
-                // Somebody added or moved something below: there is less of it at each try.
+                // Somebody plays with the tree: there is less of it at each try.
                 Err(error) if raced(&error) && tries < RACE_RETRIES => tries += 1,
+                Err(error) if is(&error, Errno::NOENT) && tries > 0 => return Ok(()),
                 answer => return answer.map_err(|error| write_error(path, error)),
             }
         }
     }
 
     fn remove_place(&self, place: &Place<'_>) -> io::Result<()> {
-        let dir_as_file = match self.unlink(&place.dir, &place.name, AtFlags::empty()) {
-            Err(error) => error,
-            done => return done,
-        };
-        // EPERM may be the answer for a directory (POSIX) or a refusal for a file.
-        let is_dir = is(&dir_as_file, Errno::ISDIR)
-            || is(&dir_as_file, Errno::PERM)
-                && lstat_at(&place.dir, &place.name)?.kind == FileKind::Dir;
-        if !is_dir {
-            return Err(dir_as_file);
+        let answer = self.unlink(&place.dir, &place.name, AtFlags::empty());
+        match answer {
+            Err(error) if is(&error, Errno::ISDIR) => self.remove_dirs(place),
+            // POSIX lets unlink answer EPERM for a directory; it may be a true refusal too.
+            Err(error) if is(&error, Errno::PERM) => {
+                match lstat_at(&place.dir, &place.name)?.kind {
+                    FileKind::Dir => self.remove_dirs(place),
+                    _ => Err(error),
+                }
+            }
+            answer => answer,
         }
+    }
+
+    fn remove_dirs(&self, place: &Place<'_>) -> io::Result<()> {
         let mut descent = Descent {
             open: VecDeque::new(),
             levels: Vec::new(),
@@ -58,26 +63,18 @@ impl SafeDir {
         descent.enter(&place.dir, &place.name)?;
         while let Some(level) = descent.levels.last_mut() {
             if let Some(name) = level.subdirs.pop() {
-                let here = descent.here()?.try_clone()?;
-                match descent.enter(&here, &name) {
-                    Err(error) if is(&error, Errno::NOENT) => {}
-                    // It is not a directory any more.
-                    Err(error) if is(&error, Errno::NOTDIR) || is(&error, Errno::LOOP) => {
-                        self.unlink_inside(&here, &name, AtFlags::empty())?;
-                    }
-                    answer => answer?,
-                }
+                let here = descent.here()?;
+                gone_is_fine(descent.enter(&here, &name))?;
             } else if !level.emptied {
                 level.emptied = true;
-                let here = descent.here()?.try_clone()?;
-                let subdirs = self.unlink_files(here)?;
+                let subdirs = self.unlink_files(descent.here()?)?;
                 if let Some(level) = descent.levels.last_mut() {
                     level.subdirs = subdirs;
                 }
             } else if let Some((parent, name)) = descent.leave()? {
-                self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR)?;
+                gone_is_fine(self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR))?;
             } else {
-                return self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR);
+                return gone_is_fine(self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR));
             }
         }
         Ok(())
@@ -131,10 +128,25 @@ impl SafeDir {
     }
 }
 
-/// A race that another try may win: something appeared in a directory that was emptied, or a
-/// directory was moved away while we were below it.
+/// A race that another try may win: something appeared in a directory that was emptied, a
+/// directory turned into something else, or was moved away while we were below it.
 fn raced(error: &io::Error) -> bool {
-    is(error, Errno::NOTEMPTY) || is(error, Errno::EXIST) || is(error, Errno::STALE)
+    [
+        Errno::NOTEMPTY,
+        Errno::EXIST,
+        Errno::NOTDIR,
+        Errno::LOOP,
+        Errno::STALE,
+    ]
+    .iter()
+    .any(|&errno| is(error, errno))
+}
+
+fn gone_is_fine(answer: io::Result<()>) -> io::Result<()> {
+    match answer {
+        Err(error) if is(&error, Errno::NOENT) => Ok(()),
+        answer => answer,
+    }
 }
 
 /// The way down to the directory that is being emptied.
