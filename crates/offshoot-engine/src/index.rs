@@ -37,7 +37,7 @@ impl Entry {
         row.kind.map(|kind| Entry { kind, perm: row.perm, id: row.id, size: Some(row.size) })
     }
 
-    fn of_state(entry: StateEntry) -> Entry {
+    pub(crate) fn of_state(entry: StateEntry) -> Entry {
         Entry { kind: entry.kind, perm: entry.perm, id: entry.id, size: None }
     }
 

@@ -1,1 +1,36 @@
-//! placeholder
+//! The use cases of Offshoot: every door calls these functions, and only these.
+//!
+//! An [`Engine`] is one data directory, opened. It composes the store, the git objects and the
+//! safe directories, which do not know each other.
+
+mod engine;
+mod files;
+mod incoming;
+mod index;
+mod metadata;
+mod mime;
+mod objects;
+mod projection;
+mod read;
+mod recovery;
+mod restore;
+mod run;
+mod snapshot;
+mod state;
+mod sync;
+mod workspace;
+
+pub use engine::{Engine, EngineOptions};
+pub use files::{Expect, WriteOptions, Written};
+pub use incoming::Content;
+pub use index::Entry;
+pub use metadata::{Metadata, history_as_json};
+pub use mime::type_name;
+pub use read::{
+    DirNode, Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text,
+};
+pub use restore::{Point, Restored};
+pub use snapshot::{Snapshot, Taken};
+pub use state::{State, StateChange, StateEntry};
+pub use sync::{OutsideChange, Synced};
+pub use workspace::{Deleted, Quota, Workspace};

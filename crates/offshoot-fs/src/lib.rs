@@ -9,9 +9,14 @@ mod errors;
 mod form;
 mod locks;
 mod safe_dir;
+mod scan;
 
 pub use errors::{read_error, write_error};
 pub use form::Form;
 pub use locks::{WorkspaceLock, WorkspaceLocks};
 pub use offshoot_sys::{FileKind, Special, Stat};
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
+pub use scan::{
+    DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
+    ScanFilter, Seen, SeenDir, scan,
+};

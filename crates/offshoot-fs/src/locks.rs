@@ -15,6 +15,10 @@ use offshoot_sys::{FileLock, LockMode};
 /// How long a projection may take; it is the work of milliseconds.
 const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long even somebody in a hurry waits at the gate: others pass it in microseconds, and that
+/// they do is no reason to call the workspace busy.
+const GATE_GRACE: Duration = Duration::from_millis(5);
+
 /// The lock files of all workspaces, in one directory.
 #[derive(Clone, Debug)]
 pub struct WorkspaceLocks {
@@ -68,11 +72,12 @@ impl WorkspaceLocks {
 
     fn pass_gate(&self, name: &str, mode: LockMode, timeout: Duration) -> Result<WorkspaceLock> {
         let started = Instant::now();
+        let patience = timeout.max(GATE_GRACE);
         let gate = acquire(
             name,
             &self.file(name, "gate")?,
             LockMode::Exclusive,
-            timeout,
+            patience,
         )?;
         let left = timeout.saturating_sub(started.elapsed());
         let held = acquire(name, &self.file(name, "main")?, mode, left)?;

@@ -1,4 +1,5 @@
 //! What a safe directory promises, checked over both forms.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use std::fs;
 use std::io::{Read, Write};

@@ -5,7 +5,10 @@
 //! tests: every id, difference and verdict must be the one that git gives.
 
 mod commit;
+mod export;
+mod ignore;
 mod object;
+mod pack;
 mod tree;
 mod tree_build;
 mod tree_diff;
@@ -13,9 +16,12 @@ mod tree_edit;
 mod tree_walk;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
+pub use export::{ExportProgress, ExportReport, export_bare, reachable_objects};
+pub use ignore::{IgnoreRules, RuleFiles};
 pub use object::{
     BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
 };
+pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
 pub use tree::{EntryRef, Tree, TreeEntry, encode_tree, git_mode, is_dir_mode, lookup, read_tree};
 pub use tree_build::TreeBuilder;
 pub use tree_diff::{diff, diff_below};

@@ -20,7 +20,8 @@ pub struct BlobInfo {
 /// # Life of a blob
 /// `put` writes it whole: a reader finds either nothing or all of it, also after a crash. When
 /// `put` returns, the blob survives a power cut. Keys are content addresses or random, so that the
-/// same key is never put with different bytes; putting it again is allowed and changes nothing.
+/// same key is never put with different bytes; putting it again is allowed and renews
+/// only its age.
 /// There is no rename, no append and no conditional put: the commit point is in the
 /// [`crate::MetaStore`], and not every S3 server keeps its promises about conditions.
 ///
@@ -35,14 +36,25 @@ pub trait BlobStore: Send + Sync {
 
     /// Opens a blob for reading from `offset`, at most `length` bytes; none if there is no blob.
     /// A range beyond the end reads as what is there.
-    fn read(&self, key: &str, offset: u64, length: Option<u64>)
-    -> Result<Option<Box<dyn Read + Send>>>;
+    fn read(
+        &self,
+        key: &str,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<Option<Box<dyn Read + Send>>>;
 
     /// The size of a blob; none if there is none.
     fn size(&self, key: &str) -> Result<Option<u64>>;
 
     /// Removes a blob. It is no error if there is none.
     fn delete(&self, key: &str) -> Result<()>;
+
+    /// Removes a blob if it was last put before `before`. Returns whether it did.
+    ///
+    /// A `put` of the same key at the same time is either seen, and the blob stays, or comes after
+    /// and puts it again: garbage collection never takes a blob from under a writer. (S3 can only
+    /// ask and then delete; there the age guard has to be longer than any request.)
+    fn delete_older(&self, key: &str, before: Timestamp) -> Result<bool>;
 
     /// Calls `visit` with every blob whose key begins with `prefix`, in the order of keys, and
     /// with leftovers of interrupted puts not at all.

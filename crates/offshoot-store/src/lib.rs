@@ -11,12 +11,26 @@
 //! younger than the age guard, because a writer may be about to name them.
 
 mod blob;
+mod bulk;
+mod cache;
+mod collect;
+mod compress;
+mod disk;
+mod faults;
 mod meta;
+mod objects;
 mod rows;
+mod sqlite;
 
 pub use blob::{BlobInfo, BlobStore};
+pub use bulk::{Bulk, BulkWriter};
+pub use collect::Collected;
+pub use disk::DiskBlobs;
+pub use faults::{FaultyBlobs, FaultyMeta};
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
+pub use objects::Store;
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
     PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
 };
+pub use sqlite::{SqliteOptions, SqliteStore};

@@ -172,6 +172,10 @@ pub trait WriteTx: ReadTx {
     /// the age in the transaction that removes a row, does not take it from under us.
     fn put_object(&mut self, object: &NewObject) -> Result<bool>;
 
+    /// Renews the age of an object's row, for a caller that found the object there and therefore
+    /// did not store it again. Returns false if it is gone meanwhile.
+    fn renew_object(&mut self, id: &ObjectId) -> Result<bool>;
+
     /// Forgets an object if its row is older than `before`. Returns whether it did.
     fn remove_object(&mut self, id: &ObjectId, before: Timestamp) -> Result<bool>;
 

@@ -1,0 +1,195 @@
+//! What is remembered about a path: metadata and history.
+
+use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes};
+use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceRow};
+use serde_json::{Value, json};
+
+use crate::engine::{Engine, no_file};
+use crate::index::Index;
+
+/// Everything known about one path.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub kind: EntryKind,
+    /// Bytes.
+    pub size: i64,
+    /// Permission bits.
+    pub perm: u32,
+    /// Its content.
+    pub id: Option<ObjectId>,
+    /// Its MIME type; none for directories and links.
+    pub mime: Option<String>,
+    /// When it first appeared, if that is recorded.
+    pub created_at: Option<Timestamp>,
+    /// When it last changed, if that is recorded.
+    pub modified_at: Option<Timestamp>,
+    /// Who changed it last.
+    pub operator: Option<String>,
+    /// Its versions and what else happened to it, newest first.
+    pub history: Vec<HistoryRow>,
+}
+
+impl Engine {
+    /// Everything known about one path. If the path was handed out, outside changes to it are
+    /// recorded first.
+    pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
+        self.sync_one(id, path)?;
+        let (entry, size, history, row) = self.with_index(id, |index| {
+            let entry = index.entry(path)?.ok_or_else(|| no_file(path))?;
+            let history = index.tx.history(&HistoryFilter {
+                workspace: Some(index.row.key),
+                path: Some(path.clone()),
+                newest_first: true,
+                limit: 1000,
+                ..HistoryFilter::default()
+            })?;
+            Ok((entry, index.size(&entry)?, history, index.row.clone()))
+        })?;
+        let newest = history.first();
+        let given = history
+            .iter()
+            .find(|row| row.line.after.is_some() && row.line.after == entry.id)
+            .and_then(|row| row.line.mime.clone());
+        let mime = match (entry.kind, given) {
+            (EntryKind::File, Some(given)) => Some(given),
+            (EntryKind::File, None) => Some(self.mime_of(&row.id, path)?),
+            _ => None,
+        };
+        Ok(Metadata {
+            path: path.clone(),
+            kind: entry.kind,
+            size,
+            perm: entry.perm,
+            id: entry.id,
+            mime,
+            created_at: history.last().map(|row| row.line.at),
+            modified_at: newest.map(|row| row.line.at),
+            operator: newest.map(|row| row.line.cause.operator.as_str().to_owned()),
+            history,
+        })
+    }
+
+    /// What happened in a workspace, or to one path of it, newest first; 0 means all of it.
+    pub fn history(
+        &self,
+        id: &WorkspaceId,
+        path: Option<&RelPath>,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>> {
+        self.with_index(id, |index| {
+            index.tx.history(&HistoryFilter {
+                workspace: Some(index.row.key),
+                path: path.cloned(),
+                newest_first: true,
+                limit,
+                ..HistoryFilter::default()
+            })
+        })
+    }
+
+    /// The content of one version, by the id that the history names.
+    pub fn version(&self, id: &WorkspaceId, content: &ObjectId) -> Result<Vec<u8>> {
+        let known = self.with_index(id, |index| {
+            let lines = index.tx.history(&HistoryFilter {
+                workspace: Some(index.row.key),
+                ..HistoryFilter::default()
+            })?;
+            Ok(lines.iter().any(|row| {
+                row.line.after.as_ref() == Some(content) || row.line.before.as_ref() == Some(content)
+            }))
+        })?;
+        if !known {
+            return Err(offshoot_core::Error::new(
+                offshoot_core::ErrorCode::FileNotFound,
+                format!("no version `{content}` is in the history of `{id}`"),
+            ));
+        }
+        Ok(self.whole_object(content)?.to_vec())
+    }
+
+    /// The text of `.meta/.meta`.
+    pub(crate) fn workspace_as_json(&self, row: &WorkspaceRow) -> Result<Value> {
+        let mut files = Vec::new();
+        self.store().read(|tx| {
+            files.clear();
+            let index = Index::new(self.store(), tx, row);
+            index.walk(&RelPath::root(), &mut |path, entry| {
+                files.push(json!({
+                    "path": path.to_text(),
+                    "type": entry.kind,
+                    "size": index.size(entry)?,
+                    "id": entry.id.map(ObjectId::to_hex),
+                }));
+                Ok(())
+            })
+        })?;
+        Ok(json!({
+            "workspace": row.id.as_str(),
+            "layout": row.layout,
+            "state": if row.materialized { "materialized" } else { "assigned" },
+            "revision": row.revision,
+            "head": row.head.map(ObjectId::to_hex),
+            "created_at": row.created_at.to_string(),
+            "last_sync": row.last_sync.map(|at| at.to_string()),
+            "files": files,
+        }))
+    }
+
+    /// The text of `.meta/{path}`.
+    pub(crate) fn metadata_as_json(&self, id: &WorkspaceId, path: &RelPath) -> Result<Value> {
+        let metadata = self.metadata(id, path)?;
+        let history: Vec<Value> = metadata.history.iter().map(history_as_json).collect();
+        let mut messages: Vec<&str> = Vec::new();
+        for row in &metadata.history {
+            if let Some(message) = &row.line.cause.message_id
+                && !messages.contains(&message.as_str())
+            {
+                messages.push(message);
+            }
+        }
+        Ok(json!({
+            "path": metadata.path.to_text(),
+            "type": metadata.kind,
+            "size": metadata.size,
+            "mode": format!("{:04o}", metadata.perm),
+            "id": metadata.id.map(ObjectId::to_hex),
+            "mime_type": metadata.mime,
+            "created_at": metadata.created_at.map(|at| at.to_string()),
+            "modified_at": metadata.modified_at.map(|at| at.to_string()),
+            "operator": metadata.operator,
+            "message_ids": messages,
+            "history": history,
+        }))
+    }
+}
+
+/// One line of the history as every door shows it.
+pub fn history_as_json(row: &HistoryRow) -> Value {
+    let line = &row.line;
+    let mut value = json!({
+        "seq": row.seq,
+        "at": line.at.to_string(),
+        "op": line.op.as_str(),
+        "via": line.via.as_str(),
+        "path": escape_bytes(line.path.as_bytes()),
+        "operator": line.cause.operator.as_str(),
+        "version": line.revision,
+    });
+    let mut add = |key: &str, field: Option<Value>| {
+        if let Some(field) = field {
+            value[key] = field;
+        }
+    };
+    add("from", line.from.as_ref().map(|path| json!(path.to_text())));
+    add("claim", line.cause.claim.as_ref().map(|claim| json!(claim)));
+    add("message_id", line.cause.message_id.as_ref().map(|message| json!(message)));
+    add("type", line.kind.map(|kind| json!(kind)));
+    add("before", line.before.map(|id| json!(id.to_hex())));
+    add("after", line.after.map(|id| json!(id.to_hex())));
+    add("size", line.after.map(|_| json!(line.size)));
+    add("mime_type", line.mime.as_ref().map(|mime| json!(mime)));
+    value
+}

@@ -1,0 +1,610 @@
+//! Reading: whole files, windows, listings, the directory tree, counts.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use offshoot_core::{
+    EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_METADATA, Timestamp,
+    WorkspaceId, escape_bytes,
+};
+use offshoot_fs::{SafeDir, Walk};
+use offshoot_store::WorkspaceRow;
+
+use crate::engine::{Engine, no_file};
+use crate::incoming::unreadable;
+use crate::index::{Entry, Index};
+use crate::projection::missing_content;
+
+/// The most that one window holds: characters of text or bytes of anything else.
+pub const MAX_WINDOW: usize = 5000;
+
+/// Text or bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowContent {
+    /// UTF-8 text.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+/// A part of a file. All counts are in characters for text and in bytes for anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The part.
+    pub content: WindowContent,
+    /// Where it begins.
+    pub start: u64,
+    /// How much the file holds.
+    pub total: u64,
+    /// How much was read.
+    pub read_length: u64,
+    /// The MIME type.
+    pub mime: String,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub kind: EntryKind,
+    /// Bytes; 0 for directories.
+    pub size: i64,
+    /// When it last changed.
+    pub modified_at: Timestamp,
+    /// Its MIME type; none for directories and links.
+    pub mime: Option<String>,
+    /// Who changed it last, if that is known.
+    pub operator: Option<String>,
+}
+
+/// A directory with the directories in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirNode {
+    /// Where.
+    pub path: RelPath,
+    /// What is in it.
+    pub children: Vec<DirNode>,
+}
+
+/// Counts of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Files and links.
+    pub file_count: i64,
+    /// Directories.
+    pub dir_count: i64,
+    /// Bytes of all files.
+    pub total_size: i64,
+    /// Bytes that the directory takes on disk; 0 while there is none.
+    pub disk_usage: i64,
+    /// When a file last changed.
+    pub last_modified: Timestamp,
+    /// When the workspace was created.
+    pub created_at: Timestamp,
+    /// Whether the directory exists.
+    pub materialized: bool,
+}
+
+/// A file opened for reading, wherever its bytes are.
+pub struct OpenFile {
+    /// The bytes.
+    pub content: Box<dyn Read + Send>,
+    /// How many.
+    pub size: u64,
+    /// Their id; none where only the directory knows.
+    pub id: Option<ObjectId>,
+    /// The MIME type.
+    pub mime: String,
+}
+
+impl Engine {
+    /// Reads a part of a file: at most [`MAX_WINDOW`] characters, or bytes of what is no text.
+    /// Characters are never split.
+    pub fn read_window(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Window> {
+        let length = length.min(MAX_WINDOW);
+        let mut source = self.source(id, path)?;
+        let mime = source.mime(path)?;
+        match count_characters(&mut source)? {
+            Some(total) => {
+                source.rewind()?;
+                let text = characters(&mut source, offset, length)?;
+                let read_length = text.chars().count() as u64;
+                let start = offset.min(total);
+                Ok(Window { content: WindowContent::Text(text), start, total, read_length, mime })
+            }
+            None => {
+                let total = source.size;
+                let start = offset.min(total);
+                source.skip_to(start)?;
+                let mut bytes = Vec::new();
+                (&mut source).take(length as u64).read_to_end(&mut bytes).map_err(unreadable)?;
+                let read_length = bytes.len() as u64;
+                Ok(Window { content: WindowContent::Bytes(bytes), start, total, read_length, mime })
+            }
+        }
+    }
+
+    /// Reads a whole file into memory, with the id of its content.
+    pub fn read_whole(&self, id: &WorkspaceId, path: &RelPath) -> Result<(Vec<u8>, ObjectId)> {
+        let mut bytes = Vec::new();
+        self.source(id, path)?.read_to_end(&mut bytes).map_err(unreadable)?;
+        let content = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &bytes)?;
+        Ok((bytes, content))
+    }
+
+    /// Opens a file for streaming.
+    pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
+        let mut source = self.source(id, path)?;
+        let mime = source.mime(path)?;
+        source.rewind()?;
+        Ok(OpenFile { size: source.size, id: source.id, mime, content: Box::new(source) })
+    }
+
+    /// The MIME type of a file.
+    pub(crate) fn mime_of(&self, id: &WorkspaceId, path: &RelPath) -> Result<String> {
+        self.source(id, path)?.mime(path)
+    }
+
+    /// Where the bytes of a file are: in the directory if there is one, else in the store.
+    fn source(&self, id: &WorkspaceId, path: &RelPath) -> Result<Source> {
+        let row = self.open_row(id)?;
+        if path.is_root() {
+            return Err(is_a_directory(path));
+        }
+        if let Some(text) = self.made_up_file(&row, path)? {
+            return Ok(Source::of_bytes(text.into_bytes()));
+        }
+        if row.materialized {
+            let (file, stat) = self.dir_of(&row)?.open_file(path)?;
+            if stat.is_dir() {
+                return Err(is_a_directory(path));
+            }
+            return Ok(Source::of_file(file, stat.size));
+        }
+        let entry = self.store().read(|tx| {
+            let index = Index::new(self.store(), tx, &row);
+            let path = index.resolve(path)?;
+            index.entry(&path)?.ok_or_else(|| no_file(&path))
+        })?;
+        if entry.is_dir() {
+            return Err(is_a_directory(path));
+        }
+        let content = entry.id.ok_or_else(missing_content)?;
+        Source::of_object(self.clone(), content)
+    }
+
+    /// Files that are not in the workspace but read as if they were.
+    fn made_up_file(&self, row: &WorkspaceRow, path: &RelPath) -> Result<Option<String>> {
+        if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+            return Ok(Some(crate::workspace::session_metadata(row)));
+        }
+        let mut parts = path.parts();
+        if parts.next() != Some(b".meta") {
+            return Ok(None);
+        }
+        let real = RelPath::from_normal(".meta");
+        let is_real = self.store().read(|tx| {
+            Ok(Index::new(self.store(), tx, row).entry(&real)?.is_some())
+        })?;
+        if is_real {
+            return Ok(None);
+        }
+        let about = path.strip_prefix(&real).unwrap_or_default();
+        let value = if about.as_bytes() == b".meta" {
+            self.workspace_as_json(row)?
+        } else if about.is_root() {
+            return Err(is_a_directory(path));
+        } else {
+            self.metadata_as_json(&row.id, &about)?
+        };
+        Ok(Some(format!("{value:#}\n")))
+    }
+
+    /// What is directly in a directory, by name.
+    pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
+        let row = self.open_row(id)?;
+        if !row.materialized {
+            return self.list_index(&row, path);
+        }
+        let dir = self.dir_of(&row)?;
+        match dir.stat_follow(path)? {
+            None => return Err(no_file(path)),
+            Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),
+            Some(_) => {}
+        }
+        let mut entries = Vec::new();
+        for found in dir.list(path)? {
+            let Some(kind) = found.stat.entry_kind() else { continue };
+            let path = path.join_name(&found.name);
+            if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+                continue;
+            }
+            let mime = match kind {
+                EntryKind::File => Some(self.mime_on_disk(&dir, &path)),
+                _ => None,
+            };
+            entries.push(ListEntry {
+                kind,
+                size: if kind == EntryKind::Dir { 0 } else { found.stat.size as i64 },
+                modified_at: found.stat.modified(),
+                mime,
+                operator: None,
+                path,
+            });
+        }
+        self.add_operators(&row, &mut entries)?;
+        Ok(entries)
+    }
+
+    fn mime_on_disk(&self, dir: &SafeDir, path: &RelPath) -> String {
+        let head = dir.read_window(path, 0, crate::mime::HEAD).map(|(bytes, _)| bytes);
+        crate::mime::of(None, path.name(), &head.unwrap_or_default())
+    }
+
+    fn list_index(&self, row: &WorkspaceRow, path: &RelPath) -> Result<Vec<ListEntry>> {
+        let mut entries = Vec::new();
+        self.store().read(|tx| {
+            entries.clear();
+            let index = Index::new(self.store(), tx, row);
+            let dir = index.resolve(path)?;
+            match index.entry(&dir)? {
+                None => return Err(no_file(path)),
+                Some(entry) if !entry.is_dir() => return Err(not_a_directory(path)),
+                Some(_) => {}
+            }
+            for (name, entry) in index.children(&dir)? {
+                entries.push((path.join_name(&name), entry, index.size(&entry)?));
+            }
+            Ok(())
+        })?;
+        let mut listed = Vec::with_capacity(entries.len());
+        for (path, entry, size) in entries {
+            let mime = match (entry.kind, entry.id) {
+                (EntryKind::File, Some(id)) => Some(self.mime_in_store(&path, id)?),
+                _ => None,
+            };
+            listed.push(ListEntry {
+                kind: entry.kind,
+                size,
+                modified_at: row.changed_at,
+                mime,
+                operator: None,
+                path,
+            });
+        }
+        self.add_operators(row, &mut listed)?;
+        Ok(listed)
+    }
+
+    fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
+        Source::of_object(self.clone(), id)?.mime(path)
+    }
+
+    /// Who wrote each entry last, and for entries that are in the store alone also when.
+    fn add_operators(&self, row: &WorkspaceRow, entries: &mut [ListEntry]) -> Result<()> {
+        self.store().read(|tx| {
+            for entry in &mut *entries {
+                if let Some(last) = tx.last_write(row.key, &entry.path)? {
+                    entry.operator = Some(last.line.cause.operator.as_str().to_owned());
+                    if let Some(given) = last.line.mime {
+                        entry.mime = Some(given);
+                    }
+                    if !row.materialized {
+                        entry.modified_at = last.line.at;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The directories below the root, nested.
+    pub fn tree(&self, id: &WorkspaceId) -> Result<DirNode> {
+        let row = self.open_row(id)?;
+        let mut dirs: Vec<RelPath> = Vec::new();
+        if row.materialized {
+            self.dir_of(&row)?.walk(&RelPath::root(), |path, stat| {
+                if stat.is_dir() {
+                    dirs.push(path.clone());
+                }
+                Ok(Walk::Enter)
+            })?;
+        } else {
+            self.store().read(|tx| {
+                dirs.clear();
+                Index::new(self.store(), tx, &row).walk(&RelPath::root(), &mut |path, entry| {
+                    if entry.is_dir() {
+                        dirs.push(path.clone());
+                    }
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(nest(dirs))
+    }
+
+    /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
+    pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
+        let row = self.open_row(id)?;
+        let mut info = Info {
+            file_count: row.files,
+            dir_count: row.dirs,
+            total_size: row.bytes,
+            disk_usage: 0,
+            last_modified: row.changed_at,
+            created_at: row.created_at,
+            materialized: row.materialized,
+        };
+        if row.materialized {
+            let counted = self.count_on_disk(&row)?;
+            info.disk_usage = counted.disk_usage;
+            if row.handed_out {
+                info.file_count = counted.files;
+                info.dir_count = counted.dirs;
+                info.total_size = counted.bytes;
+                info.last_modified = info.last_modified.max(counted.newest);
+            }
+        }
+        Ok(info)
+    }
+
+    /// Counts what is really in the directory.
+    pub(crate) fn count_on_disk(&self, row: &WorkspaceRow) -> Result<Counted> {
+        let mut counted = Counted::default();
+        self.dir_of(row)?.walk(&RelPath::root(), |path, stat| {
+            if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+                return Ok(Walk::Skip);
+            }
+            counted.disk_usage += stat.disk_usage() as i64;
+            match stat.entry_kind() {
+                Some(EntryKind::Dir) => counted.dirs += 1,
+                Some(_) => {
+                    counted.files += 1;
+                    counted.bytes += stat.size as i64;
+                    counted.newest = counted.newest.max(stat.modified());
+                }
+                None => {}
+            }
+            Ok(Walk::Enter)
+        })?;
+        Ok(counted)
+    }
+
+    /// What stands at a path of a directory, with the id of its content.
+    pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
+        let Some(stat) = dir.stat(path)? else { return Ok(None) };
+        let Some(kind) = stat.entry_kind() else { return Ok(None) };
+        let (id, size) = match kind {
+            EntryKind::Dir => (None, 0),
+            EntryKind::Symlink => {
+                let target = dir.read_link(path)?;
+                let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &target)?;
+                (Some(id), target.len() as i64)
+            }
+            EntryKind::File => {
+                let (mut file, stat) = dir.open_file(path)?;
+                (Some(crate::incoming::hash_file(&mut file, stat.size)?), stat.size as i64)
+            }
+        };
+        let perm = if kind == EntryKind::Symlink { 0o777 } else { stat.perm };
+        Ok(Some(DiskEntry { kind, perm, id, size }))
+    }
+}
+
+/// What really stands at a path of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) perm: u32,
+    pub(crate) id: Option<ObjectId>,
+    pub(crate) size: i64,
+}
+
+impl DiskEntry {
+    /// Whether it is what the index says.
+    pub(crate) fn is(&self, entry: &Entry) -> bool {
+        self.kind == entry.kind && self.id == entry.id && self.perm == entry.perm
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) files: i64,
+    pub(crate) dirs: i64,
+    pub(crate) bytes: i64,
+    pub(crate) disk_usage: i64,
+    pub(crate) newest: Timestamp,
+}
+
+/// Puts directories, given parents first, into each other.
+fn nest(dirs: Vec<RelPath>) -> DirNode {
+    let mut below: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
+    for dir in dirs {
+        below.entry(dir.parent().unwrap_or_default()).or_default().push(dir);
+    }
+    // Children are finished before their parents: longer paths first is not enough, depth is.
+    let mut done: BTreeMap<RelPath, DirNode> = BTreeMap::new();
+    let mut parents: Vec<RelPath> = below.keys().cloned().collect();
+    parents.sort_by_key(|path| std::cmp::Reverse(path.parts().count()));
+    for parent in parents {
+        let mut children = Vec::new();
+        for path in below.remove(&parent).unwrap_or_default() {
+            let node = done.remove(&path);
+            children.push(node.unwrap_or(DirNode { path, children: Vec::new() }));
+        }
+        children.sort_by(|a, b| a.path.cmp(&b.path));
+        done.insert(parent.clone(), DirNode { path: parent, children });
+    }
+    done.remove(&RelPath::root())
+        .unwrap_or(DirNode { path: RelPath::root(), children: Vec::new() })
+}
+
+/// Bytes to read, from a file, an object or memory, with the possibility to start again.
+struct Source {
+    reader: Reader,
+    size: u64,
+    id: Option<ObjectId>,
+}
+
+enum Reader {
+    File(File),
+    Object { engine: Engine, id: ObjectId, open: Box<dyn Read + Send> },
+    Bytes(std::io::Cursor<Vec<u8>>),
+}
+
+impl Source {
+    fn of_file(file: File, size: u64) -> Self {
+        Source { reader: Reader::File(file), size, id: None }
+    }
+
+    fn of_bytes(bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
+        Source { reader: Reader::Bytes(std::io::Cursor::new(bytes)), size, id: None }
+    }
+
+    fn of_object(engine: Engine, id: ObjectId) -> Result<Self> {
+        let (_, size, open) = engine.store().open_object(&id)?.ok_or_else(missing_content)?;
+        Ok(Source { reader: Reader::Object { engine, id, open }, size, id: Some(id) })
+    }
+
+    fn rewind(&mut self) -> Result<()> {
+        match &mut self.reader {
+            Reader::File(file) => file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable),
+            Reader::Bytes(bytes) => {
+                bytes.set_position(0);
+                Ok(())
+            }
+            Reader::Object { engine, id, open } => {
+                let (_, _, again) = engine.store().open_object(id)?.ok_or_else(missing_content)?;
+                *open = again;
+                Ok(())
+            }
+        }
+    }
+
+    fn skip_to(&mut self, offset: u64) -> Result<()> {
+        if let Reader::File(file) = &mut self.reader {
+            return file.seek(SeekFrom::Start(offset)).map(drop).map_err(unreadable);
+        }
+        self.rewind()?;
+        std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink())
+            .map(drop)
+            .map_err(unreadable)
+    }
+
+    fn mime(&mut self, path: &RelPath) -> Result<String> {
+        let mut head = Vec::new();
+        self.by_ref().take(crate::mime::HEAD as u64).read_to_end(&mut head).map_err(unreadable)?;
+        self.rewind()?;
+        Ok(crate::mime::of(None, path.name(), &head))
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.reader {
+            Reader::File(file) => file.read(buffer),
+            Reader::Object { open, .. } => open.read(buffer),
+            Reader::Bytes(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
+/// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
+/// false if the content is no text: not UTF-8, or with a NUL byte.
+fn for_each_text(
+    source: &mut dyn Read,
+    visit: &mut dyn FnMut(&str) -> bool,
+) -> Result<bool> {
+    let mut chunk = vec![0; 64 << 10];
+    let mut kept = 0;
+    loop {
+        let n = source.read(&mut chunk[kept..]).map_err(unreadable)?;
+        if n == 0 {
+            return Ok(kept == 0);
+        }
+        let filled = kept + n;
+        let valid = match std::str::from_utf8(&chunk[..filled]) {
+            Ok(_) => filled,
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        let text = std::str::from_utf8(&chunk[..valid]).unwrap_or_default();
+        if text.contains('\0') {
+            return Ok(false);
+        }
+        if !visit(text) {
+            return Ok(true);
+        }
+        chunk.copy_within(valid..filled, 0);
+        kept = filled - valid;
+    }
+}
+
+/// How many characters the content has; none if it is no text.
+fn count_characters(source: &mut Source) -> Result<Option<u64>> {
+    source.rewind()?;
+    let mut count = 0u64;
+    let is_text = for_each_text(source, &mut |text| {
+        count += text.chars().count() as u64;
+        true
+    })?;
+    Ok(is_text.then_some(count))
+}
+
+/// `length` characters from the `offset`-th on.
+fn characters(source: &mut Source, offset: u64, length: usize) -> Result<String> {
+    let mut skip = offset;
+    let mut window = String::new();
+    let mut wanted = length;
+    for_each_text(source, &mut |text| {
+        if wanted == 0 {
+            return false;
+        }
+        for character in text.chars() {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            if wanted == 0 {
+                return false;
+            }
+            window.push(character);
+            wanted -= 1;
+        }
+        true
+    })?;
+    Ok(window)
+}
+
+fn is_a_directory(path: &RelPath) -> Error {
+    Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
+}
+
+fn not_a_directory(path: &RelPath) -> Error {
+    Error::new(ErrorCode::NotADirectory, format!("`{path}` is no directory"))
+}
+
+/// A listing as text, as the tools show it.
+pub fn listing_as_text(entries: &[ListEntry]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for entry in entries {
+        let path = escape_bytes(entry.path.as_bytes());
+        let _ = match entry.kind {
+            EntryKind::Dir => writeln!(text, "[DIR]  {path}/"),
+            EntryKind::Symlink => writeln!(text, "[LINK] {path}"),
+            EntryKind::File => writeln!(text, "[FILE] {path} ({} bytes)", entry.size),
+        };
+    }
+    text
+}

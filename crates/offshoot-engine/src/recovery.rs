@@ -1,0 +1,213 @@
+//! Putting right what an unclean stop left: the store is the truth, directories follow it.
+//!
+//! A change is committed to the store, durably, and then written to the directory without waiting
+//! for the disk. So after a kill a directory may lack the last change of a process, and after a
+//! power cut it may lack, or hold empty, whatever the kernel had not written yet. Both are found
+//! in the history after `synced_revision`, the revision up to which the directory is known to be
+//! on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use offshoot_core::{EntryKind, ObjectId, RelPath, Result};
+use offshoot_fs::SafeDir;
+use offshoot_store::{
+    Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow,
+};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::files::{LineFor, changed_row};
+use crate::incoming::Content;
+use crate::index::Index;
+use crate::read::DiskEntry;
+
+const BOOT_SETTING: &str = "boot_id";
+/// A directory that so many revisions are not known to be durable of is synced at once.
+const MOST_UNSYNCED: i64 = 2_000;
+/// What processes leave in `tmp/` is removed when it is this old, or when nobody else lives.
+const LEFTOVER_SECONDS: u64 = 3_600;
+
+impl Engine {
+    /// Called when the data directory is opened. `dead` are the marks of processes that did not
+    /// end well.
+    pub(crate) fn recover(&self, dead: Vec<PathBuf>) -> Result<()> {
+        let boot = offshoot_sys::boot_id().unwrap_or_default();
+        let last_boot = self.store().read(|tx| tx.setting(BOOT_SETTING))?;
+        let rebooted = last_boot.as_deref() != Some(&boot);
+        if dead.is_empty() && !rebooted {
+            return Ok(());
+        }
+        self.clear_tmp();
+        for row in self.store().read(|tx| tx.unsynced_workspaces())? {
+            let _lock = self.exclusive(&row)?;
+            self.recover_workspace(&row, rebooted)?;
+        }
+        if rebooted {
+            self.store().write(Durability::Synced, |tx| tx.put_setting(BOOT_SETTING, &boot))?;
+        }
+        for mark in dead {
+            let _ = std::fs::remove_file(mark);
+        }
+        Ok(())
+    }
+
+    /// What was being built or thrown away is of no use to anyone.
+    fn clear_tmp(&self) {
+        let Ok(entries) = std::fs::read_dir(self.inner.data.tmp()) else { return };
+        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.as_encoded_bytes();
+            let old = entry
+                .metadata()
+                .and_then(|meta| meta.modified())
+                .ok()
+                .and_then(|at| at.elapsed().ok())
+                .is_some_and(|age| age.as_secs() > LEFTOVER_SECONDS);
+            if name.starts_with(b"trash-") || (name.starts_with(b"build-") && old) {
+                let _ = tmp.remove_tree(&RelPath::from_normal(name));
+            }
+        }
+    }
+
+    fn recover_workspace(&self, row: &WorkspaceRow, rebooted: bool) -> Result<()> {
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.materialized {
+            return self.discard_dir(&row).and_then(|()| self.mark_synced(&row, row.revision));
+        }
+        if !self.inner.data.workspace(&row.id).exists() {
+            let mut absent = row.clone();
+            absent.materialized = false;
+            self.materialize(&absent)?.sync_all()?;
+            return self.mark_synced(&row, row.revision);
+        }
+        let dir = self.dir_of(&row)?;
+        dir.clear_stages()?;
+        let recent = self.recent_paths(&row)?;
+        let mut stale = Vec::new();
+        for (path, versions) in &recent {
+            let wanted = self.store().read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
+            let there = self.entry_on_disk(&dir, path)?;
+            let as_wanted = match (&wanted, &there) {
+                (Some(wanted), Some(there)) => there.is(wanted),
+                (None, None) => true,
+                _ => false,
+            };
+            if as_wanted {
+                continue;
+            }
+            let ours = there.is_none_or(|there| {
+                there.kind == EntryKind::Dir
+                    || there.size == 0
+                    || there.id.is_some_and(|id| versions.contains(&id))
+            });
+            if !ours && row.handed_out && !rebooted {
+                // Somebody outside changed it after us; the next sync records that.
+                continue;
+            }
+            if let (false, Some(there)) = (ours, there) {
+                self.keep_found(&row, &dir, path, &there)?;
+            }
+            stale.push(path.clone());
+        }
+        if !stale.is_empty() {
+            self.project(&row, &stale)?;
+        }
+        dir.sync_all()?;
+        let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+        self.mark_synced(&row, now.revision)
+    }
+
+    /// The paths of changes that may not be on disk, each with every content it had.
+    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, BTreeSet<ObjectId>>> {
+        let lines = self.store().read(|tx| {
+            tx.history(&HistoryFilter {
+                workspace: Some(row.key),
+                after_revision: row.synced_revision,
+                ..HistoryFilter::default()
+            })
+        })?;
+        let mut recent: BTreeMap<RelPath, BTreeSet<ObjectId>> = BTreeMap::new();
+        for line in lines {
+            let line = line.line;
+            if line.kind.is_none() {
+                continue;
+            }
+            for path in [Some(line.path), line.from].into_iter().flatten() {
+                recent.entry(path).or_default().extend([line.before, line.after].into_iter().flatten());
+            }
+        }
+        Ok(recent)
+    }
+
+    /// Keeps content that recovery found on disk and is about to replace, as a version (INV-5).
+    fn keep_found(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
+        there: &DiskEntry,
+    ) -> Result<()> {
+        let incoming = match there.kind {
+            EntryKind::Dir => return Ok(()),
+            EntryKind::Symlink => self.take_in(Content::Bytes(&dir.read_link(path)?))?,
+            EntryKind::File => self.take_in(Content::Stream(&mut dir.open_file(path)?.0))?,
+        };
+        let at = self.now();
+        let cause = offshoot_core::Cause::by(offshoot_core::Operator::outside());
+        self.store().write(Durability::Synced, |tx| {
+            let now = open_row_by_key(tx, row)?;
+            let wanted = Index::new(self.store(), tx, &now).entry(path)?;
+            let next = changed_row(&now, at);
+            tx.put_object(&incoming.object)?;
+            let line = LineFor { row: &next, at, via: Via::Recovery, cause: &cause };
+            let mut found = line.file(HistoryOp::Write, path, there.kind);
+            found.before = wanted.and_then(|entry| entry.id);
+            found.after = Some(incoming.id);
+            found.size = incoming.size;
+            tx.add_history(&found)?;
+            let system = offshoot_core::Cause::by(offshoot_core::Operator::system());
+            let line = LineFor { row: &next, at, via: Via::Recovery, cause: &system };
+            let op = if wanted.is_some() { HistoryOp::Write } else { HistoryOp::Delete };
+            let mut back = line.file(op, path, there.kind);
+            back.before = Some(incoming.id);
+            back.after = wanted.and_then(|entry| entry.id);
+            tx.add_history(&back)?;
+            tx.update_workspace(&next)
+        })
+    }
+
+    fn mark_synced(&self, row: &WorkspaceRow, revision: i64) -> Result<()> {
+        self.store().write(Durability::Relaxed, |tx| {
+            let Some(mut now) = tx.workspace_by_key(row.key)? else { return Ok(()) };
+            now.synced_revision = now.synced_revision.max(revision);
+            tx.update_workspace(&now)
+        })
+    }
+
+    /// Makes the directories durable, so that less has to be looked at after an unclean stop. For
+    /// idle moments; costs one sync of the file system.
+    pub fn checkpoint(&self) -> Result<()> {
+        let rows = self.store().read(|tx| tx.unsynced_workspaces())?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut reached = Vec::with_capacity(rows.len());
+        for row in rows {
+            // Alone for a moment, so that nobody is between its commit and its projection.
+            let Ok(_lock) = self.exclusive(&row) else { continue };
+            let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else { continue };
+            reached.push(now);
+        }
+        SafeDir::open(self.inner.data.workspaces())?.sync_all()?;
+        for row in reached {
+            self.mark_synced(&row, row.revision)?;
+        }
+        self.store().meta().tidy()
+    }
+
+    /// Whether so much is not known to be durable that a checkpoint is due at once.
+    pub(crate) fn checkpoint_is_due(row: &WorkspaceRow, revision: i64) -> bool {
+        revision - row.synced_revision > MOST_UNSYNCED
+    }
+}

@@ -1,0 +1,354 @@
+//! Bringing back a snapshot, whole or one path of it, and comparing states.
+
+use offshoot_core::{
+    Cause, Change, ChangeKind, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
+    WorkspaceId,
+};
+use offshoot_fs::SafeDir;
+use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow};
+
+use crate::engine::{Engine, no_file, open_row_by_key};
+use crate::files::{LineFor, changed_row};
+use crate::index::{Entry, Index};
+use crate::objects::{StoredObjects, Workbench};
+use crate::projection::remove_from_disk;
+use crate::snapshot::state_of;
+use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::workspace::{line_of, put_row};
+
+/// What a restore did.
+#[derive(Clone, Debug)]
+pub struct Restored {
+    /// The snapshot that was brought back.
+    pub snapshot: ObjectId,
+    /// The snapshot that holds the state before; none if there was nothing to keep.
+    pub kept: Option<ObjectId>,
+    /// The paths that changed.
+    pub changes: ChangeSet,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub enum Point<'a> {
+    /// The state now.
+    Now,
+    /// The newest snapshot, or nothing if there is none.
+    Head,
+    /// A snapshot, by id or prefix.
+    Snapshot(&'a str),
+}
+
+impl Engine {
+    /// Brings a workspace, or one path of it, back to a snapshot. Only what differs is written.
+    ///
+    /// Before that the present state is kept as a snapshot, which the answer names. Ignored files
+    /// are left alone. An unknown snapshot is an error and changes nothing.
+    pub fn restore(
+        &self,
+        id: &WorkspaceId,
+        snapshot: &str,
+        path: Option<&RelPath>,
+        cause: &Cause,
+    ) -> Result<Restored> {
+        let (row, _lock) = self.hold_alone(id)?;
+        let target = self.store().read(|tx| self.find_snapshot(tx, &row, snapshot))?;
+        let below = path.cloned().unwrap_or_default();
+        let target_state = state_of(&target);
+        self.refuse_absent_path(&row, &target_state, &below)?;
+        let kept = self.keep_last_state(&row, "before restore", cause)?;
+        let at = self.now();
+        let plan = self.store().read(|tx| self.plan_restore(tx, &row, &target_state, &below))?;
+        let changes = &plan.changes;
+        self.store().write(Durability::Synced, |tx| {
+            let before = open_row_by_key(tx, &row)?;
+            let mut next = changed_row(&before, at);
+            next.tree = plan.state.tree;
+            next.sidecar = plan.state.sidecar;
+            let line = LineFor { row: &next.clone(), at, via: Via::Restore, cause };
+            for object in &plan.objects {
+                tx.put_object(object)?;
+            }
+            let mut top = line_of(&next, HistoryOp::Restore, cause, at);
+            top.via = Via::Restore;
+            top.path = below.clone();
+            top.before = kept;
+            top.after = Some(target.id);
+            tx.add_history(&top)?;
+            for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
+                uncount_ignored(tx, &mut next, &change.path)?;
+                tx.remove_entry(before.key, &change.path)?;
+                let mut entry = line.file(op_of(change), &change.path, kind_of(change));
+                entry.before = change.before.and_then(|entry| entry.id);
+                entry.after = change.after.and_then(|entry| entry.id);
+                entry.size = *size_after;
+                tx.add_history(&entry)?;
+                count(&mut next, change, *size_before, *size_after);
+            }
+            next.dirs += plan.new_parents as i64;
+            put_row(tx, &before, &next)
+        })?;
+        if row.materialized {
+            let dir = self.dir_of(&row)?;
+            self.project_changes(&dir, changes).or_else(|error| {
+                let paths: Vec<RelPath> =
+                    changes.iter().map(|change| change.path.clone()).collect();
+                self.retry_projection(&row, &paths, error)
+            })?;
+        }
+        Ok(Restored { snapshot: target.id, kept, changes: change_set(changes) })
+    }
+
+    /// A path that neither side knows is a mistake of the caller.
+    fn refuse_absent_path(&self, row: &WorkspaceRow, target: &State, path: &RelPath) -> Result<()> {
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &now);
+            let known = target.entry(&index.objects, path)?.is_some() || index.entry(path)?.is_some();
+            if known || now.handed_out { Ok(()) } else { Err(no_file(path)) }
+        })
+    }
+
+    fn plan_restore(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        target: &State,
+        below: &RelPath,
+    ) -> Result<Plan> {
+        let row = open_row_by_key(tx, row)?;
+        let index = Index::new(self.store(), tx, &row);
+        let now = index.base();
+        let changes = now.diff(&index.objects, target, below)?;
+        refuse_obstacles(&index, &changes)?;
+        let mut sizes = Vec::with_capacity(changes.len());
+        let size = |entry: &Option<StateEntry>| -> Result<i64> {
+            match entry.as_ref().and_then(|entry| entry.id) {
+                Some(id) => Ok(tx.object_size(&id)?.unwrap_or(0) as i64),
+                None => Ok(0),
+            }
+        };
+        for change in &changes {
+            sizes.push((size(&change.before)?, size(&change.after)?));
+        }
+        let mut bench = Workbench::new(&index.objects);
+        let (state, new_parents) = if below.is_root() {
+            (*target, 0)
+        } else {
+            let edits: StateEdits = changes.iter().map(edit_of).collect();
+            let missing = below
+                .ancestors()
+                .into_iter()
+                .skip(1)
+                .map(|above| now.entry(&index.objects, &above))
+                .filter(|entry| matches!(entry, Ok(None)))
+                .count();
+            let comes = changes.iter().any(|change| change.after.is_some());
+            (now.edit(&mut bench, &edits)?, if comes { missing } else { 0 })
+        };
+        let objects = bench.prepare(self.store())?;
+        Ok(Plan { changes, sizes, state, objects, new_parents })
+    }
+
+    /// Writes differences to a directory: what goes first, then what comes.
+    pub(crate) fn project_changes(&self, dir: &SafeDir, changes: &[StateChange]) -> Result<()> {
+        for change in changes.iter().rev() {
+            let type_changed = matches!(
+                (&change.before, &change.after),
+                (Some(before), Some(after)) if before.kind != after.kind
+            );
+            if change.after.is_none() || type_changed {
+                remove_from_disk(dir, &change.path)?;
+            }
+        }
+        for change in changes {
+            let Some(after) = change.after else { continue };
+            let only_mode = change
+                .before
+                .is_some_and(|before| before.kind == after.kind && before.id == after.id);
+            if only_mode {
+                if after.kind == EntryKind::File {
+                    dir.set_perm(&change.path, after.perm)?;
+                }
+            } else {
+                self.put_on_disk(dir, &change.path, &Entry::of_state(after))?;
+            }
+        }
+        for change in changes.iter().rev() {
+            if let Some(after) = change.after.filter(|after| after.kind == EntryKind::Dir) {
+                dir.set_perm(&change.path, after.perm)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What differs between two points of a workspace. Outside changes are recorded first if one
+    /// of them is now.
+    pub fn diff(
+        &self,
+        id: &WorkspaceId,
+        from: Point<'_>,
+        to: Point<'_>,
+        cause: &Cause,
+    ) -> Result<ChangeSet> {
+        if matches!(from, Point::Now) || matches!(to, Point::Now) {
+            self.sync_if_handed_out(id, cause)?;
+        }
+        self.store().read(|tx| {
+            let row = crate::engine::open_row_in(tx, id)?;
+            let index = Index::new(self.store(), tx, &row);
+            let pending = index.pending(false)?;
+            let mut bench = Workbench::new(&index.objects);
+            let now = index.base().edit(&mut bench, &pending.edits)?;
+            let state = |point: Point<'_>| -> Result<State> {
+                match point {
+                    Point::Now => Ok(now),
+                    Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
+                    Point::Head => match &row.head {
+                        None => Ok(State::default()),
+                        Some(head) => {
+                            let head = tx.snapshot(row.key, head)?;
+                            Ok(head.map_or_else(State::default, |head| state_of(&head)))
+                        }
+                    },
+                }
+            };
+            let (from, to_state) = (state(from)?, state(to)?);
+            let mut set = change_set(&from.diff(&bench, &to_state, &RelPath::root())?);
+            if matches!(to, Point::Now) {
+                set.ignored = topmost(pending.ignored.iter().map(|row| row.path.clone()));
+            }
+            Ok(set)
+        })
+    }
+
+    /// The content of a file at a point, for showing a difference line by line. None if it is not
+    /// there or no file.
+    pub fn content_of(&self, id: &ObjectId) -> Result<Vec<u8>> {
+        Ok(self.whole_object(id)?.to_vec())
+    }
+
+    /// The bytes of one file in a snapshot.
+    pub fn file_at(&self, id: &WorkspaceId, snapshot: &str, path: &RelPath) -> Result<Vec<u8>> {
+        let content = self.store().read(|tx| {
+            let row = crate::engine::open_row_in(tx, id)?;
+            let found = self.find_snapshot(tx, &row, snapshot)?;
+            let objects = StoredObjects { store: self.store(), tx: Some(tx) };
+            let entry = state_of(&found).entry(&objects, path)?.ok_or_else(|| no_file(path))?;
+            entry.id.ok_or_else(|| {
+                Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
+            })
+        })?;
+        self.content_of(&content)
+    }
+}
+
+/// What a restore will do.
+struct Plan {
+    changes: Vec<StateChange>,
+    /// Bytes before and after, change by change.
+    sizes: Vec<(i64, i64)>,
+    state: State,
+    objects: Vec<offshoot_store::NewObject>,
+    /// Directories above the restored path that come into being with it.
+    new_parents: usize,
+}
+
+/// Ignored files are left alone, so a file cannot take the place of a directory that holds some.
+fn refuse_obstacles(index: &Index<'_>, changes: &[StateChange]) -> Result<()> {
+    for change in changes {
+        let comes_as_leaf =
+            change.after.is_some_and(|after| after.kind != EntryKind::Dir);
+        if comes_as_leaf && !index.tx.entries_below(index.row.key, &change.path)?.is_empty() {
+            return Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("`{}` holds ignored files, so no file can take its place", change.path),
+            )
+            .with_hint("move or delete them first; nothing was restored"));
+        }
+    }
+    Ok(())
+}
+
+fn edit_of(change: &StateChange) -> (RelPath, StateEdit) {
+    let edit = match change.after {
+        Some(after) => StateEdit::Put(after),
+        None => StateEdit::Remove,
+    };
+    (change.path.clone(), edit)
+}
+
+fn op_of(change: &StateChange) -> HistoryOp {
+    match (&change.before, &change.after) {
+        (None, Some(after)) if after.kind == EntryKind::Dir => HistoryOp::Mkdir,
+        (None, _) => HistoryOp::Create,
+        (Some(_), None) => HistoryOp::Delete,
+        (Some(before), Some(after)) if before.id == after.id && before.kind == after.kind => {
+            HistoryOp::Mode
+        }
+        _ => HistoryOp::Write,
+    }
+}
+
+fn kind_of(change: &StateChange) -> EntryKind {
+    change.after.or(change.before).map_or(EntryKind::File, |entry| entry.kind)
+}
+
+/// Brings the counters of a workspace in line with one change.
+fn count(row: &mut WorkspaceRow, change: &StateChange, size_before: i64, size_after: i64) {
+    for (entry, sign) in [(&change.before, -1), (&change.after, 1)] {
+        match entry.as_ref().map(|entry| entry.kind) {
+            Some(EntryKind::Dir) => row.dirs += sign,
+            Some(_) => row.files += sign,
+            None => {}
+        }
+    }
+    row.bytes += size_after - size_before;
+}
+
+/// An ignored file that a restored one replaces was counted already.
+fn uncount_ignored(tx: &dyn ReadTx, row: &mut WorkspaceRow, path: &RelPath) -> Result<()> {
+    if let Some(old) = tx.entries_on_path(row.key, path)?.last().filter(|old| old.path == *path) {
+        match old.kind {
+            Some(EntryKind::Dir) => row.dirs -= 1,
+            Some(_) => row.files -= 1,
+            None => {}
+        }
+        row.bytes -= old.size;
+    }
+    Ok(())
+}
+
+/// A change set as users see it: directories only where git would not show them anyway.
+pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
+    let mut set = ChangeSet::default();
+    for change in changes {
+        let (before, after) = (&change.before, &change.after);
+        let kind = kind_of(change);
+        let how = match (before, after) {
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Deleted,
+            (Some(before), Some(after)) if before.kind != after.kind => ChangeKind::Type,
+            (Some(before), Some(after)) if before.id == after.id => ChangeKind::Mode,
+            _ => ChangeKind::Modified,
+        };
+        set.changes.push(Change {
+            path: change.path.clone(),
+            change: how,
+            kind,
+            before: before.and_then(|entry| entry.id),
+            after: after.and_then(|entry| entry.id),
+        });
+    }
+    set
+}
+
+/// Paths without those that lie below another of them.
+fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
+    let mut kept: Vec<RelPath> = Vec::new();
+    for path in paths {
+        if !kept.iter().rev().take(64).any(|above| path.starts_with(above)) {
+            kept.push(path);
+        }
+    }
+    kept
+}

@@ -1,0 +1,343 @@
+//! Snapshots: states of a workspace that can be named, compared and brought back.
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result,
+    Timestamp, WorkspaceId,
+};
+use offshoot_git::{Commit, Signature};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceRow, WriteTx,
+};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::index::Index;
+use crate::objects::Workbench;
+use crate::state::State;
+use crate::workspace::line_of;
+
+/// How often a snapshot is prepared outside the transaction before writers make it wait inside.
+const OPTIMISTIC_TRIES: usize = 4;
+/// The longest label, in bytes.
+const MAX_LABEL: usize = 4096;
+
+/// One snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The commit.
+    pub id: ObjectId,
+    /// Its place among the snapshots of the workspace, from 1.
+    pub number: i64,
+    /// What the user called it.
+    pub label: Option<String>,
+    /// When.
+    pub at: Timestamp,
+    /// The one before it.
+    pub parent: Option<ObjectId>,
+    /// The tree that git sees.
+    pub tree: ObjectId,
+    /// Who and why.
+    pub cause: Cause,
+    /// Files and links in it.
+    pub files: i64,
+    /// Directories in it.
+    pub dirs: i64,
+    /// Bytes in it.
+    pub bytes: i64,
+}
+
+impl From<SnapshotRow> for Snapshot {
+    fn from(row: SnapshotRow) -> Self {
+        Snapshot {
+            id: row.id,
+            number: row.number,
+            label: row.label,
+            at: row.at,
+            parent: row.parent,
+            tree: row.tree,
+            cause: row.cause,
+            files: row.files,
+            dirs: row.dirs,
+            bytes: row.bytes,
+        }
+    }
+}
+
+/// The answer to a request for a snapshot.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The snapshot that holds the present state.
+    pub snapshot: Snapshot,
+    /// False if nothing had changed since the newest snapshot, which is then the answer.
+    pub created: bool,
+}
+
+/// A snapshot that is computed but not stored.
+struct Draft {
+    row: WorkspaceRow,
+    snapshot: SnapshotRow,
+    objects: Vec<NewObject>,
+    ignored: Vec<EntryRow>,
+}
+
+enum Prepared {
+    /// Nothing changed and nobody asked for a new one.
+    Unchanged(SnapshotRow),
+    New(Box<Draft>),
+}
+
+impl Engine {
+    /// Takes a snapshot of the present state. With a label it is always a new commit.
+    ///
+    /// It is a state that really was: writers through Offshoot are ordered by their transactions,
+    /// and outside programs' changes are collected first (see `sync`).
+    pub fn snapshot(
+        &self,
+        id: &WorkspaceId,
+        label: Option<&str>,
+        include_ignored: bool,
+        cause: &Cause,
+    ) -> Result<Taken> {
+        if label.is_some_and(|label| label.len() > MAX_LABEL || label.contains('\0')) {
+            return Err(Error::invalid(format!("a label has at most {MAX_LABEL} bytes and no NUL")));
+        }
+        let row = self.open_row(id)?;
+        let _lock = if row.handed_out {
+            let lock = self.exclusive(&row)?;
+            self.sync_held(&row, include_ignored, cause)?;
+            Some(lock)
+        } else {
+            None
+        };
+        self.take_snapshot(&row, label, include_ignored, cause)
+    }
+
+    /// Takes a snapshot of what the index says.
+    pub(crate) fn take_snapshot(
+        &self,
+        row: &WorkspaceRow,
+        label: Option<&str>,
+        include_ignored: bool,
+        cause: &Cause,
+    ) -> Result<Taken> {
+        let at = self.now();
+        for _ in 0..OPTIMISTIC_TRIES {
+            let draft = match self.store().read(|tx| {
+                self.draft_snapshot(tx, row, label, include_ignored, cause, at)
+            })? {
+                Prepared::Unchanged(row) => return Ok(unchanged(row)),
+                Prepared::New(draft) => draft,
+            };
+            let stored = self.store().write(Durability::Synced, |tx| {
+                let now = open_row_by_key(tx, row)?;
+                if now.revision != draft.row.revision || now.head != draft.row.head {
+                    return Ok(None);
+                }
+                store_draft(tx, &now, &draft, at).map(Some)
+            })?;
+            if let Some(row) = stored {
+                return Ok(Taken { snapshot: row.into(), created: true });
+            }
+        }
+        // Writers are quicker than we are: let them wait for once.
+        self.store().write(Durability::Synced, |tx| {
+            match self.draft_snapshot(tx, row, label, include_ignored, cause, at)? {
+                Prepared::Unchanged(row) => Ok(unchanged(row)),
+                Prepared::New(draft) => {
+                    let now = draft.row.clone();
+                    let row = store_draft(tx, &now, &draft, at)?;
+                    Ok(Taken { snapshot: row.into(), created: true })
+                }
+            }
+        })
+    }
+
+    fn draft_snapshot(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        label: Option<&str>,
+        include_ignored: bool,
+        cause: &Cause,
+        at: Timestamp,
+    ) -> Result<Prepared> {
+        let row = open_row_by_key(tx, row)?;
+        let index = Index::new(self.store(), tx, &row);
+        let pending = index.pending(include_ignored)?;
+        let mut bench = Workbench::new(&index.objects);
+        let state = index.base().edit(&mut bench, &pending.edits)?;
+        let head = match &row.head {
+            Some(head) => tx.snapshot(row.key, head)?,
+            None => None,
+        };
+        if let (Some(head), None) = (&head, label)
+            && state_of(head) == state
+        {
+            return Ok(Prepared::Unchanged(head.clone()));
+        }
+        let number = head.as_ref().map_or(0, |head| head.number) + 1;
+        let commit = Commit {
+            tree: state.tree,
+            parents: row.head.into_iter().collect(),
+            author: signature(cause, at),
+            committer: signature(cause, at),
+            message: message(label, number, cause),
+            extra_headers: Vec::new(),
+        };
+        let mut commit = commit;
+        commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
+        let id = bench.add(ObjectKind::Commit, commit.encode()?)?;
+        // Git needs the empty tree as an object when a snapshot names it.
+        if state.tree == EMPTY_TREE {
+            bench.add(ObjectKind::Tree, Vec::new())?;
+        }
+        let (files, dirs, bytes) = tracked_counts(&row, &pending.ignored);
+        let snapshot = SnapshotRow {
+            workspace: row.key,
+            number,
+            id,
+            parent: row.head,
+            tree: state.tree,
+            sidecar: state.sidecar,
+            label: label.map(str::to_owned),
+            at,
+            cause: cause.clone(),
+            files,
+            dirs,
+            bytes,
+        };
+        let objects = bench.prepare(self.store())?;
+        Ok(Prepared::New(Box::new(Draft {
+            snapshot,
+            objects,
+            ignored: pending.ignored,
+            row: row.clone(),
+        })))
+    }
+
+    /// Keeps the present state as a snapshot before something takes it away. None if there is
+    /// nothing to keep. The caller holds the exclusive lock.
+    pub(crate) fn keep_last_state(
+        &self,
+        row: &WorkspaceRow,
+        why: &str,
+        cause: &Cause,
+    ) -> Result<Option<ObjectId>> {
+        if row.handed_out && row.materialized {
+            self.sync_held(row, false, cause)?;
+        }
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if row.head.is_none() && row.files == 0 && row.dirs == 0 {
+            return Ok(None);
+        }
+        let draft =
+            self.store().read(|tx| self.draft_snapshot(tx, &row, None, false, cause, self.now()))?;
+        if let Prepared::Unchanged(head) = draft {
+            return Ok(Some(head.id));
+        }
+        self.take_snapshot(&row, Some(why), false, cause).map(|taken| Some(taken.snapshot.id))
+    }
+
+    /// The newest snapshots, newest first; 0 means all of them.
+    pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
+        self.store().read(|tx| {
+            let row = crate::engine::open_row_in(tx, id)?;
+            Ok(tx.snapshots(row.key, limit)?.into_iter().map(Snapshot::from).collect())
+        })
+    }
+
+    /// A snapshot by its id, or by a prefix of at least four digits that names only one.
+    pub(crate) fn find_snapshot(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        text: &str,
+    ) -> Result<SnapshotRow> {
+        let unknown = || {
+            Error::new(
+                ErrorCode::SnapshotNotFound,
+                format!("there is no snapshot `{}` of `{}`", text.escape_debug(), row.id),
+            )
+            .with_hint("nothing was changed; `offshoot snapshots WS` shows those there are")
+        };
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || !(4..=40).contains(&text.len()) {
+            return Err(unknown());
+        }
+        let mut found = tx.snapshots_by_prefix(row.key, &text.to_ascii_lowercase())?;
+        found.dedup_by_key(|row| row.id);
+        match found.len() {
+            0 => Err(unknown()),
+            1 => Ok(found.remove(0)),
+            _ => {
+                let matches: Vec<String> = found.iter().map(|row| row.id.to_hex()).collect();
+                Err(Error::new(
+                    ErrorCode::AmbiguousPrefix,
+                    format!("`{text}` begins {} snapshots", matches.len()),
+                )
+                .with_details(serde_json::json!({ "matches": matches })))
+            }
+        }
+    }
+}
+
+/// The state that a snapshot holds.
+pub(crate) fn state_of(row: &SnapshotRow) -> State {
+    State { tree: row.tree, sidecar: row.sidecar }
+}
+
+fn unchanged(row: SnapshotRow) -> Taken {
+    Taken { snapshot: row.into(), created: false }
+}
+
+fn store_draft(
+    tx: &mut dyn WriteTx,
+    now: &WorkspaceRow,
+    draft: &Draft,
+    at: Timestamp,
+) -> Result<SnapshotRow> {
+    for object in &draft.objects {
+        tx.put_object(object)?;
+    }
+    tx.add_snapshot(&draft.snapshot)?;
+    tx.remove_entries_below(now.key, &RelPath::root())?;
+    for row in &draft.ignored {
+        tx.put_entry(now.key, row)?;
+    }
+    let mut next = now.clone();
+    next.head = Some(draft.snapshot.id);
+    next.tree = draft.snapshot.tree;
+    next.sidecar = draft.snapshot.sidecar;
+    next.used_at = at;
+    tx.update_workspace(&next)?;
+    let mut line = line_of(&next, HistoryOp::Snapshot, &draft.snapshot.cause, at);
+    line.before = draft.snapshot.parent;
+    line.after = Some(draft.snapshot.id);
+    tx.add_history(&line)?;
+    Ok(draft.snapshot.clone())
+}
+
+fn tracked_counts(row: &WorkspaceRow, ignored: &[EntryRow]) -> (i64, i64, i64) {
+    let dirs = ignored.iter().filter(|row| row.kind == Some(EntryKind::Dir)).count() as i64;
+    let files = ignored.len() as i64 - dirs;
+    let bytes: i64 = ignored.iter().map(|row| row.size).sum();
+    (row.files - files, row.dirs - dirs, row.bytes - bytes)
+}
+
+fn signature(cause: &Cause, at: Timestamp) -> Signature {
+    let name = cause.operator.as_str();
+    let address: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    Signature::new(name, &format!("{address}@offshoot.invalid"), at.seconds(), 0)
+}
+
+fn message(label: Option<&str>, number: i64, cause: &Cause) -> Vec<u8> {
+    let mut message = match label.map(str::trim).filter(|label| !label.is_empty()) {
+        Some(label) => format!("{label}\n"),
+        None => format!("Snapshot {number}\n"),
+    };
+    if let Some(id) = &cause.message_id {
+        let one_line: String = id.chars().filter(|c| !c.is_control()).collect();
+        message.push_str(&format!("\nOffshoot-Message-Id: {one_line}\n"));
+    }
+    message.into_bytes()
+}

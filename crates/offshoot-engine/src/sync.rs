@@ -1,0 +1,721 @@
+//! Finding what outside programs changed in a workspace directory, and recording it as such.
+//!
+//! A workspace whose path was never handed out cannot have changed behind our back: nothing is
+//! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read as _;
+use std::sync::Mutex;
+
+use offshoot_core::{
+    Cause, EntryKind, Error, ErrorCode, Layout, ObjectId, ObjectKind, Operator, RelPath, Result,
+    SESSION_METADATA, Timestamp, WorkspaceId,
+};
+use offshoot_fs::{DirState, Memo, Names, SafeDir, Scan, ScanEntry, ScanFilter, Seen, Stat};
+use offshoot_git::IgnoreRules;
+use offshoot_store::{
+    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, Via, WorkspaceRow, WriteTx,
+};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::files::{LineFor, changed_row};
+use crate::index::{Entry, Index};
+use crate::read::DiskEntry;
+
+/// Files up to this size are read into memory and go into packs.
+const IN_MEMORY: u64 = 1 << 20;
+/// A file that keeps changing is left for the next sync after so many tries.
+const TRIES: usize = 3;
+/// Walks of one sync while outside programs are busy.
+const ROUNDS: usize = 3;
+const THREADS: usize = 2;
+
+/// One change that an outside program made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideChange {
+    /// Where.
+    pub path: RelPath,
+    /// What happened.
+    pub op: HistoryOp,
+    /// What stands or stood there.
+    pub kind: EntryKind,
+}
+
+/// What a sync found.
+#[derive(Clone, Debug, Default)]
+pub struct Synced {
+    /// Whether the directory was walked at all.
+    pub walked: bool,
+    /// What had changed, in the order of paths.
+    pub changes: Vec<OutsideChange>,
+    /// What cannot be in a workspace, such as sockets, with the reason.
+    pub refused: Vec<(RelPath, String)>,
+    /// What the ignore rules left out; a directory stands for all below it.
+    pub ignored: Vec<RelPath>,
+    /// Files that kept changing while they were read; the next sync takes them.
+    pub unsettled: Vec<RelPath>,
+}
+
+/// What stands at a path of the disk; none if nothing does.
+type Found = BTreeMap<RelPath, Option<DiskEntry>>;
+
+impl Engine {
+    /// Records what outside programs changed.
+    pub fn sync(&self, id: &WorkspaceId, cause: &Cause) -> Result<Synced> {
+        let row = self.open_row(id)?;
+        if !row.handed_out {
+            return Ok(Synced::default());
+        }
+        let _lock = self.exclusive(&row)?;
+        self.sync_held(&row, false, cause)
+    }
+
+    pub(crate) fn sync_if_handed_out(&self, id: &WorkspaceId, cause: &Cause) -> Result<()> {
+        self.sync(id, cause).map(drop)
+    }
+
+    /// The same while the caller holds the exclusive lock, before a whole directory changes.
+    pub(crate) fn sync_below(
+        &self,
+        row: &WorkspaceRow,
+        _path: &RelPath,
+        cause: &Cause,
+    ) -> Result<()> {
+        self.sync_held(row, false, cause).map(drop)
+    }
+
+    /// The same for one path alone.
+    pub(crate) fn sync_one(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+        let row = self.open_row(id)?;
+        if !row.handed_out || !row.materialized {
+            return Ok(());
+        }
+        let _lock = self.exclusive(&row)?;
+        let dir = self.dir_of(&row)?;
+        self.sync_path(&row, &dir, path, &Cause::by(Operator::outside()))
+    }
+
+    /// Walks the directory and records what differs. The caller holds the exclusive lock.
+    pub(crate) fn sync_held(
+        &self,
+        row: &WorkspaceRow,
+        include_ignored: bool,
+        _cause: &Cause,
+    ) -> Result<Synced> {
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.handed_out || !row.materialized {
+            return Ok(Synced::default());
+        }
+        let dir = self.dir_of(&row)?;
+        dir.clear_stages()?;
+        let memo_path = self.inner.data.memo(row.key);
+        let mut memo = Memo::load(&memo_path);
+        let mut synced = Synced { walked: true, ..Synced::default() };
+        for round in 1..=ROUNDS {
+            let filter = SyncFilter { engine: self, dir: &dir, row: &row, include_ignored };
+            let scan = offshoot_fs::scan(&dir, &memo, &filter, THREADS)?;
+            let started = scan.started();
+            let outcome = self.record_scan(&row, &dir, &memo, &scan)?;
+            synced.refused =
+                scan.refused.iter().map(|(path, why)| (path.clone(), why.to_string())).collect();
+            synced.ignored.clone_from(&scan.ignored);
+            synced.unsettled = outcome.unsettled;
+            synced.changes.extend(outcome.changes);
+            if !scan.is_unchanged() || memo.tag() != outcome.revision as u64 {
+                let hashed = outcome.hashed;
+                memo = scan.finish(outcome.revision as u64, |path| hashed.get(path).copied());
+                memo.save(&memo_path)?;
+            }
+            // Somebody wrote while we walked: what we saw may be half of what they did.
+            let busy = outcome.newest >= started;
+            if !busy || round == ROUNDS {
+                break;
+            }
+        }
+        synced.changes.sort_by(|a, b| a.path.cmp(&b.path));
+        synced.changes.dedup();
+        Ok(synced)
+    }
+
+    fn record_scan(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        memo: &Memo,
+        scan: &Scan<'_>,
+    ) -> Result<Outcome> {
+        let bulk = self.store().bulk();
+        let hashing = Hashing::default();
+        let chunk = scan.unknown.len().div_ceil(THREADS).max(1);
+        let outcomes: Vec<Result<()>> = if scan.unknown.len() < 64 {
+            vec![self.hash_unknown(row, dir, &scan.unknown, &bulk, &hashing)]
+        } else {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = scan
+                    .unknown
+                    .chunks(chunk)
+                    .map(|part| {
+                        let (bulk, hashing) = (&bulk, &hashing);
+                        scope.spawn(move || self.hash_unknown(row, dir, part, bulk, hashing))
+                    })
+                    .collect();
+                workers
+                    .into_iter()
+                    .map(|worker| {
+                        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    })
+                    .collect()
+            })
+        };
+        for outcome in outcomes {
+            outcome?;
+        }
+        let Hashing { found, hashed, unsettled, newest } = hashing;
+        let mut found = found.into_inner().unwrap_or_default();
+        let unsettled = unsettled.into_inner().unwrap_or_default();
+        self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
+        let bulk = bulk.finish()?;
+        let (changes, revision) = self.record_found(row, found, Some(&bulk))?;
+        Ok(Outcome {
+            changes,
+            revision,
+            hashed: hashed.into_inner().unwrap_or_default(),
+            unsettled,
+            newest: newest.into_inner().unwrap_or_default(),
+        })
+    }
+
+    /// Hashes files and links, and keeps the content of those that the index does not have.
+    fn hash_unknown(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        unknown: &[Seen],
+        bulk: &BulkWriter,
+        hashing: &Hashing,
+    ) -> Result<()> {
+        self.store().read(|tx| {
+            let index = Index::new(self.store(), tx, row);
+            let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
+            for seen in unknown {
+                let above = seen.path.parent().unwrap_or_default();
+                if parent.as_ref().is_none_or(|(path, _)| *path != above) {
+                    parent = Some((above.clone(), index.children(&above)?));
+                }
+                let known = parent.as_ref().and_then(|(_, names)| names.get(seen.path.name()));
+                match self.take_from_disk(dir, &seen.path, known, bulk)? {
+                    Taken::Gone => {
+                        hashing.note(|h| &h.found, |found| found.insert(seen.path.clone(), None));
+                    }
+                    Taken::Unsettled => {
+                        hashing.note(|h| &h.unsettled, |list| list.push(seen.path.clone()));
+                    }
+                    Taken::Entry(entry, stat) => {
+                        if let Some(id) = entry.id {
+                            hashing.note(|h| &h.hashed, |map| map.insert(seen.path.clone(), id));
+                        }
+                        if known.is_none_or(|known| !entry.is(known)) {
+                            let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
+                            hashing.note(|h| &h.newest, |newest| *newest = changed.max(*newest));
+                            hashing.note(
+                                |h| &h.found,
+                                |found| found.insert(seen.path.clone(), Some(entry)),
+                            );
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads one file or link. Its content goes into the bulk unless the index knows it.
+    fn take_from_disk(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        known: Option<&Entry>,
+        bulk: &BulkWriter,
+    ) -> Result<Taken> {
+        for _ in 0..TRIES {
+            let Some(stat) = dir.stat(path)? else { return Ok(Taken::Gone) };
+            let kind = match stat.entry_kind() {
+                Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
+                Some(kind) => kind,
+            };
+            let (id, size, perm) = match kind {
+                EntryKind::Symlink => {
+                    let Some(target) = still_there(dir.read_link(path))? else { continue };
+                    let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
+                    bulk.add(ObjectKind::Blob, id, &target)?;
+                    (id, target.len() as u64, 0o777)
+                }
+                _ if stat.size > IN_MEMORY => {
+                    let Some((mut file, stat)) = still_there(dir.open_file(path))? else {
+                        continue;
+                    };
+                    let id = crate::incoming::hash_file(&mut file, stat.size)?;
+                    if known.and_then(|known| known.id) != Some(id) {
+                        use std::io::Seek as _;
+                        file.rewind().map_err(crate::incoming::unreadable)?;
+                        let object = match self.store().prepare_stream(
+                            ObjectKind::Blob,
+                            id,
+                            stat.size,
+                            &mut file,
+                        ) {
+                            Ok(object) => object,
+                            Err(error) if error.code() == ErrorCode::InvalidRequest => continue,
+                            Err(error) => return Err(error),
+                        };
+                        bulk.add_prepared(object);
+                    }
+                    (id, stat.size, stat.perm)
+                }
+                _ => {
+                    let Some((file, stat)) = still_there(dir.open_file(path))? else { continue };
+                    let mut bytes = Vec::with_capacity(stat.size as usize + 1);
+                    file.take(IN_MEMORY + 1)
+                        .read_to_end(&mut bytes)
+                        .map_err(crate::incoming::unreadable)?;
+                    if bytes.len() as u64 != stat.size {
+                        continue;
+                    }
+                    let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
+                    if known.and_then(|known| known.id) != Some(id) {
+                        bulk.add(ObjectKind::Blob, id, &bytes)?;
+                    }
+                    (id, stat.size, stat.perm)
+                }
+            };
+            // A writer may have been at work while we read: then what we read never was.
+            if dir.stat(path)?.is_some_and(|after| same_version(&stat, &after)) {
+                let entry = DiskEntry { kind, perm, id: Some(id), size: size as i64 };
+                return Ok(Taken::Entry(entry, stat));
+            }
+        }
+        Ok(Taken::Unsettled)
+    }
+
+    /// Directories, deletions, and what the walk did not look at.
+    fn compare_the_rest(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        memo: &Memo,
+        scan: &Scan<'_>,
+        unsettled: &[RelPath],
+        bulk: &BulkWriter,
+        found: &mut Found,
+    ) -> Result<()> {
+        let seen: BTreeSet<&RelPath> = scan
+            .unknown
+            .iter()
+            .map(|seen| &seen.path)
+            .chain(scan.dirs.iter().map(|dir| &dir.path))
+            .chain(unsettled)
+            .collect();
+        self.store().read(|tx| {
+            let index = Index::new(self.store(), tx, row);
+            for seen in scan.dirs.iter().filter(|seen| seen.state != DirState::Known) {
+                let entry = DiskEntry { kind: EntryKind::Dir, perm: seen.perm, id: None, size: 0 };
+                if index.entry(&seen.path)?.is_none_or(|known| !entry.is(&known)) {
+                    found.insert(seen.path.clone(), Some(entry));
+                }
+            }
+            let mut gone: BTreeSet<RelPath> = scan.missing.iter().cloned().collect();
+            if memo.is_empty() {
+                index.walk(&RelPath::root(), &mut |path, _| {
+                    gone.insert(path.clone());
+                    Ok(())
+                })?;
+            } else {
+                // Whatever came through us since the last walk, the memo does not know.
+                let since = tx.history(&HistoryFilter {
+                    workspace: Some(row.key),
+                    after_revision: memo.tag() as i64,
+                    ..HistoryFilter::default()
+                })?;
+                gone.extend(since.into_iter().map(|line| line.line.path));
+            }
+            for path in gone {
+                if path.is_root() || seen.contains(&path) || found.contains_key(&path) {
+                    continue;
+                }
+                if index.entry(&path)?.is_some() && dir.stat(&path)?.is_none() {
+                    found.insert(path, None);
+                }
+            }
+            // Ignored files that came through us are ours to follow although the walk skips them.
+            for ignored in index.pending(false)?.ignored {
+                let path = ignored.path;
+                if found.contains_key(&path) || seen.contains(&path) {
+                    continue;
+                }
+                let known = index.entry(&path)?;
+                let there = match ignored.kind {
+                    Some(EntryKind::Dir) => self.entry_on_disk(dir, &path)?,
+                    _ => match self.take_from_disk(dir, &path, known.as_ref(), bulk)? {
+                        Taken::Entry(entry, _) => Some(entry),
+                        Taken::Gone => self.entry_on_disk(dir, &path)?,
+                        Taken::Unsettled => continue,
+                    },
+                };
+                let differs = match (&there, &known) {
+                    (Some(there), Some(known)) => !there.is(known),
+                    (None, None) => false,
+                    _ => true,
+                };
+                if differs {
+                    found.insert(path, there);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Records outside changes to one path and to the directories above it, so that a change
+    /// through us starts from what is really there. The caller holds the exclusive lock.
+    pub(crate) fn sync_path(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
+        _cause: &Cause,
+    ) -> Result<()> {
+        let bulk = self.store().bulk();
+        let mut found = Found::new();
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &now);
+            found.clear();
+            for step in path.ancestors().into_iter().skip(1).chain([path.clone()]) {
+                if step.is_root() {
+                    continue;
+                }
+                let known = index.entry(&step)?;
+                let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
+                    None => None,
+                    Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
+                    Some(_) => match self.take_from_disk(dir, &step, known.as_ref(), &bulk)? {
+                        Taken::Entry(entry, _) => Some(entry),
+                        Taken::Gone => None,
+                        Taken::Unsettled => {
+                            return Err(Error::new(
+                                ErrorCode::WorkspaceBusy,
+                                format!("`{step}` is being changed by another program"),
+                            ));
+                        }
+                    },
+                };
+                let differs = match (&there, &known) {
+                    (Some(there), Some(known)) => !there.is(known),
+                    (None, None) => false,
+                    _ => true,
+                };
+                if differs {
+                    found.insert(step, there);
+                }
+            }
+            Ok(())
+        })?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let bulk = bulk.finish()?;
+        self.record_found(row, found, Some(&bulk)).map(drop)
+    }
+
+    /// Writes outside changes into the index and the history. Returns them, and the revision.
+    pub(crate) fn record_found(
+        &self,
+        row: &WorkspaceRow,
+        found: Found,
+        bulk: Option<&Bulk>,
+    ) -> Result<(Vec<OutsideChange>, i64)> {
+        let at = self.now();
+        let cause = Cause::by(Operator::outside());
+        // When nothing changed, only the time of the sync is noted, and nobody waits for that.
+        let durability = if found.is_empty() { Durability::Relaxed } else { Durability::Synced };
+        self.store().write(durability, |tx| {
+            let before = open_row_by_key(tx, row)?;
+            let mut next = before.clone();
+            next.last_sync = Some(at);
+            if found.is_empty() {
+                tx.update_workspace(&next)?;
+                return Ok((Vec::new(), next.revision));
+            }
+            next = changed_row(&next, at);
+            if let Some(bulk) = bulk {
+                bulk.insert(tx)?;
+            }
+            let mut changes = Vec::with_capacity(found.len());
+            let at_revision = next.clone();
+            let line = LineFor { row: &at_revision, at, via: Via::Sync, cause: &cause };
+            let mut recorder = Recorder { engine: self, row: &before, next: &mut next, line };
+            for (path, there) in &found {
+                match there {
+                    None => recorder.gone(tx, path, &found, &mut changes)?,
+                    Some(entry) => recorder.there(tx, path, entry, &mut changes)?,
+                }
+            }
+            // Outside programs are not stopped by a quota: the next write through us is.
+            tx.update_workspace(&next)?;
+            Ok((changes, next.revision))
+        })
+    }
+}
+
+/// Writes found changes into the index, one by one, in the order of paths.
+struct Recorder<'a> {
+    engine: &'a Engine,
+    row: &'a WorkspaceRow,
+    next: &'a mut WorkspaceRow,
+    line: LineFor<'a>,
+}
+
+impl Recorder<'_> {
+    /// A path that is gone, with everything that the index has below it.
+    fn gone(
+        &mut self,
+        tx: &mut dyn WriteTx,
+        path: &RelPath,
+        found: &Found,
+        changes: &mut Vec<OutsideChange>,
+    ) -> Result<()> {
+        // Its parent went too and took it along.
+        let parent = path.parent().unwrap_or_default();
+        if !parent.is_root() && matches!(found.get(&parent), Some(None)) {
+            return Ok(());
+        }
+        self.forget(tx, path, changes)?;
+        if !matches!(found.get(&parent), Some(Some(entry)) if entry.kind != EntryKind::Dir) {
+            self.engine.keep_parent(tx, self.row, &parent, self.next.revision)?;
+        }
+        Ok(())
+    }
+
+    fn forget(
+        &mut self,
+        tx: &mut dyn WriteTx,
+        path: &RelPath,
+        changes: &mut Vec<OutsideChange>,
+    ) -> Result<()> {
+        let mut all = Vec::new();
+        {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            let Some(top) = index.entry(path)? else { return Ok(()) };
+            all.push((path.clone(), top, index.size(&top)?));
+            if top.is_dir() {
+                index.walk(path, &mut |path, entry| {
+                    all.push((path.clone(), *entry, index.size(entry)?));
+                    Ok(())
+                })?;
+            }
+        }
+        for (path, entry, size) in all.iter().rev() {
+            let mut line = self.line.file(HistoryOp::Delete, path, entry.kind);
+            line.before = entry.id;
+            tx.add_history(&line)?;
+            if entry.is_dir() {
+                self.next.dirs -= 1;
+            } else {
+                self.next.files -= 1;
+                self.next.bytes -= size;
+            }
+            changes.push(OutsideChange {
+                path: path.clone(),
+                op: HistoryOp::Delete,
+                kind: entry.kind,
+            });
+        }
+        self.engine.remove_in_index(tx, self.row, path, self.next.revision)
+    }
+
+    /// A path that is there and is not what the index says.
+    fn there(
+        &mut self,
+        tx: &mut dyn WriteTx,
+        path: &RelPath,
+        entry: &DiskEntry,
+        changes: &mut Vec<OutsideChange>,
+    ) -> Result<()> {
+        let (mut before, mut size_before) = {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            let before = index.entry(path)?;
+            (before, before.map_or(Ok(0), |entry| index.size(&entry))?)
+        };
+        if before.is_some_and(|before| before.is_dir() != (entry.kind == EntryKind::Dir)) {
+            self.forget(tx, path, changes)?;
+            (before, size_before) = (None, 0);
+        }
+        let hidden = {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            entry.kind == EntryKind::Dir
+                && before.is_none()
+                && index.base().entry(&index.objects, path)?.is_some()
+        };
+        let opaque = hidden
+            || tx
+                .entries_on_path(self.row.key, path)?
+                .last()
+                .is_some_and(|row| row.path == *path && row.opaque && entry.kind == EntryKind::Dir);
+        tx.put_entry(
+            self.row.key,
+            &EntryRow {
+                path: path.clone(),
+                kind: Some(entry.kind),
+                opaque,
+                perm: entry.perm,
+                id: entry.id,
+                size: entry.size,
+                revision: self.next.revision,
+            },
+        )?;
+        let op = match before {
+            None if entry.kind == EntryKind::Dir => HistoryOp::Mkdir,
+            None => HistoryOp::Create,
+            Some(before) if before.id == entry.id && before.kind == entry.kind => HistoryOp::Mode,
+            Some(_) => HistoryOp::Write,
+        };
+        let mut line = self.line.file(op, path, entry.kind);
+        line.before = before.and_then(|before| before.id);
+        line.after = entry.id;
+        line.size = entry.size;
+        tx.add_history(&line)?;
+        match (before, entry.kind) {
+            (None, EntryKind::Dir) => self.next.dirs += 1,
+            (None, _) => self.next.files += 1,
+            _ => {}
+        }
+        self.next.bytes += entry.size - size_before;
+        changes.push(OutsideChange { path: path.clone(), op, kind: entry.kind });
+        Ok(())
+    }
+}
+
+/// What one walk led to.
+struct Outcome {
+    changes: Vec<OutsideChange>,
+    revision: i64,
+    hashed: HashMap<RelPath, ObjectId>,
+    unsettled: Vec<RelPath>,
+    /// The newest change among those found.
+    newest: Timestamp,
+}
+
+/// What the hashing threads collect.
+#[derive(Default)]
+struct Hashing {
+    found: Mutex<Found>,
+    hashed: Mutex<HashMap<RelPath, ObjectId>>,
+    unsettled: Mutex<Vec<RelPath>>,
+    newest: Mutex<Timestamp>,
+}
+
+impl Hashing {
+    fn note<T, R>(&self, which: impl Fn(&Self) -> &Mutex<T>, add: impl FnOnce(&mut T) -> R) {
+        let mut guard =
+            which(self).lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        add(&mut guard);
+    }
+}
+
+enum Taken {
+    /// It is not there any more, or no file and no link.
+    Gone,
+    /// It kept changing.
+    Unsettled,
+    Entry(DiskEntry, Stat),
+}
+
+/// A file may go away between two calls; that is no error.
+fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error)
+            if [
+                ErrorCode::FileNotFound,
+                ErrorCode::IsADirectory,
+                ErrorCode::NotADirectory,
+                ErrorCode::InvalidRequest,
+                ErrorCode::PathTraversalBlocked,
+            ]
+            .contains(&error.code()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn same_version(before: &Stat, after: &Stat) -> bool {
+    before.kind == after.kind
+        && before.size == after.size
+        && before.mtime_ns == after.mtime_ns
+        && before.ctime_ns == after.ctime_ns
+        && before.ino == after.ino
+}
+
+/// Leaves out what the ignore rules name, unless the workspace tracks it already.
+struct SyncFilter<'a> {
+    engine: &'a Engine,
+    dir: &'a SafeDir,
+    row: &'a WorkspaceRow,
+    include_ignored: bool,
+}
+
+impl SyncFilter<'_> {
+    fn is_tracked(&self, path: &RelPath) -> bool {
+        let tracked = self.engine.store().read(|tx| {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            Ok(index.base().entry(&index.objects, path)?.is_some())
+        });
+        // When in doubt, look at it.
+        tracked.unwrap_or(true)
+    }
+}
+
+impl ScanFilter for SyncFilter<'_> {
+    type Context = IgnoreRules;
+
+    fn root(&self) -> IgnoreRules {
+        IgnoreRules::root()
+    }
+
+    fn enter(
+        &self,
+        rules: &IgnoreRules,
+        path: &RelPath,
+        names: &Names<'_>,
+    ) -> Option<IgnoreRules> {
+        let read = |name: &[u8]| {
+            if !names.contains(name) {
+                return None;
+            }
+            let path = path.join_name(name);
+            let is_file =
+                self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
+            if is_file { self.dir.read(&path).ok() } else { None }
+        };
+        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
+        if git.is_none() && own.is_none() {
+            return None;
+        }
+        Some(rules.child(path, git.as_deref(), own.as_deref()))
+    }
+
+    fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
+        if self.row.layout == Layout::Session && entry.path == SESSION_METADATA.as_bytes() {
+            return true;
+        }
+        if self.include_ignored || rules.is_empty() {
+            return false;
+        }
+        let path = RelPath::from_normal(entry.path);
+        if crate::state::belongs_to_nested_git(&path) {
+            return false;
+        }
+        rules.is_ignored(&path, entry.kind == EntryKind::Dir) && !self.is_tracked(&path)
+    }
+}

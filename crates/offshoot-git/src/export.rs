@@ -1,0 +1,312 @@
+//! Writing a bare repository that stock git clones, without a git binary.
+//!
+//! The order keeps the repository whole at every moment: the pack is complete and durable before
+//! its index makes it visible, and refs move only after that.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+
+use offshoot_core::{Error, ErrorCode, ObjectId, Result};
+
+use crate::commit::Commit;
+use crate::object::{Kind, ObjectReader, read_object};
+use crate::pack::{PackSummary, pack_objects, read_index_ids, write_failed, write_pack_index};
+use crate::tree_walk::walk_objects;
+
+/// The config of an exported repository. The last section marks it as ours to write to again.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
+                      [offshoot]\n\texport = true\n";
+
+/// How far an export is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportProgress {
+    /// Objects written so far.
+    pub done: u64,
+    /// Objects to write.
+    pub total: u64,
+}
+
+/// What an export did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportReport {
+    /// Objects that were not in the repository yet.
+    pub objects: u64,
+    /// The size of the new pack; 0 when there was nothing new.
+    pub pack_bytes: u64,
+}
+
+/// Writes the refs and everything they reach into a bare repository at `target`.
+///
+/// `target` is created, or may be an empty directory, or an earlier export: then only new objects
+/// are added, as a second pack, and the refs move; refs that are not given stay as they are.
+/// Anything else is refused. `head` is the branch that a clone checks out, such as
+/// `refs/heads/main`. Objects are not deltified: `git gc` in the repository makes it smaller.
+pub fn export_bare(
+    target: &Path,
+    reader: &dyn ObjectReader,
+    refs: &[(String, ObjectId)],
+    head: &str,
+    progress: &mut dyn FnMut(ExportProgress),
+) -> Result<ExportReport> {
+    for name in refs.iter().map(|(name, _)| name.as_str()).chain([head]) {
+        check_ref_name(name)?;
+    }
+    prepare_target(target)?;
+    let mut seen = existing_objects(target)?;
+    let tips: Vec<ObjectId> = refs.iter().map(|(_, id)| *id).collect();
+    let ids = reachable_objects(reader, &tips, &mut seen)?;
+    drop(seen);
+    let mut report = ExportReport {
+        objects: ids.len() as u64,
+        pack_bytes: 0,
+    };
+    if !ids.is_empty() {
+        let total = report.objects;
+        let mut step = |done| progress(ExportProgress { done, total });
+        report.pack_bytes = add_pack(&target.join("objects/pack"), reader, &ids, &mut step)?.bytes;
+    }
+    for (name, id) in refs {
+        write_ref(target, name, &format!("{id}\n"))?;
+    }
+    write_ref(target, "HEAD", &format!("ref: {head}\n"))?;
+    Ok(report)
+}
+
+/// Everything that the tips reach and that is not in `seen`, which is extended: commits from the
+/// tips down, each followed by its new trees and blobs.
+///
+/// What is in `seen` is taken to be there with all that it reaches.
+pub fn reachable_objects(
+    reader: &dyn ObjectReader,
+    tips: &[ObjectId],
+    seen: &mut HashSet<ObjectId>,
+) -> Result<Vec<ObjectId>> {
+    let mut found = Vec::new();
+    let mut next: Vec<ObjectId> = tips.to_vec();
+    next.reverse();
+    while let Some(id) = next.pop() {
+        if seen.contains(&id) {
+            continue;
+        }
+        let (kind, bytes) = read_object(reader, &id)?;
+        match kind {
+            Kind::Tree => walk_objects(reader, id, seen, |_, id| {
+                found.push(id);
+                Ok(())
+            })?,
+            Kind::Blob | Kind::Commit | Kind::Tag => {
+                seen.insert(id);
+                found.push(id);
+            }
+        }
+        match kind {
+            Kind::Commit => {
+                let commit = Commit::parse(&bytes)?;
+                next.extend(commit.parents.iter().rev());
+                // The tree comes last, so that it is taken next.
+                next.push(commit.tree);
+            }
+            Kind::Tag => next.push(tag_target(&bytes)?),
+            Kind::Blob | Kind::Tree => {}
+        }
+    }
+    Ok(found)
+}
+
+/// What an annotated tag points to.
+fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
+    let line = bytes
+        .strip_prefix(b"object ")
+        .and_then(|rest| rest.get(..40));
+    line.and_then(|hex| std::str::from_utf8(hex).ok()?.parse().ok())
+        .ok_or_else(|| Error::invalid("a tag is damaged: it names no object"))
+}
+
+/// Makes sure that `target` is a repository that we may write to.
+fn prepare_target(target: &Path) -> Result<()> {
+    match fs::read_dir(target).map(|mut entries| entries.next()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            let config = fs::read_to_string(target.join("config")).unwrap_or_default();
+            if !is_our_config(&config) {
+                return Err(taken("the target is not empty and not an earlier export"));
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(taken("the target exists and is not a directory"));
+        }
+        Err(error) => return Err(write_failed(error)),
+    }
+    for dir in ["objects/pack", "objects/info", "refs/heads", "refs/tags"] {
+        fs::create_dir_all(target.join(dir)).map_err(write_failed)?;
+    }
+    if !target.join("config").exists() {
+        write_ref(target, "config", CONFIG)?;
+    }
+    Ok(())
+}
+
+/// The user may have added settings of their own; ours must still be there, and nothing that
+/// would make the repository one of another format.
+fn is_our_config(config: &str) -> bool {
+    let has = |line: &str| config.lines().any(|other| other.trim() == line);
+    has("[offshoot]") && has("export = true") && has("repositoryformatversion = 0")
+}
+
+fn taken(message: &str) -> Error {
+    Error::new(ErrorCode::AlreadyExists, message)
+        .with_hint("name a new or empty directory, or one that was exported to before")
+}
+
+/// The ids of all objects in the packs and loose files of a repository.
+fn existing_objects(target: &Path) -> Result<HashSet<ObjectId>> {
+    let mut ids = HashSet::new();
+    for entry in fs::read_dir(target.join("objects/pack")).map_err(write_failed)? {
+        let path = entry.map_err(write_failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "idx") {
+            let index = fs::read(&path).map_err(write_failed)?;
+            ids.extend(read_index_ids(&index)?);
+        }
+    }
+    for first in 0..=255u8 {
+        let first = format!("{first:02x}");
+        let Ok(entries) = fs::read_dir(target.join("objects").join(&first)) else {
+            continue;
+        };
+        for entry in entries {
+            let name = entry.map_err(write_failed)?.file_name();
+            // Other names are files that git is still writing.
+            ids.extend(
+                format!("{first}{}", name.to_string_lossy())
+                    .parse::<ObjectId>()
+                    .ok(),
+            );
+        }
+    }
+    Ok(ids)
+}
+
+/// Writes a pack and its index under temporary names, and renames them when they are durable.
+fn add_pack(
+    dir: &Path,
+    reader: &dyn ObjectReader,
+    ids: &[ObjectId],
+    progress: &mut dyn FnMut(u64),
+) -> Result<PackSummary> {
+    // git removes what is named `tmp_*` when it cleans up after a crash.
+    let unique = format!("{}_{}", std::process::id(), ids[0]);
+    let (pack_temp, index_temp) = (
+        dir.join(format!("tmp_pack_{unique}")),
+        dir.join(format!("tmp_idx_{unique}")),
+    );
+    let written = write_pack_files(&pack_temp, &index_temp, reader, ids, progress);
+    let renamed = written.and_then(|pack| {
+        let name = format!("pack-{}", pack.checksum);
+        // The index last: a pack without one is invisible.
+        fs::rename(&pack_temp, dir.join(format!("{name}.pack"))).map_err(write_failed)?;
+        fs::rename(&index_temp, dir.join(format!("{name}.idx"))).map_err(write_failed)?;
+        sync_dir(dir)?;
+        Ok(pack)
+    });
+    if renamed.is_err() {
+        // Best effort: what failed is reported, not what could not be tidied up after it.
+        let _ = fs::remove_file(&pack_temp);
+        let _ = fs::remove_file(&index_temp);
+    }
+    renamed
+}
+
+fn write_pack_files(
+    pack_temp: &Path,
+    index_temp: &Path,
+    reader: &dyn ObjectReader,
+    ids: &[ObjectId],
+    progress: &mut dyn FnMut(u64),
+) -> Result<PackSummary> {
+    let mut file =
+        BufWriter::with_capacity(1 << 20, File::create(pack_temp).map_err(write_failed)?);
+    let pack = pack_objects(&mut file, reader, ids, progress)?;
+    make_durable(file)?;
+    let mut file =
+        BufWriter::with_capacity(1 << 20, File::create(index_temp).map_err(write_failed)?);
+    write_pack_index(&mut file, &pack)?;
+    make_durable(file)?;
+    Ok(pack)
+}
+
+/// Everything on disk, and read-only as git has it: what a pack holds never changes.
+fn make_durable(file: BufWriter<File>) -> Result<()> {
+    let file = file
+        .into_inner()
+        .map_err(|error| write_failed(error.into_error()))?;
+    let mut permissions = file.metadata().map_err(write_failed)?.permissions();
+    permissions.set_readonly(true);
+    file.set_permissions(permissions).map_err(write_failed)?;
+    file.sync_all().map_err(write_failed)
+}
+
+fn sync_dir(dir: &Path) -> Result<()> {
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(write_failed)
+}
+
+/// Replaces a small file below the repository as git does: a `.lock` beside it, then a rename.
+fn write_ref(target: &Path, name: &str, content: &str) -> Result<()> {
+    let path = target.join(name);
+    let dir = path.parent().unwrap_or(target);
+    fs::create_dir_all(dir).map_err(|error| match error.kind() {
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => taken(&format!(
+            "`{name}` cannot be written: a ref stands where its directory would be"
+        )),
+        _ => write_failed(error),
+    })?;
+    let lock = target.join(format!("{name}.lock"));
+    let file = OpenOptions::new().write(true).create_new(true).open(&lock);
+    let mut file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::new(
+            ErrorCode::AlreadyExists,
+            format!("`{name}` is locked by another program"),
+        )
+        .with_hint("if no git runs there, remove the `.lock` file beside it"),
+        _ => write_failed(error),
+    })?;
+    let written = file
+        .write_all(content.as_bytes())
+        .and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(&lock, &path));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&lock);
+    }
+    renamed.map_err(|error| match error.kind() {
+        io::ErrorKind::IsADirectory | io::ErrorKind::DirectoryNotEmpty => taken(&format!(
+            "`{name}` cannot be written: there are refs below it"
+        )),
+        _ => write_failed(error),
+    })?;
+    sync_dir(dir)
+}
+
+/// git's rules for the names of refs; a name that breaks them could also leave the repository.
+fn check_ref_name(name: &str) -> Result<()> {
+    let bad_part = |part: &str| {
+        part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
+    };
+    let bad_char = |c: char| c.is_ascii_control() || " ~^:?*[\\".contains(c);
+    let bad = !name.starts_with("refs/")
+        || name.split('/').count() < 3
+        || name.split('/').any(bad_part)
+        || name.contains(bad_char)
+        || name.contains("..")
+        || name.contains("@{");
+    if bad {
+        return Err(
+            Error::invalid(format!("`{name}` is not the name of a git ref"))
+                .with_hint("branches are named like `refs/heads/main`"),
+        );
+    }
+    Ok(())
+}

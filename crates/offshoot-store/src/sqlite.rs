@@ -1,0 +1,229 @@
+//! The rows in one SQLite file: a pool of readers and one writer with group commit.
+
+mod codec;
+mod error;
+mod group;
+mod migrate;
+mod read;
+mod schema;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use offshoot_core::{Error, ErrorCode, Operator, Result};
+use rusqlite::{CachedStatement, Connection};
+
+use self::error::SqlResult;
+use self::group::{GroupWriter, ProcessLock};
+use crate::{Durability, MetaStore, ReadTx, WriteTx};
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// The page size of a database that does not exist yet.
+    ///
+    /// With 4 KiB pages a thousand edits of 4 KiB take 1.13 times their bytes; larger pages leave
+    /// a good part of each empty, and every commit writes whole pages.
+    pub page_size: u32,
+    /// Reading connections that are kept open between reads.
+    pub idle_readers: usize,
+    /// The page cache of the writer.
+    pub writer_cache_bytes: i64,
+    /// The page cache of each reader.
+    pub reader_cache_bytes: i64,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        SqliteOptions {
+            page_size: 4096,
+            idle_readers: 8,
+            writer_cache_bytes: 8 << 20,
+            reader_cache_bytes: 2 << 20,
+        }
+    }
+}
+
+/// A [`MetaStore`] in one file. Any number of processes may have it open.
+pub struct SqliteStore {
+    path: PathBuf,
+    options: SqliteOptions,
+    writer: GroupWriter,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl SqliteStore {
+    /// Opens the database at `path`, which is created if it does not exist; its directory must.
+    ///
+    /// Beside it are SQLite's own side files and `PATH-write.lock`, at which the writers of
+    /// several processes queue.
+    pub fn open(path: &Path, options: SqliteOptions) -> Result<Self> {
+        let process_lock = ProcessLock::open(path)?;
+        process_lock.acquire()?;
+        let prepared = migrate::prepare_database(path, &options);
+        process_lock.release();
+        prepared?;
+        let writer = GroupWriter::open(path, options.writer_cache_bytes, process_lock);
+        Ok(SqliteStore {
+            path: path.to_owned(),
+            options,
+            writer,
+            readers: Mutex::default(),
+        })
+    }
+
+    fn take_reader(&self) -> Result<Connection> {
+        let idle = self
+            .readers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        if let Some(connection) = idle {
+            return Ok(connection);
+        }
+        let connection = migrate::open_connection(&self.path, self.options.reader_cache_bytes)?;
+        connection.pragma_update(None, "query_only", true).sql()?;
+        Ok(connection)
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < self.options.idle_readers {
+            readers.push(connection);
+        }
+    }
+
+    fn side_file(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    }
+}
+
+impl MetaStore for SqliteStore {
+    fn read(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()> {
+        // If `work` panics the connection is dropped, which ends its transaction.
+        let connection = self.take_reader()?;
+        connection
+            .prepare_cached("BEGIN")
+            .sql()?
+            .execute([])
+            .sql()?;
+        // SQLite takes its view with the first row it reads, so read one now.
+        connection
+            .prepare_cached("SELECT 1 FROM setting LIMIT 1")
+            .sql()?
+            .exists([])
+            .sql()?;
+        let result = work(&Tx::new(&connection));
+        connection
+            .prepare_cached("COMMIT")
+            .sql()?
+            .execute([])
+            .sql()?;
+        self.give_back(connection);
+        result
+    }
+
+    fn write(
+        &self,
+        durability: Durability,
+        work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
+    ) -> Result<()> {
+        self.writer.write(durability, work)
+    }
+
+    fn tidy(&self) -> Result<()> {
+        self.writer.alone(|connection| {
+            // About 8 MiB at a time; the next call goes on.
+            let mut vacuum = connection
+                .prepare("PRAGMA incremental_vacuum(2048)")
+                .sql()?;
+            let mut rows = vacuum.query([]).sql()?;
+            while rows.next().sql()?.is_some() {}
+            drop(rows);
+            // A reader of an old view may keep part of the log. The next call moves the rest:
+            // writers do not wait here for a reader.
+            connection.busy_timeout(Duration::ZERO).sql()?;
+            let moved = truncate_log(connection);
+            connection.busy_timeout(migrate::BUSY_TIMEOUT).sql()?;
+            moved?;
+            connection.execute_batch("PRAGMA optimize").sql()
+        })
+    }
+
+    fn scrub(&self) -> Result<()> {
+        // Idle readers hold no view, but their caches hold pages.
+        self.readers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        self.writer.alone(|connection| {
+            connection.execute_batch("VACUUM").sql()?;
+            if truncate_log(connection)? {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorCode::StoreUnavailable,
+                "a program still reads an older state of the store",
+            )
+            .with_hint("erased content remains in a side file until this is run again"))
+        })
+    }
+
+    fn disk_usage(&self) -> Result<u64> {
+        let mut total = 0;
+        for suffix in ["", "-wal", "-shm", "-write.lock"] {
+            match std::fs::metadata(self.side_file(suffix)) {
+                Ok(metadata) => total += metadata.len(),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(Error::new(
+                        ErrorCode::StoreUnavailable,
+                        "the size of the store cannot be read",
+                    )
+                    .with_source(error));
+                }
+            }
+        }
+        Ok(total)
+    }
+}
+
+/// Moves the whole write-ahead log into the main file. Returns whether nothing remained.
+fn truncate_log(connection: &Connection) -> Result<bool> {
+    let busy: i64 = connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        .sql()?;
+    Ok(busy == 0)
+}
+
+/// A transaction in progress, for reading or writing.
+struct Tx<'c> {
+    connection: &'c Connection,
+    /// The operator last looked up: most transactions have one only.
+    operator: Option<(Operator, i64)>,
+}
+
+impl<'c> Tx<'c> {
+    fn new(connection: &'c Connection) -> Self {
+        Tx {
+            connection,
+            operator: None,
+        }
+    }
+
+    fn statement(&self, sql: &str) -> Result<CachedStatement<'c>> {
+        if self.connection.is_autocommit() {
+            // SQLite gave the transaction up (disk full). Another statement would commit alone.
+            return Err(Error::new(
+                ErrorCode::StoreUnavailable,
+                "the transaction was rolled back by the database",
+            )
+            .with_hint("nothing was changed; try again"));
+        }
+        self.connection.prepare_cached(sql).sql()
+    }
+}

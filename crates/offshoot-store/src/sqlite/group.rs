@@ -1,0 +1,361 @@
+//! Group commit: writers that wait at the same time share one transaction and one sync.
+//!
+//! There is no writer thread. Each caller runs its own closure on its own thread, one after the
+//! other, inside a transaction that they share; the one behind whom nobody waits commits for all.
+//!
+//! Why nobody waits for ever: a writer is counted in `waiting` before it queues for the lock and
+//! discounted once it has it. Whoever leaves the batch open has seen somebody counted, and that
+//! somebody cannot do anything but take the lock and come to the same decision. Every way out of
+//! a turn (success, error, panic) goes through [`State::end_turn`].
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use offshoot_core::{Error, ErrorCode, Result};
+use rusqlite::Connection;
+
+use super::Tx;
+use super::error::SqlResult;
+use super::migrate::open_connection;
+use crate::{Durability, WriteTx};
+
+/// A batch commits at this size even if more writers wait.
+const MOST_MEMBERS: usize = 256;
+
+thread_local! {
+    /// The writer in whose transaction this thread is, so that nesting is an error, not a hang.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The one writing connection of a process and the batch that is open on it.
+pub(super) struct GroupWriter {
+    waiting: AtomicUsize,
+    state: Mutex<State>,
+}
+
+struct State {
+    path: PathBuf,
+    cache_bytes: i64,
+    /// None after a failure that left it in an unknown state; opened again by the next writer.
+    connection: Option<Connection>,
+    /// What the connection's `synchronous` is set to.
+    synchronous: Durability,
+    process_lock: ProcessLock,
+    batch: Option<OpenBatch>,
+}
+
+struct OpenBatch {
+    outcome: Arc<Outcome>,
+    durability: Durability,
+    /// Writers whose work is in the transaction.
+    members: usize,
+}
+
+/// Where the members of a batch learn whether it was committed.
+#[derive(Default)]
+struct Outcome {
+    result: Mutex<Option<std::result::Result<(), Arc<str>>>>,
+    known: Condvar,
+}
+
+impl Outcome {
+    fn publish(&self, result: std::result::Result<(), Arc<str>>) {
+        *lock(&self.result) = Some(result);
+        self.known.notify_all();
+    }
+
+    fn wait(&self) -> Result<()> {
+        let mut result = lock(&self.result);
+        loop {
+            match &*result {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(cause)) => return Err(not_committed(cause)),
+                None => {
+                    result = self
+                        .known
+                        .wait(result)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// How one writer's work ended.
+enum Turn {
+    Done,
+    Failed(Error),
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl GroupWriter {
+    pub(super) fn open(path: &Path, cache_bytes: i64, process_lock: ProcessLock) -> Self {
+        GroupWriter {
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                path: path.to_owned(),
+                cache_bytes,
+                connection: None,
+                synchronous: Durability::Synced,
+                process_lock,
+                batch: None,
+            }),
+        }
+    }
+
+    /// Runs `work` in the shared transaction and returns when it is committed.
+    pub(super) fn write(
+        &self,
+        durability: Durability,
+        work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
+    ) -> Result<()> {
+        let _inside = Inside::enter(self)?;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut state = lock(&self.state);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+
+        let outcome = state.join(durability)?;
+        let (turn, intact) = state.run(work);
+        state.end_turn(matches!(turn, Turn::Done), intact, &self.waiting);
+        drop(state);
+        match turn {
+            Turn::Done => outcome.wait(),
+            Turn::Failed(error) => Err(error),
+            Turn::Panicked(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// Runs `work` outside of any transaction while no other writer of any process is active.
+    pub(super) fn alone<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let _inside = Inside::enter(self)?;
+        let mut state = lock(&self.state);
+        if state.batch.is_some() {
+            state.close_batch();
+        }
+        state.process_lock.acquire()?;
+        let result = state.connection().and_then(work);
+        state.process_lock.release();
+        result
+    }
+}
+
+impl State {
+    fn connection(&mut self) -> Result<&Connection> {
+        if self.connection.is_none() {
+            self.connection = Some(open_connection(&self.path, self.cache_bytes)?);
+            self.synchronous = Durability::Synced;
+        }
+        self.connection
+            .as_ref()
+            .ok_or_else(|| Error::internal("the store has no connection"))
+    }
+
+    /// Makes sure that a batch is open which is durable enough. After an error none is open.
+    fn join(&mut self, durability: Durability) -> Result<Arc<Outcome>> {
+        if let Some(batch) = &self.batch {
+            if batch.durability == Durability::Synced || durability == Durability::Relaxed {
+                return Ok(batch.outcome.clone());
+            }
+            // SQLite cannot raise the level inside a transaction, and this commit is cheap.
+            self.close_batch();
+        }
+        self.process_lock.acquire()?;
+        if let Err(error) = self.begin(durability) {
+            self.abandon_transaction();
+            self.process_lock.release();
+            return Err(error);
+        }
+        let outcome = Arc::new(Outcome::default());
+        self.batch = Some(OpenBatch {
+            outcome: outcome.clone(),
+            durability,
+            members: 0,
+        });
+        Ok(outcome)
+    }
+
+    fn begin(&mut self, durability: Durability) -> Result<()> {
+        self.connection()?;
+        if self.synchronous != durability {
+            let level = match durability {
+                Durability::Synced => "FULL",
+                Durability::Relaxed => "NORMAL",
+            };
+            self.connection()?
+                .pragma_update(None, "synchronous", level)
+                .sql()?;
+            self.synchronous = durability;
+        }
+        execute(self.connection()?, "BEGIN IMMEDIATE")
+    }
+
+    /// Runs one writer's work in a savepoint. The flag says whether the shared transaction still
+    /// is what it was before, plus this work if it was done.
+    fn run(&mut self, work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>) -> (Turn, bool) {
+        let connection = match self.connection() {
+            Ok(connection) => connection,
+            Err(error) => return (Turn::Failed(error), false),
+        };
+        if let Err(error) = execute(connection, "SAVEPOINT member") {
+            return (Turn::Failed(error), false);
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut Tx::new(connection))));
+        // SQLite rolls everything back by itself when the disk is full or fails.
+        let mut intact = !connection.is_autocommit();
+        if intact && !matches!(result, Ok(Ok(()))) {
+            intact = execute(connection, "ROLLBACK TO member").is_ok();
+        }
+        intact = intact && execute(connection, "RELEASE member").is_ok();
+        let turn = match result {
+            Ok(Ok(())) => Turn::Done,
+            Ok(Err(error)) => Turn::Failed(error),
+            Err(payload) => Turn::Panicked(payload),
+        };
+        (turn, intact)
+    }
+
+    /// Decides what becomes of the batch after one writer's turn.
+    fn end_turn(&mut self, done: bool, intact: bool, waiting: &AtomicUsize) {
+        let Some(batch) = &mut self.batch else { return };
+        batch.members += usize::from(done);
+        if !intact {
+            self.fail_batch("the transaction was rolled back by the database");
+        } else if waiting.load(Ordering::SeqCst) == 0 || batch.members >= MOST_MEMBERS {
+            self.close_batch();
+        }
+    }
+
+    /// Commits the open batch, or rolls it back if no work is in it, and tells its members.
+    fn close_batch(&mut self) {
+        let Some(batch) = &self.batch else { return };
+        let end = if batch.members == 0 {
+            "ROLLBACK"
+        } else {
+            "COMMIT"
+        };
+        let result = self
+            .connection()
+            .and_then(|connection| execute(connection, end));
+        match result {
+            Ok(()) => self.publish(Ok(())),
+            Err(error) => self.fail_batch(&format!("{error:?}")),
+        }
+    }
+
+    fn fail_batch(&mut self, cause: &str) {
+        self.abandon_transaction();
+        self.publish(Err(cause.into()));
+    }
+
+    fn publish(&mut self, result: std::result::Result<(), Arc<str>>) {
+        self.process_lock.release();
+        if let Some(batch) = self.batch.take() {
+            batch.outcome.publish(result);
+        }
+    }
+
+    /// Leaves no transaction open; a connection that cannot be rolled back is closed.
+    fn abandon_transaction(&mut self) {
+        let usable = self.connection.as_ref().is_some_and(|connection| {
+            connection.is_autocommit()
+                || execute(connection, "ROLLBACK").is_ok()
+                || connection.is_autocommit()
+        });
+        if !usable {
+            self.connection = None;
+        }
+    }
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql).sql()?.execute([]).sql()?;
+    Ok(())
+}
+
+fn not_committed(cause: &Arc<str>) -> Error {
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "the change could not be committed",
+    )
+    .with_hint("nothing was changed; try again")
+    .with_source(cause.to_string())
+}
+
+/// A panic while the lock is held is a writer's own and was cleaned up after.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Marks the thread as being inside a transaction of one writer.
+struct Inside {
+    outer: usize,
+}
+
+impl Inside {
+    fn enter(writer: &GroupWriter) -> Result<Self> {
+        let address = std::ptr::from_ref(writer).addr();
+        let outer = INSIDE.get();
+        if outer == address {
+            return Err(Error::internal(
+                "a write transaction was begun inside another",
+            ));
+        }
+        INSIDE.set(address);
+        Ok(Inside { outer })
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.outer);
+    }
+}
+
+/// The lock file at which the writers of several processes queue instead of polling SQLite.
+pub(super) struct ProcessLock(File);
+
+impl ProcessLock {
+    /// Opens `DATABASE-write.lock`.
+    pub(super) fn open(database: &Path) -> Result<Self> {
+        let mut name = database.as_os_str().to_owned();
+        name.push("-write.lock");
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
+        options.open(name).map(ProcessLock).map_err(lock_failed)
+    }
+
+    /// Waits for the lock.
+    pub(super) fn acquire(&self) -> Result<()> {
+        loop {
+            match self.0.lock() {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                result => return result.map_err(lock_failed),
+            }
+        }
+    }
+
+    /// Lets the next process in. Failing is not possible for a lock that is held.
+    pub(super) fn release(&self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock_failed(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "the store cannot be locked for writing",
+    )
+    .with_hint("check that the data directory exists and is writable")
+    .with_source(error)
+}

@@ -1,0 +1,231 @@
+//! Opens connections and brings a database to the schema of this program.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use offshoot_core::{Error, ErrorCode, Result};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::SqliteOptions;
+use super::error::SqlResult;
+use super::schema::MIGRATIONS;
+
+/// Marks a database file as ours: `Ofsh` as four bytes.
+const APPLICATION_ID: i64 = 0x4f66_7368;
+/// How long SQLite itself waits. Our own programs queue at the lock file before that.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The write-ahead log is moved into the main file when it has so many pages (8 MiB).
+const CHECKPOINT_PAGES: i64 = 2048;
+/// A longer write-ahead log is cut back to this after it was moved into the main file.
+const LOG_SIZE_LIMIT: i64 = 16 << 20;
+
+/// Creates the database if there is none and brings it to the newest schema. The caller holds the
+/// write lock, so that of two programs that start at once only one does this.
+pub(super) fn prepare_database(path: &Path, options: &SqliteOptions) -> Result<()> {
+    create_private(path)?;
+    let mut connection = open_connection(path, 1 << 20)?;
+    let version = schema_version(&connection)?;
+    if version == 0 {
+        lay_out_new_file(&connection, options)?;
+    }
+    connection
+        .pragma_update(None, "journal_mode", "WAL")
+        .sql()?;
+    apply_migrations(&mut connection, MIGRATIONS)
+}
+
+/// Runs every migration that the database has not seen, each in a transaction of its own.
+pub(super) fn apply_migrations(connection: &mut Connection, migrations: &[&str]) -> Result<()> {
+    for (index, migration) in migrations.iter().enumerate() {
+        let number = index as i64 + 1;
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .sql()?;
+        // Looked up again inside the transaction: another program may have been here meanwhile.
+        let version = schema_version(&transaction)?;
+        if version > migrations.len() as i64 {
+            return Err(too_new(version, migrations.len()));
+        }
+        if version < number {
+            transaction.execute_batch(migration).sql()?;
+            transaction
+                .pragma_update(None, "user_version", number)
+                .sql()?;
+            transaction
+                .pragma_update(None, "application_id", APPLICATION_ID)
+                .sql()?;
+            transaction.commit().sql()?;
+        }
+    }
+    Ok(())
+}
+
+/// Page size and vacuum mode can only be chosen while the file is empty.
+fn lay_out_new_file(connection: &Connection, options: &SqliteOptions) -> Result<()> {
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .sql()?;
+    if tables > 0 {
+        return Err(Error::new(
+            ErrorCode::Unsupported,
+            "the database of the store was not made by offshoot",
+        )
+        .with_hint("choose another data directory"));
+    }
+    connection
+        .pragma_update(None, "page_size", options.page_size)
+        .sql()?;
+    // Lets `tidy` give freed pages back in small steps, without the twofold space of `VACUUM`.
+    connection
+        .pragma_update(None, "auto_vacuum", "INCREMENTAL")
+        .sql()
+}
+
+fn schema_version(connection: &Connection) -> Result<i64> {
+    let version: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .sql()?;
+    let application: i64 = connection
+        .pragma_query_value(None, "application_id", |row| row.get(0))
+        .sql()?;
+    if version > 0 && application != APPLICATION_ID {
+        return Err(Error::new(
+            ErrorCode::Unsupported,
+            "the database of the store was not made by offshoot",
+        )
+        .with_hint("choose another data directory"));
+    }
+    if version > MIGRATIONS.len() as i64 {
+        return Err(too_new(version, MIGRATIONS.len()));
+    }
+    Ok(version)
+}
+
+fn too_new(found: i64, known: usize) -> Error {
+    Error::new(
+        ErrorCode::Unsupported,
+        format!("the store has schema {found}, this program knows schemas up to {known}"),
+    )
+    .with_hint("a newer offshoot has used this store: use that one")
+}
+
+/// Opens a connection and sets what SQLite does not remember in the file.
+pub(super) fn open_connection(path: &Path, cache_bytes: i64) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).sql()?;
+    connection.busy_timeout(BUSY_TIMEOUT).sql()?;
+    connection.set_prepared_statement_cache_capacity(96);
+    connection.pragma_update(None, "foreign_keys", true).sql()?;
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .sql()?;
+    connection
+        .pragma_update(None, "cache_size", -(cache_bytes / 1024))
+        .sql()?;
+    // No memory map: a disk error would end the process by a signal instead of an error code.
+    connection.pragma_update(None, "mmap_size", 0).sql()?;
+    connection
+        .pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)
+        .sql()?;
+    connection
+        .pragma_update(None, "journal_size_limit", LOG_SIZE_LIMIT)
+        .sql()?;
+    connection
+        .pragma_update(None, "trusted_schema", false)
+        .sql()?;
+    Ok(connection)
+}
+
+/// Makes the file readable by its owner only; SQLite gives its side files the same mode.
+fn create_private(path: &Path) -> Result<()> {
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Ok(_) => {
+            let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            let directory = File::open(parent.unwrap_or(Path::new("."))).map_err(cannot_create)?;
+            directory.sync_all().map_err(cannot_create)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(cannot_create(error)),
+    }
+}
+
+fn cannot_create(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "the database of the store cannot be created",
+    )
+    .with_hint("check that the data directory exists, is writable and has space")
+    .with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_database(dir: &tempfile::TempDir) -> std::path::PathBuf {
+        let path = dir.path().join("test.db");
+        prepare_database(&path, &SqliteOptions::default()).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = new_database(&dir);
+        let connection = open_connection(&path, 1 << 20).unwrap();
+        connection.pragma_update(None, "user_version", 999).unwrap();
+        let error = prepare_database(&path, &SqliteOptions::default()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        assert!(error.message().contains("999"), "{error}");
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("test.db");
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch("CREATE TABLE theirs (x)")
+            .unwrap();
+        let error = prepare_database(&path, &SqliteOptions::default()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+    }
+
+    #[test]
+    fn a_failing_migration_leaves_the_previous_version_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut connection = open_connection(&new_database(&dir), 1 << 20).unwrap();
+        let broken = [
+            MIGRATIONS[0],
+            "CREATE TABLE half (x); CREATE TABLE workspace (x);",
+        ];
+        apply_migrations(&mut connection, &broken).unwrap_err();
+        assert_eq!(schema_version(&connection).unwrap(), 1);
+        assert!(connection.prepare("SELECT * FROM half").is_err());
+    }
+
+    #[test]
+    fn many_openers_at_once_migrate_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("test.db");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    super::super::SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+                });
+            }
+        });
+        let connection = open_connection(&path, 1 << 20).unwrap();
+        assert_eq!(
+            schema_version(&connection).unwrap(),
+            MIGRATIONS.len() as i64
+        );
+    }
+}
