@@ -31,47 +31,16 @@ struct Package {
 }
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
+#[rustfmt::skip]
 const PACKAGES: [Package; 8] = [
-    package(
-        "gcc",
-        Sign::Program("cc"),
-        "compiles SQLite and zstd, links everything",
-    ),
-    package(
-        "libc6-dev",
-        Sign::File("/usr/include/stdio.h"),
-        "headers for the above",
-    ),
-    package(
-        "git",
-        Sign::Program("git"),
-        "the oracle for trees, merges and exports",
-    ),
-    package(
-        "e2fsprogs",
-        Sign::Program("mkfs.ext4"),
-        "ext4 images: power cuts, full disks",
-    ),
-    package(
-        "mount",
-        Sign::Program("losetup"),
-        "loop devices and mounts of those images",
-    ),
-    package(
-        "util-linux",
-        Sign::Program("fsfreeze"),
-        "copies an image at one instant",
-    ),
-    package(
-        "btrfs-progs",
-        Sign::Program("mkfs.btrfs"),
-        "btrfs images: files that share extents",
-    ),
-    package(
-        "xfsprogs",
-        Sign::Program("mkfs.xfs"),
-        "XFS images: files that share extents",
-    ),
+    package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
+    package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
+    package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
+    package("e2fsprogs", Sign::Program("mkfs.ext4"), "ext4 images: power cuts, full disks"),
+    package("mount", Sign::Program("losetup"), "loop devices and mounts of those images"),
+    package("util-linux", Sign::Program("fsfreeze"), "copies an image at one instant"),
+    package("btrfs-progs", Sign::Program("mkfs.btrfs"), "btrfs images: files that share extents"),
+    package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 
 const fn package(name: &'static str, sign: Sign, reason: &'static str) -> Package {
