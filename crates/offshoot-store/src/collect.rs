@@ -56,6 +56,39 @@ impl Store {
         Ok(collected)
     }
 
+    /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
+    /// own, and the packs that hold them, which are written anew. Afterwards the database is
+    /// scrubbed. Only for purging: whoever still names such an object finds it missing.
+    pub fn erase(&self, ids: &[ObjectId]) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let always = Timestamp(i64::MAX);
+        let rows = self.read(|tx| {
+            let found: Result<Vec<Option<ObjectRow>>> =
+                ids.iter().map(|id| tx.object(id)).collect();
+            Ok(found?.into_iter().flatten().collect::<Vec<ObjectRow>>())
+        })?;
+        let (removed, _) = self.remove_rows(rows, always, &mut collected)?;
+        let mut packs = HashSet::new();
+        for row in removed {
+            match row.place {
+                ObjectPlace::Blob => {
+                    self.remove_blob(&object_key(&row.id), always, &mut collected)?;
+                }
+                ObjectPlace::Pack { pack, .. } => {
+                    packs.insert(pack);
+                }
+                ObjectPlace::Row(_) => {}
+            }
+        }
+        for key in packs {
+            if let Some(pack) = self.read(|tx| tx.pack(key))? {
+                self.rewrite_pack(&pack, always, &mut collected)?;
+            }
+        }
+        self.meta().scrub()?;
+        Ok(collected)
+    }
+
     /// Goes through all rows of objects. Returns how many bytes of each pack are alive.
     fn remove_unreachable(
         &self,
