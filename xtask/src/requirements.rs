@@ -120,7 +120,7 @@ fn provide_nextest(root: &Path) -> Outcome {
         return Ok(());
     }
     println!("missing: cargo-nextest (runs the tests); building it takes some minutes");
-    // It is run a few times, not for its speed: little optimisation halves the time to build it.
+    // Its own speed does not matter beside the tests; the time to build it on a cold machine does.
     let install = [
         "install",
         "cargo-nextest",
@@ -131,7 +131,7 @@ fn provide_nextest(root: &Path) -> Outcome {
     shell::run(
         shell::cargo(root)
             .args(install)
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_RELEASE_LTO", "false"),
     )
     .map_err(|error| {
