@@ -102,6 +102,13 @@ fn directories(form: Form) {
     symlink("a/b", fixture.root.join("link")).unwrap();
     dir.mkdir_all(&rel("link/d/e"), 0o755).unwrap();
     assert!(fixture.root.join("a/b/d/e").is_dir());
+    // So deep that the link in the middle is passed over by a larger step.
+    let deep = format!("link/n/link/{}", vec!["x"; 20].join("/"));
+    dir.mkdir_all(&rel("a/b/n/real"), 0o755).unwrap();
+    symlink("real", fixture.root.join("a/b/n/link")).unwrap();
+    dir.mkdir_all(&rel(&deep), 0o755).unwrap();
+    let end = format!("a/b/n/real/{}", vec!["x"; 20].join("/"));
+    assert!(fixture.root.join(end).is_dir());
     dir.write(&rel("file"), b"", 0o644, Sync::None).unwrap();
     symlink("nowhere", fixture.root.join("dangling")).unwrap();
     for path in ["file", "file/x", "dangling", "dangling/x"] {
