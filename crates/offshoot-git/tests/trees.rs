@@ -435,6 +435,12 @@ fn garbage_is_refused_and_never_panics() {
         [entry("100644", "b"), entry("100644", "a")].concat(),
         [entry("100644", "a"), entry("100644", "a")].concat(),
         [entry("40000", "a"), entry("100644", "a-")].concat(),
+        [
+            entry("100644", "a"),
+            entry("100644", "a-"),
+            entry("40000", "a"),
+        ]
+        .concat(),
         entry("100644", "a")[..20].to_vec(),
         b"100644".to_vec(),
         b"100644 a".to_vec(),
