@@ -20,7 +20,7 @@ fn history() -> Git {
     let mut lines: Vec<String> = (0..3000)
         .map(|n| format!("line {n} of a long text"))
         .collect();
-    for round in 0..40 {
+    for round in 0..20 {
         lines[round * 70] = format!("changed in round {round}");
         lines.insert(round * 13, format!("new in round {round}"));
         std::fs::write(git.path().join("text"), lines.join("\n")).unwrap();
