@@ -89,32 +89,33 @@ pub fn reachable_objects(
             continue;
         }
         let (kind, bytes) = read_object(reader, &id)?;
-        match kind {
-            Kind::Tree => walk_objects(reader, id, seen, |_, id| {
-                found.push(id);
-                Ok(())
-            })?,
-            Kind::Blob | Kind::Commit | Kind::Tag => {
-                seen.insert(id);
-                found.push(id);
-            }
-        }
+        let mut tree = None;
         match kind {
             Kind::Commit => {
                 let commit = Commit::parse(&bytes)?;
                 next.extend(commit.parents.iter().rev());
-                // The tree comes last, so that it is taken next.
-                next.push(commit.tree);
+                tree = Some(commit.tree);
             }
             Kind::Tag => next.push(tag_target(&bytes)?),
-            Kind::Blob | Kind::Tree => {}
+            Kind::Tree => tree = Some(id),
+            Kind::Blob => {}
+        }
+        if kind != Kind::Tree {
+            seen.insert(id);
+            found.push(id);
+        }
+        if let Some(tree) = tree {
+            walk_objects(reader, tree, seen, |_, id| {
+                found.push(id);
+                Ok(())
+            })?;
         }
     }
     Ok(found)
 }
 
 /// What an annotated tag points to.
-pub(crate) fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
+fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
     let line = bytes
         .strip_prefix(b"object ")
         .and_then(|rest| rest.get(..40));

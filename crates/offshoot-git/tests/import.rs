@@ -20,7 +20,7 @@ fn history() -> Git {
     let mut lines: Vec<String> = (0..3000)
         .map(|n| format!("line {n} of a long text"))
         .collect();
-    for round in 0..40 {
+    for round in 0..20 {
         lines[round * 70] = format!("changed in round {round}");
         lines.insert(round * 13, format!("new in round {round}"));
         std::fs::write(git.path().join("text"), lines.join("\n")).unwrap();
@@ -300,6 +300,24 @@ fn damage_is_an_error_and_never_other_content() {
         }
         std::fs::write(&path, &good).unwrap();
     }
+}
+
+#[test]
+fn an_object_under_another_id_is_refused() {
+    let git = Git::init();
+    let id = git.text(&["hash-object", "-w", "--stdin"], b"content");
+    let objects = git.path().join(".git/objects");
+    let place = |id: &str| objects.join(&id[..2]).join(&id[2..]);
+    let other = ObjectId::from_bytes([7; 20]);
+    std::fs::create_dir_all(place(&other.to_hex()).parent().unwrap()).unwrap();
+    std::fs::copy(place(&id), place(&other.to_hex())).unwrap();
+    let repository = GitRepository::open(git.path()).unwrap();
+    let read = repository.read(&id.parse().unwrap()).unwrap().unwrap();
+    assert_eq!((read.0, &read.1[..]), (Kind::Blob, &b"content"[..]));
+    assert_eq!(
+        repository.read(&other).unwrap_err().code(),
+        ErrorCode::InvalidRequest
+    );
 }
 
 #[test]
