@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -308,6 +308,35 @@ fn special_files_are_reported_and_skipped() {
     );
     let next = scan.finish(0, |_| None);
     assert_eq!(fixture.scan(&next).refused.len(), 2);
+}
+
+/// An agent's `chmod` must not break every later scan, nor make its files look deleted.
+#[test]
+fn unreadable_directories_are_reported_and_nothing_in_them_is_missing() {
+    let fixture = Fixture::new();
+    if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        println!("skipped: root reads everything (skipped=1)");
+        return;
+    }
+    for path in ["closed/a/b", "no-entry/c", "open"] {
+        fixture.put(path, "x");
+    }
+    let memo = fixture.memo();
+    fixture.dir.set_perm(&rel("closed"), 0o000).unwrap();
+    fixture.dir.set_perm(&rel("no-entry"), 0o444).unwrap();
+    let scan = fixture.scan(&memo);
+    assert_eq!(
+        scan.refused,
+        [
+            (rel("closed"), Refusal::Unreadable),
+            (rel("no-entry/c"), Refusal::Unreadable)
+        ]
+    );
+    assert!(scan.missing.is_empty() && scan.unknown.is_empty());
+    for path in ["closed", "no-entry"] {
+        fixture.dir.set_perm(&rel(path), 0o755).unwrap();
+    }
+    assert!(fixture.scan(&memo).is_unchanged());
 }
 
 /// Ignores names listed in `.ignore` files, in the directory of the file and below.
