@@ -124,7 +124,7 @@ impl Tally {
                     | ErrorCode::IsADirectory
                     | ErrorCode::AlreadyExists => self.absent += 1,
                     // A storm of renames can outlast every retry of a lookup.
-                    ErrorCode::ReadFailed => self.absent += 1,
+                    ErrorCode::Timeout => self.absent += 1,
                     _ => panic!("unexpected {error:?}"),
                 }
                 None

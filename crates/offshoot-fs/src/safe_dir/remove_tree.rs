@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use offshoot_core::{RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, fstat, lstat_at};
@@ -67,7 +67,8 @@ impl SafeDir {
                 gone_is_fine(descent.enter(&here, &name))?;
             } else if !level.emptied {
                 level.emptied = true;
-                let subdirs = self.unlink_files(descent.here()?)?;
+                let here = descent.here()?;
+                let subdirs = self.unlink_files(&here)?;
                 if let Some(level) = descent.levels.last_mut() {
                     level.subdirs = subdirs;
                 }
@@ -81,7 +82,7 @@ impl SafeDir {
     }
 
     /// Removes everything but directories from an open directory. Returns the directories.
-    fn unlink_files(&self, dir: OwnedFd) -> io::Result<Vec<CString>> {
+    fn unlink_files(&self, dir: &OwnedFd) -> io::Result<Vec<CString>> {
         let mut subdirs = Vec::new();
         let mut failure = None;
         let mut visit = |name: &CStr, kind: Option<FileKind>| -> io::Result<()> {
@@ -89,10 +90,10 @@ impl SafeDir {
                 subdirs.push(name.to_owned());
                 return Ok(());
             }
-            match self.unlink_inside(&dir, name, AtFlags::empty()) {
+            match self.unlink_inside(dir, name, AtFlags::empty()) {
                 Err(error) if is(&error, Errno::NOENT) => Ok(()),
                 Err(error) if is(&error, Errno::ISDIR) || is(&error, Errno::PERM) => {
-                    if lstat_at(&dir, name)?.kind != FileKind::Dir {
+                    if lstat_at(dir, name)?.kind != FileKind::Dir {
                         return Err(error);
                     }
                     subdirs.push(name.to_owned());
@@ -101,7 +102,7 @@ impl SafeDir {
                 answer => answer,
             }
         };
-        DirReader::default().for_each(&dir, |name, kind| {
+        DirReader::default().for_each(dir, |name, kind| {
             if failure.is_none() {
                 failure = visit(name, kind).err();
             }
@@ -152,7 +153,7 @@ fn gone_is_fine(answer: io::Result<()>) -> io::Result<()> {
 /// The way down to the directory that is being emptied.
 struct Descent {
     /// The lowest levels, the deepest last.
-    open: VecDeque<File>,
+    open: VecDeque<Rc<OwnedFd>>,
     levels: Vec<Level>,
 }
 
@@ -174,20 +175,19 @@ impl Descent {
             emptied: false,
             subdirs: Vec::new(),
         });
-        self.open.push_back(File::from(fd));
+        self.open.push_back(Rc::new(fd));
         if self.open.len() > OPEN_LEVELS {
             self.open.pop_front();
         }
         Ok(())
     }
 
-    fn here(&self) -> io::Result<OwnedFd> {
-        let file = self.open.back().ok_or(Errno::STALE)?;
-        Ok(file.try_clone()?.into())
+    fn here(&self) -> io::Result<Rc<OwnedFd>> {
+        Ok(self.open.back().ok_or(Errno::STALE)?.clone())
     }
 
     /// Goes up. Returns the directory above and the name of the one that was left; none at the top.
-    fn leave(&mut self) -> io::Result<Option<(OwnedFd, CString)>> {
+    fn leave(&mut self) -> io::Result<Option<(Rc<OwnedFd>, CString)>> {
         let (Some(left), Some(file)) = (self.levels.pop(), self.open.pop_back()) else {
             return Ok(None);
         };
@@ -200,7 +200,7 @@ impl Descent {
             if (stat.dev, stat.ino) != above.identity {
                 return Err(Errno::STALE.into());
             }
-            self.open.push_back(File::from(fd));
+            self.open.push_back(Rc::new(fd));
         }
         Ok(Some((self.here()?, left.name)))
     }

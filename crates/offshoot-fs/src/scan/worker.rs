@@ -459,6 +459,13 @@ impl<F: ScanFilter> Job<'_, F> {
         let stat = match lstat_at(fd, scratch.c_name(name)) {
             Ok(stat) => stat,
             Err(error) if is(&error, Errno::NOENT) => return Ok(Looked::Gone),
+            // The directory may be read but not entered.
+            Err(error) if is(&error, Errno::ACCESS) => {
+                found
+                    .refused
+                    .push((RelPath::from_normal(path), Refusal::Unreadable));
+                return Ok(Looked::LeftOut);
+            }
             Err(error) => return Err(read_error(&RelPath::from_normal(path), error)),
         };
         let kind = match stat.kind {

@@ -1,12 +1,18 @@
 //! What several tests of the safe directory share.
-#![allow(dead_code, reason = "not every test program uses everything")]
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    reason = "not every test program uses everything"
+)]
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use offshoot_core::{ErrorCode, RelPath, Result};
-use offshoot_fs::{Form, STAGE_PREFIX, SafeDir};
+use offshoot_core::{ErrorCode, ObjectId, RelPath, Result};
+use offshoot_fs::{FileKind, Form, STAGE_PREFIX, SafeDir};
 
 /// A workspace beside a secret, as in real life.
 pub(crate) struct Fixture {
@@ -61,6 +67,19 @@ pub(crate) fn mkfifo(path: &Path) {
         .status()
         .unwrap();
     assert!(made.success());
+}
+
+/// Any function of the content serves as an id here.
+pub(crate) fn id_of(dir: &SafeDir, path: &RelPath) -> ObjectId {
+    let content = match dir.stat(path).unwrap().unwrap().kind {
+        FileKind::Symlink => dir.read_link(path).unwrap(),
+        _ => dir.read(path).unwrap(),
+    };
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    let mut bytes = [0; 20];
+    bytes[..8].copy_from_slice(&hasher.finish().to_le_bytes());
+    ObjectId::from_bytes(bytes)
 }
 
 /// Runs each test over both forms.
