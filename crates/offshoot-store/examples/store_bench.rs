@@ -231,8 +231,9 @@ fn row_by_row(store: &Store) {
         })
         .unwrap();
     println!(
-        "the same as rows: prepared {prepared:.2?}, committed {:.2?}",
-        start.elapsed()
+        "the same as rows: prepared {prepared:.2?}, committed {:.2?}, processor {:.2?}",
+        start.elapsed(),
+        cpu() - cpu_before
     );
 }
 
@@ -255,7 +256,7 @@ fn reads(store: &Store) {
         println!("{what}: {:.2?}", start.elapsed() / 20_000);
     };
     time("read transaction without a look-up", &mut |_| {
-        store.read(|_| Ok(())).unwrap()
+        store.read(|_| Ok(())).unwrap();
     });
     time("read transaction with a workspace", &mut |_| {
         store.read(|tx| tx.workspace_by_key(key)).unwrap().unwrap();
@@ -295,18 +296,13 @@ fn inline_or_blob(store: &Store) {
             .collect();
         let start = Instant::now();
         for bytes in &contents {
-            let mut object = None;
             number += 1;
-            // A blob of the same bytes for comparison; the row is made by `put_row`.
-            object.replace(
-                store
-                    .blobs()
-                    .put(&format!("object/{}", id(number)), &mut |out| {
-                        out.write_all(bytes)
-                            .map_err(|_| offshoot_core::Error::internal("put"))
-                    })
-                    .unwrap(),
-            );
+            let key = format!("object/{}", id(number));
+            let put = store.blobs().put(&key, &mut |out| {
+                out.write_all(bytes)
+                    .map_err(|_| offshoot_core::Error::internal("put"))
+            });
+            put.unwrap();
             store
                 .write(Durability::Synced, |tx| {
                     tx.put_setting("n", &number.to_string())

@@ -153,29 +153,27 @@ fn readers_do_not_notice_that_packs_are_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let done = AtomicBool::new(false);
-    let kept: HashSet<ObjectId> = (0..5).map(id).collect();
-    add_bulk(&store, 0..60, 20_000).unwrap();
+    add_bulk(&store, 0..243, 10_000).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 let reader = open(dir.path());
                 while !done.load(Ordering::SeqCst) {
-                    for number in 0..5 {
-                        // Too large for the cache, so each one is really read.
-                        let (_, bytes) = reader.object(&id(number)).unwrap().unwrap();
-                        assert!(*bytes == *noise(number, 20_000));
-                        let found = reader.read(|tx| reader.object_in(tx, &id(number)));
-                        assert!(found.unwrap().is_some());
-                    }
+                    // Too large for the cache, so it is really read.
+                    let (_, bytes) = reader.object(&id(0)).unwrap().unwrap();
+                    assert!(*bytes == *noise(0, 10_000));
+                    let found = reader.read(|tx| {
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                        reader.object_in(tx, &id(0))
+                    });
+                    assert!(found.unwrap().is_some());
                 }
             });
         }
-        for round in 0..8 {
-            let collected = store.collect(&kept, FUTURE).unwrap();
-            assert_eq!(collected.packs_rewritten, u64::from(round == 0));
-            // Bring the kept ones into a new pack that is mostly garbage.
-            let rewritten = store.collect(&HashSet::from_iter(kept.iter().copied()), FUTURE);
-            assert_eq!(rewritten.unwrap().objects, 0);
+        for kept in [81, 27, 9, 3, 1] {
+            let reachable: HashSet<ObjectId> = (0..kept).map(id).collect();
+            let collected = store.collect(&reachable, FUTURE).unwrap();
+            assert_eq!(collected.packs_rewritten, 1);
         }
         done.store(true, Ordering::SeqCst);
     });
@@ -204,13 +202,13 @@ fn a_fault_at_any_call_leaves_the_store_whole() {
         n += 1;
         let dir = tempfile::tempdir().unwrap();
         let store = open_faulty(dir.path(), &plan);
-        add_bulk(&store, 0..40, 4_000).unwrap();
+        add_bulk(&store, 0..12, 20_000).unwrap();
         plan.arm(n);
-        let reachable: HashSet<ObjectId> = (0..10).chain(50..53).map(id).collect();
-        let mut results = vec![
+        let reachable: HashSet<ObjectId> = (0..3).chain(50..53).map(id).collect();
+        let results = [
             add_single(&store, 50, 300),
             add_single(&store, 51, 100_000),
-            add_bulk(&store, 52..60, 30_000),
+            add_bulk(&store, 52..57, 30_000),
             store.collect(&reachable, FUTURE).map(drop),
         ];
         let struck = plan.disarm();
@@ -222,7 +220,7 @@ fn a_fault_at_any_call_leaves_the_store_whole() {
         );
         let found = check_whole(dir.path());
         assert!(
-            (0..10).all(|number| found.contains_key(&id(number))),
+            (0..3).all(|number| found.contains_key(&id(number))),
             "at call {n}"
         );
         for (number, result) in [(50, &results[0]), (51, &results[1]), (52, &results[2])] {
@@ -233,8 +231,7 @@ fn a_fault_at_any_call_leaves_the_store_whole() {
             );
         }
         // And what failed can simply be done again.
-        results.push(store.collect(&reachable, FUTURE).map(drop));
-        assert!(results.pop().unwrap().is_ok());
+        store.collect(&reachable, FUTURE).unwrap();
         check_whole(dir.path());
         if !struck {
             break;
