@@ -1,5 +1,7 @@
 //! The suites over the implementations of this crate, bare and behind wrappers.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 use std::sync::{Arc, Mutex};
 
 use offshoot_core::FaultPlan;
