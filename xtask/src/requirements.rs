@@ -31,47 +31,16 @@ struct Package {
 }
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
+#[rustfmt::skip]
 const PACKAGES: [Package; 8] = [
-    package(
-        "gcc",
-        Sign::Program("cc"),
-        "compiles SQLite and zstd, links everything",
-    ),
-    package(
-        "libc6-dev",
-        Sign::File("/usr/include/stdio.h"),
-        "headers for the above",
-    ),
-    package(
-        "git",
-        Sign::Program("git"),
-        "the oracle for trees, merges and exports",
-    ),
-    package(
-        "e2fsprogs",
-        Sign::Program("mkfs.ext4"),
-        "ext4 images: power cuts, full disks",
-    ),
-    package(
-        "mount",
-        Sign::Program("losetup"),
-        "loop devices and mounts of those images",
-    ),
-    package(
-        "util-linux",
-        Sign::Program("fsfreeze"),
-        "copies an image at one instant",
-    ),
-    package(
-        "btrfs-progs",
-        Sign::Program("mkfs.btrfs"),
-        "btrfs images: files that share extents",
-    ),
-    package(
-        "xfsprogs",
-        Sign::Program("mkfs.xfs"),
-        "XFS images: files that share extents",
-    ),
+    package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
+    package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
+    package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
+    package("e2fsprogs", Sign::Program("mkfs.ext4"), "ext4 images: power cuts, full disks"),
+    package("mount", Sign::Program("losetup"), "loop devices and mounts of those images"),
+    package("util-linux", Sign::Program("fsfreeze"), "copies an image at one instant"),
+    package("btrfs-progs", Sign::Program("mkfs.btrfs"), "btrfs images: files that share extents"),
+    package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 
 const fn package(name: &'static str, sign: Sign, reason: &'static str) -> Package {
@@ -151,7 +120,7 @@ fn provide_nextest(root: &Path) -> Outcome {
         return Ok(());
     }
     println!("missing: cargo-nextest (runs the tests); building it takes some minutes");
-    // It is run a few times, not for its speed: little optimisation halves the time to build it.
+    // Its own speed does not matter beside the tests; the time to build it on a cold machine does.
     let install = [
         "install",
         "cargo-nextest",
@@ -162,7 +131,7 @@ fn provide_nextest(root: &Path) -> Outcome {
     shell::run(
         shell::cargo(root)
             .args(install)
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             .env("CARGO_PROFILE_RELEASE_LTO", "false"),
     )
     .map_err(|error| {

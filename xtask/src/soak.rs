@@ -20,55 +20,16 @@ struct Soak {
 /// Every torture run. A test joins one by its name; a run that matches no test fails.
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
+#[rustfmt::skip]
 const SOAKS: [Soak; 8] = [
-    soak(
-        "race",
-        "offshoot-fs",
-        "race_",
-        "no escape while directories turn into symlinks",
-    ),
-    soak(
-        "fault",
-        "offshoot-engine",
-        "fault_",
-        "the n-th call fails, for every n",
-    ),
-    soak(
-        "kill",
-        "offshoot-cli",
-        "kill_",
-        "kill -9 of the real binary under load",
-    ),
-    soak(
-        "power",
-        "offshoot-cli",
-        "power_cut_",
-        "power cuts under load",
-    ),
-    soak(
-        "writers",
-        "offshoot-cli",
-        "writers_",
-        "many writers from two processes",
-    ),
-    soak(
-        "properties",
-        "offshoot-engine",
-        "property_",
-        "random cases of every property",
-    ),
-    soak(
-        "oracle",
-        "offshoot-engine",
-        "oracle_",
-        "random trees against stock git",
-    ),
-    soak(
-        "histories",
-        "offshoot-merge",
-        "histories_",
-        "random histories through the merge",
-    ),
+    soak("race", "offshoot-fs", "race_", "no escape while directories turn into symlinks"),
+    soak("fault", "offshoot-engine", "fault_", "the n-th call fails, for every n"),
+    soak("kill", "offshoot-cli", "kill_", "kill -9 of the real binary under load"),
+    soak("power", "offshoot-cli", "power_cut_", "power cuts under load"),
+    soak("writers", "offshoot-cli", "writers_", "many writers from two processes"),
+    soak("properties", "offshoot-engine", "property_", "random cases of every property"),
+    soak("oracle", "offshoot-engine", "oracle_", "random trees against stock git"),
+    soak("histories", "offshoot-merge", "histories_", "random histories through the merge"),
 ];
 
 const fn soak(
@@ -247,7 +208,7 @@ fn section(soak: &Soak, run: &Run, machine: &str) -> String {
         "passed"
     };
     let mut text = format!(
-        "\n## {}: {verdict} ({time} UTC)\n\n{}.\n\n",
+        "\n## {}: {verdict} ({time} UTC)\n\n- What: {}\n",
         soak.name, soak.what
     );
     text.push_str(&format!(

@@ -3,7 +3,9 @@
 //! An [`Engine`] is one data directory, opened. It composes the store, the git objects and the
 //! safe directories, which do not know each other.
 
+mod check;
 mod engine;
+mod export;
 mod files;
 mod incoming;
 mod index;
@@ -11,25 +13,31 @@ mod metadata;
 mod mime;
 mod objects;
 mod projection;
+mod purge;
 mod read;
 mod recovery;
 mod restore;
+mod retention;
 mod run;
 mod snapshot;
 mod state;
 mod sync;
 mod workspace;
 
+pub use check::{CheckReport, Problem};
 pub use engine::{Engine, EngineOptions};
+pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use incoming::Content;
 pub use index::Entry;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::type_name;
+pub use purge::Purged;
 pub use read::{
     DirNode, Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text,
 };
 pub use restore::{Point, Restored};
+pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};
 pub use sync::{OutsideChange, Synced};

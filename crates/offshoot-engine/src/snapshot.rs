@@ -231,8 +231,29 @@ impl Engine {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
+        self.keep_state(row, why, false, cause)
+    }
+
+    /// The same before the directory itself goes away: ignored files of outside programs are kept
+    /// too, as entries of the index, so that they come back with the directory (INV-5).
+    pub(crate) fn keep_everything(
+        &self,
+        row: &WorkspaceRow,
+        why: &str,
+        cause: &Cause,
+    ) -> Result<Option<ObjectId>> {
+        self.keep_state(row, why, true, cause)
+    }
+
+    fn keep_state(
+        &self,
+        row: &WorkspaceRow,
+        why: &str,
+        with_ignored: bool,
+        cause: &Cause,
+    ) -> Result<Option<ObjectId>> {
         if row.handed_out && row.materialized {
-            self.sync_held(row, false, cause)?;
+            self.sync_held(row, with_ignored, cause)?;
         }
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if row.head.is_none() && row.files == 0 && row.dirs == 0 {

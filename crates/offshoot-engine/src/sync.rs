@@ -3,7 +3,7 @@
 //! A workspace whose path was never handed out cannot have changed behind our back: nothing is
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read as _;
 use std::sync::Mutex;
 
@@ -512,6 +512,7 @@ impl Engine {
                 row: &before,
                 next: &mut next,
                 line,
+                new_dirs: HashSet::new(),
             };
             for (path, there) in &found {
                 match there {
@@ -532,6 +533,8 @@ struct Recorder<'a> {
     row: &'a WorkspaceRow,
     next: &'a mut WorkspaceRow,
     line: LineFor<'a>,
+    /// Directories that the index had nothing at and below: what is in them needs no look-up.
+    new_dirs: HashSet<RelPath>,
 }
 
 impl Recorder<'_> {
@@ -596,14 +599,16 @@ impl Recorder<'_> {
             .remove_in_index(tx, self.row, path, self.next.revision)
     }
 
-    /// A path that is there and is not what the index says.
-    fn there(
+    /// What the index has at a path that is about to be recorded: the entry, its bytes, and
+    /// whether a directory there must hide what the base has. A directory that became a file, or
+    /// the other way round, is forgotten first.
+    fn replaced(
         &mut self,
         tx: &mut dyn WriteTx,
         path: &RelPath,
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
+    ) -> Result<(Option<Entry>, i64, bool)> {
         let (mut before, mut size_before) = {
             let index = Index::new(self.engine.store(), tx, self.row);
             let before = index.entry(path)?;
@@ -613,17 +618,37 @@ impl Recorder<'_> {
             self.forget(tx, path, changes)?;
             (before, size_before) = (None, 0);
         }
-        let hidden = {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            entry.kind == EntryKind::Dir
-                && before.is_none()
-                && index.base().entry(&index.objects, path)?.is_some()
+        if entry.kind != EntryKind::Dir {
+            return Ok((before, size_before, false));
+        }
+        let index = Index::new(self.engine.store(), tx, self.row);
+        let hides = before.is_none() && index.base().entry(&index.objects, path)?.is_some();
+        let hid = tx
+            .entries_on_path(self.row.key, path)?
+            .last()
+            .is_some_and(|row| row.path == *path && row.opaque);
+        Ok((before, size_before, hides || hid))
+    }
+
+    /// A path that is there and is not what the index says.
+    fn there(
+        &mut self,
+        tx: &mut dyn WriteTx,
+        path: &RelPath,
+        entry: &DiskEntry,
+        changes: &mut Vec<OutsideChange>,
+    ) -> Result<()> {
+        let in_new_dir = path
+            .parent()
+            .is_some_and(|parent| self.new_dirs.contains(&parent));
+        let (before, size_before, opaque) = if in_new_dir {
+            (None, 0, false)
+        } else {
+            self.replaced(tx, path, entry, changes)?
         };
-        let opaque = hidden
-            || tx
-                .entries_on_path(self.row.key, path)?
-                .last()
-                .is_some_and(|row| row.path == *path && row.opaque && entry.kind == EntryKind::Dir);
+        if entry.kind == EntryKind::Dir && before.is_none() && !opaque {
+            self.new_dirs.insert(path.clone());
+        }
         tx.put_entry(
             self.row.key,
             &EntryRow {

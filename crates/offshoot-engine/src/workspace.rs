@@ -228,7 +228,7 @@ impl Engine {
             Some(row) => row,
         };
         let _lock = self.exclusive(&row)?;
-        let kept = self.keep_last_state(&row, "before deletion", cause)?;
+        let kept = self.keep_everything(&row, "before deletion", cause)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let mut row = open_row_by_key(tx, &row)?;

@@ -81,6 +81,11 @@ fn describe(path: &RelPath, error: io::Error, otherwise: ErrorCode) -> Error {
         .with_hint("remove what is in it first"),
         Errno::LOOP => Error::invalid(format!("`{path}` leads through too many links"))
             .with_hint("a link probably leads to itself"),
+        Errno::AGAIN => Error::new(
+            ErrorCode::Timeout,
+            format!("`{path}` could not be found while directories are being moved about"),
+        )
+        .with_hint("try again"),
         Errno::NXIO | Errno::NODEV => special_error(path, Special::Unknown),
         Errno::NAMETOOLONG => Error::invalid(format!("the path `{path}` is too long")),
         Errno::XDEV => Error::new(

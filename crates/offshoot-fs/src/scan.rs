@@ -140,7 +140,7 @@ pub enum DirState {
 pub enum Refusal {
     /// Workspaces do not hold such things.
     Special(Special),
-    /// The directory may not be read. Nothing below it is reported missing.
+    /// It may not be looked at. Neither it nor anything below it is reported missing.
     Unreadable,
     /// The path is longer than any call can take.
     TooLong,
@@ -150,7 +150,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Special(special) => write!(f, "{special}"),
-            Refusal::Unreadable => f.write_str("unreadable directory"),
+            Refusal::Unreadable => f.write_str("unreadable entry"),
             Refusal::TooLong => f.write_str("path that is too long"),
         }
     }

@@ -10,10 +10,9 @@ use std::path::Path;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::commit::Commit;
-use crate::object::{Kind, ObjectReader, read_object};
+use crate::history::reachable_objects;
+use crate::object::ObjectReader;
 use crate::pack::{PackSummary, pack_objects, read_index_ids, write_failed, write_pack_index};
-use crate::tree_walk::walk_objects;
 
 /// The config of an exported repository. The last section marks it as ours to write to again.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
@@ -72,56 +71,6 @@ pub fn export_bare(
     }
     write_ref(target, "HEAD", &format!("ref: {head}\n"))?;
     Ok(report)
-}
-
-/// Everything that the tips reach and that is not in `seen`, which is extended: commits from the
-/// tips down, each followed by its new trees and blobs.
-///
-/// What is in `seen` is taken to be there with all that it reaches.
-pub fn reachable_objects(
-    reader: &dyn ObjectReader,
-    tips: &[ObjectId],
-    seen: &mut HashSet<ObjectId>,
-) -> Result<Vec<ObjectId>> {
-    let mut found = Vec::new();
-    let mut next: Vec<ObjectId> = tips.to_vec();
-    next.reverse();
-    while let Some(id) = next.pop() {
-        if seen.contains(&id) {
-            continue;
-        }
-        let (kind, bytes) = read_object(reader, &id)?;
-        match kind {
-            Kind::Tree => walk_objects(reader, id, seen, |_, id| {
-                found.push(id);
-                Ok(())
-            })?,
-            Kind::Blob | Kind::Commit | Kind::Tag => {
-                seen.insert(id);
-                found.push(id);
-            }
-        }
-        match kind {
-            Kind::Commit => {
-                let commit = Commit::parse(&bytes)?;
-                next.extend(commit.parents.iter().rev());
-                // The tree comes last, so that it is taken next.
-                next.push(commit.tree);
-            }
-            Kind::Tag => next.push(tag_target(&bytes)?),
-            Kind::Blob | Kind::Tree => {}
-        }
-    }
-    Ok(found)
-}
-
-/// What an annotated tag points to.
-fn tag_target(bytes: &[u8]) -> Result<ObjectId> {
-    let line = bytes
-        .strip_prefix(b"object ")
-        .and_then(|rest| rest.get(..40));
-    line.and_then(|hex| std::str::from_utf8(hex).ok()?.parse().ok())
-        .ok_or_else(|| Error::invalid("a tag is damaged: it names no object"))
 }
 
 /// Makes sure that `target` is a repository that we may write to.

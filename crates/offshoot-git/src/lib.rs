@@ -6,9 +6,12 @@
 
 mod commit;
 mod export;
+mod history;
 mod ignore;
+mod import;
 mod object;
 mod pack;
+mod pack_read;
 mod tree;
 mod tree_build;
 mod tree_diff;
@@ -16,8 +19,10 @@ mod tree_edit;
 mod tree_walk;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
-pub use export::{ExportProgress, ExportReport, export_bare, reachable_objects};
+pub use export::{ExportProgress, ExportReport, export_bare};
+pub use history::{parents_first, peel_to_commit, reachable_objects, read_commit};
 pub use ignore::{IgnoreRules, RuleFiles};
+pub use import::{GitRepository, Head};
 pub use object::{
     BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
 };

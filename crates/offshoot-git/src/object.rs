@@ -215,14 +215,4 @@ mod tests {
             assert!(hasher.finish().is_err());
         }
     }
-
-    /// The first message of the published collision "SHA-1 is a Shambles" (Leurent and Peyrin,
-    /// 2020). It collides without git's header only, so it is given to the hasher as it is.
-    #[test]
-    fn a_published_collision_is_refused() {
-        let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
-        hasher.update(include_bytes!("../tests/data/sha-mbles-1.bin"));
-        let error = finish(hasher).unwrap_err();
-        assert_eq!(error.code(), offshoot_core::ErrorCode::InvalidRequest);
-    }
 }

@@ -210,7 +210,17 @@ impl Tree {
             before = Some(entry);
             rest = after;
         }
-        Ok(Tree { bytes, spans })
+        let tree = Tree { bytes, spans };
+        // A file and a directory of one name need not stand beside each other in git's order.
+        for entry in tree.iter().filter(EntryRef::is_dir) {
+            if tree.find(entry.name, false).is_some() {
+                let name = escape_bytes(entry.name);
+                return Err(Error::invalid(format!(
+                    "a tree is damaged: `{name}` is there twice"
+                )));
+            }
+        }
+        Ok(tree)
     }
 
     /// How many entries it has.
@@ -241,13 +251,16 @@ impl Tree {
     /// The entry of that name. Costs two binary searches: it may stand where a file of that
     /// name would, or where a directory would.
     pub fn get(&self, name: &[u8]) -> Option<EntryRef<'_>> {
-        [true, false].into_iter().find_map(|dir| {
-            let found = self.spans.binary_search_by(|span| {
-                let entry = self.entry(span);
-                compare((entry.name, entry.is_dir()), (name, dir))
-            });
-            found.ok().and_then(|index| self.at(index))
-        })
+        self.find(name, true).or_else(|| self.find(name, false))
+    }
+
+    /// The entry of that name, if it is a directory or, as asked, if it is not.
+    fn find(&self, name: &[u8], is_dir: bool) -> Option<EntryRef<'_>> {
+        let found = self.spans.binary_search_by(|span| {
+            let entry = self.entry(span);
+            compare((entry.name, entry.is_dir()), (name, is_dir))
+        });
+        found.ok().and_then(|index| self.at(index))
     }
 
     fn entry(&self, span: &Span) -> EntryRef<'_> {

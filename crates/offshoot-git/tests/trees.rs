@@ -114,8 +114,8 @@ fn lookup_finds_what_the_model_has_and_a_limited_diff_is_a_part_of_the_whole() {
     });
 }
 
-#[test]
-fn sidecar_trees_hold_what_git_cannot_and_edits_agree_with_building() {
+/// Entries of a sidecar tree: odd modes, empty directories, nested `.git`.
+fn any_sidecar() -> impl Strategy<Value = Leaves> {
     let names = prop::sample::select(vec!["a", "a-", ".git", "b", "a0"]);
     let paths = prop::collection::vec(names, 1..4).prop_map(|parts| path(&parts.join("/")));
     let modes = prop::sample::select(vec![
@@ -125,11 +125,57 @@ fn sidecar_trees_hold_what_git_cannot_and_edits_agree_with_building() {
         (0o040_000, EMPTY_TREE),
         (0o041_777, EMPTY_TREE),
     ]);
-    proptest!(cases(300), |(puts in prop::collection::btree_map(paths, modes, 0..12))| {
+    prop::collection::btree_map(paths, modes, 0..12).prop_map(|puts| {
         // A file above another path cannot be built: drop what lies below files.
-        let is_file = |path: &RelPath| puts.get(path).is_some_and(|(mode, _)| mode & 0o100_000 != 0);
-        let puts: Leaves = puts.iter().filter(|(path, _)| !path.ancestors().iter().any(&is_file))
-            .map(|(path, leaf)| (path.clone(), *leaf)).collect();
+        let is_file = |path: &RelPath| {
+            puts.get(path)
+                .is_some_and(|(mode, _)| mode & 0o100_000 != 0)
+        };
+        let possible = |path: &RelPath| !path.ancestors().iter().any(&is_file);
+        puts.iter()
+            .filter(|(path, _)| possible(path))
+            .map(|(path, leaf)| (path.clone(), *leaf))
+            .collect()
+    })
+}
+
+#[test]
+fn the_difference_of_two_sidecars_is_that_of_what_they_say() {
+    proptest!(cases(400), |(a in any_sidecar(), b in any_sidecar())| {
+        let objects = MemoryObjects::new();
+        let (a, b) = (build(&a, &objects), build(&b, &objects));
+        // What a directory says is its mode and whether it is empty; a file is its mode and id.
+        let said = |mode: u32, id: ObjectId| {
+            let is_dir = mode & 0o170_000 == 0o040_000;
+            (is_dir, mode, if is_dir && id != EMPTY_TREE { EMPTY_BLOB } else { id })
+        };
+        let list = |root| -> BTreeMap<(RelPath, bool), (bool, u32, ObjectId)> {
+            leaves_of(&objects, root)
+                .into_iter()
+                .map(|(path, (mode, id))| (path, said(mode, id)))
+                .map(|(path, said)| ((path, said.0), said))
+                .collect()
+        };
+        let (in_a, in_b) = (list(a), list(b));
+        let mut expected = BTreeMap::new();
+        for key in in_a.keys().chain(in_b.keys()) {
+            if in_a.get(key) != in_b.get(key) {
+                expected.insert(key.clone(), (in_a.get(key).copied(), in_b.get(key).copied()));
+            }
+        }
+        let mut found = BTreeMap::new();
+        for (path, old, new) in changes(&objects, a, b, &RelPath::root()) {
+            let (old, new) = (old.map(|(m, id)| said(m, id)), new.map(|(m, id)| said(m, id)));
+            let is_dir = old.or(new).unwrap().0;
+            prop_assert!(found.insert((path, is_dir), (old, new)).is_none());
+        }
+        prop_assert_eq!(found, expected);
+    });
+}
+
+#[test]
+fn sidecar_trees_hold_what_git_cannot_and_edits_agree_with_building() {
+    proptest!(cases(300), |(puts in any_sidecar())| {
         let objects = MemoryObjects::new();
         let built = build(&puts, &objects);
         let edits: BTreeMap<_, _> = puts.iter()
@@ -389,6 +435,12 @@ fn garbage_is_refused_and_never_panics() {
         [entry("100644", "b"), entry("100644", "a")].concat(),
         [entry("100644", "a"), entry("100644", "a")].concat(),
         [entry("40000", "a"), entry("100644", "a-")].concat(),
+        [
+            entry("100644", "a"),
+            entry("100644", "a-"),
+            entry("40000", "a"),
+        ]
+        .concat(),
         entry("100644", "a")[..20].to_vec(),
         b"100644".to_vec(),
         b"100644 a".to_vec(),

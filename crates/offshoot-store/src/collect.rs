@@ -24,8 +24,7 @@ pub struct Collected {
     pub packs_rewritten: u64,
     /// Packs that went away because nothing in them was alive.
     pub packs_removed: u64,
-    /// Blobs that went away because no row named them: objects' own, and packs that a crash or an
-    /// abandoned bulk left behind.
+    /// Blobs that went away, packs included, because no row names them any more.
     pub blobs_removed: u64,
     /// Leftovers of interrupted writes.
     pub leftovers: u64,
@@ -54,6 +53,39 @@ impl Store {
         self.remove_unnamed_objects(before, &mut collected)?;
         self.remove_unnamed_packs(before, &mut collected)?;
         collected.leftovers = self.blobs().sweep_leftovers(before)?;
+        Ok(collected)
+    }
+
+    /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
+    /// own, and the packs that hold them, which are written anew. Afterwards the database is
+    /// scrubbed. Only for purging: whoever still names such an object finds it missing.
+    pub fn erase(&self, ids: &[ObjectId]) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let always = Timestamp(i64::MAX);
+        let rows = self.read(|tx| {
+            let found: Result<Vec<Option<ObjectRow>>> =
+                ids.iter().map(|id| tx.object(id)).collect();
+            Ok(found?.into_iter().flatten().collect::<Vec<ObjectRow>>())
+        })?;
+        let (removed, _) = self.remove_rows(rows, always, &mut collected)?;
+        let mut packs = HashSet::new();
+        for row in removed {
+            match row.place {
+                ObjectPlace::Blob => {
+                    self.remove_blob(&object_key(&row.id), always, &mut collected)?;
+                }
+                ObjectPlace::Pack { pack, .. } => {
+                    packs.insert(pack);
+                }
+                ObjectPlace::Row(_) => {}
+            }
+        }
+        for key in packs {
+            if let Some(pack) = self.read(|tx| tx.pack(key))? {
+                self.rewrite_pack(&pack, always, &mut collected)?;
+            }
+        }
+        self.meta().scrub()?;
         Ok(collected)
     }
 
@@ -125,6 +157,7 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<()> {
         let objects = self.read(|tx| tx.pack_objects(pack.key))?;
+        let mut kept = 0;
         if objects.is_empty() {
             self.write(Durability::Synced, |tx| tx.remove_pack(pack.key))?;
             collected.packs_removed += 1;
@@ -146,9 +179,10 @@ impl Store {
                 tx.remove_pack(pack.key)
             })?;
             collected.packs_rewritten += 1;
-            collected.blob_bytes = collected.blob_bytes.saturating_sub(size);
+            kept = size;
         }
         self.remove_blob(&pack.blob, before, collected)?;
+        collected.blob_bytes = collected.blob_bytes.saturating_sub(kept);
         Ok(())
     }
 

@@ -106,6 +106,7 @@ impl DiskBlobs {
                         self.list_level(&directory.join(part), &key, prefix, visit)?;
                     }
                 } else if key.starts_with(prefix)
+                    && check_key(&key).is_ok()
                     && let Some(info) = info_of(&fan.join(name), key)?
                 {
                     visit(info)?;
@@ -268,13 +269,19 @@ fn make_dir(directory: &Path) -> io::Result<()> {
 }
 
 fn names_in(directory: &Path) -> Result<Vec<String>> {
-    let Some(entries) = found(fs::read_dir(directory)).map_err(cannot_read)? else {
-        return Ok(Vec::new());
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // Gone, or a file that somebody else put there.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(cannot_read(error)),
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Names that are not ours (not even UTF-8) are nobody's keys.
-        names.extend(entry.map_err(cannot_read)?.file_name().into_string().ok());
+        // Names with other characters are not ours and nobody's keys.
+        let name = entry.map_err(cannot_read)?.file_name().into_string().ok();
+        names.extend(name.filter(|name| name.is_ascii()));
     }
     names.sort_unstable();
     Ok(names)
@@ -331,4 +338,46 @@ fn cannot_read(error: io::Error) -> Error {
     )
     .with_hint("the log has the cause")
     .with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_files_are_neither_listed_nor_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = DiskBlobs::open(&dir.path().join("blobs")).unwrap();
+        blobs.put("pack/abc", &mut |_| Ok(())).unwrap();
+        for foreign in ["pack/+ab/ABC", "pack/+ab/\u{20ac}", "\u{20ac}", "file"] {
+            fs::write(dir.path().join("blobs/data").join(foreign), b"x").unwrap();
+        }
+        fs::create_dir(dir.path().join("blobs/data/pack/+ab/abd")).unwrap();
+        let mut keys = Vec::new();
+        let visited = blobs.list("", &mut |info| {
+            keys.push(info.key);
+            Ok(())
+        });
+        visited.unwrap();
+        assert_eq!(keys, ["pack/abc"]);
+    }
+
+    #[test]
+    fn files_and_directories_are_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let blobs = DiskBlobs::open(&dir.path().join("blobs")).unwrap();
+        blobs.put("object/abc", &mut |_| Ok(())).unwrap();
+        for (path, mode) in [
+            ("", 0o700),
+            ("data/object/+ab", 0o700),
+            ("data/object/+ab/abc", 0o600),
+        ] {
+            let path = dir.path().join("blobs").join(path);
+            assert_eq!(
+                fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                mode
+            );
+        }
+    }
 }

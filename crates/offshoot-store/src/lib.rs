@@ -15,6 +15,7 @@ mod bulk;
 mod cache;
 mod collect;
 mod compress;
+pub mod conformance;
 mod disk;
 mod faults;
 mod meta;

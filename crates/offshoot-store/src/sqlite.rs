@@ -149,8 +149,7 @@ impl MetaStore for SqliteStore {
             connection.busy_timeout(Duration::ZERO).sql()?;
             let moved = truncate_log(connection);
             connection.busy_timeout(migrate::BUSY_TIMEOUT).sql()?;
-            moved?;
-            connection.execute_batch("PRAGMA optimize").sql()
+            moved.map(drop)
         })
     }
 

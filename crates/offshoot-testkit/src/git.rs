@@ -27,7 +27,7 @@ pub fn git_command(dir: &Path) -> Command {
             .env(format!("GIT_{role}_DATE"), DATE);
     }
     command
-        .env("HOME", dir)
+        .env("HOME", "/nonexistent")
         .env("LC_ALL", "C")
         .env("TZ", "UTC")
         .env("GIT_CONFIG_NOSYSTEM", "1")

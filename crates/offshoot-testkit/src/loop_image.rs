@@ -59,6 +59,16 @@ impl FileSystem {
         }
     }
 
+    /// Options for `mount -o`.
+    fn mount_options(self) -> &'static str {
+        match self {
+            // Reading must not write: a copy would differ with every look at the tree.
+            Self::Ext4 | Self::Btrfs => "noatime",
+            // A copy has the same identity as its original, which XFS would refuse.
+            Self::Xfs => "noatime,nouuid",
+        }
+    }
+
     /// The program that makes one, and its arguments before the image.
     fn mkfs(self) -> (&'static str, &'static [&'static str]) {
         // Lazy initialisation would let a kernel thread write to the image behind a benchmark.
@@ -146,9 +156,15 @@ impl LoopImage {
     /// of its own. Every sync passes two file systems, so this is not for benchmarks.
     ///
     /// # Panics
-    /// If that fails, or if what is mounted is not what was asked for.
+    /// If that fails, if what is mounted is not what was asked for, or for btrfs.
     #[must_use]
     pub fn create_for_power_cut(kind: FileSystem, bytes: u64) -> Self {
+        // The kernel takes two btrfs with the same identity for two disks of one file system.
+        assert_ne!(
+            kind,
+            FileSystem::Btrfs,
+            "a copy of btrfs cannot be mounted beside it"
+        );
         let outer_dir = temp_dir();
         let outer_image = outer_dir.path().join("outer");
         // The outer one needs no journal: it is never cut, and its own would only cost time.
@@ -160,7 +176,7 @@ impl LoopImage {
             bytes + bytes / 8 + (16 << 20),
         );
         let device = LoopDevice::attach(&outer_image);
-        let mount = Mount::new("ext4", &device, &outer_dir.path().join("mount"));
+        let mount = Mount::new(FileSystem::Ext4, &device, &outer_dir.path().join("mount"));
         let image = mount.point.join("image");
         let outer = Self {
             mount,
@@ -182,7 +198,7 @@ impl LoopImage {
         outer: Option<Box<LoopImage>>,
     ) -> Self {
         let device = LoopDevice::attach(&image);
-        let mount = Mount::new(kind.name(), &device, &dir.path().join("mount"));
+        let mount = Mount::new(kind, &device, &dir.path().join("mount"));
         assert!(
             kind.holds(&mount.point),
             "what was mounted is not {}",
@@ -308,12 +324,11 @@ struct Mount {
 }
 
 impl Mount {
-    fn new(kind: &str, device: &LoopDevice, point: &Path) -> Self {
+    fn new(kind: FileSystem, device: &LoopDevice, point: &Path) -> Self {
         fs::create_dir(point).unwrap_or_else(|error| panic!("mkdir for a mount: {error}"));
-        // Reading must not write: a copy would differ with every look at the tree.
         let mut mount = Command::new("mount");
         run(mount
-            .args(["-t", kind, "-o", "noatime"])
+            .args(["-t", kind.name(), "-o", kind.mount_options()])
             .arg(&device.path)
             .arg(point));
         Self {

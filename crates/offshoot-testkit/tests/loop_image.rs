@@ -143,6 +143,20 @@ fn power_copy_holds_what_was_synced_and_not_the_rest() {
     assert!(lost > 0, "a copy that loses nothing is not a power cut");
 }
 
+#[test]
+fn power_copy_of_xfs_can_be_mounted_beside_it() {
+    if let Some(reason) = LoopImage::unavailable(FileSystem::Xfs) {
+        return skip(&reason);
+    }
+    let image = LoopImage::create_for_power_cut(FileSystem::Xfs, 320 * MIB);
+    write_synced(&image.path().join("synced"), b"content");
+    let after = image.copy_image().mount();
+    assert_eq!(
+        fs::read(after.path().join("synced")).expect("it is there"),
+        b"content"
+    );
+}
+
 /// The copy is of one instant: every file that was acknowledged before it is whole in it, and the
 /// file system needs no repair beyond its journal.
 #[test]

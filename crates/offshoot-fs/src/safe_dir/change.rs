@@ -169,22 +169,36 @@ impl SafeDir {
     }
 
     /// Opens a directory, making it and those above it that are missing.
+    ///
+    /// Looks for one that exists from the bottom up, in steps that grow: usually one or two
+    /// levels are missing, and a thousand must not cost a thousand lookups of long paths.
     pub(super) fn make_dirs(&self, path: &RelPath, perm: u32, sync: Sync) -> Result<DirFd<'_>> {
-        let mut missing = Vec::new();
-        let mut existing = path.clone();
+        let mut below = Vec::new();
+        let mut at = path.clone();
         let mut dir = loop {
-            match self.dir_handle(&existing) {
+            match self.dir_handle(&at) {
                 Ok(dir) => break dir,
-                Err(error) if is(&error, Errno::NOENT) && !existing.is_root() => {
-                    let parent = existing.parent().unwrap_or_default();
-                    missing.push(std::mem::replace(&mut existing, parent));
-                }
-                Err(error) => return Err(lookup_error(&existing, error)),
+                Err(error) if is(&error, Errno::NOENT) && !at.is_root() => {}
+                Err(error) => return Err(lookup_error(&at, error)),
+            }
+            for _ in 0..(below.len() / 2).max(1) {
+                let Some(parent) = at.parent() else { break };
+                below.push(std::mem::replace(&mut at, parent));
             }
         };
-        for path in missing.iter().rev() {
-            let made = self.make_dir_in(&dir, path.name(), perm, sync);
-            dir = made.map_err(|error| write_error(path, error))?;
+        for path in below.iter().rev() {
+            dir = match self.make_dir_in(&dir, path.name(), perm, sync) {
+                Ok(made) => made,
+                // The steps passed over a link to a directory.
+                Err(error) if is(&error, Errno::NOTDIR) || is(&error, Errno::LOOP) => {
+                    self.dir_handle(path).map_err(|inner| {
+                        // A link that leads nowhere is no directory either.
+                        let nowhere = is(&inner, Errno::NOENT);
+                        lookup_error(path, if nowhere { error } else { inner })
+                    })?
+                }
+                Err(error) => return Err(write_error(path, error)),
+            };
         }
         Ok(dir)
     }

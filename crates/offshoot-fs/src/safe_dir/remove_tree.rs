@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use offshoot_core::{RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, fstat, lstat_at};
@@ -32,25 +32,30 @@ impl SafeDir {
         let mut tries = 0;
         loop {
             match self.remove_place(&place) {
-                // Somebody added or moved something below: there is less of it at each try.
+                // Somebody plays with the tree: there is less of it at each try.
                 Err(error) if raced(&error) && tries < RACE_RETRIES => tries += 1,
+                Err(error) if is(&error, Errno::NOENT) && tries > 0 => return Ok(()),
                 answer => return answer.map_err(|error| write_error(path, error)),
             }
         }
     }
 
     fn remove_place(&self, place: &Place<'_>) -> io::Result<()> {
-        let dir_as_file = match self.unlink(&place.dir, &place.name, AtFlags::empty()) {
-            Err(error) => error,
-            done => return done,
-        };
-        // EPERM may be the answer for a directory (POSIX) or a refusal for a file.
-        let is_dir = is(&dir_as_file, Errno::ISDIR)
-            || is(&dir_as_file, Errno::PERM)
-                && lstat_at(&place.dir, &place.name)?.kind == FileKind::Dir;
-        if !is_dir {
-            return Err(dir_as_file);
+        let answer = self.unlink(&place.dir, &place.name, AtFlags::empty());
+        match answer {
+            Err(error) if is(&error, Errno::ISDIR) => self.remove_dirs(place),
+            // POSIX lets unlink answer EPERM for a directory; it may be a true refusal too.
+            Err(error) if is(&error, Errno::PERM) => {
+                match lstat_at(&place.dir, &place.name)?.kind {
+                    FileKind::Dir => self.remove_dirs(place),
+                    _ => Err(error),
+                }
+            }
+            answer => answer,
         }
+    }
+
+    fn remove_dirs(&self, place: &Place<'_>) -> io::Result<()> {
         let mut descent = Descent {
             open: VecDeque::new(),
             levels: Vec::new(),
@@ -58,33 +63,26 @@ impl SafeDir {
         descent.enter(&place.dir, &place.name)?;
         while let Some(level) = descent.levels.last_mut() {
             if let Some(name) = level.subdirs.pop() {
-                let here = descent.here()?.try_clone()?;
-                match descent.enter(&here, &name) {
-                    Err(error) if is(&error, Errno::NOENT) => {}
-                    // It is not a directory any more.
-                    Err(error) if is(&error, Errno::NOTDIR) || is(&error, Errno::LOOP) => {
-                        self.unlink_inside(&here, &name, AtFlags::empty())?;
-                    }
-                    answer => answer?,
-                }
+                let here = descent.here()?;
+                gone_is_fine(descent.enter(&here, &name))?;
             } else if !level.emptied {
                 level.emptied = true;
-                let here = descent.here()?.try_clone()?;
-                let subdirs = self.unlink_files(here)?;
+                let here = descent.here()?;
+                let subdirs = self.unlink_files(&here)?;
                 if let Some(level) = descent.levels.last_mut() {
                     level.subdirs = subdirs;
                 }
             } else if let Some((parent, name)) = descent.leave()? {
-                self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR)?;
+                gone_is_fine(self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR))?;
             } else {
-                return self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR);
+                return gone_is_fine(self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR));
             }
         }
         Ok(())
     }
 
     /// Removes everything but directories from an open directory. Returns the directories.
-    fn unlink_files(&self, dir: OwnedFd) -> io::Result<Vec<CString>> {
+    fn unlink_files(&self, dir: &OwnedFd) -> io::Result<Vec<CString>> {
         let mut subdirs = Vec::new();
         let mut failure = None;
         let mut visit = |name: &CStr, kind: Option<FileKind>| -> io::Result<()> {
@@ -92,10 +90,10 @@ impl SafeDir {
                 subdirs.push(name.to_owned());
                 return Ok(());
             }
-            match self.unlink_inside(&dir, name, AtFlags::empty()) {
+            match self.unlink_inside(dir, name, AtFlags::empty()) {
                 Err(error) if is(&error, Errno::NOENT) => Ok(()),
                 Err(error) if is(&error, Errno::ISDIR) || is(&error, Errno::PERM) => {
-                    if lstat_at(&dir, name)?.kind != FileKind::Dir {
+                    if lstat_at(dir, name)?.kind != FileKind::Dir {
                         return Err(error);
                     }
                     subdirs.push(name.to_owned());
@@ -104,7 +102,7 @@ impl SafeDir {
                 answer => answer,
             }
         };
-        DirReader::default().for_each(&dir, |name, kind| {
+        DirReader::default().for_each(dir, |name, kind| {
             if failure.is_none() {
                 failure = visit(name, kind).err();
             }
@@ -131,16 +129,31 @@ impl SafeDir {
     }
 }
 
-/// A race that another try may win: something appeared in a directory that was emptied, or a
-/// directory was moved away while we were below it.
+/// A race that another try may win: something appeared in a directory that was emptied, a
+/// directory turned into something else, or was moved away while we were below it.
 fn raced(error: &io::Error) -> bool {
-    is(error, Errno::NOTEMPTY) || is(error, Errno::EXIST) || is(error, Errno::STALE)
+    [
+        Errno::NOTEMPTY,
+        Errno::EXIST,
+        Errno::NOTDIR,
+        Errno::LOOP,
+        Errno::STALE,
+    ]
+    .iter()
+    .any(|&errno| is(error, errno))
+}
+
+fn gone_is_fine(answer: io::Result<()>) -> io::Result<()> {
+    match answer {
+        Err(error) if is(&error, Errno::NOENT) => Ok(()),
+        answer => answer,
+    }
 }
 
 /// The way down to the directory that is being emptied.
 struct Descent {
     /// The lowest levels, the deepest last.
-    open: VecDeque<File>,
+    open: VecDeque<Rc<OwnedFd>>,
     levels: Vec<Level>,
 }
 
@@ -162,20 +175,19 @@ impl Descent {
             emptied: false,
             subdirs: Vec::new(),
         });
-        self.open.push_back(File::from(fd));
+        self.open.push_back(Rc::new(fd));
         if self.open.len() > OPEN_LEVELS {
             self.open.pop_front();
         }
         Ok(())
     }
 
-    fn here(&self) -> io::Result<OwnedFd> {
-        let file = self.open.back().ok_or(Errno::STALE)?;
-        Ok(file.try_clone()?.into())
+    fn here(&self) -> io::Result<Rc<OwnedFd>> {
+        Ok(self.open.back().ok_or(Errno::STALE)?.clone())
     }
 
     /// Goes up. Returns the directory above and the name of the one that was left; none at the top.
-    fn leave(&mut self) -> io::Result<Option<(OwnedFd, CString)>> {
+    fn leave(&mut self) -> io::Result<Option<(Rc<OwnedFd>, CString)>> {
         let (Some(left), Some(file)) = (self.levels.pop(), self.open.pop_back()) else {
             return Ok(None);
         };
@@ -188,7 +200,7 @@ impl Descent {
             if (stat.dev, stat.ino) != above.identity {
                 return Err(Errno::STALE.into());
             }
-            self.open.push_back(File::from(fd));
+            self.open.push_back(Rc::new(fd));
         }
         Ok(Some((self.here()?, left.name)))
     }

@@ -244,7 +244,7 @@ impl SafeDir {
         let rename = || -> io::Result<()> {
             let name = CString::new(to.name())?;
             self.hit("rename")?;
-            Ok(renameat(self.root(), &stage.name, parent, &name)?)
+            Ok(renameat(stage.dir.root(), &stage.name, parent, &name)?)
         };
         rename().map_err(|error| write_error(to, error))?;
         stage.renamed = true;

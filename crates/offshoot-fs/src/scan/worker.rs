@@ -1,5 +1,6 @@
 //! The work of a scan on one directory: read its names, look at each, compare with the memo.
 
+use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +10,7 @@ use offshoot_core::{EntryKind, MAX_PATH, ObjectId, RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, Stat, lstat_at};
 use rustix::io::Errno;
 
-use super::memo::{Essentials, MemoDir};
+use super::memo::{Essentials, MemoDir, Stored};
 use super::{
     DirState, Job, Memo, Names, Refusal, Scan, ScanCounts, ScanEntry, ScanFilter, Seen, SeenDir,
 };
@@ -187,6 +188,96 @@ impl Found {
     }
 }
 
+/// An entry of the memo, by its number in its directory.
+#[derive(Clone, Copy)]
+struct Old {
+    index: usize,
+    stored: Stored,
+}
+
+/// What the memo knows about the directory being scanned, and how far it was compared.
+struct MemoSide<'memo> {
+    memo: &'memo Memo,
+    path: RelPath,
+    dir: Option<(usize, MemoDir<'memo>)>,
+    at: usize,
+    /// Whether everything was so far exactly as the memo says.
+    unchanged: bool,
+}
+
+impl<'memo> MemoSide<'memo> {
+    fn new(memo: &'memo Memo, path: RelPath) -> Self {
+        let dir = memo.find_dir(&path).map(|index| (index, memo.dir(index)));
+        MemoSide {
+            memo,
+            unchanged: dir.is_some(),
+            path,
+            dir,
+            at: 0,
+        }
+    }
+
+    /// The memo's entry of this name; those before it are missing.
+    fn advance_to(&mut self, name: &[u8], found: &mut Found) -> Option<Old> {
+        while let Some((_, dir)) = &self.dir
+            && self.at < dir.len()
+        {
+            let index = self.at;
+            let order = dir.name(index).cmp(name);
+            if order == Ordering::Greater {
+                return None;
+            }
+            let old = Old {
+                index,
+                stored: dir.entry(index),
+            };
+            self.at += 1;
+            if order == Ordering::Equal {
+                return Some(old);
+            }
+            self.report_missing(Some(old), found);
+        }
+        None
+    }
+
+    fn report_missing(&mut self, old: Option<Old>, found: &mut Found) {
+        if let (Some(old), Some((_, dir))) = (old, &self.dir) {
+            self.unchanged = false;
+            let path = self.path.join_name(dir.name(old.index));
+            if old.stored.essentials.is_dir() {
+                found.miss_tree(self.memo, &path);
+            } else {
+                found.missing.push(path);
+            }
+        }
+    }
+
+    /// What the next memo says about this directory.
+    fn finish(mut self, scratch: &Scratch, found: &mut Found) -> Listing {
+        while let Some((_, dir)) = &self.dir
+            && self.at < dir.len()
+        {
+            let old = Old {
+                index: self.at,
+                stored: dir.entry(self.at),
+            };
+            self.at += 1;
+            self.report_missing(Some(old), found);
+        }
+        let content = match self.dir {
+            Some((index, _)) if self.unchanged => ListingContent::Same(index),
+            _ => ListingContent::Fresh {
+                names: scratch.bytes.clone(),
+                entries: scratch.entries.clone(),
+            },
+        };
+        Listing {
+            path: self.path,
+            content,
+        }
+    }
+}
+
 /// What became of one name.
 enum Looked {
     /// It is for the memo.
@@ -249,91 +340,72 @@ impl<F: ScanFilter> Job<'_, F> {
         found: &mut Found,
         new: &mut Vec<Task<F::Context>>,
     ) -> Result<()> {
-        let known = self.memo.find_dir(&path);
-        let known_dir = known.map(|index| self.memo.dir(index));
-        let known_count = known_dir.as_ref().map_or(0, MemoDir::len);
-        let mut at = 0;
-        let mut same = known.is_some();
-        let mut matched = 0;
+        let mut memo = MemoSide::new(self.memo, path);
         scratch.entries.clear();
-        begin_path(&mut scratch.path, &path);
+        begin_path(&mut scratch.path, &memo.path);
         for position in 0..scratch.index.len() {
             let name = scratch.index[position];
-            let old = known_dir.as_ref().and_then(|dir| {
-                let bytes = scratch.name(name);
-                while at < known_count && dir.name(at) < bytes {
-                    self.report_missing(dir, at, &path, found);
-                    at += 1;
+            let old = memo.advance_to(scratch.name(name), found);
+            match self.look_at(fd, name, context, scratch, found)? {
+                Looked::At(stat, kind) => {
+                    let dir = self.take(name, old, &stat, kind, &mut memo, scratch, found);
+                    let task = |(path, seen)| Task {
+                        path,
+                        context: context.clone(),
+                        seen,
+                    };
+                    new.extend(dir.map(task));
                 }
-                let hit = at < known_count && dir.name(at) == bytes;
-                hit.then(|| {
-                    at += 1;
-                    dir.entry(at - 1)
-                })
-            });
-            let (stat, kind) = match self.look_at(fd, name, context, scratch, found)? {
-                Looked::At(stat, kind) => (stat, kind),
-                Looked::LeftOut => {
-                    same &= old.is_none();
-                    continue;
-                }
-                Looked::Gone => {
-                    if let (Some(dir), true) = (&known_dir, old.is_some()) {
-                        self.report_missing(dir, at - 1, &path, found);
-                    }
-                    same = false;
-                    continue;
-                }
-            };
-            let essentials = Essentials::of(&stat, kind);
-            let trusted = old.filter(|old| !old.racy && old.essentials == essentials);
-            let full = || RelPath::from_normal([&scratch.path, scratch.name(name)].concat());
-            let changed_class = old.filter(|old| (old.essentials.is_dir()) != essentials.is_dir());
-            if let (Some(_), Some(dir)) = (changed_class, &known_dir) {
-                self.report_missing(dir, at - 1, &path, found);
-            }
-            if kind == EntryKind::Dir {
-                let state = match old {
-                    Some(_) if trusted.is_some() => DirState::Known,
-                    Some(_) if changed_class.is_none() => DirState::PermChanged,
-                    _ => DirState::New,
-                };
-                let seen = Some((stat.perm, state));
-                new.push(Task {
-                    path: full(),
-                    context: context.clone(),
-                    seen,
-                });
-            } else if trusted.is_none() {
-                found.unknown.push(Seen { path: full(), stat });
-            }
-            if trusted.is_some() {
-                matched += 1;
-            } else {
-                same = false;
-            }
-            scratch.entries.push(FreshEntry {
-                name_start: name.start,
-                name_len: name.len,
-                essentials,
-                racy: kind != EntryKind::Dir && self.is_racy(&stat),
-                id: trusted.and_then(|old| old.id),
-            });
-        }
-        if let Some(dir) = &known_dir {
-            for left in at..known_count {
-                self.report_missing(dir, left, &path, found);
+                Looked::LeftOut => memo.unchanged &= old.is_none(),
+                Looked::Gone => memo.report_missing(old, found),
             }
         }
-        let content = match known {
-            Some(index) if same && matched == known_count => ListingContent::Same(index),
-            _ => ListingContent::Fresh {
-                names: scratch.bytes.clone(),
-                entries: scratch.entries.clone(),
-            },
-        };
-        found.listings.push(Listing { path, content });
+        let listing = memo.finish(scratch, found);
+        found.listings.push(listing);
         Ok(())
+    }
+
+    /// Compares one entry with what the memo says of it. Returns a directory to be scanned.
+    fn take(
+        &self,
+        name: NameRef,
+        old: Option<Old>,
+        stat: &Stat,
+        kind: EntryKind,
+        memo: &mut MemoSide<'_>,
+        scratch: &mut Scratch,
+        found: &mut Found,
+    ) -> Option<(RelPath, Option<(u32, DirState)>)> {
+        let essentials = Essentials::of(stat, kind);
+        let trusted = old.filter(|old| !old.stored.racy && old.stored.essentials == essentials);
+        let same_class = old.filter(|old| old.stored.essentials.is_dir() == essentials.is_dir());
+        if same_class.is_none() {
+            memo.report_missing(old, found);
+        }
+        memo.unchanged &= trusted.is_some();
+        scratch.entries.push(FreshEntry {
+            name_start: name.start,
+            name_len: name.len,
+            essentials,
+            racy: kind != EntryKind::Dir && self.is_racy(stat),
+            id: trusted.and_then(|old| old.stored.id),
+        });
+        let path = || memo.path.join_name(scratch.name(name));
+        if kind == EntryKind::Dir {
+            let state = match (trusted, same_class) {
+                (Some(_), _) => DirState::Known,
+                (None, Some(_)) => DirState::PermChanged,
+                (None, None) => DirState::New,
+            };
+            return Some((path(), Some((stat.perm, state))));
+        }
+        if trusted.is_none() {
+            found.unknown.push(Seen {
+                path: path(),
+                stat: *stat,
+            });
+        }
+        None
     }
 
     /// Asks the filter and the disk about one name.
@@ -387,6 +459,13 @@ impl<F: ScanFilter> Job<'_, F> {
         let stat = match lstat_at(fd, scratch.c_name(name)) {
             Ok(stat) => stat,
             Err(error) if is(&error, Errno::NOENT) => return Ok(Looked::Gone),
+            // The directory may be read but not entered.
+            Err(error) if is(&error, Errno::ACCESS) => {
+                found
+                    .refused
+                    .push((RelPath::from_normal(path), Refusal::Unreadable));
+                return Ok(Looked::LeftOut);
+            }
             Err(error) => return Err(read_error(&RelPath::from_normal(path), error)),
         };
         let kind = match stat.kind {
@@ -406,15 +485,6 @@ impl<F: ScanFilter> Job<'_, F> {
         }
         count(&mut found.counts, kind, &stat);
         Ok(Looked::At(stat, kind))
-    }
-
-    fn report_missing(&self, dir: &MemoDir<'_>, index: usize, path: &RelPath, found: &mut Found) {
-        let missing = path.join_name(dir.name(index));
-        if dir.entry(index).essentials.is_dir() {
-            found.miss_tree(self.memo, &missing);
-        } else {
-            found.missing.push(missing);
-        }
     }
 
     fn is_racy(&self, stat: &Stat) -> bool {

@@ -359,3 +359,184 @@ fn lock_failed(error: std::io::Error) -> Error {
     .with_hint("check that the data directory exists and is writable")
     .with_source(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::thread;
+
+    use offshoot_core::{Error, ErrorCode};
+
+    use super::super::migrate::open_connection;
+    use super::super::{SqliteOptions, SqliteStore};
+    use crate::{Durability, MetaStore};
+
+    /// Lets settings of certain names spoil the commit, or roll the transaction back at once as
+    /// SQLite does on a full disk.
+    const TRAPS: &str = "
+        CREATE TABLE parent (x INTEGER PRIMARY KEY);
+        CREATE TABLE child (x REFERENCES parent (x) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TRIGGER spoil AFTER INSERT ON setting WHEN new.key LIKE 'spoil%'
+            BEGIN INSERT INTO child VALUES (1); END;
+        CREATE TRIGGER lose AFTER INSERT ON setting WHEN new.key LIKE 'lose%'
+            BEGIN SELECT RAISE(ROLLBACK, 'on purpose'); END;";
+
+    fn store_with_traps(dir: &tempfile::TempDir) -> SqliteStore {
+        let path = dir.path().join("test.db");
+        let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+        open_connection(&path, 1 << 20)
+            .unwrap()
+            .execute_batch(TRAPS)
+            .unwrap();
+        store
+    }
+
+    fn put(store: &SqliteStore, key: &str) -> offshoot_core::Result<()> {
+        store.write(Durability::Synced, &mut |tx| tx.put_setting(key, "1"))
+    }
+
+    #[test]
+    fn a_failed_commit_is_reported_and_the_next_one_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_with_traps(&dir);
+        assert_eq!(
+            put(&store, "spoil").unwrap_err().code(),
+            ErrorCode::StoreUnavailable
+        );
+        put(&store, "good").unwrap();
+        assert!(put(&store, "lose").is_err());
+        put(&store, "good again").unwrap();
+        let mut found = Vec::new();
+        store
+            .read(&mut |tx| {
+                for key in ["spoil", "good", "lose", "good again"] {
+                    found.push(tx.setting(key)?.is_some());
+                }
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(found, [false, true, false, true]);
+    }
+
+    #[test]
+    fn work_that_goes_on_after_a_lost_transaction_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_with_traps(&dir);
+        let result = store.write(Durability::Synced, &mut |tx| {
+            assert!(tx.put_setting("lose", "1").is_err());
+            // Without a transaction this would be committed at once and alone.
+            assert!(tx.put_setting("stray", "1").is_err());
+            Ok(())
+        });
+        assert_eq!(result.unwrap_err().code(), ErrorCode::StoreUnavailable);
+        store
+            .read(&mut |tx| tx.setting("stray").map(|found| assert!(found.is_none())))
+            .unwrap();
+    }
+
+    #[test]
+    fn a_transaction_inside_another_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_with_traps(&dir);
+        let result = store.write(Durability::Relaxed, &mut |_| put(&store, "inner"));
+        assert_eq!(result.unwrap_err().code(), ErrorCode::Internal);
+        store
+            .write(Durability::Relaxed, &mut |_| store.read(&mut |_| Ok(())))
+            .unwrap();
+        put(&store, "outer").unwrap();
+    }
+
+    /// What a writer does: 0 fails, 1 panics, 2 spoils the commit, 3 loses the transaction.
+    fn one_write(store: &SqliteStore, key: &str, fate: u64, durability: Durability) -> bool {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            store.write(durability, &mut |tx| {
+                tx.put_setting(key, "1")?;
+                match fate {
+                    0 => return Err(Error::invalid("on purpose")),
+                    1 => resume_unwind(Box::new("on purpose")),
+                    2 => tx.put_setting(&format!("spoil {key}"), "1")?,
+                    3 => drop(tx.put_setting(&format!("lose {key}"), "1")),
+                    _ => {}
+                }
+                Ok(())
+            })
+        }));
+        match result {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                let code = if fate == 0 {
+                    ErrorCode::InvalidRequest
+                } else {
+                    error.code()
+                };
+                assert_eq!(error.code(), code);
+                assert!(
+                    fate == 0 || code == ErrorCode::StoreUnavailable,
+                    "{error:?}"
+                );
+                false
+            }
+            Err(_) => {
+                assert_eq!(fate, 1);
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_goes_wrong_the_acknowledged_is_there_and_the_rest_is_not() {
+        let soak = std::env::var_os("OFFSHOOT_SOAK").is_some();
+        let (writers, each) = if soak { (64, 2_000) } else { (16, 60) };
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_with_traps(&dir);
+        let mut fates: HashMap<String, bool> = HashMap::new();
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..writers)
+                .map(|writer: u64| {
+                    let store = &store;
+                    scope.spawn(move || {
+                        let mut fates = Vec::new();
+                        let mut random = writer * 2 + 1;
+                        for turn in 0..each {
+                            random = random
+                                .wrapping_mul(6_364_136_223_846_793_005)
+                                .wrapping_add(1);
+                            let (fate, key) = ((random >> 33) % 24, format!("{writer} {turn}"));
+                            let relaxed = random >> 60 == 0;
+                            let durability = if relaxed {
+                                Durability::Relaxed
+                            } else {
+                                Durability::Synced
+                            };
+                            let done = one_write(store, &key, fate, durability);
+                            assert!(!done || fate > 3, "fate {fate} was acknowledged");
+                            fates.push((key, done));
+                            if turn % 20 == 7 && writer == 0 {
+                                store.tidy().unwrap();
+                            }
+                        }
+                        fates
+                    })
+                })
+                .collect();
+            for thread in threads {
+                fates.extend(thread.join().unwrap());
+            }
+        });
+        let acknowledged = fates.values().filter(|done| **done).count();
+        assert!(
+            acknowledged > fates.len() / 4,
+            "{acknowledged} of {}",
+            fates.len()
+        );
+        store
+            .read(&mut |tx| {
+                for (key, done) in &fates {
+                    assert_eq!(tx.setting(key)?.is_some(), *done, "{key}");
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}

@@ -282,11 +282,13 @@ impl ReadTx for Tx<'_> {
     }
 
     fn snapshot(&self, workspace: WorkspaceKey, id: &ObjectId) -> Result<Option<SnapshotRow>> {
+        // With `+` SQLite sorts the few rows that the index on ids finds, instead of reading all
+        // snapshots of the workspace because they are in the wanted order already.
         self.one(
             concat!(
                 "SELECT ",
                 columns!(snapshot),
-                " FROM snapshot WHERE workspace = ?1 AND id = ?2 ORDER BY number DESC LIMIT 1"
+                " FROM snapshot WHERE workspace = ?1 AND id = ?2 ORDER BY +number DESC LIMIT 1"
             ),
             params![workspace.0, id.as_bytes()],
             codec::snapshot,
@@ -305,7 +307,7 @@ impl ReadTx for Tx<'_> {
             concat!(
                 "SELECT ",
                 columns!(snapshot),
-                " FROM snapshot WHERE workspace = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY number DESC"
+                " FROM snapshot WHERE workspace = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY +number DESC"
             ),
             params![workspace.0, least, greatest],
             codec::snapshot,

@@ -1,0 +1,375 @@
+//! Erasing content by name: a leaked secret, an old session. The only thing that loses bytes.
+//!
+//! Content that a snapshot holds cannot simply be taken out: the snapshot's id is made from it. So
+//! the snapshots that hold it are written anew with a placeholder in its stead, and get new ids.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, EntryKind, ObjectId, ObjectKind, RelPath, Result, WorkspaceId,
+};
+use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
+use offshoot_store::{
+    Durability, EntryRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceRow,
+    WorkspaceState, WriteTx,
+};
+
+use crate::engine::{Engine, no_file, no_workspace, open_row_in};
+use crate::files::{LineFor, changed_row};
+use crate::index::{Entry, Index};
+use crate::objects::{StoredObjects, Workbench};
+use crate::snapshot::state_of;
+
+/// What stands where content was erased.
+const PLACEHOLDER: &[u8] = b"This content was purged.\n";
+
+/// What a purge erased.
+#[derive(Clone, Debug, Default)]
+pub struct Purged {
+    /// Contents that are gone for good.
+    pub contents: Vec<ObjectId>,
+    /// Snapshots that were written anew: the old id and the new one.
+    pub snapshots: Vec<(ObjectId, ObjectId)>,
+    /// Files that held such content and now hold a placeholder.
+    pub files: Vec<(WorkspaceId, RelPath)>,
+    /// Workspaces that were erased whole.
+    pub workspaces: usize,
+}
+
+impl Engine {
+    /// Erases a workspace, open or closed, with its snapshots, its history and all content that
+    /// nothing else names.
+    pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
+        let rows: Vec<WorkspaceRow> = self
+            .store()
+            .read(|tx| tx.all_workspaces())?
+            .into_iter()
+            .filter(|row| row.id == *id)
+            .collect();
+        if rows.is_empty() {
+            return Err(no_workspace(id));
+        }
+        let mut purged = Purged {
+            workspaces: rows.len(),
+            ..Purged::default()
+        };
+        let before = self.reachable()?;
+        for row in &rows {
+            let _lock = self.exclusive(row)?;
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
+            if row.state == WorkspaceState::Open {
+                self.discard_dir(row)?;
+            }
+        }
+        let after = self.reachable()?;
+        purged.contents = before.difference(&after).copied().collect();
+        self.store().erase(&purged.contents)?;
+        Ok(purged)
+    }
+
+    /// Erases every content that a path ever had, wherever else it is: in other workspaces, in
+    /// snapshots, in the history. A placeholder stands in its stead.
+    pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
+        self.sync_if_handed_out(id, cause)?;
+        let contents = self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            self.contents_of(tx, &row, path)
+        })?;
+        if contents.is_empty() {
+            return Err(no_file(path));
+        }
+        self.purge_contents(contents, cause)
+    }
+
+    /// Erases one content by its id, wherever it is.
+    pub fn purge_content(&self, content: ObjectId, cause: &Cause) -> Result<Purged> {
+        let is_blob = self
+            .store()
+            .object(&content)?
+            .is_some_and(|(kind, _)| kind == ObjectKind::Blob);
+        if !is_blob || content == offshoot_core::EMPTY_BLOB {
+            return Err(offshoot_core::Error::new(
+                offshoot_core::ErrorCode::FileNotFound,
+                format!("there is no content `{content}`"),
+            ));
+        }
+        self.purge_contents(HashSet::from([content]), cause)
+    }
+
+    /// Every content that a path has or had: now, in the history, in snapshots.
+    fn contents_of(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<HashSet<ObjectId>> {
+        let index = Index::new(self.store(), tx, row);
+        let mut contents = HashSet::new();
+        contents.extend(index.entry(path)?.and_then(|entry| entry.id));
+        let filter = HistoryFilter {
+            workspace: Some(row.key),
+            path: Some(path.clone()),
+            ..HistoryFilter::default()
+        };
+        for line in tx.history(&filter)? {
+            if line.line.kind.is_some_and(|kind| kind != EntryKind::Dir) {
+                contents.extend([line.line.before, line.line.after].into_iter().flatten());
+            }
+        }
+        for snapshot in tx.snapshots(row.key, 0)? {
+            let entry = state_of(&snapshot).entry(&index.objects, path)?;
+            contents.extend(entry.and_then(|entry| entry.id));
+        }
+        contents.remove(&offshoot_core::EMPTY_BLOB);
+        Ok(contents)
+    }
+
+    fn purge_contents(&self, contents: HashSet<ObjectId>, cause: &Cause) -> Result<Purged> {
+        let rows = self.store().read(|tx| tx.all_workspaces())?;
+        // Alone everywhere: while snapshots are written anew nobody may build on old ones.
+        let locks: Result<Vec<_>> = rows.iter().map(|row| self.exclusive(row)).collect();
+        let _locks = locks?;
+        for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
+            self.sync_held(row, false, cause)?;
+        }
+        let placeholder = self.take_in(crate::incoming::Content::Bytes(PLACEHOLDER))?;
+        let mut purged = Purged::default();
+        let mut to_project = Vec::new();
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            purged = Purged {
+                contents: contents.iter().copied().collect(),
+                ..Purged::default()
+            };
+            to_project.clear();
+            tx.put_object(&placeholder.object)?;
+            let mut rewrite = Rewrite {
+                contents: &contents,
+                placeholder: placeholder.id,
+                trees: HashMap::new(),
+            };
+            for row in tx.all_workspaces()? {
+                let held = self.replace_in_files(tx, &row, &contents, &placeholder, cause, at)?;
+                purged
+                    .files
+                    .extend(held.iter().map(|path| (row.id.clone(), path.clone())));
+                self.rewrite_snapshots(tx, &row, &mut rewrite, &mut purged.snapshots)?;
+                to_project.push((row, held));
+            }
+            for id in &contents {
+                tx.replace_object_id(id, &placeholder.id)?;
+            }
+            for (old, new) in &purged.snapshots {
+                tx.replace_object_id(old, new)?;
+            }
+            Ok(())
+        })?;
+        for (row, paths) in &to_project {
+            if row.materialized && row.state == WorkspaceState::Open && !paths.is_empty() {
+                self.project(row, paths)?;
+            }
+        }
+        self.store().erase(&purged.contents)?;
+        Ok(purged)
+    }
+
+    /// Puts the placeholder into every file of a workspace that holds purged content now.
+    fn replace_in_files(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        contents: &HashSet<ObjectId>,
+        placeholder: &crate::incoming::Incoming,
+        cause: &Cause,
+        at: offshoot_core::Timestamp,
+    ) -> Result<Vec<RelPath>> {
+        let mut held: Vec<(RelPath, Entry, i64)> = Vec::new();
+        {
+            let index = Index::new(self.store(), tx, row);
+            index.walk(&RelPath::root(), &mut |path, entry| {
+                if entry.id.is_some_and(|id| contents.contains(&id)) {
+                    held.push((path.clone(), *entry, index.size(entry)?));
+                }
+                Ok(())
+            })?;
+        }
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut next = changed_row(row, at);
+        let line = LineFor {
+            row: &next.clone(),
+            at,
+            via: Via::Call,
+            cause,
+        };
+        for (path, entry, size) in &held {
+            tx.put_entry(
+                row.key,
+                &EntryRow {
+                    path: path.clone(),
+                    kind: Some(EntryKind::File),
+                    opaque: false,
+                    perm: if entry.kind == EntryKind::File {
+                        entry.perm
+                    } else {
+                        0o644
+                    },
+                    id: Some(placeholder.id),
+                    size: placeholder.size,
+                    revision: next.revision,
+                },
+            )?;
+            next.bytes += placeholder.size - size;
+            let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
+            purge.after = Some(placeholder.id);
+            purge.size = placeholder.size;
+            tx.add_history(&purge)?;
+        }
+        tx.update_workspace(&next)?;
+        Ok(held.into_iter().map(|(path, ..)| path).collect())
+    }
+
+    /// Writes the snapshots of a workspace anew from the first that holds purged content on.
+    fn rewrite_snapshots(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        rewrite: &mut Rewrite<'_>,
+        renamed: &mut Vec<(ObjectId, ObjectId)>,
+    ) -> Result<()> {
+        let mut snapshots = tx.snapshots(row.key, 0)?;
+        snapshots.reverse();
+        let mut new_ids: HashMap<ObjectId, ObjectId> = HashMap::new();
+        let mut changed: Vec<SnapshotRow> = Vec::new();
+        let objects = {
+            let stored = StoredObjects {
+                store: self.store(),
+                tx: Some(tx),
+            };
+            let mut bench = Workbench::new(&stored);
+            for snapshot in &snapshots {
+                let tree = rewrite.tree(&mut bench, snapshot.tree)?;
+                let sidecar = rewrite.tree(&mut bench, snapshot.sidecar)?;
+                let parent = snapshot
+                    .parent
+                    .map(|id| new_ids.get(&id).copied().unwrap_or(id));
+                if (tree, sidecar, parent) == (snapshot.tree, snapshot.sidecar, snapshot.parent) {
+                    continue;
+                }
+                let Some((_, bytes)) = bench.read(&snapshot.id)? else {
+                    continue;
+                };
+                let mut commit = Commit::parse(&bytes)?;
+                commit.tree = tree;
+                commit.parents = parent.into_iter().collect();
+                commit.set_sidecar((sidecar != EMPTY_TREE).then_some(sidecar));
+                let id = bench.add(ObjectKind::Commit, commit.encode()?)?;
+                new_ids.insert(snapshot.id, id);
+                changed.push(SnapshotRow {
+                    id,
+                    parent,
+                    tree,
+                    sidecar,
+                    ..snapshot.clone()
+                });
+            }
+            bench.prepare(self.store())?
+        };
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        for snapshot in &changed {
+            tx.rewrite_snapshot(snapshot)?;
+        }
+        let Some(mut now) = tx.workspace_by_key(row.key)? else {
+            return Ok(());
+        };
+        let stored = StoredObjects {
+            store: self.store(),
+            tx: Some(tx),
+        };
+        let mut bench = Workbench::new(&stored);
+        let tree = rewrite.tree(&mut bench, now.tree)?;
+        let sidecar = rewrite.tree(&mut bench, now.sidecar)?;
+        let objects = bench.prepare(self.store())?;
+        now.tree = tree;
+        now.sidecar = sidecar;
+        now.head = now.head.map(|id| new_ids.get(&id).copied().unwrap_or(id));
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        tx.update_workspace(&now)?;
+        let mut pairs: Vec<_> = new_ids.into_iter().collect();
+        pairs.sort();
+        renamed.extend(pairs);
+        Ok(())
+    }
+}
+
+/// Trees with a placeholder in the stead of purged content.
+struct Rewrite<'a> {
+    contents: &'a HashSet<ObjectId>,
+    placeholder: ObjectId,
+    /// Trees that were looked at, and what became of them.
+    trees: HashMap<ObjectId, ObjectId>,
+}
+
+impl Rewrite<'_> {
+    fn tree(&mut self, bench: &mut Workbench<'_>, root: ObjectId) -> Result<ObjectId> {
+        if let Some(known) = self.trees.get(&root) {
+            return Ok(*known);
+        }
+        // Every tree below, each after those it names.
+        let mut order = Vec::new();
+        let mut seen: HashSet<ObjectId> = HashSet::new();
+        let mut trees = BTreeSet::new();
+        walk_objects(&*bench, root, &mut seen, |kind, id| {
+            if kind == ObjectKind::Tree && trees.insert(id) {
+                order.push(id);
+            }
+            Ok(())
+        })?;
+        // A tree is visited after the one that named it first, but perhaps before another that
+        // names it: going through them until nothing changes is right in any order.
+        loop {
+            let mut settled = true;
+            for id in order.iter().rev() {
+                let new = self.one(bench, *id)?;
+                if self.trees.insert(*id, new) != Some(new) {
+                    settled = false;
+                }
+            }
+            if settled {
+                break;
+            }
+        }
+        Ok(self.trees.get(&root).copied().unwrap_or(root))
+    }
+
+    fn one(&self, bench: &mut Workbench<'_>, id: ObjectId) -> Result<ObjectId> {
+        let tree = read_tree(&*bench, &id)?;
+        let mut changed = false;
+        let entries: Vec<_> = tree
+            .iter()
+            .map(|mut entry| {
+                let new = if entry.is_dir() {
+                    self.trees.get(&entry.id).copied().unwrap_or(entry.id)
+                } else if self.contents.contains(&entry.id) {
+                    self.placeholder
+                } else {
+                    entry.id
+                };
+                changed |= new != entry.id;
+                entry.id = new;
+                entry
+            })
+            .collect();
+        if !changed {
+            return Ok(id);
+        }
+        let bytes = encode_tree(entries);
+        bench.add(ObjectKind::Tree, bytes)
+    }
+}

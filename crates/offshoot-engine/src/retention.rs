@@ -1,0 +1,181 @@
+//! Giving space back: directories that nobody uses, and content that nothing names.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use offshoot_core::{Cause, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
+use offshoot_git::{Commit, ObjectReader, walk_objects};
+use offshoot_store::{Collected, Durability, HistoryOp, WorkspaceRow};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::objects::StoredObjects;
+use crate::workspace::line_of;
+
+/// Content that nothing names is kept this long, because a writer may be about to name it.
+pub const AGE_GUARD: Duration = Duration::from_secs(24 * 3600);
+
+const STEP: usize = 2_000;
+
+/// A workspace whose directory went away, or would.
+#[derive(Clone, Debug)]
+pub struct CleanedWorkspace {
+    /// Its name.
+    pub id: WorkspaceId,
+    /// The snapshot that holds its last state; none in a plan, and for a workspace without files.
+    pub snapshot: Option<ObjectId>,
+    /// The bytes that its directory took on disk.
+    pub disk_usage: i64,
+    /// When it was last used.
+    pub last_used: Timestamp,
+}
+
+/// What a clean-up did, or would do.
+#[derive(Clone, Debug, Default)]
+pub struct Cleaned {
+    /// Workspaces whose directory went away.
+    pub workspaces: Vec<CleanedWorkspace>,
+    /// What garbage collection gave back; none in a plan.
+    pub collected: Option<Collected>,
+}
+
+impl Engine {
+    /// Removes the directories of workspaces that nobody used for so long. Their last state is
+    /// kept and comes back with the next write or request for the path. Then content that nothing
+    /// names is collected. With `dry_run` nothing happens and the answer is the plan.
+    pub fn clean(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {
+        let before = Timestamp(self.now().0.saturating_sub(micros(unused_for)));
+        let mut cleaned = Cleaned::default();
+        for row in self.store().read(|tx| tx.workspaces(None, 0))? {
+            if !row.materialized || row.used_at > before {
+                continue;
+            }
+            if dry_run {
+                cleaned.workspaces.push(CleanedWorkspace {
+                    id: row.id.clone(),
+                    snapshot: None,
+                    disk_usage: self.count_on_disk(&row)?.disk_usage,
+                    last_used: row.used_at,
+                });
+            } else if let Some(done) = self.clean_workspace(&row, before, cause)? {
+                cleaned.workspaces.push(done);
+            }
+        }
+        if !dry_run {
+            cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
+        }
+        Ok(cleaned)
+    }
+
+    fn clean_workspace(
+        &self,
+        row: &WorkspaceRow,
+        before: Timestamp,
+        cause: &Cause,
+    ) -> Result<Option<CleanedWorkspace>> {
+        let _lock = self.exclusive(row)?;
+        let disk_usage = self.count_on_disk(row)?.disk_usage;
+        if row.handed_out && !self.sync_held(row, false, cause)?.changes.is_empty() {
+            // An outside program is at work in it.
+            return Ok(None);
+        }
+        let snapshot = self.keep_everything(row, "before clean-up", cause)?;
+        let at = self.now();
+        let cleaned = self.store().write(Durability::Synced, |tx| {
+            let mut now = open_row_by_key(tx, row)?;
+            if !now.materialized || row.used_at > before {
+                return Ok(false);
+            }
+            now.materialized = false;
+            now.handed_out = false;
+            now.synced_revision = now.revision;
+            tx.update_workspace(&now)?;
+            let mut line = line_of(&now, HistoryOp::WorkspaceClean, cause, at);
+            line.after = snapshot;
+            tx.add_history(&line)?;
+            Ok(true)
+        })?;
+        if !cleaned {
+            return Ok(None);
+        }
+        self.discard_dir(row)?;
+        let (id, last_used) = (row.id.clone(), row.used_at);
+        Ok(Some(CleanedWorkspace {
+            id,
+            snapshot,
+            disk_usage,
+            last_used,
+        }))
+    }
+
+    /// Collects content that nothing names and that is older than the guard. Never needs twice
+    /// the disk: packs are rewritten one at a time.
+    pub fn collect_garbage(&self, age_guard: Duration) -> Result<Collected> {
+        let before = Timestamp(self.now().0.saturating_sub(micros(age_guard)));
+        let reachable = self.reachable()?;
+        self.store().collect(&reachable, before)
+    }
+
+    /// Every object that something names, directly or through trees and commits.
+    pub(crate) fn reachable(&self) -> Result<HashSet<ObjectId>> {
+        // Blobs lead nowhere, so only the other kinds have to be read.
+        let inner = self.objects_that_lead_on()?;
+        let mut seen = HashSet::new();
+        self.store().read(|tx| {
+            seen.clear();
+            let mut roots = Vec::new();
+            tx.visit_roots(&mut |id| roots.push(id))?;
+            let objects = StoredObjects {
+                store: self.store(),
+                tx: Some(tx),
+            };
+            let mut commits = Vec::new();
+            for id in roots {
+                match inner.get(&id) {
+                    Some(ObjectKind::Commit) => commits.push(id),
+                    Some(ObjectKind::Tree) => {
+                        walk_objects(&objects, id, &mut seen, |_, _| Ok(()))?;
+                    }
+                    _ => {
+                        seen.insert(id);
+                    }
+                }
+            }
+            while let Some(id) = commits.pop() {
+                if !seen.insert(id) {
+                    continue;
+                }
+                let Some((_, bytes)) = objects.read(&id)? else {
+                    continue;
+                };
+                let commit = Commit::parse(&bytes)?;
+                walk_objects(&objects, commit.tree, &mut seen, |_, _| Ok(()))?;
+                if let Some(sidecar) = commit.sidecar() {
+                    walk_objects(&objects, sidecar, &mut seen, |_, _| Ok(()))?;
+                }
+                commits.extend(commit.parents);
+            }
+            Ok(())
+        })?;
+        Ok(seen)
+    }
+
+    fn objects_that_lead_on(&self) -> Result<HashMap<ObjectId, ObjectKind>> {
+        let mut inner = HashMap::new();
+        let mut after = None;
+        loop {
+            let rows = self
+                .store()
+                .read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
+            let Some(last) = rows.last() else {
+                return Ok(inner);
+            };
+            after = Some(last.id);
+            let leads_on = rows.into_iter().filter(|row| row.kind != ObjectKind::Blob);
+            inner.extend(leads_on.map(|row| (row.id, row.kind)));
+        }
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

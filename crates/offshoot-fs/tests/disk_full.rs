@@ -1,0 +1,95 @@
+//! A full disk leaves the old content as it was.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+
+use offshoot_core::{ErrorCode, RelPath};
+use offshoot_fs::{Form, SafeDir, Sync};
+
+/// A file system of one megabyte, unmounted also when a test fails.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// None where this process may not mount.
+    fn mount(options: &str) -> Option<SmallDisk> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "offshoot-test"])
+            .arg(dir.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: disk_full needs the right to mount a tmpfs (skipped=1)");
+        }
+        mounted.then_some(SmallDisk(dir))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+fn rel(path: &str) -> RelPath {
+    RelPath::parse(path.as_bytes()).unwrap()
+}
+
+#[test]
+fn no_space_for_the_content() {
+    for form in [Form::Kernel, Form::Portable] {
+        let Some(disk) = SmallDisk::mount("size=1m") else {
+            return;
+        };
+        let dir = SafeDir::open_with(disk.path(), form).unwrap();
+        let old = vec![b'o'; 300_000];
+        dir.write(&rel("d/f"), &old, 0o644, Sync::Durable).unwrap();
+        for sync in [Sync::None, Sync::Durable] {
+            let error = dir
+                .write(&rel("d/f"), &vec![b'n'; 2_000_000], 0o644, sync)
+                .unwrap_err();
+            assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+            assert!(error.hint().is_some());
+            assert_eq!(dir.read(&rel("d/f")).unwrap(), old);
+        }
+        dir.write(&rel("second"), &old, 0o644, Sync::None).unwrap();
+        let error = dir
+            .write(&rel("third"), &vec![0; 500_000], 0o644, Sync::None)
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::QuotaExceeded);
+        // Nothing is left behind that takes space: what fits, fits again.
+        assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 2);
+        dir.remove_tree(&rel("second")).unwrap();
+        dir.write(&rel("third"), &vec![0; 500_000], 0o644, Sync::None)
+            .unwrap();
+        assert_eq!(dir.read(&rel("d/f")).unwrap(), old);
+    }
+}
+
+#[test]
+fn no_space_for_the_name() {
+    for form in [Form::Kernel, Form::Portable] {
+        let Some(disk) = SmallDisk::mount("size=1m,nr_inodes=4") else {
+            return;
+        };
+        let dir = SafeDir::open_with(disk.path(), form).unwrap();
+        dir.write(&rel("f"), b"old", 0o644, Sync::None).unwrap();
+        dir.write(&rel("g"), b"old", 0o644, Sync::None).unwrap();
+        dir.write(&rel("h"), b"old", 0o644, Sync::None).unwrap();
+        for error in [
+            dir.write(&rel("f"), b"new", 0o644, Sync::None).unwrap_err(),
+            dir.mkdir_all(&rel("dir"), 0o755).unwrap_err(),
+            dir.copy(&rel("f"), &rel("copy"), Sync::None).unwrap_err(),
+            dir.symlink(&rel("f"), b"g").unwrap_err(),
+        ] {
+            assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+        }
+        assert_eq!(dir.read(&rel("f")).unwrap(), b"old");
+    }
+}
