@@ -41,7 +41,10 @@ fn read(data: &Path, path: &str) -> Option<Vec<u8>> {
         return Some(output.stdout);
     }
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("there is no file") || error.contains("no such"), "{path}: {error}");
+    assert!(
+        error.contains("there is no file") || error.contains("no such"),
+        "{path}: {error}"
+    );
     None
 }
 
@@ -90,7 +93,12 @@ impl Worker<'_> {
     }
 
     fn step(&mut self, kill: bool) {
-        let path = format!("d{}/s{}/f{}", self.number, self.rng.below(3), self.rng.below(4));
+        let path = format!(
+            "d{}/s{}/f{}",
+            self.number,
+            self.rng.below(3),
+            self.rng.below(4)
+        );
         let before = self.expected.get(&path).cloned();
         let (after, ended) = match self.rng.below(10) {
             0..=5 => {
@@ -116,7 +124,10 @@ impl Worker<'_> {
             Ended::Acknowledged => after,
             Ended::Killed => {
                 let now = read(self.data, &path);
-                assert!(now == before || now == after, "{path} is neither before nor after");
+                assert!(
+                    now == before || now == after,
+                    "{path} is neither before nor after"
+                );
                 now
             }
         };
@@ -185,23 +196,37 @@ fn kill_at_random_points_of_a_mixed_load() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     let kills: usize = workers.iter().map(|worker| worker.kills).sum();
     let acknowledged: usize = workers.iter().map(|worker| worker.acknowledged).sum();
-    assert!(kills >= kills_wanted, "only {kills} processes were caught alive");
+    assert!(
+        kills >= kills_wanted,
+        "only {kills} processes were caught alive"
+    );
     let mut files = 0;
     for worker in &workers {
         for (path, content) in &worker.expected {
-            assert_eq!(read(&data, path).as_ref(), Some(content), "{path} through the binary");
+            assert_eq!(
+                read(&data, path).as_ref(),
+                Some(content),
+                "{path} through the binary"
+            );
             let on_disk = std::fs::read(data.join("workspaces/w").join(path)).unwrap();
             assert_eq!(&on_disk, content, "{path} on disk");
             files += 1;
         }
     }
-    let info: serde_json::Value = serde_json::from_slice(&run(&data, &["--json", "info", "w"])).unwrap();
+    let info: serde_json::Value =
+        serde_json::from_slice(&run(&data, &["--json", "info", "w"])).unwrap();
     assert_eq!(info["file_count"], files, "no file that nobody wrote");
-    let check: serde_json::Value = serde_json::from_slice(&run(&data, &["--json", "check"])).unwrap();
+    let check: serde_json::Value =
+        serde_json::from_slice(&run(&data, &["--json", "check"])).unwrap();
     assert_eq!(check["problems"], serde_json::json!([]), "{check}");
-    println!("soak: kill: {kills} kills, {acknowledged} acknowledged operations, {files} files at the end, all byte for byte, check clean");
+    println!(
+        "soak: kill: {kills} kills, {acknowledged} acknowledged operations, {files} files at the end, all byte for byte, check clean"
+    );
 }

@@ -35,18 +35,38 @@ fn content(path: &str, version: u64) -> Vec<u8> {
 /// The version that a file holds; none unless it is whole.
 fn version_of(path: &str, bytes: &[u8]) -> Option<u64> {
     let line = bytes.split(|&byte| byte == b'\n').next()?;
-    let version = std::str::from_utf8(line).ok()?.split(' ').nth(1)?.parse().ok()?;
+    let version = std::str::from_utf8(line)
+        .ok()?
+        .split(' ')
+        .nth(1)?
+        .parse()
+        .ok()?;
     (content(path, version) == bytes).then_some(version)
 }
 
-fn load(engine: &Engine, ws: &WorkspaceId, writer: usize, stop: &AtomicBool, versions: &Mutex<Versions>, next: &AtomicU64) {
+fn load(
+    engine: &Engine,
+    ws: &WorkspaceId,
+    writer: usize,
+    stop: &AtomicBool,
+    versions: &Mutex<Versions>,
+    next: &AtomicU64,
+) {
     let mut rng = Rng::new(writer as u64 + 99);
     while !stop.load(Ordering::Relaxed) {
         let path = format!("w{writer}/d{}/f{}", rng.below(3), rng.below(5));
         let version = next.fetch_add(1, Ordering::Relaxed);
         let bytes = content(&path, version);
         let rel = RelPath::parse(path.as_bytes()).unwrap();
-        engine.write_file(ws, &rel, Content::Bytes(&bytes), &WriteOptions::default(), &cause()).unwrap();
+        engine
+            .write_file(
+                ws,
+                &rel,
+                Content::Bytes(&bytes),
+                &WriteOptions::default(),
+                &cause(),
+            )
+            .unwrap();
         versions.lock().unwrap().acknowledged.insert(path, version);
         if writer == 0 && rng.chance(100) {
             engine.snapshot(ws, None, false, &cause()).unwrap();
@@ -63,7 +83,10 @@ fn inspect(root: &Path, ws: &WorkspaceId, acknowledged: &BTreeMap<String, u64>) 
         let rel = RelPath::parse(path.as_bytes()).unwrap();
         let (bytes, _) = engine.read_whole(ws, &rel).unwrap();
         let found = version_of(path, &bytes);
-        assert!(found >= Some(*version), "{path}: version {version} was acknowledged, {found:?} is there");
+        assert!(
+            found >= Some(*version),
+            "{path}: version {version} was acknowledged, {found:?} is there"
+        );
         let on_disk = std::fs::read(root.join("data/workspaces/w").join(path)).unwrap();
         assert!(!on_disk.is_empty(), "{path} is empty");
         assert_eq!(on_disk, bytes, "{path} on disk");
@@ -80,8 +103,14 @@ fn power_cut_loses_nothing_acknowledged() {
     let image = LoopImage::create_for_power_cut(FileSystem::Ext4, 512 << 20);
     let engine = Engine::open(EngineOptions::new(image.path().join("data"))).unwrap();
     let ws: WorkspaceId = "w".parse().unwrap();
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause()).unwrap();
-    let (stop, versions, next) = (AtomicBool::new(false), Mutex::new(Versions::default()), AtomicU64::new(1));
+    engine
+        .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())
+        .unwrap();
+    let (stop, versions, next) = (
+        AtomicBool::new(false),
+        Mutex::new(Versions::default()),
+        AtomicU64::new(1),
+    );
     let mut checked = 0;
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -100,7 +129,9 @@ fn power_cut_loses_nothing_acknowledged() {
         }
     });
     let writes = next.into_inner();
-    println!("soak: power: {cuts} cuts during {writes} writes by {WRITERS} writers, {checked} acknowledged files looked at, none lost, none empty, check clean");
+    println!(
+        "soak: power: {cuts} cuts during {writes} writes by {WRITERS} writers, {checked} acknowledged files looked at, none lost, none empty, check clean"
+    );
 }
 
 struct StopOnDrop<'a>(&'a AtomicBool);

@@ -28,8 +28,12 @@ fn content(writer: usize, number: usize) -> Vec<u8> {
 }
 
 fn is_whole(bytes: &[u8]) -> bool {
-    let Some(head) = bytes.split(|&byte| byte == b'\n').next() else { return false };
-    let Ok(head) = std::str::from_utf8(head) else { return false };
+    let Some(head) = bytes.split(|&byte| byte == b'\n').next() else {
+        return false;
+    };
+    let Ok(head) = std::str::from_utf8(head) else {
+        return false;
+    };
     let mut words = head.split(' ').map(str::parse::<usize>);
     match (words.next(), words.next()) {
         (Some(Ok(writer)), Some(Ok(number))) => content(writer, number) == bytes,
@@ -40,9 +44,17 @@ fn is_whole(bytes: &[u8]) -> bool {
 /// The part of the test that runs as a process of its own; prints what was acknowledged.
 #[test]
 fn writer_process() {
-    let Some(data) = std::env::var_os("OFFSHOOT_TEST_WRITER_DATA") else { return };
-    let process: usize = std::env::var("OFFSHOOT_TEST_WRITER").unwrap().parse().unwrap();
-    let each: usize = std::env::var("OFFSHOOT_TEST_WRITES").unwrap().parse().unwrap();
+    let Some(data) = std::env::var_os("OFFSHOOT_TEST_WRITER_DATA") else {
+        return;
+    };
+    let process: usize = std::env::var("OFFSHOOT_TEST_WRITER")
+        .unwrap()
+        .parse()
+        .unwrap();
+    let each: usize = std::env::var("OFFSHOOT_TEST_WRITES")
+        .unwrap()
+        .parse()
+        .unwrap();
     let engine = open(Path::new(&data));
     let ws: WorkspaceId = "w".parse().unwrap();
     std::thread::scope(|scope| {
@@ -57,7 +69,13 @@ fn writer_process() {
                     let rel = RelPath::parse(path.as_bytes()).unwrap();
                     let bytes = content(writer, number);
                     let written = engine
-                        .write_file(ws, &rel, Content::Bytes(&bytes), &WriteOptions::default(), &cause)
+                        .write_file(
+                            ws,
+                            &rel,
+                            Content::Bytes(&bytes),
+                            &WriteOptions::default(),
+                            &cause,
+                        )
                         .unwrap();
                     println!("ack {path} {}", written.id);
                     let (read, _) = engine.read_whole(ws, &rel).unwrap();
@@ -76,7 +94,9 @@ fn writers_from_two_processes() {
     let engine = open(&data);
     let ws: WorkspaceId = "w".parse().unwrap();
     let cause = Cause::by(Operator::user());
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause).unwrap();
+    engine
+        .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause)
+        .unwrap();
     let started = Instant::now();
     let mut processes: Vec<Process> = (0..2)
         .map(|number| {
@@ -97,15 +117,22 @@ fn writers_from_two_processes() {
         for line in std::io::BufReader::new(stdout).lines() {
             let line = line.unwrap();
             // The test harness may have begun the line with a word of its own.
-            let Some(at) = line.find("ack ") else { continue };
+            let Some(at) = line.find("ack ") else {
+                continue;
+            };
             let mut words = line[at + 4..].split(' ');
             let (path, id) = (words.next().unwrap(), words.next().unwrap());
-            acknowledged.entry(path.to_owned()).or_default().insert(id.parse().unwrap());
+            acknowledged
+                .entry(path.to_owned())
+                .or_default()
+                .insert(id.parse().unwrap());
             count += 1;
         }
     }
     for process in &mut processes {
-        let status = process.wait_at_most(Duration::from_secs(60)).expect("a writer hangs");
+        let status = process
+            .wait_at_most(Duration::from_secs(60))
+            .expect("a writer hangs");
         assert!(status.success());
     }
     let took = started.elapsed();
