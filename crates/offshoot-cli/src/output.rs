@@ -43,6 +43,11 @@ impl From<io::Error> for Failure {
 /// What every command returns.
 pub(crate) type CommandResult = std::result::Result<Exit, Failure>;
 
+/// Whether the cause says more than the message. That a file is missing, say, needs no errno.
+fn shows_cause(code: ErrorCode) -> bool {
+    code == ErrorCode::InvalidRequest || code.http_status() >= 500
+}
+
 /// The error for an answer that could not be written.
 pub(crate) fn unwritable(cause: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the output could not be written").with_source(cause)
@@ -109,8 +114,8 @@ impl Output {
 
     /// Shows an error: as a document on stdout, or as text on stderr.
     ///
-    /// What caused it goes to stderr in both cases: whoever runs this command owns the data
-    /// directory and may see it.
+    /// What caused a failure of the machine goes to stderr in both cases: whoever runs this
+    /// command owns the data directory and may see it.
     pub(crate) fn error(&mut self, error: &Error) -> io::Result<()> {
         let mut stderr = io::stderr();
         if self.json {
@@ -121,7 +126,7 @@ impl Output {
             writeln!(stderr, "error: {}", printable(error.message()))?;
         }
         let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
+        while let Some(cause) = source.filter(|_| shows_cause(error.code())) {
             writeln!(stderr, "cause: {}", printable(&cause.to_string()))?;
             source = cause.source();
         }
