@@ -118,11 +118,11 @@ impl Output {
     /// command owns the data directory and may see it.
     pub(crate) fn error(&mut self, error: &Error) -> io::Result<()> {
         let mut stderr = io::stderr();
-        if self.json {
-            self.document(&error.to_json())?;
-            self.stdout.flush()?;
-        } else {
-            self.stdout.flush()?;
+        let told =
+            self.json && self.document(&error.to_json()).is_ok() && self.stdout.flush().is_ok();
+        if !told {
+            // What was answered so far comes first, unless stdout is what failed.
+            let _ = self.stdout.flush();
             writeln!(stderr, "error: {}", printable(error.message()))?;
         }
         let mut source = std::error::Error::source(error);
@@ -130,7 +130,7 @@ impl Output {
             writeln!(stderr, "cause: {}", printable(&cause.to_string()))?;
             source = cause.source();
         }
-        if let (false, Some(hint)) = (self.json, error.hint()) {
+        if let (false, Some(hint)) = (told, error.hint()) {
             writeln!(stderr, "hint: {}", printable(hint))?;
         }
         Ok(())
@@ -253,8 +253,7 @@ pub(crate) fn when(at: Timestamp) -> String {
 fn when_seen_from(at: Timestamp, now: Timestamp) -> String {
     let ago = now.seconds() - at.seconds();
     match ago {
-        0..=4 => "just now".to_owned(),
-        5..=59 => format!("{ago} s ago"),
+        0..=59 => "just now".to_owned(),
         60..=3_599 => format!("{} min ago", ago / 60),
         3_600..=86_399 => format!("{} h ago", ago / 3_600),
         _ => local(at),
@@ -301,7 +300,7 @@ mod tests {
         let now = Timestamp(1_000_000_000_000_000);
         let ago = |seconds: i64| when_seen_from(Timestamp(now.0 - seconds * 1_000_000), now);
         assert_eq!(ago(3), "just now");
-        assert_eq!(ago(59), "59 s ago");
+        assert_eq!(ago(59), "just now");
         assert_eq!(ago(120), "2 min ago");
         assert_eq!(ago(7_200), "2 h ago");
         assert!(ago(200_000).starts_with("2001-09-"), "{}", ago(200_000));
