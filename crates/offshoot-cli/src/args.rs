@@ -242,6 +242,20 @@ pub(crate) enum Command {
     },
     /// A tour on a throw-away data directory
     Demo,
+    /// Measure what things cost here, beside git and the bare system calls
+    ///
+    /// Works on a journaled ext4 image that it makes and removes itself, which needs root.
+    Bench {
+        /// How many files the trees have, one run each
+        #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
+        files: Vec<usize>,
+        /// Measure in this directory instead of an image
+        #[arg(long)]
+        dir: Option<std::path::PathBuf>,
+        /// How often each step is repeated
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        repeat: u16,
+    },
     /// Write completions for a shell to stdout
     Completions {
         /// The shell

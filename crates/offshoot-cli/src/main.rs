@@ -1,6 +1,7 @@
 //! The `offshoot` command: arguments in, engine calls, rendering and exit codes out.
 
 mod args;
+mod bench;
 mod bytes;
 mod commands;
 mod config;

@@ -20,13 +20,25 @@ struct Counters {
     seen: AtomicU64,
     /// 1 once the fault has struck.
     struck: AtomicU64,
+    /// 1 if every call after the chosen one fails too.
+    lasting: AtomicU64,
 }
 
 impl FaultPlan {
     /// Lets the n-th call from now fail, once. `n` counts from 1.
     pub fn arm(&self, n: u64) {
+        self.arm_with(n, 0);
+    }
+
+    /// Lets the n-th call from now and every one after it fail, as when a disk is gone for good.
+    pub fn arm_from(&self, n: u64) {
+        self.arm_with(n, 1);
+    }
+
+    fn arm_with(&self, n: u64, lasting: u64) {
         self.0.seen.store(0, Ordering::SeqCst);
         self.0.struck.store(0, Ordering::SeqCst);
+        self.0.lasting.store(lasting, Ordering::SeqCst);
         self.0.left.store(n, Ordering::SeqCst);
     }
 
@@ -42,7 +54,14 @@ impl FaultPlan {
             return Ok(());
         }
         self.0.seen.fetch_add(1, Ordering::SeqCst);
-        if self.0.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let lasting = self.0.lasting.load(Ordering::SeqCst) == 1;
+        // A lasting fault leaves the counter at 1, so that the next call is the chosen one again.
+        let chosen = if lasting && self.0.left.load(Ordering::SeqCst) == 1 {
+            true
+        } else {
+            self.0.left.fetch_sub(1, Ordering::SeqCst) == 1
+        };
+        if chosen {
             self.0.struck.store(1, Ordering::SeqCst);
             return Err(io::Error::other(format!("injected fault in {call}")));
         }
@@ -66,5 +85,16 @@ mod tests {
         plan.arm(5);
         assert!(plan.hit("first").is_ok());
         assert!(!plan.disarm());
+    }
+
+    #[test]
+    fn a_lasting_fault_strikes_until_it_is_disarmed() {
+        let plan = FaultPlan::default();
+        plan.arm_from(2);
+        assert!(plan.hit("first").is_ok());
+        assert!(plan.hit("second").is_err());
+        assert!(plan.hit("third").is_err());
+        assert!(plan.disarm());
+        assert!(plan.hit("idle").is_ok());
     }
 }

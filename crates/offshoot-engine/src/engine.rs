@@ -174,10 +174,15 @@ impl Engine {
         self.store().read(|tx| open_row_in(tx, id))
     }
 
-    /// The directory of a materialised workspace.
+    /// The directory of a materialised workspace, for paths of its index: no link is followed, or
+    /// a directory that an outside program replaced by a link would lead to other files.
     pub(crate) fn dir_of(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        let path = self.inner.data.workspace(&row.id);
-        self.open_dir(&path)
+        self.dir_to_read(row).map(SafeDir::following_no_links)
+    }
+
+    /// The same for paths that a caller gives and only reads: links that stay inside are followed.
+    pub(crate) fn dir_to_read(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        self.open_dir(&self.inner.data.workspace(&row.id))
     }
 
     pub(crate) fn open_dir(&self, path: &Path) -> Result<SafeDir> {

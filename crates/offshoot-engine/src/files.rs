@@ -9,7 +9,9 @@ use offshoot_core::{
     Result, SESSION_METADATA, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Staged, Sync, WorkspaceLock};
-use offshoot_store::{Durability, EntryRow, HistoryOp, NewHistory, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, NewHistory, ReadTx, Via, WorkspaceRow, WriteTx,
+};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::incoming::{Content, Incoming};
@@ -192,21 +194,49 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Written> {
         let held = self.hold(id, target.path(), cause)?;
+        if let (true, Target::FreeName(path)) = (held.row.handed_out, target) {
+            self.sync_names_like(&held, path, cause)?;
+        }
         let outcome = self.write_held(&held, target, incoming, options, via, cause);
+        let outcome = outcome.or_else(|error| self.unmake_dir(&held, error));
         if self
             .inner
             .checkpoint_due
             .swap(false, std::sync::atomic::Ordering::Relaxed)
         {
             drop(held);
-            self.checkpoint()?;
-            return outcome;
-        }
-        if outcome.is_err() && !held.row.materialized {
-            // The directory was made for this write alone; it is removed only if it is empty.
-            let _ = std::fs::remove_dir(self.inner.data.workspace(&held.row.id));
+            // The write itself is done; a checkpoint that fails is tried again with a later one.
+            let _ = self.checkpoint();
         }
         outcome
+    }
+
+    /// Records what outside programs put at the names that an upload would take, until the next
+    /// one is really free.
+    fn sync_names_like(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<()> {
+        loop {
+            let free = |tx: &dyn ReadTx| {
+                let row = open_row_by_key(tx, &held.row)?;
+                free_name(&Index::new(self.store(), tx, &row), path)
+            };
+            let name = self.store().read(free)?;
+            self.sync_path(&held.row, &held.dir, &name, cause)?;
+            if self.store().read(free)? == name {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A change that failed leaves no directory behind that was made for it alone. Whoever makes
+    /// the directory of a workspace holds it alone, so nobody else can have put anything there.
+    fn unmake_dir<T>(&self, held: &Held, error: Error) -> Result<T> {
+        if !held.row.materialized
+            && let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &held.row))
+            && !now.materialized
+        {
+            self.discard_dir(&now)?;
+        }
+        Err(error)
     }
 
     fn write_held(
@@ -351,7 +381,9 @@ impl Engine {
     ) -> Result<()> {
         let _turn = self.turn(held)?;
         if !held.exclusive && !self.still(&held.row, path, Some(entry))? {
-            return Ok(());
+            // Someone newer waits for its turn. We may not leave before the directory holds a
+            // version at least as new as ours: our caller would read one from before its write.
+            return self.project(&held.row, std::slice::from_ref(path));
         }
         staged.set_perm(entry.perm);
         held.dir.commit(staged, path, true, Sync::None).map(drop)
@@ -397,7 +429,7 @@ impl Engine {
     pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
         loop {
             let row = self.open_row(id)?;
-            let lone = row.handed_out || (!row.materialized && row.files > 0);
+            let lone = row.handed_out || !row.materialized;
             let lock = if lone {
                 self.exclusive(&row)?
             } else {
@@ -428,21 +460,40 @@ impl Engine {
         Ok((now, lock))
     }
 
+    /// Records a path that a caller names even if it is ignored, which a walk leaves out.
+    fn sync_named(&self, row: &WorkspaceRow, path: &RelPath, cause: &Cause) -> Result<()> {
+        if !row.handed_out || !row.materialized {
+            return Ok(());
+        }
+        self.sync_path(row, &self.dir_of(row)?, path, cause)
+    }
+
     /// Makes a directory and those above it. It is no error if it exists.
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         refuse_unwritable(&self.open_row(id)?, path)?;
         let held = self.hold(id, path, cause)?;
+        let outcome = self.make_dir_held(&held, path, cause);
+        outcome.or_else(|error| self.unmake_dir(&held, error))
+    }
+
+    fn make_dir_held(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         let at = self.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
             let row = open_row_by_key(tx, &held.row)?;
             let mut next = changed_row(&row, at);
+            next.materialized = true;
             let (path, rows) = {
                 let index = Index::new(self.store(), tx, &row);
                 let path = index.resolve(path)?;
                 refuse_unwritable(&row, &path)?;
                 let mut missing = missing_parents(&index, &path)?;
                 match index.entry(&path)? {
-                    Some(entry) if entry.is_dir() => return Ok((path, Vec::new())),
+                    Some(entry) if entry.is_dir() => {
+                        // Nothing changes, but the directory of the workspace is there now.
+                        next.revision = row.revision;
+                        tx.update_workspace(&next)?;
+                        return Ok((path, Vec::new()));
+                    }
                     Some(_) => {
                         return Err(Error::new(
                             ErrorCode::AlreadyExists,
@@ -472,11 +523,9 @@ impl Engine {
             Ok((path, rows.into_iter().map(|row| row.path).collect()))
         })?;
         if !made.is_empty() {
-            let _turn = self.turn(&held)?;
-            self.project(&held.row, &made).or_else(|error| {
-                drop(_turn);
-                self.projection_failed(&held, &made, error)
-            })?;
+            self.turn(held)
+                .and_then(|_turn| self.project(&held.row, &made))
+                .or_else(|error| self.projection_failed(held, &made, error))?;
         }
         Ok(path)
     }
@@ -494,6 +543,7 @@ impl Engine {
         refuse_unwritable(&row, path)?;
         let (row, _lock) = self.hold_alone(id)?;
         self.sync_below(&row, path, cause)?;
+        self.sync_named(&row, path, cause)?;
         let at = self.now();
         let (gone, files) = self.store().write(Durability::Synced, |tx| {
             let row = open_row_by_key(tx, &row)?;
@@ -542,15 +592,28 @@ impl Engine {
             Ok((paths, files))
         })?;
         if row.materialized {
-            let outcome = if recursive && self.dir_of(&row)?.stat(path)?.is_some() {
-                // Ignored files below go too: their deletion was asked for by name.
-                self.dir_of(&row)?.remove_tree(path)
-            } else {
-                self.project(&row, &gone)
-            };
-            outcome.or_else(|error| self.retry_projection(&row, &gone, error))?;
+            self.project_deletion(&row, path, recursive, &gone)
+                .or_else(|error| self.retry_projection(&row, &gone, error))?;
         }
         Ok(files)
+    }
+
+    fn project_deletion(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        recursive: bool,
+        gone: &[RelPath],
+    ) -> Result<()> {
+        if !recursive {
+            return self.project(row, gone);
+        }
+        let dir = self.dir_of(row)?;
+        match dir.stat(path)? {
+            None => Ok(()),
+            // Ignored files below go too: their deletion was asked for by name.
+            Some(_) => dir.remove_tree(path),
+        }
     }
 
     /// Moves a file, a link or a directory. Nothing is overwritten.
@@ -571,7 +634,8 @@ impl Engine {
         }
         let (row, _lock) = self.hold_alone(id)?;
         self.sync_below(&row, from, cause)?;
-        self.sync_below(&row, to, cause)?;
+        self.sync_named(&row, from, cause)?;
+        self.sync_named(&row, to, cause)?;
         let at = self.now();
         let (to, top, size, version) = self.store().write(Durability::Synced, |tx| {
             let row = open_row_by_key(tx, &row)?;
@@ -579,7 +643,9 @@ impl Engine {
             self.land_move(tx, &row, next, from, to, cause, at)
         })?;
         if row.materialized {
-            let moved = self.dir_of(&row)?.rename(from, &to, true);
+            let moved = self
+                .dir_of(&row)
+                .and_then(|dir| dir.rename(from, &to, true));
             moved.or_else(|error| self.retry_projection_of_move(&row, from, &to, error))?;
         }
         let mime = self

@@ -221,13 +221,22 @@ impl<'a> Index<'a> {
         let base = self.base();
         for row in self.tx.entries_below(self.row.key, &RelPath::root())? {
             let is_dir = row.kind == Some(EntryKind::Dir);
-            let ignored = !include_ignored
-                && row.kind.is_some()
-                && ignore.matches(&row.path, is_dir)?
-                && base.entry(&self.objects, &row.path)?.is_none();
-            if ignored {
-                pending.ignored.push(row);
-                continue;
+            if !include_ignored && row.kind.is_some() && ignore.matches(&row.path, is_dir)? {
+                let tracked = base.entry(&self.objects, &row.path)?;
+                match tracked.map(|tracked| tracked.kind) {
+                    None => {
+                        pending.ignored.push(row);
+                        continue;
+                    }
+                    // Git tracks files, not directories: what was below is gone, and the file
+                    // that took its place is new and ignored.
+                    Some(EntryKind::Dir) if !is_dir => {
+                        pending.edits.insert(row.path.clone(), StateEdit::Remove);
+                        pending.ignored.push(row);
+                        continue;
+                    }
+                    Some(_) => {}
+                }
             }
             let edit = match Entry::of_row(&row) {
                 None => StateEdit::Remove,

@@ -2,7 +2,8 @@
 //!
 //! A change is committed first and projected after. Whoever projects looks at what the index says
 //! by then, not at what it was when it committed: if someone newer has changed the path since, the
-//! newer one projects it. So the last projection of a path always writes its last version.
+//! newer version is projected. So the last projection of a path always writes its last version, and
+//! whoever was answered reads what it wrote or something newer.
 
 use std::io::Read;
 

@@ -186,7 +186,7 @@ impl Engine {
             return Ok(Source::of_bytes(text.into_bytes()));
         }
         if row.materialized {
-            let (file, stat) = self.dir_of(&row)?.open_file(path)?;
+            let (file, stat) = self.dir_to_read(&row)?.open_file(path)?;
             if stat.is_dir() {
                 return Err(is_a_directory(path));
             }
@@ -237,7 +237,7 @@ impl Engine {
         if !row.materialized {
             return self.list_index(&row, path);
         }
-        let dir = self.dir_of(&row)?;
+        let dir = self.dir_to_read(&row)?;
         match dir.stat_follow(path)? {
             None => return Err(no_file(path)),
             Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),

@@ -36,9 +36,21 @@ impl Engine {
             return Ok(());
         }
         self.clear_tmp();
+        let mut all_well = true;
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
-            let _lock = self.exclusive(&row)?;
-            self.recover_workspace(&row, rebooted)?;
+            // A directory that cannot be put right, such as one on a disk that is full or that is
+            // in use right now, must not keep everybody from all the others.
+            let recovered = self
+                .exclusive(&row)
+                .and_then(|_lock| self.recover_workspace(&row, rebooted));
+            all_well &= recovered.is_ok();
+        }
+        if !all_well {
+            // The marks stay, so the next start tries again; so does ours, if it is the reason.
+            self.inner
+                .needs_recovery
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+            return Ok(());
         }
         if rebooted {
             self.store()
@@ -214,6 +226,14 @@ impl Engine {
     /// Makes the directories durable, so that less has to be looked at after an unclean stop. For
     /// idle moments; costs one sync of the file system.
     pub fn checkpoint(&self) -> Result<()> {
+        // What a failed projection left behind is found by what is not marked as durable.
+        if self
+            .inner
+            .needs_recovery
+            .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            return Ok(());
+        }
         let rows = self.store().read(|tx| tx.unsynced_workspaces())?;
         if rows.is_empty() {
             return Ok(());

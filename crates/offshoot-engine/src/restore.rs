@@ -4,7 +4,7 @@ use offshoot_core::{
     Cause, Change, ChangeKind, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
     WorkspaceId,
 };
-use offshoot_fs::SafeDir;
+use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
@@ -14,7 +14,7 @@ use crate::objects::{StoredObjects, Workbench};
 use crate::projection::remove_from_disk;
 use crate::snapshot::state_of;
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
-use crate::workspace::{line_of, put_row};
+use crate::workspace::{dir_row, line_of, put_row};
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -56,12 +56,23 @@ impl Engine {
             .read(|tx| self.find_snapshot(tx, &row, snapshot))?;
         let below = path.cloned().unwrap_or_default();
         let target_state = state_of(&target);
-        self.refuse_absent_path(&row, &target_state, &below)?;
+        if !row.handed_out {
+            self.refuse_absent_path(&row, &target_state, &below)?;
+        }
         let kept = self.keep_last_state(&row, "before restore", cause)?;
+        // Only now is known what outside programs have put there.
+        self.refuse_absent_path(&row, &target_state, &below)?;
         let at = self.now();
-        let plan = self
-            .store()
-            .read(|tx| self.plan_restore(tx, &row, &target_state, &below))?;
+        let plan = || {
+            self.store()
+                .read(|tx| self.plan_restore(tx, &row, &target_state, &below))
+        };
+        let mut plan =
+            plan().and_then(|first| match self.record_hidden(&row, &first.changes)? {
+                true => plan(),
+                false => Ok(first),
+            })?;
+        let staying = std::mem::take(&mut plan.staying);
         let changes = &plan.changes;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, &row)?;
@@ -93,12 +104,19 @@ impl Engine {
                 tx.add_history(&entry)?;
                 count(&mut next, change, *size_before, *size_after);
             }
+            for (path, perm) in &staying {
+                let mut dir = dir_row(path.clone(), next.revision);
+                dir.perm = *perm;
+                tx.put_entry(before.key, &dir)?;
+            }
             next.dirs += plan.new_parents as i64;
             put_row(tx, &before, &next)
         })?;
         if row.materialized {
-            let dir = self.dir_of(&row)?;
-            self.project_changes(&dir, changes).or_else(|error| {
+            let projected = self
+                .dir_of(&row)
+                .and_then(|dir| self.project_changes(&dir, changes));
+            projected.or_else(|error| {
                 let paths: Vec<RelPath> =
                     changes.iter().map(|change| change.path.clone()).collect();
                 self.retry_projection(&row, &paths, error)
@@ -118,11 +136,7 @@ impl Engine {
             let index = Index::new(self.store(), tx, &now);
             let known =
                 target.entry(&index.objects, path)?.is_some() || index.entry(path)?.is_some();
-            if known || now.handed_out {
-                Ok(())
-            } else {
-                Err(no_file(path))
-            }
+            if known { Ok(()) } else { Err(no_file(path)) }
         })
     }
 
@@ -136,8 +150,12 @@ impl Engine {
         let row = open_row_by_key(tx, row)?;
         let index = Index::new(self.store(), tx, &row);
         let now = index.base();
-        let changes = now.diff(&index.objects, target, below)?;
+        let mut changes = now.diff(&index.objects, target, below)?;
         refuse_obstacles(&index, &changes)?;
+        if changes.iter().any(|change| change.after.is_some()) {
+            refuse_files_above(&index, below)?;
+        }
+        let staying = take_staying(&index, &mut changes)?;
         let mut sizes = Vec::with_capacity(changes.len());
         let size = |entry: &Option<StateEntry>| -> Result<i64> {
             match entry.as_ref().and_then(|entry| entry.id) {
@@ -157,7 +175,7 @@ impl Engine {
                 .ancestors()
                 .into_iter()
                 .skip(1)
-                .map(|above| now.entry(&index.objects, &above))
+                .map(|above| index.entry(&above))
                 .filter(|entry| matches!(entry, Ok(None)))
                 .count();
             let comes = changes.iter().any(|change| change.after.is_some());
@@ -173,7 +191,59 @@ impl Engine {
             state,
             objects,
             new_parents,
+            staying,
         })
+    }
+
+    /// Records what a walk leaves out and a restore would replace: ignored files that only the
+    /// directory knows. Returns whether there was anything.
+    fn record_hidden(&self, row: &WorkspaceRow, changes: &[StateChange]) -> Result<bool> {
+        if !row.handed_out || !row.materialized {
+            return Ok(false);
+        }
+        let dir = self.dir_of(row)?;
+        let mut hidden: Vec<RelPath> = Vec::new();
+        for change in changes {
+            let Some(after) = change.after else { continue };
+            match dir.stat(&change.path)? {
+                None => {}
+                Some(_) if change.before.is_none() => hidden.push(change.path.clone()),
+                Some(stat) if stat.is_dir() && after.kind != EntryKind::Dir => {
+                    hidden.extend(self.unknown_below(row, &dir, &change.path)?);
+                }
+                Some(_) => {}
+            }
+        }
+        for path in &hidden {
+            self.sync_steps(row, &dir, path)?;
+        }
+        Ok(!hidden.is_empty())
+    }
+
+    /// One path below a directory on disk that the index does not know, if there is any.
+    fn unknown_below(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
+    ) -> Result<Option<RelPath>> {
+        let mut unknown = None;
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &now);
+            dir.walk(path, |found, stat| {
+                let there = stat.entry_kind().is_some() && unknown.is_none();
+                if there && index.entry(found)?.is_none() {
+                    unknown = Some(found.clone());
+                }
+                Ok(if unknown.is_none() {
+                    Walk::Enter
+                } else {
+                    Walk::Skip
+                })
+            })
+        })?;
+        Ok(unknown)
     }
 
     /// Writes differences to a directory: what goes first, then what comes.
@@ -283,6 +353,45 @@ struct Plan {
     objects: Vec<offshoot_store::NewObject>,
     /// Directories above the restored path that come into being with it.
     new_parents: usize,
+    /// Directories that the target lacks and that stay because ignored files are in them, with
+    /// their permission bits.
+    staying: Vec<(RelPath, u32)>,
+}
+
+/// Takes out of the changes the removal of directories that hold ignored files.
+fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec<(RelPath, u32)>> {
+    let mut staying = Vec::new();
+    for change in &*changes {
+        if let (Some(before), None) = (change.before, change.after)
+            && before.kind == EntryKind::Dir
+            && !index
+                .tx
+                .entries_below(index.row.key, &change.path)?
+                .is_empty()
+        {
+            staying.push((change.path.clone(), before.perm));
+        }
+    }
+    changes.retain(|change| {
+        staying
+            .binary_search_by(|(path, _)| path.cmp(&change.path))
+            .is_err()
+    });
+    Ok(staying)
+}
+
+/// What comes back needs directories above it, and a file there is not the restore's to remove.
+fn refuse_files_above(index: &Index<'_>, path: &RelPath) -> Result<()> {
+    for above in path.ancestors().into_iter().skip(1) {
+        if index.entry(&above)?.is_some_and(|entry| !entry.is_dir()) {
+            return Err(Error::new(
+                ErrorCode::NotADirectory,
+                format!("`{above}` is a file now, so nothing can be restored below it"),
+            )
+            .with_hint(format!("restore `{above}` instead; nothing was restored")));
+        }
+    }
+    Ok(())
 }
 
 /// Ignored files are left alone, so a file cannot take the place of a directory that holds some.

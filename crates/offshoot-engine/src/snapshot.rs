@@ -263,10 +263,27 @@ impl Engine {
             .store()
             .read(|tx| self.draft_snapshot(tx, &row, None, false, cause, self.now()))?;
         if let Prepared::Unchanged(head) = draft {
+            self.settle_on_head(&row, &head)?;
             return Ok(Some(head.id));
         }
         self.take_snapshot(&row, Some(why), false, cause)
             .map(|taken| Some(taken.snapshot.id))
+    }
+
+    /// Makes the newest snapshot the base of the index, of which the present state is known not to
+    /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
+    fn settle_on_head(&self, row: &WorkspaceRow, head: &SnapshotRow) -> Result<()> {
+        self.store().write(Durability::Synced, |tx| {
+            let mut now = open_row_by_key(tx, row)?;
+            let ignored = Index::new(self.store(), tx, &now).pending(false)?.ignored;
+            tx.remove_entries_below(now.key, &RelPath::root())?;
+            for row in &ignored {
+                tx.put_entry(now.key, row)?;
+            }
+            now.tree = head.tree;
+            now.sidecar = head.sidecar;
+            tx.update_workspace(&now)
+        })
     }
 
     /// The newest snapshots, newest first; 0 means all of them.

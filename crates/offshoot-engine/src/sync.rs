@@ -29,6 +29,8 @@ const TRIES: usize = 3;
 /// Walks of one sync while outside programs are busy.
 const ROUNDS: usize = 3;
 const THREADS: usize = 2;
+/// So many times a path may turn out to lead elsewhere while its links are looked at.
+const MAX_DETOURS: usize = 8;
 
 /// One change that an outside program made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,10 +353,25 @@ impl Engine {
             .collect();
         self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row);
+            // Whatever came, changed or went through us since the last walk, the memo does not
+            // know: a directory that it knows may be one that we removed and somebody made again.
+            let since = match memo.is_empty() {
+                true => Vec::new(),
+                false => tx.history(&HistoryFilter {
+                    workspace: Some(row.key),
+                    after_revision: memo.tag() as i64,
+                    ..HistoryFilter::default()
+                })?,
+            };
+            let touched: BTreeSet<RelPath> = since
+                .into_iter()
+                .flat_map(|line| [Some(line.line.path), line.line.from])
+                .flatten()
+                .collect();
             for seen in scan
                 .dirs
                 .iter()
-                .filter(|seen| seen.state != DirState::Known)
+                .filter(|seen| seen.state != DirState::Known || touched.contains(&seen.path))
             {
                 let entry = DiskEntry {
                     kind: EntryKind::Dir,
@@ -376,13 +393,7 @@ impl Engine {
                     Ok(())
                 })?;
             } else {
-                // Whatever came through us since the last walk, the memo does not know.
-                let since = tx.history(&HistoryFilter {
-                    workspace: Some(row.key),
-                    after_revision: memo.tag() as i64,
-                    ..HistoryFilter::default()
-                })?;
-                gone.extend(since.into_iter().map(|line| line.line.path));
+                gone.extend(touched);
             }
             for path in gone {
                 if path.is_root() || seen.contains(&path) || found.contains_key(&path) {
@@ -428,6 +439,31 @@ impl Engine {
         dir: &SafeDir,
         path: &RelPath,
         _cause: &Cause,
+    ) -> Result<()> {
+        // Links lead a change to another place, and what is there now must be recorded as well. A
+        // link may be as new to us as what it leads to, so this goes on until nothing new shows.
+        let mut at = path.clone();
+        for _ in 0..MAX_DETOURS {
+            self.sync_steps(row, dir, &at)?;
+            let leads_to = self.store().read(|tx| {
+                let now = open_row_by_key(tx, row)?;
+                Index::new(self.store(), tx, &now).resolve(path)
+            });
+            match leads_to {
+                Ok(next) if next != at => at = next,
+                // Where no link may lead, the change itself says so.
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Records outside changes to the parts of one path as it is written.
+    pub(crate) fn sync_steps(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
     ) -> Result<()> {
         let bulk = self.store().bulk();
         let mut found = Found::new();

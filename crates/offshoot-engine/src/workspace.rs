@@ -200,7 +200,8 @@ impl Engine {
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let row = self.open_row(id)?;
         if !(row.handed_out && row.materialized) {
-            let _lock = self.exclusive(&row)?;
+            // The row as it is under the lock: someone else may have made the directory meanwhile.
+            let (row, _lock) = self.hold_alone(id)?;
             self.materialize(&row)?;
             let at = self.now();
             self.store().write(Durability::Synced, |tx| {
@@ -284,27 +285,28 @@ impl Engine {
     }
 
     /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive
-    /// lock, or knows that the workspace is empty; the row is the caller's to change.
+    /// lock; the row is the caller's to change.
     pub(crate) fn materialize(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         if row.materialized {
             return self.dir_of(row);
         }
         let target = self.inner.data.workspace(&row.id);
+        // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
+        // there was never shown to anyone.
+        self.discard_dir(row)?;
         if row.files == 0 {
             self.make_dir(&target)?;
-            let dir = self.open_dir(&target)?;
+            let dir = self.open_dir(&target)?.following_no_links();
             self.fill(row, &dir)?;
             return Ok(dir);
         }
-        // What an interrupted attempt left there was never shown to anyone.
-        self.discard_dir(row)?;
         let build = self
             .inner
             .data
             .tmp()
             .join(format!("build-{}", uuid::Uuid::now_v7().simple()));
         self.make_dir(&build)?;
-        let dir = self.open_dir(&build)?;
+        let dir = self.open_dir(&build)?.following_no_links();
         self.fill(row, &dir)?;
         std::fs::rename(&build, &target).map_err(|cause| {
             Error::new(
@@ -368,7 +370,7 @@ pub(crate) fn session_metadata(row: &WorkspaceRow) -> String {
     format!("{value:#}\n")
 }
 
-fn dir_row(path: RelPath, revision: i64) -> EntryRow {
+pub(crate) fn dir_row(path: RelPath, revision: i64) -> EntryRow {
     EntryRow {
         path,
         kind: Some(EntryKind::Dir),

@@ -57,6 +57,7 @@ const READ_DIR: OFlags = OFlags::RDONLY
 pub struct SafeDir {
     fd: Arc<OwnedFd>,
     form: Form,
+    links: Links,
     faults: FaultPlan,
 }
 
@@ -121,8 +122,20 @@ impl SafeDir {
         Ok(SafeDir {
             fd: Arc::new(fd),
             form,
+            links: Links::Inner,
             faults: FaultPlan::default(),
         })
+    }
+
+    /// The same directory, but no link is followed on the way to a name.
+    ///
+    /// For paths that come from an index, where everything above a name is a directory. If one of
+    /// them has become a link meanwhile, then what lies behind it is something else: nothing
+    /// stands at the path, and nothing behind the link is touched.
+    #[must_use]
+    pub fn following_no_links(mut self) -> SafeDir {
+        self.links = Links::None;
+        self
     }
 
     /// The same directory with calls that fail by this plan.
@@ -214,7 +227,10 @@ impl SafeDir {
             self.place(path)
                 .and_then(|place| lstat_at(&place.dir, &place.name))
         };
-        absent_as_none(path, answer)
+        match answer {
+            Err(error) if self.links == Links::None && is(&error, Errno::LOOP) => Ok(None),
+            answer => absent_as_none(path, answer),
+        }
     }
 
     /// What a path leads to; None when that does not exist.
@@ -325,7 +341,7 @@ impl SafeDir {
     fn resolve(&self, path: &RelPath, flags: OFlags) -> io::Result<OwnedFd> {
         self.hit("open")?;
         self.form
-            .open(self.root(), path.as_bytes(), flags, Links::Inner)
+            .open(self.root(), path.as_bytes(), flags, self.links)
     }
 
     /// Opens a directory for reading its names, through real directories only.

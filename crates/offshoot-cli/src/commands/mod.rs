@@ -8,12 +8,14 @@ mod snapshots;
 mod workspace;
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 
 use clap::CommandFactory as _;
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Engine, EngineOptions};
 
 use crate::args::{Args, Command, ConfigCommand};
+use crate::bench::BenchOptions;
 use crate::bytes;
 use crate::config::{Origin, Settings};
 use crate::output::{CommandResult, Exit, Output};
@@ -54,6 +56,14 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
             return Ok(Exit::Done);
         }
         Command::Demo => return demo::run(output),
+        Command::Bench { files, dir, repeat } => {
+            let options = BenchOptions {
+                files: files.clone(),
+                dir: dir.clone(),
+                repeat: usize::from(*repeat),
+            };
+            return bench(&options, output);
+        }
         _ => {}
     }
     let settings = settings?;
@@ -73,6 +83,22 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         output,
     };
     run_with_engine(context, args.command)
+}
+
+/// Measures, and shows the table or the document.
+fn bench(options: &BenchOptions, output: &mut Output) -> CommandResult {
+    let shows = output.shows_progress();
+    let figures = crate::bench::run(options, &|step| {
+        if shows {
+            let _ = writeln!(std::io::stderr(), "measuring {step}");
+        }
+    })?;
+    if output.json() {
+        output.document(&figures.to_json())?;
+    } else {
+        output.line(figures.to_table().trim_end())?;
+    }
+    Ok(Exit::Done)
 }
 
 fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult {
@@ -133,9 +159,11 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),
         // These need no engine and were answered before.
-        Command::Doctor | Command::Config { .. } | Command::Demo | Command::Completions { .. } => {
-            Ok(Exit::Done)
-        }
+        Command::Doctor
+        | Command::Config { .. }
+        | Command::Demo
+        | Command::Bench { .. }
+        | Command::Completions { .. } => Ok(Exit::Done),
     }
 }
 
