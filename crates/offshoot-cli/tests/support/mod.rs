@@ -1,5 +1,6 @@
 //! Runs the real binary over a data directory of its own.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
     dead_code,
     reason = "each test binary uses the part of this that it needs"
