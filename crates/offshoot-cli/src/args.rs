@@ -217,6 +217,22 @@ pub(crate) enum Command {
         #[arg(value_name = "WS")]
         workspace: String,
     },
+    /// Remove the directories of workspaces that nobody uses, and content that nothing names
+    Clean {
+        /// Unused for so many days
+        #[arg(long, value_name = "N", default_value_t = 7)]
+        days: u32,
+        /// Show the plan and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Erase content for good, by name; this cannot be undone
+    Purge {
+        #[command(subcommand)]
+        command: PurgeCommand,
+    },
+    /// Read everything and name what is not whole; changes nothing
+    Check,
     /// Show what this machine can do for Offshoot
     Doctor,
     /// Show the settings
@@ -297,6 +313,15 @@ pub(crate) enum WorkspaceCommand {
         #[arg(value_name = "WS")]
         workspace: String,
     },
+    /// Write its snapshots into a bare git repository, new or exported to before
+    Export {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The directory of the repository
+        #[arg(long, value_name = "DIR")]
+        git: PathBuf,
+    },
     /// Show or set the limits of a workspace
     Quota {
         /// The workspace
@@ -308,6 +333,39 @@ pub(crate) enum WorkspaceCommand {
         /// The most files and directories it may hold, or `none`
         #[arg(long, value_name = "N", visible_alias = "inodes")]
         quota_inodes: Option<String>,
+    },
+}
+
+/// What can be erased.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PurgeCommand {
+    /// Erase a workspace, deleted or not, with its snapshots and its history
+    Workspace {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Erase every content that a file ever had, wherever else it is
+    Path {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The file
+        path: OsString,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Erase one content, wherever it is
+    Content {
+        /// Its id, as `offshoot info WS PATH` and the history show it
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 

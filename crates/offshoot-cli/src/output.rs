@@ -43,6 +43,11 @@ impl From<io::Error> for Failure {
 /// What every command returns.
 pub(crate) type CommandResult = std::result::Result<Exit, Failure>;
 
+/// Whether the cause says more than the message. That a file is missing, say, needs no errno.
+fn shows_cause(code: ErrorCode) -> bool {
+    code == ErrorCode::InvalidRequest || code.http_status() >= 500
+}
+
 /// The error for an answer that could not be written.
 pub(crate) fn unwritable(cause: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the output could not be written").with_source(cause)
@@ -109,23 +114,23 @@ impl Output {
 
     /// Shows an error: as a document on stdout, or as text on stderr.
     ///
-    /// What caused it goes to stderr in both cases: whoever runs this command owns the data
-    /// directory and may see it.
+    /// What caused a failure of the machine goes to stderr in both cases: whoever runs this
+    /// command owns the data directory and may see it.
     pub(crate) fn error(&mut self, error: &Error) -> io::Result<()> {
         let mut stderr = io::stderr();
-        if self.json {
-            self.document(&error.to_json())?;
-            self.stdout.flush()?;
-        } else {
-            self.stdout.flush()?;
+        let told =
+            self.json && self.document(&error.to_json()).is_ok() && self.stdout.flush().is_ok();
+        if !told {
+            // What was answered so far comes first, unless stdout is what failed.
+            let _ = self.stdout.flush();
             writeln!(stderr, "error: {}", printable(error.message()))?;
         }
         let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
+        while let Some(cause) = source.filter(|_| shows_cause(error.code())) {
             writeln!(stderr, "cause: {}", printable(&cause.to_string()))?;
             source = cause.source();
         }
-        if let (false, Some(hint)) = (self.json, error.hint()) {
+        if let (false, Some(hint)) = (told, error.hint()) {
             writeln!(stderr, "hint: {}", printable(hint))?;
         }
         Ok(())
@@ -248,8 +253,7 @@ pub(crate) fn when(at: Timestamp) -> String {
 fn when_seen_from(at: Timestamp, now: Timestamp) -> String {
     let ago = now.seconds() - at.seconds();
     match ago {
-        0..=4 => "just now".to_owned(),
-        5..=59 => format!("{ago} s ago"),
+        0..=59 => "just now".to_owned(),
         60..=3_599 => format!("{} min ago", ago / 60),
         3_600..=86_399 => format!("{} h ago", ago / 3_600),
         _ => local(at),
@@ -296,7 +300,7 @@ mod tests {
         let now = Timestamp(1_000_000_000_000_000);
         let ago = |seconds: i64| when_seen_from(Timestamp(now.0 - seconds * 1_000_000), now);
         assert_eq!(ago(3), "just now");
-        assert_eq!(ago(59), "59 s ago");
+        assert_eq!(ago(59), "just now");
         assert_eq!(ago(120), "2 min ago");
         assert_eq!(ago(7_200), "2 h ago");
         assert!(ago(200_000).starts_with("2001-09-"), "{}", ago(200_000));

@@ -65,3 +65,38 @@ impl<R> Drop for Progress<R> {
         }
     }
 }
+
+/// Tells how many of a known number of steps are done.
+pub(crate) struct Steps {
+    due: Option<Instant>,
+    shown: bool,
+}
+
+impl Steps {
+    /// `shows` says whether anyone is watching.
+    pub(crate) fn new(shows: bool) -> Self {
+        Steps {
+            due: shows.then(|| Instant::now() + FIRST),
+            shown: false,
+        }
+    }
+
+    /// Called after each step.
+    pub(crate) fn show(&mut self, done: u64, total: u64) {
+        if let Some(due) = self.due
+            && Instant::now() >= due
+        {
+            self.due = Some(Instant::now() + NEXT);
+            self.shown = true;
+            let _ = write!(io::stderr(), "\r\x1b[K{done} of {total}");
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

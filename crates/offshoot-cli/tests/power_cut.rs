@@ -1,5 +1,7 @@
 //! Power cuts under load: copies of a block image, mounted as the machine would find it after.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;

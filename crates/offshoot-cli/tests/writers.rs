@@ -1,5 +1,7 @@
 //! Sixteen writers to one workspace from two processes: nothing acknowledged is lost or torn.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
 use std::path::Path;

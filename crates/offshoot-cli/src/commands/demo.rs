@@ -42,6 +42,11 @@ const TOUR: &[Step] = &[
     Run("offshoot restore tour SNAP"),
     Run("offshoot cat tour notes.txt"),
     Run("offshoot snapshots tour"),
+    Say("Snapshots are git's own: what is exported, stock git reads."),
+    Run("offshoot workspace export tour --git tour.git"),
+    IfGit("git --git-dir tour.git log --stat --format='%h %an: %s'"),
+    Say("Everything that was said to be kept is there, and hashes."),
+    Run("offshoot check"),
 ];
 
 /// Runs the tour on a data directory of its own, which is removed at the end.

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, WorkspaceId};
+use offshoot_core::{EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Content, DirNode, Expect, ListEntry, MAX_WINDOW, WriteOptions, Written};
 
 use super::Context;
@@ -195,7 +195,7 @@ fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<dyn Read>>> 
     if metadata.is_dir() {
         return Err(unusable(io::ErrorKind::IsADirectory.into()).with_hint("put files one by one"));
     }
-    let total = metadata.is_file().then(|| metadata.len());
+    let total = metadata.is_file().then_some(metadata.len());
     Ok(Progress::new(Box::new(opened), total, shows))
 }
 
@@ -390,7 +390,7 @@ fn metadata(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandRe
             ("mode", format!("{:04o}", metadata.perm)),
             (
                 "content id",
-                metadata.id.map_or_else(unknown, |id| id.to_hex()),
+                metadata.id.map_or_else(unknown, ObjectId::to_hex),
             ),
             (
                 "MIME type",

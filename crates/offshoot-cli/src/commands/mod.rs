@@ -3,6 +3,7 @@
 mod demo;
 mod files;
 mod machine;
+mod maintenance;
 mod snapshots;
 mod workspace;
 
@@ -154,6 +155,10 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
             snapshots::history(cx, &id(&workspace)?, path.as_ref(), limit)
         }
         Command::Sync { workspace } => snapshots::sync(cx, &id(&workspace)?),
+        Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
+        Command::Purge { command } => maintenance::purge(cx, &command),
+        Command::Check => maintenance::check(cx),
+        // These need no engine and were answered before.
         Command::Doctor
         | Command::Config { .. }
         | Command::Demo

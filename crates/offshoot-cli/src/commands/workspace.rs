@@ -1,6 +1,7 @@
 //! `offshoot workspace …`: workspaces as a whole.
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use offshoot_core::{Layout, WorkspaceId, escape_bytes};
 use offshoot_engine::{Quota, Workspace};
@@ -8,7 +9,8 @@ use offshoot_engine::{Quota, Workspace};
 use super::Context;
 use crate::args::{LayoutName, WorkspaceCommand};
 use crate::bytes;
-use crate::output::{Align, CommandResult, Exit, local, short, size, when};
+use crate::output::{Align, CommandResult, Exit, count, local, short, size, when};
+use crate::progress::Steps;
 use crate::wire;
 
 /// Runs one of them.
@@ -31,6 +33,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
         WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
         WorkspaceCommand::Path { workspace } => path(cx, &workspace.parse()?),
         WorkspaceCommand::Delete { workspace } => delete(cx, &workspace.parse()?),
+        WorkspaceCommand::Export { workspace, git } => export(cx, &workspace.parse()?, &git),
         WorkspaceCommand::Quota {
             workspace,
             quota_bytes,
@@ -196,6 +199,24 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
             .output
             .line(format_args!("its last state is kept as snapshot {kept}"))?,
         None => cx.output.line("it held nothing to keep")?,
+    }
+    Ok(Exit::Done)
+}
+
+fn export(cx: &mut Context<'_>, id: &WorkspaceId, target: &Path) -> CommandResult {
+    let mut steps = Steps::new(cx.output.shows_progress());
+    let exported = cx.engine.export_git(id, target, &mut |progress| {
+        steps.show(progress.done, progress.total);
+    })?;
+    drop(steps);
+    if cx.output.json() {
+        cx.output.document(&wire::Exported::from(&exported))?;
+    } else {
+        let snapshots = count(exported.snapshots as i64, "snapshot", "snapshots");
+        let objects = count(exported.report.objects as i64, "new object", "new objects");
+        cx.output.line(format_args!(
+            "exported {snapshots} of `{id}` as branch `main`: {objects}"
+        ))?;
     }
     Ok(Exit::Done)
 }
