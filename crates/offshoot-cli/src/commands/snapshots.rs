@@ -188,6 +188,9 @@ fn show_difference(
             .line(format_args!("File {path} changed its mode"))?,
         Difference::Binary => cx.output.line(format_args!("Binary file {path} differs"))?,
         Difference::Text(text) => {
+            if change.change == ChangeKind::Type {
+                cx.output.line(format_args!("{path} changed its type"))?;
+            }
             let side = |id: Option<ObjectId>| id.map(|_| path.as_str());
             let header = file_header(side(change.before), side(change.after));
             let header = cx.output.paint(Color::Bold, header.trim_end_matches('\n'));
@@ -301,7 +304,7 @@ pub(super) fn restore(
     if let Some(kept) = restored.kept {
         let kept = kept.to_hex();
         let mut words = vec!["restore", id.as_str(), &kept];
-        let path = path.map(RelPath::to_text);
+        let path = path.map(shown);
         words.extend(path.as_deref());
         let command = cx.command_line(&words);
         cx.output.line(format_args!(
