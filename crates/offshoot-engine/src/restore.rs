@@ -76,6 +76,14 @@ impl Engine {
         let changes = &plan.changes;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, &row)?;
+            // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
+            if (before.tree, before.sidecar) != (plan.base.tree, plan.base.sidecar) {
+                return Err(Error::new(
+                    ErrorCode::WorkspaceBusy,
+                    "a snapshot was taken during the restore",
+                )
+                .with_hint("nothing was restored; try again"));
+            }
             let mut next = changed_row(&before, at);
             next.tree = plan.state.tree;
             next.sidecar = plan.state.sidecar;
@@ -171,13 +179,10 @@ impl Engine {
             (*target, 0)
         } else {
             let edits: StateEdits = changes.iter().map(edit_of).collect();
-            let missing = below
-                .ancestors()
-                .into_iter()
-                .skip(1)
-                .map(|above| index.entry(&above))
-                .filter(|entry| matches!(entry, Ok(None)))
-                .count();
+            let mut missing = 0;
+            for above in below.ancestors() {
+                missing += usize::from(index.entry(&above)?.is_none());
+            }
             let comes = changes.iter().any(|change| change.after.is_some());
             (
                 now.edit(&mut bench, &edits)?,
@@ -186,6 +191,7 @@ impl Engine {
         };
         let objects = bench.prepare(self.store())?;
         Ok(Plan {
+            base: now,
             changes,
             sizes,
             state,
@@ -346,6 +352,8 @@ impl Engine {
 
 /// What a restore will do.
 struct Plan {
+    /// What was tracked when it was made.
+    base: State,
     changes: Vec<StateChange>,
     /// Bytes before and after, change by change.
     sizes: Vec<(i64, i64)>,

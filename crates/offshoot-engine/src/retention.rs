@@ -73,6 +73,11 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Option<CleanedWorkspace>> {
         let _lock = self.exclusive(row)?;
+        // The row as it is under the lock: someone may have used the workspace meanwhile.
+        let row = &self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.materialized || row.used_at > before {
+            return Ok(None);
+        }
         let disk_usage = self.count_on_disk(row)?.disk_usage;
         if row.handed_out && !self.sync_held(row, false, cause)?.changes.is_empty() {
             // An outside program is at work in it.
@@ -80,23 +85,16 @@ impl Engine {
         }
         let snapshot = self.keep_everything(row, "before clean-up", cause)?;
         let at = self.now();
-        let cleaned = self.store().write(Durability::Synced, |tx| {
+        self.store().write(Durability::Synced, |tx| {
             let mut now = open_row_by_key(tx, row)?;
-            if !now.materialized || row.used_at > before {
-                return Ok(false);
-            }
             now.materialized = false;
             now.handed_out = false;
             now.synced_revision = now.revision;
             tx.update_workspace(&now)?;
             let mut line = line_of(&now, HistoryOp::WorkspaceClean, cause, at);
             line.after = snapshot;
-            tx.add_history(&line)?;
-            Ok(true)
+            tx.add_history(&line).map(drop)
         })?;
-        if !cleaned {
-            return Ok(None);
-        }
         self.discard_dir(row)?;
         let (id, last_used) = (row.id.clone(), row.used_at);
         Ok(Some(CleanedWorkspace {

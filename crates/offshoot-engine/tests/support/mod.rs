@@ -214,8 +214,10 @@ pub(crate) fn out_of_line(bed: &Bed, ws: &WorkspaceId) -> Option<String> {
     );
     if (row.files, row.dirs) != (files, dirs) {
         return Some(format!(
-            "the counters say {} files and {} directories, the index has {files} and {dirs}",
-            row.files, row.dirs
+            "the counters say {} files and {} directories, the index has {files} and {dirs}: {:?}",
+            row.files,
+            row.dirs,
+            index.keys()
         ));
     }
     let image = bed.image(ws);

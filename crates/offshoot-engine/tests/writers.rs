@@ -1,0 +1,424 @@
+//! Many writers at once, from several engines and processes, on one workspace: no acknowledged
+//! version is lost, none is torn, and in the end the directory is what the index says.
+
+mod support;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use offshoot_core::{ErrorCode, ObjectId, ObjectKind, RelPath, WorkspaceId};
+use offshoot_engine::{Content, Engine, EngineOptions, Expect, WriteOptions};
+use offshoot_testkit::{Process, Rng};
+use support::{Bed, out_of_line, p, prove_store, user, write};
+
+const WRITERS: usize = 16;
+/// Whatever takes longer than this hangs.
+const LIMIT: Duration = Duration::from_secs(200);
+
+/// The variables by which this binary, started again, knows that it is a writing process.
+const CHILD_DATA: &str = "OFFSHOOT_TEST_WRITER_DATA";
+const CHILD_NAME: &str = "OFFSHOOT_TEST_WRITER_NAME";
+
+/// Content that proves by itself that it is whole: who, which, and a sum over all of it.
+fn version(writer: &str, number: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut noise = vec![0; rng.below(6_000)];
+    rng.fill(&mut noise);
+    let text: String = noise
+        .iter()
+        .map(|byte| (b'a' + byte % 26) as char)
+        .collect();
+    let body = format!("{writer} {number} {text}");
+    let id = offshoot_git::hash(ObjectKind::Blob, body.as_bytes()).unwrap();
+    format!("{} {body}", id.to_hex()).into_bytes()
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.len() > 41
+        && offshoot_git::hash(ObjectKind::Blob, &bytes[41..])
+            .is_ok_and(|id| id.to_hex().as_bytes() == &bytes[..40])
+}
+
+/// Runs `work` and fails if it does not end in time.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(LIMIT) {
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the writers block each other"),
+    }
+}
+
+fn rounds(normal: usize) -> usize {
+    if offshoot_testkit::soak() {
+        normal * 20
+    } else {
+        normal
+    }
+}
+
+/// A version that was acknowledged: where, which content, and the number it was given.
+type Acknowledged = (RelPath, ObjectId, i64);
+
+/// Writes and reads back. A read gives the version just written or a newer one, and a whole one.
+fn write_and_read(
+    engine: &Engine,
+    ws: &WorkspaceId,
+    writer: &str,
+    paths: &[RelPath],
+    count: usize,
+) -> Vec<Acknowledged> {
+    let seed = writer
+        .bytes()
+        .fold(1, |sum, byte| sum * 31 + u64::from(byte));
+    let mut rng = Rng::new(seed);
+    let mut acknowledged: Vec<Acknowledged> = Vec::new();
+    for number in 0..count {
+        let path = rng.pick(paths).clone();
+        let bytes = version(writer, number, &mut rng);
+        let written = write(engine, ws, &path, &bytes).unwrap();
+        acknowledged.push((path.clone(), written.id, written.version));
+        let (read, id) = engine.read_whole(ws, &path).unwrap();
+        assert!(is_whole(&read), "a torn version of {path}");
+        if id != written.id {
+            let lines = engine.history(ws, Some(&path), 0).unwrap();
+            let newest = lines.iter().find(|line| line.line.after == Some(id));
+            let seen = newest
+                .expect("what was read is in the history")
+                .line
+                .revision;
+            assert!(
+                seen > written.version,
+                "{path}: version {} was acknowledged and {seen} was read after it",
+                written.version
+            );
+        }
+    }
+    acknowledged
+}
+
+/// Every acknowledged version is in the history under its number, and its content is there.
+fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+    let lines = engine.history(ws, None, 0).unwrap();
+    let known: HashSet<(RelPath, ObjectId, i64)> = lines
+        .iter()
+        .filter_map(|line| {
+            let line = &line.line;
+            Some((line.path.clone(), line.after?, line.revision))
+        })
+        .collect();
+    let mut numbers = HashSet::new();
+    for version in acknowledged {
+        assert!(known.contains(version), "{version:?} is lost");
+        assert!(
+            numbers.insert(version.2),
+            "two writes have the number {}",
+            version.2
+        );
+        assert!(is_whole(&engine.content_of(&version.1).unwrap()));
+    }
+}
+
+/// The newest acknowledged version of every path is what is there.
+fn prove_newest(bed: &Bed, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+    let mut newest: BTreeMap<&RelPath, (i64, ObjectId)> = BTreeMap::new();
+    for (path, id, number) in acknowledged {
+        let entry = newest.entry(path).or_insert((*number, *id));
+        *entry = (*entry).max((*number, *id));
+    }
+    for (path, (_, id)) in newest {
+        assert_eq!(bed.engine().read_whole(ws, path).unwrap().1, id, "{path}");
+    }
+    assert_eq!(out_of_line(bed, ws), None);
+}
+
+fn many_paths(count: usize) -> Vec<RelPath> {
+    (0..count).map(|n| p(&format!("d{}/f{n}", n % 7))).collect()
+}
+
+/// Sixteen threads over two engines.
+fn threads(bed: &Bed, ws: &WorkspaceId, paths: &[RelPath], count: usize) -> Vec<Acknowledged> {
+    let second = bed.open_another().unwrap();
+    let acknowledged = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let engine = if writer % 2 == 0 {
+                bed.engine()
+            } else {
+                &second
+            };
+            let acknowledged = &acknowledged;
+            scope.spawn(move || {
+                let mine = write_and_read(engine, ws, &format!("t{writer}"), paths, count);
+                acknowledged.lock().unwrap().extend(mine);
+            });
+        }
+    });
+    acknowledged.into_inner().unwrap()
+}
+
+#[test]
+fn writers_on_few_paths() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let acknowledged = threads(&bed, &ws, &[p("a"), p("d/b"), p("d/e/c")], rounds(60));
+        assert_eq!(acknowledged.len(), WRITERS * rounds(60));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+        prove_store(&bed);
+    });
+}
+
+#[test]
+fn writers_on_many_paths() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let acknowledged = threads(&bed, &ws, &many_paths(200), rounds(60));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+    });
+}
+
+#[test]
+fn writers_on_a_path_that_was_handed_out() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        bed.engine().hand_out_path(&ws).unwrap();
+        let acknowledged = threads(&bed, &ws, &many_paths(20), rounds(30));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+    });
+}
+
+/// The very first writes of a workspace, some of which are refused: none of them takes the
+/// directory away from under the others.
+#[test]
+fn writers_that_come_first() {
+    in_time(|| {
+        let bed = Bed::new();
+        for round in 0..rounds(50) {
+            let ws = &bed.create(&format!("w{round}"));
+            let engine = bed.engine();
+            std::thread::scope(|scope| {
+                for writer in 0..8 {
+                    scope.spawn(move || {
+                        let expect = match writer % 2 {
+                            0 => Expect::Anything,
+                            _ => Expect::Content(offshoot_core::EMPTY_TREE),
+                        };
+                        let options = WriteOptions {
+                            expect,
+                            ..WriteOptions::default()
+                        };
+                        let path = p(&format!("d/f{writer}"));
+                        let content = Content::Bytes(b"first");
+                        match engine.write_file(ws, &path, content, &options, &user()) {
+                            Ok(_) => assert_eq!(writer % 2, 0),
+                            Err(error) => {
+                                assert_eq!(
+                                    error.code(),
+                                    ErrorCode::PreconditionFailed,
+                                    "{error:?}"
+                                );
+                                assert_eq!(writer % 2, 1);
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(bed.image(ws).len(), 5);
+            assert_eq!(out_of_line(&bed, ws), None);
+        }
+    });
+}
+
+/// The writing process: this binary again. It prints one line for each acknowledged version.
+#[test]
+fn writers_child_process() {
+    let (Some(data), Ok(name)) = (std::env::var_os(CHILD_DATA), std::env::var(CHILD_NAME)) else {
+        return;
+    };
+    let engine = Engine::open(EngineOptions::new(data)).unwrap();
+    let ws: WorkspaceId = "w".parse().unwrap();
+    let paths = many_paths(12);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS / 2 {
+            let (engine, ws, paths, name) = (&engine, &ws, &paths, &name);
+            scope.spawn(move || {
+                let mine =
+                    write_and_read(engine, ws, &format!("{name}{writer}"), paths, rounds(50));
+                for (path, id, number) in mine {
+                    println!("acknowledged {path} {} {number}", id.to_hex());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn writers_from_two_processes() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let children: Vec<Process> = ["x", "y"]
+            .iter()
+            .map(|name| {
+                Process::spawn(
+                    Command::new(std::env::current_exe().unwrap())
+                        .args(["--exact", "writers_child_process", "--nocapture"])
+                        .env(CHILD_DATA, bed.data())
+                        .env(CHILD_NAME, name)
+                        .stdout(Stdio::piped()),
+                )
+            })
+            .collect();
+        let mut acknowledged = Vec::new();
+        for mut child in children {
+            let lines = BufReader::new(child.take_stdout().unwrap()).lines();
+            for line in lines.map(Result::unwrap) {
+                let Some(rest) = line.split_once("acknowledged ").map(|(_, rest)| rest) else {
+                    continue;
+                };
+                let words: Vec<&str> = rest.split(' ').collect();
+                acknowledged.push((
+                    p(words[0]),
+                    words[1].parse::<ObjectId>().unwrap(),
+                    words[2].parse().unwrap(),
+                ));
+            }
+            assert!(child.wait().success());
+        }
+        assert_eq!(acknowledged.len(), WRITERS * rounds(50));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+        prove_store(&bed);
+    });
+}
+
+/// One of the disturbers: snapshots, restores, deletions, moves, checks and syncs in a row.
+fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
+    let mut rng = Rng::new(seed);
+    let paths = many_paths(12);
+    while !until.load(Ordering::Relaxed) {
+        let outcome = match rng.below(7) {
+            0 => engine.snapshot(ws, Some("busy"), false, &user()).map(drop),
+            1 => engine
+                .snapshot(ws, None, rng.chance(300), &user())
+                .map(drop),
+            2 => engine.snapshots(ws, 5).and_then(|all| {
+                let Some(old) = all.last() else { return Ok(()) };
+                let path = rng.chance(500).then(|| rng.pick(&paths).clone());
+                let id = old.id.to_hex();
+                engine.restore(ws, &id, path.as_ref(), &user()).map(drop)
+            }),
+            3 => {
+                let dir = p(&format!("d{}", rng.below(7)));
+                engine.delete_file(ws, &dir, true, &user()).map(drop)
+            }
+            4 => {
+                let to = p(&format!("moved{}", rng.below(1000)));
+                engine
+                    .move_file(ws, rng.pick(&paths), &to, &user())
+                    .map(drop)
+            }
+            5 => engine.checkpoint(),
+            _ => engine.info(ws).map(drop),
+        };
+        if let Err(error) = outcome {
+            let expected = [
+                ErrorCode::FileNotFound,
+                ErrorCode::AlreadyExists,
+                ErrorCode::WorkspaceBusy,
+                ErrorCode::NotADirectory,
+            ];
+            assert!(expected.contains(&error.code()), "{error:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn writers_beside_snapshots_restores_and_deletions() {
+    in_time(|| {
+        for handed_out in [false, true] {
+            let bed = Bed::new();
+            let ws = &bed.create("w");
+            if handed_out {
+                bed.engine().hand_out_path(ws).unwrap();
+            }
+            let second = &bed.open_another().unwrap();
+            let stop = AtomicBool::new(false);
+            let acknowledged = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for seed in 0..3 {
+                    let engine = if seed == 0 { second } else { bed.engine() };
+                    let stop = &stop;
+                    scope.spawn(move || disturb(engine, ws, seed, stop));
+                }
+                let writers: Vec<_> = (0..WRITERS)
+                    .map(|writer| {
+                        let engine = if writer % 2 == 0 {
+                            bed.engine()
+                        } else {
+                            second
+                        };
+                        let acknowledged = &acknowledged;
+                        scope.spawn(move || {
+                            let mut rng = Rng::new(writer as u64);
+                            for number in 0..rounds(30) {
+                                let path = rng.pick(&many_paths(12)).clone();
+                                let bytes = version(&format!("t{writer}"), number, &mut rng);
+                                let written = write(engine, ws, &path, &bytes).unwrap();
+                                acknowledged.lock().unwrap().push((
+                                    path.clone(),
+                                    written.id,
+                                    written.version,
+                                ));
+                                // It may be deleted or restored away by now, but never torn.
+                                match engine.read_whole(ws, &path) {
+                                    Ok((read, _)) => assert!(is_whole(&read), "torn: {path}"),
+                                    Err(error) => assert!(
+                                        [ErrorCode::FileNotFound, ErrorCode::NotADirectory]
+                                            .contains(&error.code()),
+                                        "{error:?}"
+                                    ),
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+                stop.store(true, Ordering::Relaxed);
+                for outcome in outcomes {
+                    if let Err(panic) = outcome {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            });
+            let acknowledged = acknowledged.into_inner().unwrap();
+            prove_history(bed.engine(), ws, &acknowledged);
+            assert_eq!(out_of_line(&bed, ws), None, "handed out: {handed_out}");
+            assert_eq!(bed.engine().check().unwrap().problems, []);
+            // Every snapshot that was taken on the way can be brought back.
+            for snapshot in bed.engine().snapshots(ws, 6).unwrap() {
+                bed.engine()
+                    .restore(ws, &snapshot.id.to_hex(), None, &user())
+                    .unwrap();
+                assert_eq!(out_of_line(&bed, ws), None);
+            }
+        }
+    });
+}
