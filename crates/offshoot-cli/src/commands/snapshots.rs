@@ -201,9 +201,9 @@ fn show_difference(
     Ok(())
 }
 
-/// The hunks as they are, or coloured line by line.
+/// The hunks as they are, or for a terminal line by line.
 fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
-    if !output.color() {
+    if !output.is_terminal() {
         return output.stdout().write_all(hunks);
     }
     for line in hunks.split_inclusive(|&byte| byte == b'\n') {
@@ -213,7 +213,7 @@ fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
             Some(b'-') => Some(Color::Red),
             _ => None,
         };
-        // On a terminal a file's bytes must not act: they are shown as text.
+        // A file's bytes must not drive the terminal: they are shown as text.
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
         let text = text.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}");
         let text = color.map_or(text.clone(), |color| output.paint(color, &text));
