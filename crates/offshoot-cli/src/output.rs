@@ -78,9 +78,9 @@ impl Output {
         self.json
     }
 
-    /// Whether the answer may be coloured.
-    pub(crate) fn color(&self) -> bool {
-        self.color
+    /// Whether a terminal shows the answer.
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
     }
 
     /// Whether progress may be shown.

@@ -237,4 +237,25 @@ fn names_cannot_drive_a_terminal() {
     );
     let listed = place.done(&["--json", "ls", "w"]).json();
     assert_eq!(listed["entries"][0]["name"], "a\u{1b}[2J\\xff\nb");
+    let first = place.snapshot("label \x1b]0;x\x07");
+    place.done(&["edit", "w", shown, "--old", "x", "--new", "y"]);
+    for args in [
+        &["status", "w"][..],
+        &["diff", "w"],
+        &["diff", "w", "--stat"],
+        &["history", "w"],
+        &["info", "w", shown],
+        &["snapshots", "w"],
+        &["restore", "w", &first, shown],
+        &["mv", "w", shown, "b\\x1b"],
+        &["rm", "w", "b\\x1b"],
+        &["rm", "w", "b\\x1b"],
+    ] {
+        let ran = place.run(args);
+        let all = ran.stdout + &ran.stderr;
+        assert!(
+            !all.is_empty() && !all.contains('\x1b'),
+            "{args:?}: {all:?}"
+        );
+    }
 }

@@ -140,6 +140,7 @@ fn the_command_that_restore_prints_brings_the_state_back() {
     let path = "dir with space/a";
     let ran = place.done(&["--data", data, "restore", "w", &first, path]);
     assert_eq!(place.done(&["cat", "w", path]).stdout, "old");
+    place.put("other", b"later");
     let (_, command) = ran.stdout.split_once("bring it back with: ").unwrap();
     let script = command.replacen("offshoot", env!("CARGO_BIN_EXE_offshoot"), 1);
     let status = std::process::Command::new("sh")
@@ -149,6 +150,7 @@ fn the_command_that_restore_prints_brings_the_state_back() {
         .unwrap();
     assert!(status.success(), "{script}");
     assert_eq!(place.done(&["cat", "w", path]).stdout, "new");
+    assert_eq!(place.done(&["cat", "w", "other"]).stdout, "later");
 }
 
 #[test]

@@ -255,6 +255,16 @@ fn completions_for_every_shell() {
         let ran = place.done(&["completions", shell]);
         assert!(ran.stdout.contains("snapshots"), "{shell}");
     }
+    // A script is longer than a pipe holds: whoever reads only its head must not see a panic.
+    let mut child = place
+        .command(&["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
 
 #[test]

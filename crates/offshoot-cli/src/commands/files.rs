@@ -84,7 +84,7 @@ pub(super) fn cat(cx: &mut Context<'_>, args: &Cat) -> CommandResult {
     };
     skip(&mut content, args.offset)?;
     // On a terminal the content itself shows how far it is.
-    let shows = cx.output.shows_progress() && !io::stdout().is_terminal();
+    let shows = cx.output.shows_progress() && !cx.output.is_terminal();
     let total = size.saturating_sub(args.offset);
     let wanted = args.length.unwrap_or(u64::MAX);
     let mut content = Progress::new(content.take(wanted), Some(total.min(wanted)), shows);

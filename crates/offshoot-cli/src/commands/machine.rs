@@ -1,11 +1,9 @@
 //! `offshoot doctor` and `offshoot config show`: this machine and its settings.
 
-use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::escape_bytes;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-use std::os::unix::ffi::OsStrExt;
 
 use crate::config::{Setting, Settings};
 use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
@@ -96,7 +94,7 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
     if let Some(there) = there {
         checks.push(file_system(there));
         checks.push(free_space(there));
-        checks.push(path_resolution(there));
+        checks.push(path_resolution());
     }
     let healthy = checks.iter().all(|check| check.ok);
     let report = wire::Doctor { checks };
@@ -201,19 +199,9 @@ fn free_space(dir: &Path) -> wire::Check {
     }
 }
 
-/// Which form of the safe directory works here, found out by opening a directory that way.
-fn path_resolution(dir: &Path) -> wire::Check {
-    let opened = File::open(dir).map(|dir| {
-        rustix::fs::openat2(
-            dir,
-            ".",
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
-        )
-        .is_ok()
-    });
-    let kernel = opened.unwrap_or(false);
+/// Which form of the safe directory works here, asked of the code that chooses it.
+fn path_resolution() -> wire::Check {
+    let kernel = offshoot_sys::has_open_beneath();
     wire::Check {
         name: "path resolution",
         ok: true,

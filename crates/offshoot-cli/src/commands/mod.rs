@@ -52,7 +52,10 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     match &args.command {
         // These work without settings, and so even with wrong ones.
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Args::command(), "offshoot", output.stdout());
+            // The generator panics when it cannot write, so it does not get stdout itself.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "offshoot", &mut script);
+            output.stdout().write_all(&script)?;
             return Ok(Exit::Done);
         }
         Command::Demo => return demo::run(output),

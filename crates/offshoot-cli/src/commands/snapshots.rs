@@ -188,6 +188,9 @@ fn show_difference(
             .line(format_args!("File {path} changed its mode"))?,
         Difference::Binary => cx.output.line(format_args!("Binary file {path} differs"))?,
         Difference::Text(text) => {
+            if change.change == ChangeKind::Type {
+                cx.output.line(format_args!("{path} changed its type"))?;
+            }
             let side = |id: Option<ObjectId>| id.map(|_| path.as_str());
             let header = file_header(side(change.before), side(change.after));
             let header = cx.output.paint(Color::Bold, header.trim_end_matches('\n'));
@@ -198,9 +201,9 @@ fn show_difference(
     Ok(())
 }
 
-/// The hunks as they are, or coloured line by line.
+/// The hunks as they are, or for a terminal line by line.
 fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
-    if !output.color() {
+    if !output.is_terminal() {
         return output.stdout().write_all(hunks);
     }
     for line in hunks.split_inclusive(|&byte| byte == b'\n') {
@@ -210,7 +213,7 @@ fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
             Some(b'-') => Some(Color::Red),
             _ => None,
         };
-        // On a terminal a file's bytes must not act: they are shown as text.
+        // A file's bytes must not drive the terminal: they are shown as text.
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
         let text = text.replace(|c: char| c.is_control() && c != '\t', "\u{fffd}");
         let text = color.map_or(text.clone(), |color| output.paint(color, &text));
@@ -301,7 +304,7 @@ pub(super) fn restore(
     if let Some(kept) = restored.kept {
         let kept = kept.to_hex();
         let mut words = vec!["restore", id.as_str(), &kept];
-        let path = path.map(RelPath::to_text);
+        let path = path.map(shown);
         words.extend(path.as_deref());
         let command = cx.command_line(&words);
         cx.output.line(format_args!(
