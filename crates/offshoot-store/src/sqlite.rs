@@ -112,7 +112,12 @@ impl MetaStore for SqliteStore {
             .sql()?
             .execute([])
             .sql()?;
-        // SQLite takes its view with the first row that `work` reads, which is soon enough.
+        // SQLite takes its view with the first row it reads, so read one now.
+        connection
+            .prepare_cached("SELECT 1 FROM setting LIMIT 1")
+            .sql()?
+            .exists([])
+            .sql()?;
         let result = work(&Tx::new(&connection));
         connection
             .prepare_cached("COMMIT")
