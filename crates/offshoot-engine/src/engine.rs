@@ -182,7 +182,16 @@ impl Engine {
 
     /// The same for paths that a caller gives and only reads: links that stay inside are followed.
     pub(crate) fn dir_to_read(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        self.open_dir(&self.inner.data.workspace(&row.id))
+        let path = self.inner.data.workspace(&row.id);
+        match self.open_dir(&path) {
+            // Whoever was given the path may have removed all of it. Then it is empty, which the
+            // next sync records, and not broken for good.
+            Err(error) if error.code() == ErrorCode::FileNotFound && row.handed_out => {
+                self.make_dir(&path)?;
+                self.open_dir(&path)
+            }
+            answer => answer,
+        }
     }
 
     pub(crate) fn open_dir(&self, path: &Path) -> Result<SafeDir> {

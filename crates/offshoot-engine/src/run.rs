@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, Result};
 
+/// How a mark is named until it is locked. Its process has changed nothing yet.
+const UNBORN: &str = "new-";
+
 /// The mark of this process.
 pub(crate) struct RunMark {
     path: PathBuf,
@@ -21,9 +24,14 @@ impl RunMark {
     pub(crate) fn begin(dir: &Path) -> Result<(RunMark, Vec<PathBuf>)> {
         let set = || -> std::io::Result<(RunMark, Vec<PathBuf>)> {
             let unclean = dead_marks(dir)?;
-            let path = dir.join(uuid::Uuid::now_v7().simple().to_string());
-            let held = File::create_new(&path)?;
+            // The mark gets its name when it is locked: between its creation and its lock it would
+            // look like that of a dead process, and whoever looked then would remove it.
+            let name = uuid::Uuid::now_v7().simple().to_string();
+            let unborn = dir.join(format!("{UNBORN}{name}"));
+            let held = File::create_new(&unborn)?;
             held.lock()?;
+            let path = dir.join(name);
+            std::fs::rename(unborn, &path)?;
             Ok((RunMark { path, _held: held }, unclean))
         };
         set().map_err(|cause| {
@@ -45,7 +53,15 @@ impl RunMark {
 fn dead_marks(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut dead = Vec::new();
     for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
+        let entry = entry?;
+        if entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(UNBORN.as_bytes())
+        {
+            continue;
+        }
+        let path = entry.path();
         // It may go away at any time: then its process ended well.
         let Ok(file) = File::open(&path) else {
             continue;

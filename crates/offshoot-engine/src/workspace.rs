@@ -318,7 +318,7 @@ impl Engine {
         Ok(dir)
     }
 
-    fn make_dir(&self, path: &std::path::Path) -> Result<()> {
+    pub(crate) fn make_dir(&self, path: &std::path::Path) -> Result<()> {
         use std::os::unix::fs::DirBuilderExt;
         match std::fs::DirBuilder::new()
             .mode(DEFAULT_DIR_PERM)
