@@ -1,2 +1,67 @@
-//! placeholder
-fn main() {}
+//! The `offshoot` command: arguments in, engine calls, rendering and exit codes out.
+
+mod args;
+mod bench;
+mod bytes;
+mod commands;
+mod config;
+mod diff;
+mod output;
+mod progress;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use offshoot_core::Error;
+
+use crate::args::Args;
+use crate::output::{Exit, Failure, Output};
+
+fn main() -> ExitCode {
+    let exit = match Args::try_parse() {
+        Ok(args) => run(args),
+        Err(error) => refuse_usage(&error),
+    };
+    ExitCode::from(exit as u8)
+}
+
+/// Runs one command. Everything is dropped before the process ends, above all the engine: one
+/// that is not closed looks like a crash to the next process.
+fn run(args: Args) -> Exit {
+    let mut output = Output::new(args.json, args.quiet, args.no_color);
+    match commands::run(args, &mut output).and_then(|exit| output.finish().map(|()| exit)) {
+        Ok(exit) => exit,
+        Err(Failure::Request(error)) => {
+            // Nobody is left to tell if this fails too.
+            let _ = output.error(&error);
+            Exit::Failed
+        }
+        // The reader has seen enough, which is no failure of ours.
+        Err(Failure::Output(cause)) if cause.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+        Err(Failure::Output(cause)) => {
+            let _ = output.error(&output::unwritable(cause));
+            Exit::Failed
+        }
+    }
+}
+
+/// Help and versions go to stdout and are no failure; wrong usage goes to stderr, and with
+/// `--json` also to stdout as the one document that was asked for.
+fn refuse_usage(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done;
+    }
+    if std::env::args_os()
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json")
+    {
+        let text = error.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let message = first.strip_prefix("error: ").unwrap_or(first);
+        let body = Error::invalid(message).with_hint("`offshoot --help` shows the usage");
+        let _ = Output::new(true, true, true).error(&body);
+    }
+    Exit::Usage
+}

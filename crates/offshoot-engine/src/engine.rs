@@ -148,7 +148,7 @@ impl Engine {
             ),
         };
         let store = Store::new(meta, blobs);
-        let locks = WorkspaceLocks::new(&data.locks())?;
+        let locks = WorkspaceLocks::new(data.locks())?;
         let (run, unclean) = RunMark::begin(&data.run())?;
         let engine = Engine {
             inner: Arc::new(Inner {

@@ -263,7 +263,7 @@ impl Engine {
             created,
         } = landed;
         self.project_write(held, &path, &entry, staged)
-            .or_else(|error| self.projection_failed(held, &[path.clone()], error))?;
+            .or_else(|error| self.projection_failed(held, std::slice::from_ref(&path), error))?;
         if Self::checkpoint_is_due(&held.row, revision) {
             self.inner
                 .checkpoint_due

@@ -74,7 +74,7 @@ impl Engine {
                 stream
                     .take(IN_MEMORY as u64 + 1)
                     .read_to_end(&mut bytes)
-                    .map_err(|cause| broken_stream(cause))?;
+                    .map_err(broken_stream)?;
                 if bytes.len() <= IN_MEMORY {
                     return self.take_in_bytes(bytes);
                 }

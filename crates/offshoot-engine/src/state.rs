@@ -131,8 +131,8 @@ impl State {
         main: Option<TreeEntry>,
         side: Option<TreeEntry>,
     ) -> Result<Option<StateEntry>> {
-        let side_is_dir = side.as_ref().is_some_and(|entry| entry.is_dir());
-        if side_is_dir || main.as_ref().is_some_and(|entry| entry.is_dir()) {
+        let side_is_dir = side.as_ref().is_some_and(TreeEntry::is_dir);
+        if side_is_dir || main.as_ref().is_some_and(TreeEntry::is_dir) {
             let marker = match &side {
                 Some(entry) if entry.is_dir() => dir_marker_of(objects, entry.id)?,
                 _ => None,

@@ -4,7 +4,7 @@
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _};
 use std::sync::Mutex;
 
 use offshoot_core::{
@@ -225,7 +225,7 @@ impl Engine {
                 let known = parent
                     .as_ref()
                     .and_then(|(_, names)| names.get(seen.path.name()));
-                match self.take_from_disk(dir, &seen.path, known, bulk)? {
+                match self.take_from_disk(dir, &seen.path, Some(seen.stat), known, bulk)? {
                     Taken::Gone => {
                         hashing.note(|h| &h.found, |found| found.insert(seen.path.clone(), None));
                     }
@@ -252,85 +252,119 @@ impl Engine {
     }
 
     /// Reads one file or link. Its content goes into the bulk unless the index knows it.
+    ///
+    /// `seen` is what a walk has just seen there, which saves a look-up.
     fn take_from_disk(
         &self,
         dir: &SafeDir,
         path: &RelPath,
+        mut seen: Option<Stat>,
         known: Option<&Entry>,
         bulk: &BulkWriter,
     ) -> Result<Taken> {
         for _ in 0..TRIES {
-            let Some(stat) = dir.stat(path)? else {
-                return Ok(Taken::Gone);
+            let stat = match seen.take() {
+                Some(stat) => stat,
+                None => match dir.stat(path)? {
+                    Some(stat) => stat,
+                    None => return Ok(Taken::Gone),
+                },
             };
-            let kind = match stat.entry_kind() {
+            let content = match stat.entry_kind() {
                 Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
-                Some(kind) => kind,
+                Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
+                Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
             };
-            let (id, size, perm) = match kind {
-                EntryKind::Symlink => {
-                    let Some(target) = still_there(dir.read_link(path))? else {
-                        continue;
-                    };
-                    let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
-                    bulk.add(ObjectKind::Blob, id, &target)?;
-                    (id, target.len() as u64, 0o777)
-                }
-                _ if stat.size > IN_MEMORY => {
-                    let Some((mut file, stat)) = still_there(dir.open_file(path))? else {
-                        continue;
-                    };
-                    let id = crate::incoming::hash_file(&mut file, stat.size)?;
-                    if known.and_then(|known| known.id) != Some(id) {
-                        use std::io::Seek as _;
-                        file.rewind().map_err(crate::incoming::unreadable)?;
-                        let object = match self.store().prepare_stream(
-                            ObjectKind::Blob,
-                            id,
-                            stat.size,
-                            &mut file,
-                        ) {
-                            Ok(object) => object,
-                            Err(error) if error.code() == ErrorCode::InvalidRequest => continue,
-                            Err(error) => return Err(error),
-                        };
-                        bulk.add_prepared(object);
-                    }
-                    (id, stat.size, stat.perm)
-                }
-                _ => {
-                    let Some((file, stat)) = still_there(dir.open_file(path))? else {
-                        continue;
-                    };
-                    let mut bytes = Vec::with_capacity(stat.size as usize + 1);
-                    file.take(IN_MEMORY + 1)
-                        .read_to_end(&mut bytes)
-                        .map_err(crate::incoming::unreadable)?;
-                    if bytes.len() as u64 != stat.size {
-                        continue;
-                    }
-                    let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
-                    if known.and_then(|known| known.id) != Some(id) {
-                        bulk.add(ObjectKind::Blob, id, &bytes)?;
-                    }
-                    (id, stat.size, stat.perm)
-                }
-            };
-            // A writer may have been at work while we read: then what we read never was.
-            if dir
-                .stat(path)?
-                .is_some_and(|after| same_version(&stat, &after))
-            {
-                let entry = DiskEntry {
-                    kind,
-                    perm,
-                    id: Some(id),
-                    size: size as i64,
-                };
+            if let Some(entry) = content {
                 return Ok(Taken::Entry(entry, stat));
             }
         }
         Ok(Taken::Unsettled)
+    }
+
+    fn take_link(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        stat: &Stat,
+        bulk: &BulkWriter,
+    ) -> Result<Option<DiskEntry>> {
+        let Some(target) = still_there(dir.read_link(path))? else {
+            return Ok(None);
+        };
+        let after = dir.stat(path)?;
+        if !after.is_some_and(|after| same_version(stat, &after)) {
+            return Ok(None);
+        }
+        let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
+        bulk.add(ObjectKind::Blob, id, &target)?;
+        Ok(Some(DiskEntry {
+            kind: EntryKind::Symlink,
+            perm: 0o777,
+            id: Some(id),
+            size: target.len() as i64,
+        }))
+    }
+
+    /// None if the file is not the one that was seen, or if a writer was at work while it was
+    /// read: what was read then never was.
+    fn take_file(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        stat: &Stat,
+        known: Option<&Entry>,
+        bulk: &BulkWriter,
+    ) -> Result<Option<DiskEntry>> {
+        let Some((mut file, opened)) = still_there(dir.open_file(path))? else {
+            return Ok(None);
+        };
+        if !same_version(stat, &opened) {
+            return Ok(None);
+        }
+        let is_known = |id| known.and_then(|known| known.id) == Some(id);
+        let unreadable = crate::incoming::unreadable;
+        let unchanged = |file: &std::fs::File| -> Result<bool> {
+            let after = offshoot_sys::fstat(file).map_err(unreadable)?;
+            Ok(same_version(&opened, &after))
+        };
+        let id = if opened.size > IN_MEMORY {
+            let id = crate::incoming::hash_file(&mut file, opened.size)?;
+            if !unchanged(&file)? {
+                return Ok(None);
+            }
+            if !is_known(id) {
+                file.rewind().map_err(unreadable)?;
+                let stored =
+                    self.store()
+                        .prepare_stream(ObjectKind::Blob, id, opened.size, &mut file);
+                if !unchanged(&file)? {
+                    return Ok(None);
+                }
+                bulk.add_prepared(stored?);
+            }
+            id
+        } else {
+            let mut bytes = Vec::with_capacity(opened.size as usize + 1);
+            (&file)
+                .take(IN_MEMORY + 1)
+                .read_to_end(&mut bytes)
+                .map_err(unreadable)?;
+            if bytes.len() as u64 != opened.size || !unchanged(&file)? {
+                return Ok(None);
+            }
+            let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
+            if !is_known(id) {
+                bulk.add(ObjectKind::Blob, id, &bytes)?;
+            }
+            id
+        };
+        Ok(Some(DiskEntry {
+            kind: EntryKind::File,
+            perm: opened.perm,
+            id: Some(id),
+            size: opened.size as i64,
+        }))
     }
 
     /// Directories, deletions, and what the walk did not look at.
@@ -412,7 +446,7 @@ impl Engine {
                 let known = index.entry(&path)?;
                 let there = match ignored.kind {
                     Some(EntryKind::Dir) => self.entry_on_disk(dir, &path)?,
-                    _ => match self.take_from_disk(dir, &path, known.as_ref(), bulk)? {
+                    _ => match self.take_from_disk(dir, &path, None, known.as_ref(), bulk)? {
                         Taken::Entry(entry, _) => Some(entry),
                         Taken::Gone => self.entry_on_disk(dir, &path)?,
                         Taken::Unsettled => continue,
@@ -479,16 +513,18 @@ impl Engine {
                 let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
                     None => None,
                     Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
-                    Some(_) => match self.take_from_disk(dir, &step, known.as_ref(), &bulk)? {
-                        Taken::Entry(entry, _) => Some(entry),
-                        Taken::Gone => None,
-                        Taken::Unsettled => {
-                            return Err(Error::new(
-                                ErrorCode::WorkspaceBusy,
-                                format!("`{step}` is being changed by another program"),
-                            ));
+                    Some(_) => {
+                        match self.take_from_disk(dir, &step, None, known.as_ref(), &bulk)? {
+                            Taken::Entry(entry, _) => Some(entry),
+                            Taken::Gone => None,
+                            Taken::Unsettled => {
+                                return Err(Error::new(
+                                    ErrorCode::WorkspaceBusy,
+                                    format!("`{step}` is being changed by another program"),
+                                ));
+                            }
                         }
-                    },
+                    }
                 };
                 let differs = match (&there, &known) {
                     (Some(there), Some(known)) => !there.is(known),

@@ -275,7 +275,7 @@ impl Engine {
             }
         }
         // What cannot be removed now is removed when the data directory is opened next.
-        if let Ok(parent) = SafeDir::open(&self.inner.data.tmp()) {
+        if let Ok(parent) = SafeDir::open(self.inner.data.tmp()) {
             let name = trash
                 .file_name()
                 .map(|name| name.as_encoded_bytes().to_vec());

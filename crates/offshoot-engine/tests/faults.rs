@@ -1,5 +1,6 @@
 //! The n-th call to store or disk fails, for every n: each operation happens whole or not at all,
 //! nothing is damaged, and a retry works.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Clean-up, garbage, purge, check and export.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Git as the oracle: the tree of a snapshot is what `git add -A && git write-tree` gives for the
 //! same directory, snapshot after snapshot with the same index.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! What must hold for every input: lazy directories, bytes in and out, refused paths, counts,
 //! snapshots and restores.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod support;
 

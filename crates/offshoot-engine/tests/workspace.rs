@@ -1,4 +1,5 @@
 //! The life of a workspace through the engine, step by step.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use offshoot_core::{Cause, ErrorCode, Layout, Operator, RelPath, WorkspaceId};
 use offshoot_engine::{

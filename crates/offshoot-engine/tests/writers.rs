@@ -1,5 +1,6 @@
 //! Many writers at once, from several engines and processes, on one workspace: no acknowledged
 //! version is lost, none is torn, and in the end the directory is what the index says.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod support;
 

@@ -24,8 +24,9 @@ use crate::{Durability, MetaStore, ReadTx, WriteTx};
 pub struct SqliteOptions {
     /// The page size of a database that does not exist yet.
     ///
-    /// With 4 KiB pages a thousand edits of 4 KiB take 1.13 times their bytes; larger pages leave
-    /// a good part of each empty, and every commit writes whole pages.
+    /// With 4 KiB pages an edit of 4 KiB takes 4,950 bytes on disk, its rows and indexes included;
+    /// with 8, 16 and 32 KiB pages 8,610, 6,060 and 5,540, and three to six times as long, because
+    /// every commit writes whole pages.
     pub page_size: u32,
     /// Reading connections that are kept open between reads.
     pub idle_readers: usize,

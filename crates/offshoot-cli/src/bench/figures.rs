@@ -67,7 +67,10 @@ pub(crate) struct Figures {
 
 impl Figures {
     pub(crate) fn new(place: String) -> Self {
-        Figures { place, list: Vec::new() }
+        Figures {
+            place,
+            list: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, figure: Figure) {
@@ -80,7 +83,13 @@ impl Figures {
         let peak = status
             .lines()
             .find_map(|line| line.strip_prefix("VmHWM:"))
-            .and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<f64>().ok());
+            .and_then(|rest| {
+                rest.trim()
+                    .trim_end_matches(" kB")
+                    .trim()
+                    .parse::<f64>()
+                    .ok()
+            });
         if let Some(peak) = peak {
             self.add(Figure {
                 name: "peak memory of this process".to_owned(),
@@ -118,9 +127,11 @@ impl Figures {
     /// A table in Markdown, which also reads well in a terminal.
     pub(crate) fn to_table(&self) -> String {
         let mut rows = vec![
-            ["what", "files", "ours", "peer", "peer is", "ratio", "goal", ""]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                "what", "files", "ours", "peer", "peer is", "ratio", "goal", "",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
         ];
         for figure in &self.list {
             let verdict = match figure.reached() {
@@ -130,7 +141,11 @@ impl Figures {
             };
             rows.push(vec![
                 figure.name.clone(),
-                if figure.files == 0 { String::new() } else { figure.files.to_string() },
+                if figure.files == 0 {
+                    String::new()
+                } else {
+                    figure.files.to_string()
+                },
                 format!("{} {}", number(figure.ours), figure.unit),
                 format!("{} {}", number(figure.peer), figure.unit),
                 figure.peer_name.clone(),
@@ -140,7 +155,12 @@ impl Figures {
             ]);
         }
         let widths: Vec<usize> = (0..8)
-            .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .map(|column| {
+                rows.iter()
+                    .map(|row| row[column].chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
             .collect();
         let mut text = format!("{}\n\n", self.place);
         for (index, row) in rows.iter().enumerate() {
@@ -168,7 +188,11 @@ fn number(value: f64) -> String {
 }
 
 fn ratio_text(ratio: f64) -> String {
-    if ratio < 0.2 { format!("1/{:.0}", 1.0 / ratio) } else { format!("{ratio:.2}") }
+    if ratio < 0.2 {
+        format!("1/{:.0}", 1.0 / ratio)
+    } else {
+        format!("{ratio:.2}")
+    }
 }
 
 /// Runs `work` and gives its milliseconds.

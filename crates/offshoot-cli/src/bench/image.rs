@@ -17,19 +17,31 @@ impl Place {
     pub(crate) fn make(dir: Option<&Path>, most_files: Option<usize>) -> Result<Place> {
         if let Some(dir) = dir {
             std::fs::create_dir_all(dir).map_err(|cause| failed("make the directory", cause))?;
-            return Ok(Place { dir: dir.to_owned(), own: None });
+            return Ok(Place {
+                dir: dir.to_owned(),
+                own: None,
+            });
         }
         let name = format!("offshoot-bench-{}", std::process::id());
         let own = std::env::temp_dir().join(name);
         let mount = own.join("mnt");
         std::fs::create_dir_all(&mount).map_err(|cause| failed("make a directory", cause))?;
-        let mut place = Place { dir: mount.clone(), own: Some(own.clone()) };
+        let mut place = Place {
+            dir: mount.clone(),
+            own: Some(own.clone()),
+        };
         let image = own.join("ext4.img");
         let gib = 4 + 16 * most_files.unwrap_or(0) as u64 / 100_000;
         let made = std::fs::File::create(&image).and_then(|file| file.set_len(gib << 30));
         made.map_err(|cause| failed("make an image", cause))?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-O", "has_journal"]).arg(&image))?;
-        if let Err(error) = run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount)) {
+        run(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-O", "has_journal"])
+            .arg(&image))?;
+        if let Err(error) = run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(&image)
+            .arg(&mount))
+        {
             place.own = None;
             let _ = std::fs::remove_dir_all(&own);
             return Err(error);
@@ -82,11 +94,18 @@ pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(Error::new(ErrorCode::Unsupported, format!("`{program}` failed: {}", output.status))
-        .with_hint("the benchmark needs root, e2fsprogs, mount and git; or give a `--dir`")
-        .with_source(String::from_utf8_lossy(&output.stderr).into_owned()))
+    Err(Error::new(
+        ErrorCode::Unsupported,
+        format!("`{program}` failed: {}", output.status),
+    )
+    .with_hint("the benchmark needs root, e2fsprogs, mount and git; or give a `--dir`")
+    .with_source(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 pub(crate) fn failed(what: &str, cause: std::io::Error) -> Error {
-    Error::new(ErrorCode::WriteFailed, format!("the benchmark could not {what}")).with_source(cause)
+    Error::new(
+        ErrorCode::WriteFailed,
+        format!("the benchmark could not {what}"),
+    )
+    .with_source(cause)
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use offshoot_core::Result;
 
-pub(crate) use figures::{Figure, Figures, Goal};
+pub(crate) use figures::Figures;
 
 /// What is measured and where.
 pub(crate) struct BenchOptions {

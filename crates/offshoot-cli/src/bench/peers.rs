@@ -50,10 +50,13 @@ pub(crate) fn bare_walk(root: &Path) -> Result<usize> {
     let queue = Mutex::new((vec![start], 0usize));
     let seen = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let walkers: Vec<_> =
-            (0..2).map(|_| scope.spawn(|| walk_worker(&queue, &seen))).collect();
+        let walkers: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| walk_worker(&queue, &seen)))
+            .collect();
         for walker in walkers {
-            let ended = walker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ended = walker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             ended.map_err(|cause| failed("walk", cause))?;
         }
         Ok::<(), offshoot_core::Error>(())
@@ -62,7 +65,11 @@ pub(crate) fn bare_walk(root: &Path) -> Result<usize> {
 }
 
 fn walk_worker(queue: &Mutex<(Vec<CString>, usize)>, seen: &AtomicUsize) -> std::io::Result<()> {
-    let lock = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = || {
+        queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    };
     let mut reader = DirReader::default();
     loop {
         let path = {
@@ -88,7 +95,9 @@ fn walk_worker(queue: &Mutex<(Vec<CString>, usize)>, seen: &AtomicUsize) -> std:
         reader.for_each(&dir, |name, _| {
             count += 1;
             if lstat_at(dir.as_fd(), name).is_ok_and(|stat| stat.kind == FileKind::Dir) {
-                below.extend(CString::new([path.to_bytes(), b"/", name.to_bytes()].concat()));
+                below.extend(CString::new(
+                    [path.to_bytes(), b"/", name.to_bytes()].concat(),
+                ));
             }
         })?;
         seen.fetch_add(count, Ordering::Relaxed);

@@ -20,7 +20,13 @@ fn cause() -> Cause {
 fn write(engine: &Engine, ws: &WorkspaceId, path: &Path, bytes: &[u8]) -> Result<()> {
     let path = RelPath::parse(path.as_os_str().as_encoded_bytes())?;
     engine
-        .write_file(ws, &path, Content::Bytes(bytes), &WriteOptions::default(), &cause())
+        .write_file(
+            ws,
+            &path,
+            Content::Bytes(bytes),
+            &WriteOptions::default(),
+            &cause(),
+        )
         .map(drop)
 }
 
@@ -49,7 +55,11 @@ fn measure_git(dir: &Path, files: usize, repeat: usize) -> Result<GitTimes> {
         }
         restores.push(timed(|| peers::git_restore(dir))?.1);
     }
-    Ok(GitTimes { first, commit: median(commits), restore: median(restores) })
+    Ok(GitTimes {
+        first,
+        commit: median(commits),
+        restore: median(restores),
+    })
 }
 
 /// Measures everything that depends on the number of files.
@@ -75,7 +85,13 @@ pub(crate) fn run(
         });
     };
     let large = files >= 100_000;
-    let goal = |limit: f64| if large { Goal::AtMost(limit) } else { Goal::None };
+    let goal = |limit: f64| {
+        if large {
+            Goal::AtMost(limit)
+        } else {
+            Goal::None
+        }
+    };
 
     progress(&format!("first snapshot of {files} files"));
     let engine = Engine::open(EngineOptions::new(root.join("data")))?;
@@ -85,9 +101,18 @@ pub(crate) fn run(
     tree::write(&path, files)?;
     let (_, first) = timed(|| engine.snapshot(&ws, None, false, &cause()))?;
     let commit = "git add -A && git commit";
-    add(figures, "first snapshot of existing files", first, commit, git.first, goal(1.0 / 5.0));
+    add(
+        figures,
+        "first snapshot of existing files",
+        first,
+        commit,
+        git.first,
+        goal(1.0 / 5.0),
+    );
 
-    progress(&format!("snapshots of a handed-out path with {files} files"));
+    progress(&format!(
+        "snapshots of a handed-out path with {files} files"
+    ));
     // Old enough that a second change in the same tick of the clock is out of the question.
     std::thread::sleep(Duration::from_millis(50));
     engine.snapshot(&ws, None, false, &cause())?;
@@ -102,7 +127,14 @@ pub(crate) fn run(
     }
     let (walk, handed_out) = (median(walks), median(snapshots));
     let name = "snapshot of 10 outside changes";
-    add(figures, name, handed_out, "bare stat walk, 2 threads", walk, goal(1.3));
+    add(
+        figures,
+        name,
+        handed_out,
+        "bare stat walk, 2 threads",
+        walk,
+        goal(1.3),
+    );
     add(figures, name, handed_out, commit, git.commit, Goal::None);
 
     progress(&format!("snapshots of API writes with {files} files"));
@@ -115,27 +147,58 @@ pub(crate) fn run(
     for round in 0..repeat.max(11) {
         let started = Instant::now();
         for n in tree::ten(files, round) {
-            write(&engine, &ws, &tree::file_path(n), &tree::content(n, 100 + round))?;
+            write(
+                &engine,
+                &ws,
+                &tree::file_path(n),
+                &tree::content(n, 100 + round),
+            )?;
         }
         snapshots.push(timed(|| engine.snapshot(&ws, None, false, &cause()))?.1);
         with_writes.push(started.elapsed().as_secs_f64() * 1000.0);
     }
     let (snapshot, all) = (median(snapshots), median(with_writes));
-    add(figures, API_SNAPSHOT, snapshot, commit, git.commit, goal(1.0 / 50.0));
-    add(figures, "10 durable API writes and their snapshot", all, commit, git.commit, Goal::None);
+    add(
+        figures,
+        API_SNAPSHOT,
+        snapshot,
+        commit,
+        git.commit,
+        goal(1.0 / 50.0),
+    );
+    add(
+        figures,
+        "10 durable API writes and their snapshot",
+        all,
+        commit,
+        git.commit,
+        Goal::None,
+    );
 
     progress(&format!("restores with {files} files"));
     let head = engine.snapshots(&ws, 1)?[0].id.to_hex();
     let mut restores = Vec::new();
     for round in 0..repeat.max(11) {
         for n in tree::ten(files, round) {
-            write(&engine, &ws, &tree::file_path(n), &tree::content(n, 200 + round))?;
+            write(
+                &engine,
+                &ws,
+                &tree::file_path(n),
+                &tree::content(n, 200 + round),
+            )?;
         }
         restores.push(timed(|| engine.restore(&ws, &head, None, &cause()))?.1);
     }
     let reset = "git reset --hard && git clean -fd";
     let restore = median(restores);
-    add(figures, "restore of 10 changes", restore, reset, git.restore, goal(1.0 / 20.0));
+    add(
+        figures,
+        "restore of 10 changes",
+        restore,
+        reset,
+        git.restore,
+        goal(1.0 / 20.0),
+    );
     drop(engine);
     std::fs::remove_dir_all(&root).map_err(|cause| failed("clean up", cause))
 }
@@ -149,8 +212,12 @@ pub(crate) fn growth(files: &[usize], figures: &mut Figures) {
             .find(|figure| figure.name == API_SNAPSHOT && figure.files == files)
             .map(|figure| figure.ours)
     };
-    let (Some(&small), Some(&large)) = (files.iter().min(), files.iter().max()) else { return };
-    let (Some(at_small), Some(at_large)) = (of(small), of(large)) else { return };
+    let (Some(&small), Some(&large)) = (files.iter().min(), files.iter().max()) else {
+        return;
+    };
+    let (Some(at_small), Some(at_large)) = (of(small), of(large)) else {
+        return;
+    };
     if small == large {
         return;
     }
@@ -238,7 +305,9 @@ fn our_writers(engine: &Engine, ws: &WorkspaceId, round: usize) -> Result<f64> {
             })
             .collect();
         for writer in writers {
-            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            writer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok::<(), offshoot_core::Error>(())
     })?;
@@ -297,7 +366,11 @@ fn store_bytes(data: &Path) -> Result<u64> {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
             let meta = entry.metadata()?;
-            bytes += if meta.is_dir() { below(&entry.path())? } else { meta.blocks() * 512 };
+            bytes += if meta.is_dir() {
+                below(&entry.path())?
+            } else {
+                meta.blocks() * 512
+            };
         }
         Ok(bytes)
     }
@@ -310,7 +383,11 @@ fn store_bytes(data: &Path) -> Result<u64> {
             if entry.file_name() == "workspaces" {
                 continue;
             }
-            bytes += if meta.is_dir() { below(&entry.path())? } else { meta.blocks() * 512 };
+            bytes += if meta.is_dir() {
+                below(&entry.path())?
+            } else {
+                meta.blocks() * 512
+            };
         }
         Ok(bytes)
     };

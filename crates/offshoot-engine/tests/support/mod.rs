@@ -283,7 +283,7 @@ pub(crate) fn prove_store(bed: &Bed) {
             let tree = offshoot_git::read_tree(&Reader(&store), &id).expect("a tree parses");
             open.extend(
                 tree.iter()
-                    .map(|entry| entry.to_owned())
+                    .map(offshoot_git::EntryRef::to_owned)
                     .filter(|entry| entry.mode != 0o160_000 && entry.name.as_slice() != b".")
                     .map(|entry| entry.id)
                     // Bits of a file in the sidecar name the empty blob without storing it.

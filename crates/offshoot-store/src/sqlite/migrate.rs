@@ -16,8 +16,8 @@ use super::schema::MIGRATIONS;
 const APPLICATION_ID: i64 = 0x4f66_7368;
 /// How long SQLite itself waits. Our own programs queue at the lock file before that.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// The write-ahead log is moved into the main file when it has so many pages (8 MiB).
-const CHECKPOINT_PAGES: i64 = 2048;
+/// The write-ahead log is moved into the main file when it has so many pages (16 MiB).
+const CHECKPOINT_PAGES: i64 = 4096;
 /// A longer write-ahead log is cut back to this after it was moved into the main file.
 const LOG_SIZE_LIMIT: i64 = 16 << 20;
 

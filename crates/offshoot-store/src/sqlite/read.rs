@@ -84,12 +84,26 @@ impl ReadTx for Tx<'_> {
     }
 
     fn workspace(&self, id: &WorkspaceId) -> Result<Option<WorkspaceRow>> {
+        // Two statements: one that orders by the column of the partial index is compiled anew by
+        // SQLite each time it is bound, which made this the most expensive look-up of all.
+        let open = self.one(
+            concat!(
+                "SELECT ",
+                columns!(workspace),
+                " FROM workspace WHERE id = ?1 AND state = 0"
+            ),
+            [id.as_str()],
+            codec::workspace,
+        )?;
+        if open.is_some() {
+            return Ok(open);
+        }
         // A name is used by one workspace after the other, so keys follow the order of closing.
         self.one(
             concat!(
                 "SELECT ",
                 columns!(workspace),
-                " FROM workspace WHERE id = ?1 ORDER BY state, key DESC LIMIT 1"
+                " FROM workspace WHERE id = ?1 ORDER BY key DESC LIMIT 1"
             ),
             [id.as_str()],
             codec::workspace,

@@ -1,0 +1,488 @@
+//! What can be typed. What it means is decided later, command by command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Workspaces for agents and people that remember every change.
+#[derive(Debug, Parser)]
+#[command(
+    name = "offshoot",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Data goes to stdout, everything else to stderr. Exit codes: 0 done, \
+    1 the request failed, 2 wrong usage, 3 done with conflicts waiting for review."
+)]
+pub(crate) struct Args {
+    /// The data directory [env: OFFSHOOT_DATA] [default: the user's data directory]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help_heading = "Global options"
+    )]
+    pub(crate) data: Option<PathBuf>,
+    /// Where rows are kept, such as `sqlite:` [env: OFFSHOOT_DATABASE]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Global options"
+    )]
+    pub(crate) database: Option<String>,
+    /// Where large content is kept, such as `file:` [env: OFFSHOOT_BLOBS]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Global options"
+    )]
+    pub(crate) blobs: Option<String>,
+    /// A file with settings, in TOML [env: OFFSHOOT_CONFIG]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help_heading = "Global options"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// Who does it, for the history [env: OFFSHOOT_OPERATOR] [default: user]
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        help_heading = "Global options"
+    )]
+    pub(crate) operator: Option<String>,
+    /// The message that led to it, for the history [env: OFFSHOOT_MESSAGE]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ID",
+        help_heading = "Global options"
+    )]
+    pub(crate) message: Option<String>,
+    /// Answer with one JSON document on stdout
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Say nothing but the answer and errors
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) quiet: bool,
+    /// Use no colours [env: NO_COLOR]
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) no_color: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create, list, show and delete workspaces
+    Workspace {
+        #[command(subcommand)]
+        command: WorkspaceCommand,
+    },
+    /// List a directory of a workspace
+    Ls {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The directory [default: the whole workspace's]
+        path: Option<OsString>,
+    },
+    /// Write a file to stdout
+    Cat(Cat),
+    /// Write a file, whole
+    Put(Put),
+    /// Put a file beside those there are: a taken name becomes `name (1).ext`
+    Upload(Upload),
+    /// Replace text in a file
+    Edit(Edit),
+    /// Delete a file, a link or a directory; its content stays in the history
+    Rm {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// What to delete
+        path: OsString,
+        /// Also a directory that holds something
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Move a file, a link or a directory; nothing is overwritten
+    Mv {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// From where
+        from: OsString,
+        /// To where
+        to: OsString,
+    },
+    /// Make a directory and those above it
+    Mkdir {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The directory
+        path: OsString,
+    },
+    /// Show the directories of a workspace
+    Tree {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// Only below this directory
+        path: Option<OsString>,
+    },
+    /// Count what a workspace holds, or show all that is known about one path
+    #[command(visible_alias = "metadata")]
+    Info {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// A file, link or directory
+        path: Option<OsString>,
+    },
+    /// Show what changed since the newest snapshot
+    Status {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+    },
+    /// Show what differs between two snapshots, or between one and now
+    Diff(Diff),
+    /// Take a snapshot; prints its id
+    Snapshot {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// What to call it; with a label it is always a new snapshot
+        #[arg(
+            short = 'm',
+            long = "label",
+            value_name = "LABEL",
+            allow_hyphen_values = true
+        )]
+        label: Option<String>,
+        /// Also take what the ignore rules leave out
+        #[arg(long)]
+        include_ignored: bool,
+    },
+    /// List snapshots, newest first
+    Snapshots {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// At most so many
+        #[arg(
+            short = 'n',
+            long = "limit",
+            value_name = "N",
+            default_value_t = 0,
+            hide_default_value = true
+        )]
+        limit: usize,
+    },
+    /// Bring back a snapshot, whole or one path; the present state is kept as a snapshot first
+    Restore {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The snapshot, or a prefix of its id
+        #[arg(value_name = "SNAP")]
+        snapshot: String,
+        /// Only this path
+        path: Option<OsString>,
+    },
+    /// Show what happened, newest first
+    History {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// Only to this path
+        path: Option<OsString>,
+        /// At most so many lines; 0 means all
+        #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Record what outside programs changed
+    Sync {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+    },
+    /// Remove the directories of workspaces that nobody uses, and content that nothing names
+    Clean {
+        /// Unused for so many days
+        #[arg(long, value_name = "N", default_value_t = 7)]
+        days: u32,
+        /// Show the plan and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Erase content for good, by name; this cannot be undone
+    Purge {
+        #[command(subcommand)]
+        command: PurgeCommand,
+    },
+    /// Read everything and name what is not whole; changes nothing
+    Check,
+    /// Show what this machine can do for Offshoot
+    Doctor,
+    /// Show the settings
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// A tour on a throw-away data directory
+    Demo,
+    /// Measure what things cost here, beside git and the bare system calls
+    ///
+    /// Works on a journaled ext4 image that it makes and removes itself, which needs root.
+    Bench {
+        /// How many files the trees have, one run each
+        #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
+        files: Vec<usize>,
+        /// Measure in this directory instead of an image
+        #[arg(long)]
+        dir: Option<std::path::PathBuf>,
+        /// How often each step is repeated
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        repeat: u16,
+    },
+    /// Write completions for a shell to stdout
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What can be done with workspaces as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkspaceCommand {
+    /// Create a workspace; prints its id
+    Create {
+        /// Its id [default: a new one]
+        id: Option<String>,
+        /// Which places may be written
+        #[arg(long, value_enum, default_value_t = LayoutName::Plain)]
+        layout: LayoutName,
+        /// The most bytes it may hold, such as `10MiB`
+        #[arg(long, value_name = "N")]
+        quota_bytes: Option<String>,
+        /// The most files and directories it may hold
+        #[arg(long, value_name = "N")]
+        quota_inodes: Option<String>,
+    },
+    /// List workspaces
+    List {
+        /// Only those whose id comes after this one
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        /// At most so many
+        #[arg(
+            short = 'n',
+            long = "limit",
+            value_name = "N",
+            default_value_t = 0,
+            hide_default_value = true
+        )]
+        limit: usize,
+    },
+    /// Show one workspace
+    Show {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+    },
+    /// Print the path of its directory; from then on outside programs may change it
+    Path {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+    },
+    /// Delete a workspace; its last state is kept as a snapshot
+    Delete {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+    },
+    /// Write its snapshots into a bare git repository, new or exported to before
+    Export {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The directory of the repository
+        #[arg(long, value_name = "DIR")]
+        git: PathBuf,
+    },
+    /// Show or set the limits of a workspace
+    Quota {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The most bytes it may hold, or `none`
+        #[arg(long, value_name = "N", visible_alias = "bytes")]
+        quota_bytes: Option<String>,
+        /// The most files and directories it may hold, or `none`
+        #[arg(long, value_name = "N", visible_alias = "inodes")]
+        quota_inodes: Option<String>,
+    },
+}
+
+/// What can be erased.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PurgeCommand {
+    /// Erase a workspace, deleted or not, with its snapshots and its history
+    Workspace {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Erase every content that a file ever had, wherever else it is
+    Path {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// The file
+        path: OsString,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Erase one content, wherever it is
+    Content {
+        /// Its id, as `offshoot info WS PATH` and the history show it
+        id: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// What can be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show each setting, its value and where it comes from
+    Show,
+}
+
+/// The layouts by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LayoutName {
+    /// Everything is writable
+    Plain,
+    /// Only `uploads/`, `outputs/` and `temp/` are writable
+    Session,
+}
+
+/// `cat`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cat {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// The file
+    pub(crate) path: OsString,
+    /// As it was in this snapshot
+    #[arg(long, value_name = "SNAP")]
+    pub(crate) at: Option<String>,
+    /// Begin after so many bytes; with `--json`, characters of text
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) offset: u64,
+    /// At most so many bytes; with `--json`, characters of text and never more than 5000
+    #[arg(long, value_name = "N")]
+    pub(crate) length: Option<u64>,
+}
+
+/// `put`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Put {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// Where to; parent directories are made
+    pub(crate) path: OsString,
+    /// The content [default: stdin]
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: Option<PathBuf>,
+    /// The MIME type, if content and name do not tell it
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) mime: Option<String>,
+    /// Whether the file is executable [default: as it was]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) executable: Option<bool>,
+    /// Only if the file has this content id now
+    #[arg(long, value_name = "ID", conflicts_with = "if_absent")]
+    pub(crate) if_match: Option<String>,
+    /// Only if there is nothing yet
+    #[arg(long)]
+    pub(crate) if_absent: bool,
+}
+
+/// `upload`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Upload {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// The file, or `-` for stdin (then with `--name`)
+    #[arg(value_name = "FILE|-")]
+    pub(crate) file: PathBuf,
+    /// The name it gets [default: that of the file]
+    #[arg(long)]
+    pub(crate) name: Option<OsString>,
+    /// The MIME type, if content and name do not tell it
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) mime: Option<String>,
+}
+
+/// `edit`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Edit {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// The file
+    pub(crate) path: OsString,
+    /// The text to replace; it must occur exactly once
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) old: String,
+    /// The text to put there
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) new: String,
+    /// Replace every occurrence
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// `diff`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Diff {
+    /// The workspace
+    #[arg(value_name = "WS")]
+    pub(crate) workspace: String,
+    /// Only this path and what lies below it
+    pub(crate) path: Option<OsString>,
+    /// From this snapshot [default: the newest]
+    #[arg(long, value_name = "SNAP")]
+    pub(crate) from: Option<String>,
+    /// To this snapshot [default: the state now]
+    #[arg(long, value_name = "SNAP")]
+    pub(crate) to: Option<String>,
+    /// Only how many lines differ in each file
+    #[arg(long, conflicts_with = "name_only")]
+    pub(crate) stat: bool,
+    /// Only the paths that differ
+    #[arg(long)]
+    pub(crate) name_only: bool,
+}

@@ -1,0 +1,229 @@
+//! `offshoot doctor` and `offshoot config show`: this machine and its settings.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use offshoot_core::escape_bytes;
+
+use crate::config::{Setting, Settings};
+use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
+use crate::wire;
+
+/// Below this a data directory is called full.
+const LITTLE_SPACE: u64 = 256 << 20;
+
+pub(super) fn show_settings(settings: &Settings, output: &mut Output) -> CommandResult {
+    let shown = wire::Settings {
+        settings: list_settings(settings),
+    };
+    if output.json() {
+        output.document(&shown)?;
+        return Ok(Exit::Done);
+    }
+    let rows: Vec<Vec<String>> = shown
+        .settings
+        .iter()
+        .map(|setting| {
+            vec![
+                setting.name.to_owned(),
+                printable(setting.value.as_deref().unwrap_or("-")),
+                setting.origin.to_owned(),
+                setting.variable.to_owned(),
+            ]
+        })
+        .collect();
+    output.table(
+        &[
+            ("SETTING", Align::Left),
+            ("VALUE", Align::Left),
+            ("FROM", Align::Left),
+            ("VARIABLE", Align::Left),
+        ],
+        &rows,
+    )?;
+    Ok(Exit::Done)
+}
+
+fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
+    let path = |path: &PathBuf| escape_bytes(path.as_os_str().as_bytes());
+    let entry = |name, variable, value: Option<(String, &'static str)>| {
+        let (value, origin) = value.unzip();
+        wire::Setting {
+            name,
+            value,
+            origin: origin.unwrap_or("default"),
+            variable,
+        }
+    };
+    let of_path = |setting: &Setting<PathBuf>| (path(&setting.value), setting.origin.as_str());
+    let of_text = |setting: &Setting<String>| (setting.value.clone(), setting.origin.as_str());
+    let timeout = &settings.lock_timeout_s;
+    let timeout = (timeout.value.to_string(), timeout.origin.as_str());
+    vec![
+        entry(
+            "config",
+            "OFFSHOOT_CONFIG",
+            settings.config.as_ref().map(of_path),
+        ),
+        entry("data", "OFFSHOOT_DATA", Some(of_path(&settings.data))),
+        entry(
+            "database",
+            "OFFSHOOT_DATABASE",
+            Some(of_text(&settings.database)),
+        ),
+        entry("blobs", "OFFSHOOT_BLOBS", Some(of_text(&settings.blobs))),
+        entry(
+            "operator",
+            "OFFSHOOT_OPERATOR",
+            Some(of_text(&settings.operator)),
+        ),
+        entry(
+            "message",
+            "OFFSHOOT_MESSAGE",
+            settings.message.as_ref().map(of_text),
+        ),
+        entry("lock_timeout_s", "OFFSHOOT_LOCK_TIMEOUT_S", Some(timeout)),
+    ]
+}
+
+pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult {
+    let data = &settings.data.value;
+    let mut checks = vec![data_directory(data)];
+    // What does not exist yet will be made on the file system of what does.
+    let there = data.ancestors().find(|dir| dir.is_dir());
+    if let Some(there) = there {
+        checks.push(file_system(there));
+        checks.push(free_space(there));
+        checks.push(path_resolution());
+    }
+    let healthy = checks.iter().all(|check| check.ok);
+    let report = wire::Doctor { checks };
+    if output.json() {
+        output.document(&report)?;
+    } else {
+        for check in &report.checks {
+            let (word, color) = if check.ok {
+                ("ok  ", Color::Green)
+            } else {
+                ("bad ", Color::Red)
+            };
+            let word = output.paint(color, word);
+            let value = printable(&check.value);
+            output.line(format_args!("{word}  {:<15}  {value}", check.name))?;
+            if let Some(advice) = &check.advice {
+                output.line(format_args!("      {:<15}  {advice}", ""))?;
+            }
+        }
+    }
+    Ok(if healthy { Exit::Done } else { Exit::Failed })
+}
+
+/// Whether the data directory can be used, found out by writing a file if it exists.
+fn data_directory(data: &Path) -> wire::Check {
+    let name = "data directory";
+    let shown = escape_bytes(data.as_os_str().as_bytes());
+    if !data.exists() {
+        return wire::Check {
+            name,
+            ok: true,
+            value: format!("{shown} (will be made when it is first needed)"),
+            advice: None,
+        };
+    }
+    match tempfile::tempfile_in(data) {
+        Ok(_) => wire::Check {
+            name,
+            ok: true,
+            value: format!("{shown} (writable)"),
+            advice: None,
+        },
+        Err(cause) => wire::Check {
+            name,
+            ok: false,
+            value: format!("{shown} cannot be written: {cause}"),
+            advice: Some("choose another one with `--data DIR` or `OFFSHOOT_DATA`".to_owned()),
+        },
+    }
+}
+
+/// The file system as `/proc/self/mountinfo` names it: the mount whose number is the directory's.
+fn file_system(dir: &Path) -> wire::Check {
+    let named = rustix::fs::stat(dir).ok().and_then(|stat| {
+        let (major, minor) = (
+            rustix::fs::major(stat.st_dev),
+            rustix::fs::minor(stat.st_dev),
+        );
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        mount_type(&mounts, &format!("{major}:{minor}"))
+    });
+    let network = matches!(
+        named.as_deref(),
+        Some("nfs" | "nfs4" | "cifs" | "smb3" | "9p")
+    );
+    wire::Check {
+        name: "file system",
+        ok: !network,
+        value: named.unwrap_or_else(|| "unknown".to_owned()),
+        advice: network.then(|| "use a local disk: SQLite needs locks that work".to_owned()),
+    }
+}
+
+/// Fields before ` - ` vary in number; the type follows it.
+fn mount_type(mounts: &str, device: &str) -> Option<String> {
+    let line = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(device))?;
+    let (_, after) = line.split_once(" - ")?;
+    after.split(' ').next().map(str::to_owned)
+}
+
+fn free_space(dir: &Path) -> wire::Check {
+    let name = "free space";
+    match rustix::fs::statvfs(dir) {
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let ok = free >= LITTLE_SPACE;
+            wire::Check {
+                name,
+                ok,
+                value: size(i64::try_from(free).unwrap_or(i64::MAX)),
+                advice: (!ok).then(|| "make room, or choose another disk with `--data`".to_owned()),
+            }
+        }
+        Err(cause) => wire::Check {
+            name,
+            ok: false,
+            value: format!("unknown: {cause}"),
+            advice: None,
+        },
+    }
+}
+
+/// Which form of the safe directory works here, asked of the code that chooses it.
+fn path_resolution() -> wire::Check {
+    let kernel = offshoot_sys::has_open_beneath();
+    wire::Check {
+        name: "path resolution",
+        ok: true,
+        value: if kernel {
+            "by the kernel (openat2)".to_owned()
+        } else {
+            "part by part (no openat2 here); as safe, but slower".to_owned()
+        },
+        advice: (!kernel).then(|| "Linux 5.6 or newer has openat2".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_a_mount() {
+        let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            23 22 0:21 / /proc rw shared:5 master:1 - proc proc rw\n";
+        assert_eq!(mount_type(mounts, "8:1").as_deref(), Some("ext4"));
+        assert_eq!(mount_type(mounts, "0:21").as_deref(), Some("proc"));
+        assert_eq!(mount_type(mounts, "9:9"), None);
+    }
+}

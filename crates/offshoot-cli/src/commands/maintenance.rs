@@ -1,0 +1,178 @@
+//! `offshoot clean`, `purge` and `check`: space, erasure and proof.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use offshoot_core::{Error, ObjectId, Result, WorkspaceId};
+use offshoot_engine::{Cleaned, Purged};
+
+use super::Context;
+use crate::args::PurgeCommand;
+use crate::bytes;
+use crate::output::{Align, CommandResult, Exit, count, printable, short, shown, size, when};
+use crate::wire;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) fn clean(cx: &mut Context<'_>, days: u32, dry_run: bool) -> CommandResult {
+    let cleaned = cx.engine.clean(DAY * days, dry_run, &cx.cause)?;
+    if cx.output.json() {
+        cx.output.document(&wire::Cleaned::from(&cleaned))?;
+        return Ok(Exit::Done);
+    }
+    show_cleaned(cx, &cleaned)?;
+    let number = count(cleaned.workspaces.len() as i64, "directory", "directories");
+    let bytes: i64 = cleaned.workspaces.iter().map(|each| each.disk_usage).sum();
+    let bytes = size(bytes);
+    match &cleaned.collected {
+        None => cx.output.line(format_args!(
+            "would remove {number} ({bytes}); nothing was changed"
+        ))?,
+        Some(collected) => {
+            cx.output.line(format_args!("removed {number} ({bytes})"))?;
+            let freed = collected.blob_bytes + collected.row_bytes;
+            cx.output.line(format_args!(
+                "collected {} ({})",
+                count(collected.objects as i64, "object", "objects"),
+                size(i64::try_from(freed).unwrap_or(i64::MAX))
+            ))?;
+        }
+    }
+    if !cleaned.workspaces.is_empty() {
+        cx.output.note(
+            "no content is lost: a directory comes back with the next write to its workspace",
+        );
+    }
+    Ok(Exit::Done)
+}
+
+fn show_cleaned(cx: &mut Context<'_>, cleaned: &Cleaned) -> io::Result<()> {
+    let rows: Vec<Vec<String>> = cleaned
+        .workspaces
+        .iter()
+        .map(|workspace| {
+            let kept = workspace.snapshot.map(ObjectId::to_hex);
+            vec![
+                workspace.id.to_string(),
+                when(workspace.last_used),
+                size(workspace.disk_usage),
+                kept.as_deref().map_or("-", short).to_owned(),
+            ]
+        })
+        .collect();
+    cx.output.table(
+        &[
+            ("WORKSPACE", Align::Left),
+            ("LAST USED", Align::Left),
+            ("ON DISK", Align::Right),
+            ("KEPT AS", Align::Left),
+        ],
+        &rows,
+    )
+}
+
+pub(super) fn purge(cx: &mut Context<'_>, command: &PurgeCommand) -> CommandResult {
+    let purged = match command {
+        PurgeCommand::Workspace { workspace, yes } => {
+            let id: WorkspaceId = workspace.parse()?;
+            confirm(
+                &format!("erase workspace `{id}` with all its snapshots"),
+                *yes,
+            )?;
+            cx.engine.purge_workspace(&id, &cx.cause)?
+        }
+        PurgeCommand::Path {
+            workspace,
+            path,
+            yes,
+        } => {
+            let id: WorkspaceId = workspace.parse()?;
+            let path = bytes::path(path)?;
+            let what = format!("erase all that {} in `{id}` ever held", shown(&path));
+            confirm(&what, *yes)?;
+            cx.engine.purge_path(&id, &path, &cx.cause)?
+        }
+        PurgeCommand::Content { id, yes } => {
+            let id: ObjectId = id.parse()?;
+            confirm(&format!("erase content {id} everywhere"), *yes)?;
+            cx.engine.purge_content(id, &cx.cause)?
+        }
+    };
+    if cx.output.json() {
+        cx.output.document(&wire::Purged::from(&purged))?;
+    } else {
+        show_purged(cx, &purged)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Asks a person once more. A program that types this command meant it.
+fn confirm(what: &str, yes: bool) -> Result<()> {
+    if yes || !io::stdin().is_terminal() {
+        return Ok(());
+    }
+    let _ = write!(io::stderr(), "{what}? This cannot be undone. Type `yes`: ");
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    if answer.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Error::invalid("not confirmed, so nothing was erased"))
+}
+
+fn show_purged(cx: &mut Context<'_>, purged: &Purged) -> io::Result<()> {
+    if purged.workspaces > 0 {
+        let workspaces = count(purged.workspaces as i64, "workspace", "workspaces");
+        cx.output.line(format_args!("erased {workspaces}"))?;
+    }
+    let contents = count(purged.contents.len() as i64, "content", "contents");
+    cx.output.line(format_args!("erased {contents}"))?;
+    for (workspace, path) in &purged.files {
+        cx.output.line(format_args!(
+            "{} in `{workspace}` holds a placeholder now",
+            shown(path)
+        ))?;
+    }
+    for (old, new) in &purged.snapshots {
+        let (old, new) = (old.to_hex(), new.to_hex());
+        cx.output.line(format_args!(
+            "snapshot {} was written anew as {}",
+            short(&old),
+            short(&new)
+        ))?;
+    }
+    Ok(())
+}
+
+pub(super) fn check(cx: &mut Context<'_>) -> CommandResult {
+    let report = cx.engine.check()?;
+    let exit = if report.problems.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    };
+    if cx.output.json() {
+        cx.output.document(&wire::CheckReport::from(&report))?;
+        return Ok(exit);
+    }
+    for problem in &report.problems {
+        let message = printable(&problem.message);
+        cx.output
+            .line(format_args!("{}: {message}", problem.what))?;
+    }
+    let looked_at = format!(
+        "{}, {}, {} ({})",
+        count(report.workspaces as i64, "workspace", "workspaces"),
+        count(report.snapshots as i64, "snapshot", "snapshots"),
+        count(report.objects as i64, "object", "objects"),
+        size(i64::try_from(report.bytes).unwrap_or(i64::MAX))
+    );
+    match report.problems.len() {
+        0 => cx.output.line(format_args!("{looked_at}: all is whole"))?,
+        n => {
+            let problems = count(n as i64, "problem", "problems");
+            cx.output.line(format_args!("{looked_at}: {problems}"))?;
+        }
+    }
+    Ok(exit)
+}

@@ -1,0 +1,179 @@
+//! The commands: each opens the engine if it needs it, calls it, and shows the answer.
+
+mod demo;
+mod files;
+mod machine;
+mod maintenance;
+mod snapshots;
+mod workspace;
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+
+use clap::CommandFactory as _;
+use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
+use offshoot_engine::{Engine, EngineOptions};
+
+use crate::args::{Args, Command, ConfigCommand};
+use crate::bench::BenchOptions;
+use crate::bytes;
+use crate::config::{Origin, Settings};
+use crate::output::{CommandResult, Exit, Output};
+
+/// An open data directory and who is using it.
+pub(crate) struct Context<'a> {
+    pub(crate) engine: Engine,
+    pub(crate) settings: &'a Settings,
+    pub(crate) cause: Cause,
+    pub(crate) output: &'a mut Output,
+}
+
+impl Context<'_> {
+    /// A command that the user can paste, with the same data directory as this one.
+    pub(crate) fn command_line(&self, words: &[&str]) -> String {
+        let mut line = String::from("offshoot");
+        if self.settings.data.origin == Origin::Flag {
+            line.push_str(" --data ");
+            line.push_str(&bytes::shell_word(
+                &self.settings.data.value.to_string_lossy(),
+            ));
+        }
+        for word in words {
+            line.push(' ');
+            line.push_str(&bytes::shell_word(word));
+        }
+        line
+    }
+}
+
+/// Runs what was typed.
+pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
+    let settings = Settings::resolve(&args);
+    match &args.command {
+        // These work without settings, and so even with wrong ones.
+        Command::Completions { shell } => {
+            // The generator panics when it cannot write, so it does not get stdout itself.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "offshoot", &mut script);
+            output.stdout().write_all(&script)?;
+            return Ok(Exit::Done);
+        }
+        Command::Demo => return demo::run(output),
+        Command::Bench { files, dir, repeat } => {
+            let options = BenchOptions {
+                files: files.clone(),
+                dir: dir.clone(),
+                repeat: usize::from(*repeat),
+            };
+            return bench(&options, output);
+        }
+        _ => {}
+    }
+    let settings = settings?;
+    match &args.command {
+        Command::Config {
+            command: ConfigCommand::Show,
+        } => return machine::show_settings(&settings, output),
+        Command::Doctor => return machine::doctor(&settings, output),
+        _ => {}
+    }
+    let mut options = EngineOptions::new(&settings.data.value);
+    options.lock_timeout = settings.lock_timeout();
+    let context = Context {
+        engine: Engine::open(options)?,
+        cause: settings.cause(),
+        settings: &settings,
+        output,
+    };
+    run_with_engine(context, args.command)
+}
+
+/// Measures, and shows the table or the document.
+fn bench(options: &BenchOptions, output: &mut Output) -> CommandResult {
+    let shows = output.shows_progress();
+    let figures = crate::bench::run(options, &|step| {
+        if shows {
+            let _ = writeln!(std::io::stderr(), "measuring {step}");
+        }
+    })?;
+    if output.json() {
+        output.document(&figures.to_json())?;
+    } else {
+        output.line(figures.to_table().trim_end())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult {
+    let cx = &mut context;
+    match command {
+        Command::Workspace { command } => workspace::run(cx, command),
+        Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
+        Command::Cat(args) => files::cat(cx, &args),
+        Command::Put(args) => files::put(cx, &args),
+        Command::Upload(args) => files::upload(cx, &args),
+        Command::Edit(args) => files::edit(cx, &args),
+        Command::Rm {
+            workspace,
+            path,
+            recursive,
+        } => files::rm(cx, &id(&workspace)?, &bytes::path(&path)?, recursive),
+        Command::Mv {
+            workspace,
+            from,
+            to,
+        } => files::mv(
+            cx,
+            &id(&workspace)?,
+            &bytes::path(&from)?,
+            &bytes::path(&to)?,
+        ),
+        Command::Mkdir { workspace, path } => {
+            files::mkdir(cx, &id(&workspace)?, &bytes::path(&path)?)
+        }
+        Command::Tree { workspace, path } => files::tree(cx, &id(&workspace)?, &below(&path)?),
+        Command::Info { workspace, path } => files::info(cx, &id(&workspace)?, &below(&path)?),
+        Command::Status { workspace } => snapshots::status(cx, &id(&workspace)?),
+        Command::Diff(args) => snapshots::diff(cx, &args),
+        Command::Snapshot {
+            workspace,
+            label,
+            include_ignored,
+        } => snapshots::snapshot(cx, &id(&workspace)?, label.as_deref(), include_ignored),
+        Command::Snapshots { workspace, limit } => snapshots::list(cx, &id(&workspace)?, limit),
+        Command::Restore {
+            workspace,
+            snapshot,
+            path,
+        } => {
+            let path = path.as_deref().map(bytes::path).transpose()?;
+            snapshots::restore(cx, &id(&workspace)?, &snapshot, path.as_ref())
+        }
+        Command::History {
+            workspace,
+            path,
+            limit,
+        } => {
+            let path = path.as_deref().map(bytes::path).transpose()?;
+            snapshots::history(cx, &id(&workspace)?, path.as_ref(), limit)
+        }
+        Command::Sync { workspace } => snapshots::sync(cx, &id(&workspace)?),
+        Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
+        Command::Purge { command } => maintenance::purge(cx, &command),
+        Command::Check => maintenance::check(cx),
+        // These need no engine and were answered before.
+        Command::Doctor
+        | Command::Config { .. }
+        | Command::Demo
+        | Command::Bench { .. }
+        | Command::Completions { .. } => Ok(Exit::Done),
+    }
+}
+
+fn id(typed: &str) -> Result<WorkspaceId> {
+    typed.parse()
+}
+
+fn below(typed: &Option<std::ffi::OsString>) -> Result<RelPath> {
+    bytes::path_or_root(typed.as_deref().map(OsStr::new))
+}

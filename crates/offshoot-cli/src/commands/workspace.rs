@@ -1,0 +1,249 @@
+//! `offshoot workspace …`: workspaces as a whole.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use offshoot_core::{Layout, WorkspaceId, escape_bytes};
+use offshoot_engine::{Quota, Workspace};
+
+use super::Context;
+use crate::args::{LayoutName, WorkspaceCommand};
+use crate::bytes;
+use crate::output::{Align, CommandResult, Exit, count, local, short, size, when};
+use crate::progress::Steps;
+use crate::wire;
+
+/// Runs one of them.
+pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandResult {
+    match command {
+        WorkspaceCommand::Create {
+            id,
+            layout,
+            quota_bytes,
+            quota_inodes,
+        } => {
+            let quota = Quota {
+                bytes: limit(quota_bytes.as_deref(), None)?,
+                inodes: limit(quota_inodes.as_deref(), None)?,
+            };
+            let id = id.map(|id| id.parse()).transpose()?;
+            create(cx, id, layout, quota)
+        }
+        WorkspaceCommand::List { after, limit } => list(cx, after.as_deref(), limit),
+        WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
+        WorkspaceCommand::Path { workspace } => path(cx, &workspace.parse()?),
+        WorkspaceCommand::Delete { workspace } => delete(cx, &workspace.parse()?),
+        WorkspaceCommand::Export { workspace, git } => export(cx, &workspace.parse()?, &git),
+        WorkspaceCommand::Quota {
+            workspace,
+            quota_bytes,
+            quota_inodes,
+        } => quota(
+            cx,
+            &workspace.parse()?,
+            quota_bytes.as_deref(),
+            quota_inodes.as_deref(),
+        ),
+    }
+}
+
+/// What was typed, or what was there if nothing was.
+fn limit(typed: Option<&str>, before: Option<i64>) -> offshoot_core::Result<Option<i64>> {
+    typed.map_or(Ok(before), bytes::limit)
+}
+
+fn create(
+    cx: &mut Context<'_>,
+    id: Option<WorkspaceId>,
+    layout: LayoutName,
+    quota: Quota,
+) -> CommandResult {
+    let layout = match layout {
+        LayoutName::Plain => Layout::Plain,
+        LayoutName::Session => Layout::Session,
+    };
+    let workspace = cx.engine.create_workspace(id, layout, quota, &cx.cause)?;
+    if cx.output.json() {
+        cx.output.document(&wire::Workspace::from(&workspace))?;
+    } else {
+        cx.output.line(&workspace.id)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
+    let after = after.map(str::parse).transpose()?;
+    let workspaces = cx.engine.workspaces(after.as_ref(), limit)?;
+    if cx.output.json() {
+        cx.output
+            .document(&wire::Workspaces::from(workspaces.as_slice()))?;
+        return Ok(Exit::Done);
+    }
+    if workspaces.is_empty() {
+        cx.output
+            .note("there are no workspaces; `offshoot workspace create` makes one");
+    }
+    let rows: Vec<Vec<String>> = workspaces
+        .iter()
+        .map(|workspace| {
+            vec![
+                workspace.id.to_string(),
+                workspace.layout.as_str().to_owned(),
+                workspace.files.to_string(),
+                size(workspace.bytes),
+                when(workspace.changed_at),
+                head(workspace),
+            ]
+        })
+        .collect();
+    cx.output.table(
+        &[
+            ("WORKSPACE", Align::Left),
+            ("LAYOUT", Align::Left),
+            ("FILES", Align::Right),
+            ("SIZE", Align::Right),
+            ("CHANGED", Align::Left),
+            ("SNAPSHOT", Align::Left),
+        ],
+        &rows,
+    )?;
+    Ok(Exit::Done)
+}
+
+fn head(workspace: &Workspace) -> String {
+    match workspace.head {
+        Some(head) => short(&head.to_hex()).to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    let workspace = cx.engine.workspace(id)?;
+    if cx.output.json() {
+        cx.output.document(&wire::Workspace::from(&workspace))?;
+        return Ok(Exit::Done);
+    }
+    let yes_no = |value: bool| if value { "yes" } else { "no" }.to_owned();
+    let rows = [
+        ("workspace", workspace.id.to_string()),
+        ("layout", workspace.layout.as_str().to_owned()),
+        ("files", workspace.files.to_string()),
+        ("directories", workspace.dirs.to_string()),
+        ("size", size(workspace.bytes)),
+        ("version", workspace.revision.to_string()),
+        ("snapshot", head(&workspace)),
+        ("created", local(workspace.created_at)),
+        ("changed", local(workspace.changed_at)),
+        ("materialized", yes_no(workspace.materialized)),
+        ("path handed out", yes_no(workspace.handed_out)),
+        (
+            "last sync",
+            workspace
+                .last_sync
+                .map_or_else(|| "never".to_owned(), local),
+        ),
+        ("quota", quota_text(&workspace)),
+    ];
+    fields(cx, &rows)
+}
+
+/// Names and values below each other.
+pub(super) fn fields(cx: &mut Context<'_>, rows: &[(&str, String)]) -> CommandResult {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|(name, value)| vec![(*name).to_owned(), value.clone()])
+        .collect();
+    cx.output
+        .table(&[("", Align::Left), ("", Align::Left)], &rows)?;
+    Ok(Exit::Done)
+}
+
+fn quota_text(workspace: &Workspace) -> String {
+    let bytes = workspace
+        .quota_bytes
+        .map_or_else(|| "any size".to_owned(), size);
+    let inodes = workspace
+        .quota_inodes
+        .map_or_else(|| "any number of".to_owned(), |n| n.to_string());
+    format!("{bytes}, {inodes} files and directories")
+}
+
+fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    let path = cx.engine.hand_out_path(id)?;
+    let bytes = path.as_os_str().as_bytes();
+    if cx.output.json() {
+        let path = escape_bytes(bytes);
+        cx.output.document(&wire::HostPath { path })?;
+    } else {
+        // The bytes as they are: `cd "$(offshoot workspace path WS)"` must work for any name.
+        cx.output.stdout().write_all(bytes)?;
+        cx.output.line("")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+    if cx.output.json() {
+        cx.output
+            .document(&wire::DeletedWorkspace::new(id.as_str(), &deleted))?;
+        return Ok(Exit::Done);
+    }
+    if deleted.existed {
+        cx.output.line(format_args!("deleted `{id}`"))?;
+    } else {
+        cx.output.line(format_args!("`{id}` was deleted before"))?;
+    }
+    match deleted.snapshot {
+        Some(kept) => cx
+            .output
+            .line(format_args!("its last state is kept as snapshot {kept}"))?,
+        None => cx.output.line("it held nothing to keep")?,
+    }
+    Ok(Exit::Done)
+}
+
+fn export(cx: &mut Context<'_>, id: &WorkspaceId, target: &Path) -> CommandResult {
+    let mut steps = Steps::new(cx.output.shows_progress());
+    let exported = cx.engine.export_git(id, target, &mut |progress| {
+        steps.show(progress.done, progress.total);
+    })?;
+    drop(steps);
+    if cx.output.json() {
+        cx.output.document(&wire::Exported::from(&exported))?;
+    } else {
+        let snapshots = count(exported.snapshots as i64, "snapshot", "snapshots");
+        let objects = count(exported.report.objects as i64, "new object", "new objects");
+        cx.output.line(format_args!(
+            "exported {snapshots} of `{id}` as branch `main`: {objects}"
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn quota(
+    cx: &mut Context<'_>,
+    id: &WorkspaceId,
+    bytes: Option<&str>,
+    inodes: Option<&str>,
+) -> CommandResult {
+    let mut workspace = cx.engine.workspace(id)?;
+    if bytes.is_some() || inodes.is_some() {
+        let quota = Quota {
+            bytes: limit(bytes, workspace.quota_bytes)?,
+            inodes: limit(inodes, workspace.quota_inodes)?,
+        };
+        workspace = cx.engine.set_quota(id, quota, &cx.cause)?;
+    }
+    if cx.output.json() {
+        cx.output.document(&wire::Quota::from(&workspace))?;
+    } else {
+        let inodes = workspace.files + workspace.dirs;
+        let text = quota_text(&workspace);
+        let used = size(workspace.bytes);
+        cx.output.line(format_args!(
+            "quota: {text}\nused:  {used}, {inodes} files and directories"
+        ))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,311 @@
+//! Files of a workspace.
+
+use offshoot_core::EntryKind;
+use offshoot_engine as engine;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{hex, time};
+
+/// A listing.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listing {
+    entries: Vec<ListEntry>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListEntry {
+    name: String,
+    path: String,
+    #[serde(rename = "type")]
+    kind: EntryKind,
+    size: i64,
+    modified_at: String,
+    mime_type: Option<String>,
+    operator: Option<String>,
+}
+
+impl From<&[engine::ListEntry]> for Listing {
+    fn from(entries: &[engine::ListEntry]) -> Self {
+        let entry = |entry: &engine::ListEntry| ListEntry {
+            name: offshoot_core::escape_bytes(entry.path.name()),
+            path: entry.path.to_text(),
+            kind: entry.kind,
+            size: entry.size,
+            modified_at: time(entry.modified_at),
+            mime_type: entry.mime.clone(),
+            operator: entry.operator.clone(),
+        };
+        Listing {
+            entries: entries.iter().map(entry).collect(),
+        }
+    }
+}
+
+/// A directory with the directories in it.
+#[derive(Debug, Serialize)]
+pub(crate) struct DirNode {
+    name: String,
+    path: String,
+    children: Vec<DirNode>,
+}
+
+impl From<&engine::DirNode> for DirNode {
+    fn from(node: &engine::DirNode) -> Self {
+        DirNode {
+            name: offshoot_core::escape_bytes(node.path.name()),
+            path: node.path.to_text(),
+            children: node.children.iter().map(DirNode::from).collect(),
+        }
+    }
+}
+
+/// Counts of a workspace.
+#[derive(Debug, Serialize)]
+pub(crate) struct Info {
+    file_count: i64,
+    dir_count: i64,
+    total_size: i64,
+    disk_usage: i64,
+    last_modified: String,
+    created_at: String,
+    materialized: bool,
+}
+
+impl From<&engine::Info> for Info {
+    fn from(info: &engine::Info) -> Self {
+        Info {
+            file_count: info.file_count,
+            dir_count: info.dir_count,
+            total_size: info.total_size,
+            disk_usage: info.disk_usage,
+            last_modified: time(info.last_modified),
+            created_at: time(info.created_at),
+            materialized: info.materialized,
+        }
+    }
+}
+
+/// Everything known about one path.
+#[derive(Debug, Serialize)]
+pub(crate) struct Metadata {
+    path: String,
+    #[serde(rename = "type")]
+    kind: EntryKind,
+    /// What a person would call the kind of file, such as `image`.
+    file_type: Option<&'static str>,
+    size: i64,
+    mode: String,
+    id: Option<String>,
+    mime_type: Option<String>,
+    created_at: Option<String>,
+    modified_at: Option<String>,
+    operator: Option<String>,
+    message_ids: Vec<String>,
+    history: Vec<Value>,
+}
+
+impl From<&engine::Metadata> for Metadata {
+    fn from(metadata: &engine::Metadata) -> Self {
+        let mut message_ids: Vec<String> = Vec::new();
+        for row in &metadata.history {
+            if let Some(message) = &row.line.cause.message_id
+                && !message_ids.contains(message)
+            {
+                message_ids.push(message.clone());
+            }
+        }
+        Metadata {
+            path: metadata.path.to_text(),
+            kind: metadata.kind,
+            file_type: metadata
+                .mime
+                .as_deref()
+                .map(|mime| engine::type_name(mime, metadata.path.name())),
+            size: metadata.size,
+            mode: format!("{:04o}", metadata.perm),
+            id: hex(metadata.id),
+            mime_type: metadata.mime.clone(),
+            created_at: metadata.created_at.map(time),
+            modified_at: metadata.modified_at.map(time),
+            operator: metadata.operator.clone(),
+            message_ids,
+            history: metadata
+                .history
+                .iter()
+                .map(engine::history_as_json)
+                .collect(),
+        }
+    }
+}
+
+/// A part of a file.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Window {
+    content: String,
+    start: u64,
+    total: u64,
+    read_length: u64,
+    mime_type: Option<String>,
+    encoding: &'static str,
+}
+
+impl From<engine::Window> for Window {
+    fn from(window: engine::Window) -> Self {
+        let (content, encoding) = match window.content {
+            engine::WindowContent::Text(text) => (text, "utf8"),
+            engine::WindowContent::Bytes(bytes) => (base64(&bytes), "base64"),
+        };
+        Window {
+            content,
+            start: window.start,
+            total: window.total,
+            read_length: window.read_length,
+            mime_type: Some(window.mime),
+            encoding,
+        }
+    }
+}
+
+impl Window {
+    /// The same over bytes at hand, such as those of a snapshot.
+    pub(crate) fn of(bytes: &[u8], offset: u64, length: usize) -> Self {
+        let length = length.min(engine::MAX_WINDOW);
+        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        match std::str::from_utf8(bytes)
+            .ok()
+            .filter(|text| !text.contains('\0'))
+        {
+            Some(text) => {
+                let total = text.chars().count() as u64;
+                let content: String = text.chars().skip(skip).take(length).collect();
+                Window {
+                    start: offset.min(total),
+                    total,
+                    read_length: content.chars().count() as u64,
+                    mime_type: None,
+                    encoding: "utf8",
+                    content,
+                }
+            }
+            None => {
+                let rest = bytes.get(skip..).unwrap_or_default();
+                let part = &rest[..rest.len().min(length)];
+                Window {
+                    content: base64(part),
+                    start: offset.min(bytes.len() as u64),
+                    total: bytes.len() as u64,
+                    read_length: part.len() as u64,
+                    mime_type: None,
+                    encoding: "base64",
+                }
+            }
+        }
+    }
+}
+
+/// Base64 with padding, as RFC 4648 has it.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (group >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= chunk.len() {
+                char::from(DIGITS[value as usize])
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+/// A file that was written or moved.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Written {
+    path: String,
+    size: i64,
+    mime_type: String,
+    version: i64,
+    id: String,
+    created: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced: Option<usize>,
+}
+
+impl From<&engine::Written> for Written {
+    fn from(written: &engine::Written) -> Self {
+        Written {
+            path: written.path.to_text(),
+            size: written.size,
+            mime_type: written.mime.clone(),
+            version: written.version,
+            id: written.id.to_hex(),
+            created: written.created,
+            replaced: None,
+        }
+    }
+}
+
+impl Written {
+    /// The answer to an edit, which also says how many places were replaced.
+    pub(crate) fn edited(written: &engine::Written, replaced: usize) -> Self {
+        Written {
+            replaced: Some(replaced),
+            ..Written::from(written)
+        }
+    }
+}
+
+/// A moved file, link or directory.
+#[derive(Debug, Serialize)]
+pub(crate) struct Moved {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) version: i64,
+}
+
+/// A made directory.
+#[derive(Debug, Serialize)]
+pub(crate) struct Made {
+    pub(crate) path: String,
+}
+
+/// A deleted path.
+#[derive(Debug, Serialize)]
+pub(crate) struct Deleted {
+    pub(crate) path: String,
+    /// Files and links that went with it.
+    pub(crate) files: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_every_length() {
+        for (plain, text) in [
+            (&b""[..], ""),
+            (b"f", "Zg=="),
+            (b"fo", "Zm8="),
+            (b"foo", "Zm9v"),
+            (b"\xff\xfe\xfd\xfc", "//79/A=="),
+        ] {
+            assert_eq!(base64(plain), text);
+        }
+    }
+
+    #[test]
+    fn windows_never_split_a_character() {
+        let window = Window::of("aéz".as_bytes(), 1, 1);
+        assert_eq!((window.content.as_str(), window.total), ("é", 3));
+        let window = Window::of(b"\xff\x00\x01", 1, 5);
+        assert_eq!((window.content.as_str(), window.read_length), ("AAE=", 2));
+    }
+}

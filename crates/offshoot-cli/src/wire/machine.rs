@@ -1,0 +1,165 @@
+//! The data directory and the machine that it is on.
+
+use offshoot_core::ObjectId;
+use offshoot_engine as engine;
+use serde::Serialize;
+
+use super::{hex, time};
+
+/// The settings in force.
+#[derive(Debug, Serialize)]
+pub(crate) struct Settings {
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// One setting.
+#[derive(Debug, Serialize)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) value: Option<String>,
+    pub(crate) origin: &'static str,
+    pub(crate) variable: &'static str,
+}
+
+/// What was found out about this machine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Doctor {
+    pub(crate) checks: Vec<Check>,
+}
+
+/// One thing that was tried.
+#[derive(Debug, Serialize)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) ok: bool,
+    pub(crate) value: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
+}
+
+/// What a clean-up did, or would do.
+#[derive(Debug, Serialize)]
+pub(crate) struct Cleaned {
+    dry_run: bool,
+    workspaces: Vec<CleanedWorkspace>,
+    collected: Option<Collected>,
+}
+
+#[derive(Debug, Serialize)]
+struct CleanedWorkspace {
+    id: String,
+    kept_snapshot: Option<String>,
+    disk_usage: i64,
+    last_used: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Collected {
+    objects: u64,
+    packs_rewritten: u64,
+    packs_removed: u64,
+    blobs_removed: u64,
+    leftovers: u64,
+    bytes: u64,
+}
+
+impl From<&engine::Cleaned> for Cleaned {
+    fn from(cleaned: &engine::Cleaned) -> Self {
+        let workspace = |workspace: &engine::CleanedWorkspace| CleanedWorkspace {
+            id: workspace.id.to_string(),
+            kept_snapshot: hex(workspace.snapshot),
+            disk_usage: workspace.disk_usage,
+            last_used: time(workspace.last_used),
+        };
+        let collected = cleaned.collected.as_ref().map(|collected| Collected {
+            objects: collected.objects,
+            packs_rewritten: collected.packs_rewritten,
+            packs_removed: collected.packs_removed,
+            blobs_removed: collected.blobs_removed,
+            leftovers: collected.leftovers,
+            bytes: collected.blob_bytes + collected.row_bytes,
+        });
+        Cleaned {
+            dry_run: collected.is_none(),
+            workspaces: cleaned.workspaces.iter().map(workspace).collect(),
+            collected,
+        }
+    }
+}
+
+/// What a check looked at and what it found.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckReport {
+    ok: bool,
+    workspaces: u64,
+    snapshots: u64,
+    objects: u64,
+    bytes: u64,
+    problems: Vec<Problem>,
+}
+
+#[derive(Debug, Serialize)]
+struct Problem {
+    what: &'static str,
+    message: String,
+}
+
+impl From<&engine::CheckReport> for CheckReport {
+    fn from(report: &engine::CheckReport) -> Self {
+        let problem = |problem: &engine::Problem| Problem {
+            what: problem.what,
+            message: problem.message.clone(),
+        };
+        CheckReport {
+            ok: report.problems.is_empty(),
+            workspaces: report.workspaces,
+            snapshots: report.snapshots,
+            objects: report.objects,
+            bytes: report.bytes,
+            problems: report.problems.iter().map(problem).collect(),
+        }
+    }
+}
+
+/// What a purge erased.
+#[derive(Debug, Serialize)]
+pub(crate) struct Purged {
+    contents: Vec<String>,
+    snapshots: Vec<Rewritten>,
+    files: Vec<PurgedFile>,
+    workspaces: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Rewritten {
+    old: String,
+    new: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PurgedFile {
+    workspace: String,
+    path: String,
+}
+
+impl From<&engine::Purged> for Purged {
+    fn from(purged: &engine::Purged) -> Self {
+        let rewritten = |(old, new): &(ObjectId, ObjectId)| Rewritten {
+            old: old.to_hex(),
+            new: new.to_hex(),
+        };
+        Purged {
+            contents: purged.contents.iter().map(|id| id.to_hex()).collect(),
+            snapshots: purged.snapshots.iter().map(rewritten).collect(),
+            files: purged
+                .files
+                .iter()
+                .map(|(workspace, path)| PurgedFile {
+                    workspace: workspace.to_string(),
+                    path: path.to_text(),
+                })
+                .collect(),
+            workspaces: purged.workspaces,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! States of a workspace and what led from one to the next.
+
+use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath};
+use offshoot_engine as engine;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{hex, texts, time};
+
+/// One path that differs.
+#[derive(Debug, Serialize)]
+pub(crate) struct ChangedPath {
+    path: String,
+    change: ChangeKind,
+    #[serde(rename = "type")]
+    kind: EntryKind,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl From<&Change> for ChangedPath {
+    fn from(change: &Change) -> Self {
+        ChangedPath {
+            path: change.path.to_text(),
+            change: change.change,
+            kind: change.kind,
+            before: hex(change.before),
+            after: hex(change.after),
+        }
+    }
+}
+
+fn changed_paths(set: &ChangeSet) -> Vec<ChangedPath> {
+    set.changes.iter().map(ChangedPath::from).collect()
+}
+
+/// What changed since the newest snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct Status {
+    workspace: String,
+    base: Option<String>,
+    changes: Vec<ChangedPath>,
+    ignored: Vec<String>,
+}
+
+impl Status {
+    pub(crate) fn new(workspace: &engine::Workspace, set: &ChangeSet) -> Self {
+        Status {
+            workspace: workspace.id.to_string(),
+            base: hex(workspace.head),
+            changes: changed_paths(set),
+            ignored: texts(&set.ignored),
+        }
+    }
+}
+
+/// What differs between two points.
+#[derive(Debug, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    pub(crate) changes: Vec<FileDifference>,
+}
+
+/// What differs in one path.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileDifference {
+    #[serde(flatten)]
+    pub(crate) change: ChangedPath,
+    /// Whether the content is no text.
+    pub(crate) binary: bool,
+    pub(crate) added_lines: Option<u32>,
+    pub(crate) removed_lines: Option<u32>,
+    /// The hunks in the unified format.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) diff: Option<String>,
+}
+
+/// A snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct Snapshot {
+    id: String,
+    number: i64,
+    label: Option<String>,
+    created_at: String,
+    parent: Option<String>,
+    tree: String,
+    operator: String,
+    message_id: Option<String>,
+    file_count: i64,
+    dir_count: i64,
+    total_size: i64,
+}
+
+impl From<&engine::Snapshot> for Snapshot {
+    fn from(snapshot: &engine::Snapshot) -> Self {
+        Snapshot {
+            id: snapshot.id.to_hex(),
+            number: snapshot.number,
+            label: snapshot.label.clone(),
+            created_at: time(snapshot.at),
+            parent: hex(snapshot.parent),
+            tree: snapshot.tree.to_hex(),
+            operator: snapshot.cause.operator.as_str().to_owned(),
+            message_id: snapshot.cause.message_id.clone(),
+            file_count: snapshot.files,
+            dir_count: snapshot.dirs,
+            total_size: snapshot.bytes,
+        }
+    }
+}
+
+/// The answer to a request for a snapshot.
+#[derive(Debug, Serialize)]
+pub(crate) struct Taken {
+    #[serde(flatten)]
+    snapshot: Snapshot,
+    /// False if nothing had changed and the newest snapshot is the answer.
+    created: bool,
+}
+
+impl From<&engine::Taken> for Taken {
+    fn from(taken: &engine::Taken) -> Self {
+        Taken {
+            snapshot: Snapshot::from(&taken.snapshot),
+            created: taken.created,
+        }
+    }
+}
+
+/// Several snapshots, newest first.
+#[derive(Debug, Serialize)]
+pub(crate) struct Snapshots {
+    snapshots: Vec<Snapshot>,
+}
+
+impl From<&[engine::Snapshot]> for Snapshots {
+    fn from(snapshots: &[engine::Snapshot]) -> Self {
+        Snapshots {
+            snapshots: snapshots.iter().map(Snapshot::from).collect(),
+        }
+    }
+}
+
+/// What a restore did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Restored {
+    snapshot: String,
+    kept_snapshot: Option<String>,
+    changes: Vec<ChangedPath>,
+}
+
+impl From<&engine::Restored> for Restored {
+    fn from(restored: &engine::Restored) -> Self {
+        Restored {
+            snapshot: restored.snapshot.to_hex(),
+            kept_snapshot: hex(restored.kept),
+            changes: changed_paths(&restored.changes),
+        }
+    }
+}
+
+/// What happened, newest first.
+#[derive(Debug, Serialize)]
+pub(crate) struct History {
+    pub(crate) history: Vec<Value>,
+}
+
+/// One line of the history, read back from the shape that every door shows.
+#[derive(Debug, Deserialize)]
+pub(crate) struct HistoryLine {
+    pub(crate) op: String,
+    pub(crate) via: String,
+    pub(crate) path: String,
+    pub(crate) operator: String,
+    pub(crate) version: i64,
+    pub(crate) from: Option<String>,
+    pub(crate) message_id: Option<String>,
+    pub(crate) after: Option<String>,
+    pub(crate) size: Option<i64>,
+}
+
+/// What a sync found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Synced {
+    walked: bool,
+    changes: Vec<OutsideChange>,
+    refused: Vec<Refused>,
+    ignored: Vec<String>,
+    unsettled: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutsideChange {
+    path: String,
+    op: &'static str,
+    #[serde(rename = "type")]
+    kind: EntryKind,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    path: String,
+    reason: String,
+}
+
+impl From<&engine::Synced> for Synced {
+    fn from(synced: &engine::Synced) -> Self {
+        let change = |change: &engine::OutsideChange| OutsideChange {
+            path: change.path.to_text(),
+            op: change.op.as_str(),
+            kind: change.kind,
+        };
+        let refused = |(path, reason): &(RelPath, String)| Refused {
+            path: path.to_text(),
+            reason: reason.clone(),
+        };
+        Synced {
+            walked: synced.walked,
+            changes: synced.changes.iter().map(change).collect(),
+            refused: synced.refused.iter().map(refused).collect(),
+            ignored: texts(&synced.ignored),
+            unsettled: texts(&synced.unsettled),
+        }
+    }
+}

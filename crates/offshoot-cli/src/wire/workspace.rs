@@ -1,0 +1,119 @@
+//! Workspaces as a whole.
+
+use offshoot_core::Layout;
+use offshoot_engine as engine;
+use serde::Serialize;
+
+use super::{hex, time};
+
+/// A workspace without its files.
+#[derive(Debug, Serialize)]
+pub(crate) struct Workspace {
+    id: String,
+    layout: Layout,
+    head: Option<String>,
+    version: i64,
+    materialized: bool,
+    handed_out: bool,
+    created_at: String,
+    changed_at: String,
+    last_sync: Option<String>,
+    file_count: i64,
+    dir_count: i64,
+    total_size: i64,
+    quota: Quota,
+}
+
+impl From<&engine::Workspace> for Workspace {
+    fn from(workspace: &engine::Workspace) -> Self {
+        Workspace {
+            id: workspace.id.to_string(),
+            layout: workspace.layout,
+            head: hex(workspace.head),
+            version: workspace.revision,
+            materialized: workspace.materialized,
+            handed_out: workspace.handed_out,
+            created_at: time(workspace.created_at),
+            changed_at: time(workspace.changed_at),
+            last_sync: workspace.last_sync.map(time),
+            file_count: workspace.files,
+            dir_count: workspace.dirs,
+            total_size: workspace.bytes,
+            quota: Quota::from(workspace),
+        }
+    }
+}
+
+/// The limits of a workspace.
+#[derive(Debug, Serialize)]
+pub(crate) struct Quota {
+    bytes: Option<i64>,
+    inodes: Option<i64>,
+}
+
+impl From<&engine::Workspace> for Quota {
+    fn from(workspace: &engine::Workspace) -> Self {
+        Quota {
+            bytes: workspace.quota_bytes,
+            inodes: workspace.quota_inodes,
+        }
+    }
+}
+
+/// Several workspaces.
+#[derive(Debug, Serialize)]
+pub(crate) struct Workspaces {
+    workspaces: Vec<Workspace>,
+}
+
+impl From<&[engine::Workspace]> for Workspaces {
+    fn from(workspaces: &[engine::Workspace]) -> Self {
+        Workspaces {
+            workspaces: workspaces.iter().map(Workspace::from).collect(),
+        }
+    }
+}
+
+/// The path of a workspace on this machine.
+#[derive(Debug, Serialize)]
+pub(crate) struct HostPath {
+    pub(crate) path: String,
+}
+
+/// A deleted workspace.
+#[derive(Debug, Serialize)]
+pub(crate) struct DeletedWorkspace {
+    id: String,
+    deleted: bool,
+    kept_snapshot: Option<String>,
+}
+
+impl DeletedWorkspace {
+    pub(crate) fn new(id: &str, deleted: &engine::Deleted) -> Self {
+        DeletedWorkspace {
+            id: id.to_owned(),
+            deleted: deleted.existed,
+            kept_snapshot: hex(deleted.snapshot),
+        }
+    }
+}
+
+/// An exported repository.
+#[derive(Debug, Serialize)]
+pub(crate) struct Exported {
+    head: String,
+    snapshots: usize,
+    objects: u64,
+    pack_bytes: u64,
+}
+
+impl From<&engine::Exported> for Exported {
+    fn from(exported: &engine::Exported) -> Self {
+        Exported {
+            head: exported.head.to_hex(),
+            snapshots: exported.snapshots,
+            objects: exported.report.objects,
+            pack_bytes: exported.report.pack_bytes,
+        }
+    }
+}
