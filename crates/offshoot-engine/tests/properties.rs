@@ -196,7 +196,7 @@ fn property_refused_paths_touch_nothing() {
             bytes.extend_from_slice(after.join("/").as_bytes());
         }
         let engine = bed.engine();
-        if count.replace(count.get() + 1) % 2 == 0 {
+        if count.replace(count.get() + 1).is_multiple_of(2) {
             bed.write(ws, "there", b"before");
         }
         // The whole data directory is compared now and then, the workspace itself always.
