@@ -1,5 +1,6 @@
 //! Corners in which outside programs, links and ignored files meet calls: nothing of theirs is
 //! lost, and nothing leaves the data directory in a state that cannot be opened.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

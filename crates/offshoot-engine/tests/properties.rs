@@ -196,7 +196,7 @@ fn property_refused_paths_touch_nothing() {
             bytes.extend_from_slice(after.join("/").as_bytes());
         }
         let engine = bed.engine();
-        if count.replace(count.get() + 1) % 2 == 0 {
+        if count.replace(count.get() + 1).is_multiple_of(2) {
             bed.write(ws, "there", b"before");
         }
         // The whole data directory is compared now and then, the workspace itself always.
@@ -583,13 +583,14 @@ enum Step {
     Reopen,
 }
 
-const MODEL_NAMES: &[&[u8]] = &[b"a", b"b", b"c"];
+/// So few that states come back: that is where a restore meets what it has restored before.
+const MODEL_NAMES: &[&[u8]] = &[b"a", b"b"];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        16 => ops::op(MODEL_NAMES, false).prop_map(Step::Op),
+        10 => ops::op(MODEL_NAMES, false).prop_map(Step::Op),
         3 => Just(Step::Snapshot),
-        3 => (any::<prop::sample::Index>(), prop::option::of(ops::path(MODEL_NAMES)))
+        4 => (any::<prop::sample::Index>(), prop::option::of(ops::path(MODEL_NAMES)))
             .prop_map(|(index, path)| Step::Restore(index, path)),
         1 => Just(Step::Sync),
         1 => Just(Step::Reopen),

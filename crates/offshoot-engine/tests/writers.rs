@@ -401,7 +401,10 @@ fn writers_beside_snapshots_restores_and_deletions() {
                         })
                     })
                     .collect();
-                let outcomes: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+                let outcomes: Vec<_> = writers
+                    .into_iter()
+                    .map(std::thread::ScopedJoinHandle::join)
+                    .collect();
                 stop.store(true, Ordering::Relaxed);
                 for outcome in outcomes {
                     if let Err(panic) = outcome {

@@ -34,7 +34,10 @@ pub(crate) enum OutsideOp {
 
 /// Paths of few names, so that operations meet each other.
 pub(crate) fn path(names: &'static [&'static [u8]]) -> impl Strategy<Value = RelPath> + Clone {
-    prop::collection::vec(prop::sample::select(names), 1..4).prop_map(|parts| {
+    let depth = prop_oneof![3 => Just(1_usize), 3 => Just(2), 1 => Just(3)];
+    let parts =
+        depth.prop_flat_map(move |depth| prop::collection::vec(prop::sample::select(names), depth));
+    parts.prop_map(|parts| {
         parts
             .into_iter()
             .fold(RelPath::root(), |path, name| path.join_name(name))
@@ -44,9 +47,9 @@ pub(crate) fn path(names: &'static [&'static [u8]]) -> impl Strategy<Value = Rel
 /// Contents that repeat now and then, so that states come back.
 pub(crate) fn content() -> impl Strategy<Value = Vec<u8>> + Clone {
     prop_oneof![
-        Just(Vec::new()),
-        prop::sample::select(vec![b"one".to_vec(), b"two".to_vec()]),
-        prop::collection::vec(any::<u8>(), 0..40),
+        1 => Just(Vec::new()),
+        6 => prop::sample::select(vec![b"one".to_vec(), b"two".to_vec()]),
+        2 => prop::collection::vec(any::<u8>(), 0..40),
     ]
 }
 
