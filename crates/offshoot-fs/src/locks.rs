@@ -4,9 +4,14 @@
 //! Everybody passes a gate first, and holds it until the main lock is won: so whoever waits to be
 //! alone stops newcomers, and a stream of readers cannot starve it. A third lock, the projection,
 //! is held for the short time in which files are put in place.
+//!
+//! A lock on a file can only be asked for again and again by whoever does not want to wait for
+//! ever. So the threads of one process queue in memory first, and only the first of them asks.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
@@ -23,13 +28,16 @@ const GATE_GRACE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct WorkspaceLocks {
     dir: PathBuf,
+    turns: Arc<Turns>,
 }
 
 /// A held lock; dropping it releases it, and so does the end of the process.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct WorkspaceLock {
+    // In this order: the file is released before the next thread of this process has its turn.
     _held: FileLock,
+    _turn: Option<Turn>,
 }
 
 impl WorkspaceLocks {
@@ -37,7 +45,10 @@ impl WorkspaceLocks {
     pub fn new(dir: impl Into<PathBuf>) -> Result<WorkspaceLocks> {
         let dir = dir.into();
         std::fs::create_dir_all(&dir).map_err(cannot_lock)?;
-        Ok(WorkspaceLocks { dir })
+        Ok(WorkspaceLocks {
+            dir,
+            turns: Arc::default(),
+        })
     }
 
     /// Takes part in the workspace together with others.
@@ -53,8 +64,7 @@ impl WorkspaceLocks {
     /// Takes the short lock for putting files in place.
     pub fn projection(&self, name: &str) -> Result<WorkspaceLock> {
         let path = self.file(name, "projection")?;
-        let held = acquire(name, &path, LockMode::Exclusive, PROJECTION_TIMEOUT)?;
-        Ok(WorkspaceLock { _held: held })
+        self.alone(name, &path, PROJECTION_TIMEOUT)
     }
 
     /// Removes the lock files of a workspace that is gone. Waits for those who hold them.
@@ -73,16 +83,26 @@ impl WorkspaceLocks {
     fn pass_gate(&self, name: &str, mode: LockMode, timeout: Duration) -> Result<WorkspaceLock> {
         let started = Instant::now();
         let patience = timeout.max(GATE_GRACE);
-        let gate = acquire(
-            name,
-            &self.file(name, "gate")?,
-            LockMode::Exclusive,
-            patience,
-        )?;
+        let gate = self.alone(name, &self.file(name, "gate")?, patience)?;
         let left = timeout.saturating_sub(started.elapsed());
         let held = acquire(name, &self.file(name, "main")?, mode, left)?;
         drop(gate);
-        Ok(WorkspaceLock { _held: held })
+        Ok(WorkspaceLock {
+            _held: held,
+            _turn: None,
+        })
+    }
+
+    /// Takes a lock that only one may have: first among the threads here, then among processes.
+    fn alone(&self, name: &str, path: &Path, timeout: Duration) -> Result<WorkspaceLock> {
+        let deadline = Instant::now() + timeout;
+        let turn = Turn::wait(&self.turns, path, deadline).ok_or_else(|| busy(name))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let held = acquire(name, path, LockMode::Exclusive, left)?;
+        Ok(WorkspaceLock {
+            _held: held,
+            _turn: Some(turn),
+        })
     }
 
     fn file(&self, name: &str, kind: &str) -> Result<PathBuf> {
@@ -99,13 +119,87 @@ impl WorkspaceLocks {
 fn acquire(name: &str, path: &Path, mode: LockMode, timeout: Duration) -> Result<FileLock> {
     FileLock::acquire(path, mode, timeout)
         .map_err(cannot_lock)?
-        .ok_or_else(|| {
-            Error::new(
-                ErrorCode::WorkspaceBusy,
-                format!("`{name}` is held by another operation"),
-            )
-            .with_hint("wait until the other operation has ended and try again")
-        })
+        .ok_or_else(|| busy(name))
+}
+
+fn busy(name: &str) -> Error {
+    Error::new(
+        ErrorCode::WorkspaceBusy,
+        format!("`{name}` is held by another operation"),
+    )
+    .with_hint("wait until the other operation has ended and try again")
+}
+
+/// Who of this process holds or waits for which lock file.
+#[derive(Debug, Default)]
+struct Turns {
+    /// By lock file; one that nobody holds or waits for has no entry.
+    queues: Mutex<HashMap<PathBuf, Queue>>,
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    held: bool,
+    waiting: usize,
+}
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread's turn at a lock file; the next one has it when this is dropped.
+#[derive(Debug)]
+struct Turn {
+    turns: Arc<Turns>,
+    path: PathBuf,
+}
+
+impl Turn {
+    /// Waits for the turn. None when the deadline passes first.
+    fn wait(turns: &Arc<Turns>, path: &Path, deadline: Instant) -> Option<Turn> {
+        let mut queues = turns.lock();
+        loop {
+            let queue = queues.entry(path.to_owned()).or_default();
+            if !queue.held {
+                queue.held = true;
+                return Some(Turn {
+                    turns: Arc::clone(turns),
+                    path: path.to_owned(),
+                });
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            queue.waiting += 1;
+            let (woken, _) = turns
+                .freed
+                .wait_timeout(queues, left)
+                .unwrap_or_else(PoisonError::into_inner);
+            queues = woken;
+            if let Some(queue) = queues.get_mut(path) {
+                queue.waiting -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut queues = self.turns.lock();
+        let Some(queue) = queues.get_mut(&self.path) else {
+            return;
+        };
+        queue.held = false;
+        let waiting = queue.waiting;
+        if waiting == 0 {
+            queues.remove(&self.path);
+        }
+        drop(queues);
+        if waiting > 0 {
+            self.turns.freed.notify_all();
+        }
+    }
 }
 
 fn cannot_lock(error: io::Error) -> Error {
