@@ -15,8 +15,8 @@ use offshoot_store::{
 };
 
 use crate::engine::{Engine, no_file, no_workspace, open_row_in};
-use crate::files::{LineFor, changed_row};
 use crate::index::{Entry, Index};
+use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
 use crate::snapshot::state_of;
 

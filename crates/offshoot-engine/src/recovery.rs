@@ -14,9 +14,9 @@ use offshoot_fs::SafeDir;
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
-use crate::files::{LineFor, changed_row};
 use crate::incoming::Content;
 use crate::index::Index;
+use crate::lines::{LineFor, changed_row};
 use crate::read::DiskEntry;
 
 const BOOT_SETTING: &str = "boot_id";

@@ -8,8 +8,8 @@ use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
-use crate::files::{LineFor, changed_row};
 use crate::index::{Entry, Index};
+use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
 use crate::projection::remove_from_disk;
 use crate::snapshot::state_of;

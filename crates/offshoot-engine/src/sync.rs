@@ -4,28 +4,21 @@
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::{Read as _, Seek as _};
 use std::sync::Mutex;
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, Layout, ObjectId, ObjectKind, Operator, RelPath, Result,
-    SESSION_METADATA, Timestamp, WorkspaceId,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp, WorkspaceId,
 };
-use offshoot_fs::{DirState, Memo, Names, SafeDir, Scan, ScanEntry, ScanFilter, Seen, Stat};
-use offshoot_git::IgnoreRules;
-use offshoot_store::{
-    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, Via, WorkspaceRow, WriteTx,
-};
+use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
+use offshoot_store::{Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
-use crate::files::{LineFor, changed_row};
 use crate::index::{Entry, Index};
+use crate::lines::{LineFor, changed_row};
 use crate::read::DiskEntry;
+use crate::sync_disk::{SyncFilter, Taken};
+use crate::sync_record::Recorder;
 
-/// Files up to this size are read into memory and go into packs.
-const IN_MEMORY: u64 = 1 << 20;
-/// A file that keeps changing is left for the next sync after so many tries.
-const TRIES: usize = 3;
 /// Walks of one sync while outside programs are busy.
 const ROUNDS: usize = 3;
 const THREADS: usize = 2;
@@ -59,7 +52,7 @@ pub struct Synced {
 }
 
 /// What stands at a path of the disk; none if nothing does.
-type Found = BTreeMap<RelPath, Option<DiskEntry>>;
+pub(crate) type Found = BTreeMap<RelPath, Option<DiskEntry>>;
 
 impl Engine {
     /// Records what outside programs changed.
@@ -249,122 +242,6 @@ impl Engine {
             }
             Ok(())
         })
-    }
-
-    /// Reads one file or link. Its content goes into the bulk unless the index knows it.
-    ///
-    /// `seen` is what a walk has just seen there, which saves a look-up.
-    fn take_from_disk(
-        &self,
-        dir: &SafeDir,
-        path: &RelPath,
-        mut seen: Option<Stat>,
-        known: Option<&Entry>,
-        bulk: &BulkWriter,
-    ) -> Result<Taken> {
-        for _ in 0..TRIES {
-            let stat = match seen.take() {
-                Some(stat) => stat,
-                None => match dir.stat(path)? {
-                    Some(stat) => stat,
-                    None => return Ok(Taken::Gone),
-                },
-            };
-            let content = match stat.entry_kind() {
-                Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
-                Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
-                Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
-            };
-            if let Some(entry) = content {
-                return Ok(Taken::Entry(entry, stat));
-            }
-        }
-        Ok(Taken::Unsettled)
-    }
-
-    fn take_link(
-        &self,
-        dir: &SafeDir,
-        path: &RelPath,
-        stat: &Stat,
-        bulk: &BulkWriter,
-    ) -> Result<Option<DiskEntry>> {
-        let Some(target) = still_there(dir.read_link(path))? else {
-            return Ok(None);
-        };
-        let after = dir.stat(path)?;
-        if !after.is_some_and(|after| same_version(stat, &after)) {
-            return Ok(None);
-        }
-        let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
-        bulk.add(ObjectKind::Blob, id, &target)?;
-        Ok(Some(DiskEntry {
-            kind: EntryKind::Symlink,
-            perm: 0o777,
-            id: Some(id),
-            size: target.len() as i64,
-        }))
-    }
-
-    /// None if the file is not the one that was seen, or if a writer was at work while it was
-    /// read: what was read then never was.
-    fn take_file(
-        &self,
-        dir: &SafeDir,
-        path: &RelPath,
-        stat: &Stat,
-        known: Option<&Entry>,
-        bulk: &BulkWriter,
-    ) -> Result<Option<DiskEntry>> {
-        let Some((mut file, opened)) = still_there(dir.open_file(path))? else {
-            return Ok(None);
-        };
-        if !same_version(stat, &opened) {
-            return Ok(None);
-        }
-        let is_known = |id| known.and_then(|known| known.id) == Some(id);
-        let unreadable = crate::incoming::unreadable;
-        let unchanged = |file: &std::fs::File| -> Result<bool> {
-            let after = offshoot_sys::fstat(file).map_err(unreadable)?;
-            Ok(same_version(&opened, &after))
-        };
-        let id = if opened.size > IN_MEMORY {
-            let id = crate::incoming::hash_file(&mut file, opened.size)?;
-            if !unchanged(&file)? {
-                return Ok(None);
-            }
-            if !is_known(id) {
-                file.rewind().map_err(unreadable)?;
-                let stored =
-                    self.store()
-                        .prepare_stream(ObjectKind::Blob, id, opened.size, &mut file);
-                if !unchanged(&file)? {
-                    return Ok(None);
-                }
-                bulk.add_prepared(stored?);
-            }
-            id
-        } else {
-            let mut bytes = Vec::with_capacity(opened.size as usize + 1);
-            (&file)
-                .take(IN_MEMORY + 1)
-                .read_to_end(&mut bytes)
-                .map_err(unreadable)?;
-            if bytes.len() as u64 != opened.size || !unchanged(&file)? {
-                return Ok(None);
-            }
-            let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
-            if !is_known(id) {
-                bulk.add(ObjectKind::Blob, id, &bytes)?;
-            }
-            id
-        };
-        Ok(Some(DiskEntry {
-            kind: EntryKind::File,
-            perm: opened.perm,
-            id: Some(id),
-            size: opened.size as i64,
-        }))
     }
 
     /// Directories, deletions, and what the walk did not look at.
@@ -599,166 +476,6 @@ impl Engine {
     }
 }
 
-/// Writes found changes into the index, one by one, in the order of paths.
-struct Recorder<'a> {
-    engine: &'a Engine,
-    row: &'a WorkspaceRow,
-    next: &'a mut WorkspaceRow,
-    line: LineFor<'a>,
-    /// Directories that the index had nothing at and below: what is in them needs no look-up.
-    new_dirs: HashSet<RelPath>,
-}
-
-impl Recorder<'_> {
-    /// A path that is gone, with everything that the index has below it.
-    fn gone(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        path: &RelPath,
-        found: &Found,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
-        // Its parent went too and took it along.
-        let parent = path.parent().unwrap_or_default();
-        if !parent.is_root() && matches!(found.get(&parent), Some(None)) {
-            return Ok(());
-        }
-        self.forget(tx, path, changes)?;
-        if !matches!(found.get(&parent), Some(Some(entry)) if entry.kind != EntryKind::Dir) {
-            self.engine
-                .keep_parent(tx, self.row, &parent, self.next.revision)?;
-        }
-        Ok(())
-    }
-
-    fn forget(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        path: &RelPath,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
-        let mut all = Vec::new();
-        {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            let Some(top) = index.entry(path)? else {
-                return Ok(());
-            };
-            all.push((path.clone(), top, index.size(&top)?));
-            if top.is_dir() {
-                index.walk(path, &mut |path, entry| {
-                    all.push((path.clone(), *entry, index.size(entry)?));
-                    Ok(())
-                })?;
-            }
-        }
-        for (path, entry, size) in all.iter().rev() {
-            let mut line = self.line.file(HistoryOp::Delete, path, entry.kind);
-            line.before = entry.id;
-            tx.add_history(&line)?;
-            if entry.is_dir() {
-                self.next.dirs -= 1;
-            } else {
-                self.next.files -= 1;
-                self.next.bytes -= size;
-            }
-            changes.push(OutsideChange {
-                path: path.clone(),
-                op: HistoryOp::Delete,
-                kind: entry.kind,
-            });
-        }
-        self.engine
-            .remove_in_index(tx, self.row, path, self.next.revision)
-    }
-
-    /// What the index has at a path that is about to be recorded: the entry, its bytes, and
-    /// whether a directory there must hide what the base has. A directory that became a file, or
-    /// the other way round, is forgotten first.
-    fn replaced(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        path: &RelPath,
-        entry: &DiskEntry,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<(Option<Entry>, i64, bool)> {
-        let (mut before, mut size_before) = {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            let before = index.entry(path)?;
-            (before, before.map_or(Ok(0), |entry| index.size(&entry))?)
-        };
-        if before.is_some_and(|before| before.is_dir() != (entry.kind == EntryKind::Dir)) {
-            self.forget(tx, path, changes)?;
-            (before, size_before) = (None, 0);
-        }
-        if entry.kind != EntryKind::Dir {
-            return Ok((before, size_before, false));
-        }
-        let index = Index::new(self.engine.store(), tx, self.row);
-        let hides = before.is_none() && index.base().entry(&index.objects, path)?.is_some();
-        let hid = tx
-            .entries_on_path(self.row.key, path)?
-            .last()
-            .is_some_and(|row| row.path == *path && row.opaque);
-        Ok((before, size_before, hides || hid))
-    }
-
-    /// A path that is there and is not what the index says.
-    fn there(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        path: &RelPath,
-        entry: &DiskEntry,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
-        let in_new_dir = path
-            .parent()
-            .is_some_and(|parent| self.new_dirs.contains(&parent));
-        let (before, size_before, opaque) = if in_new_dir {
-            (None, 0, false)
-        } else {
-            self.replaced(tx, path, entry, changes)?
-        };
-        if entry.kind == EntryKind::Dir && before.is_none() && !opaque {
-            self.new_dirs.insert(path.clone());
-        }
-        tx.put_entry(
-            self.row.key,
-            &EntryRow {
-                path: path.clone(),
-                kind: Some(entry.kind),
-                opaque,
-                perm: entry.perm,
-                id: entry.id,
-                size: entry.size,
-                revision: self.next.revision,
-            },
-        )?;
-        let op = match before {
-            None if entry.kind == EntryKind::Dir => HistoryOp::Mkdir,
-            None => HistoryOp::Create,
-            Some(before) if before.id == entry.id && before.kind == entry.kind => HistoryOp::Mode,
-            Some(_) => HistoryOp::Write,
-        };
-        let mut line = self.line.file(op, path, entry.kind);
-        line.before = before.and_then(|before| before.id);
-        line.after = entry.id;
-        line.size = entry.size;
-        tx.add_history(&line)?;
-        match (before, entry.kind) {
-            (None, EntryKind::Dir) => self.next.dirs += 1,
-            (None, _) => self.next.files += 1,
-            _ => {}
-        }
-        self.next.bytes += entry.size - size_before;
-        changes.push(OutsideChange {
-            path: path.clone(),
-            op,
-            kind: entry.kind,
-        });
-        Ok(())
-    }
-}
-
 /// What one walk led to.
 struct Outcome {
     changes: Vec<OutsideChange>,
@@ -784,102 +501,5 @@ impl Hashing {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         add(&mut guard);
-    }
-}
-
-enum Taken {
-    /// It is not there any more, or no file and no link.
-    Gone,
-    /// It kept changing.
-    Unsettled,
-    Entry(DiskEntry, Stat),
-}
-
-/// A file may go away between two calls; that is no error.
-fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
-    match outcome {
-        Ok(value) => Ok(Some(value)),
-        Err(error)
-            if [
-                ErrorCode::FileNotFound,
-                ErrorCode::IsADirectory,
-                ErrorCode::NotADirectory,
-                ErrorCode::InvalidRequest,
-                ErrorCode::PathTraversalBlocked,
-            ]
-            .contains(&error.code()) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn same_version(before: &Stat, after: &Stat) -> bool {
-    before.kind == after.kind
-        && before.size == after.size
-        && before.mtime_ns == after.mtime_ns
-        && before.ctime_ns == after.ctime_ns
-        && before.ino == after.ino
-}
-
-/// Leaves out what the ignore rules name, unless the workspace tracks it already.
-struct SyncFilter<'a> {
-    engine: &'a Engine,
-    dir: &'a SafeDir,
-    row: &'a WorkspaceRow,
-    include_ignored: bool,
-}
-
-impl SyncFilter<'_> {
-    fn is_tracked(&self, path: &RelPath) -> bool {
-        let tracked = self.engine.store().read(|tx| {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            Ok(index.base().entry(&index.objects, path)?.is_some())
-        });
-        // When in doubt, look at it.
-        tracked.unwrap_or(true)
-    }
-}
-
-impl ScanFilter for SyncFilter<'_> {
-    type Context = IgnoreRules;
-
-    fn root(&self) -> IgnoreRules {
-        IgnoreRules::root()
-    }
-
-    fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
-        let read = |name: &[u8]| {
-            if !names.contains(name) {
-                return None;
-            }
-            let path = path.join_name(name);
-            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
-            if is_file {
-                self.dir.read(&path).ok()
-            } else {
-                None
-            }
-        };
-        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
-        if git.is_none() && own.is_none() {
-            return None;
-        }
-        Some(rules.child(path, git.as_deref(), own.as_deref()))
-    }
-
-    fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
-        if self.row.layout == Layout::Session && entry.path == SESSION_METADATA.as_bytes() {
-            return true;
-        }
-        if self.include_ignored || rules.is_empty() {
-            return false;
-        }
-        let path = RelPath::from_normal(entry.path);
-        if crate::state::belongs_to_nested_git(&path) {
-            return false;
-        }
-        rules.is_ignored(&path, entry.kind == EntryKind::Dir) && !self.is_tracked(&path)
     }
 }

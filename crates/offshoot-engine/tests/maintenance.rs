@@ -217,9 +217,9 @@ fn check_names_what_is_damaged() {
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                files(&path, found)
+                files(&path, found);
             } else {
-                found.push(path)
+                found.push(path);
             }
         }
     }

@@ -1,0 +1,158 @@
+//! Holding a workspace for a change: its locks, its directory, and what is done when the directory
+//! does not take a change that is committed.
+
+use offshoot_core::{Cause, Error, RelPath, Result, WorkspaceId};
+use offshoot_fs::{SafeDir, WorkspaceLock};
+use offshoot_store::WorkspaceRow;
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::index::{Entry, Index};
+
+/// A workspace that is held for a change.
+pub(crate) struct Held {
+    pub(crate) row: WorkspaceRow,
+    pub(crate) dir: SafeDir,
+    /// Nobody else changes anything meanwhile.
+    pub(crate) exclusive: bool,
+    _lock: WorkspaceLock,
+}
+
+impl Engine {
+    /// The right to project, one at a time unless the workspace is ours alone.
+    pub(crate) fn turn(&self, held: &Held) -> Result<Option<WorkspaceLock>> {
+        if held.exclusive {
+            return Ok(None);
+        }
+        self.inner
+            .locks
+            .projection(&Self::lock_name(&held.row))
+            .map(Some)
+    }
+
+    /// Whether the index still says this of the path.
+    pub(crate) fn still(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        entry: Option<&Entry>,
+    ) -> Result<bool> {
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let current = Index::new(self.store(), tx, &now).entry(path)?;
+            Ok(current.map(Entry::to_state) == entry.map(|entry| entry.to_state()))
+        })
+    }
+
+    /// The change is committed but the directory did not take it. It is tried once more from the
+    /// store; if that fails too, the next start of any process puts it right.
+    pub(crate) fn projection_failed(
+        &self,
+        held: &Held,
+        paths: &[RelPath],
+        error: Error,
+    ) -> Result<()> {
+        let retried = self
+            .turn(held)
+            .and_then(|_turn| self.project(&held.row, paths));
+        if retried.is_err() {
+            self.inner
+                .needs_recovery
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Holds a workspace for the change of one path: its directory exists, and what outside
+    /// programs did to the path is recorded.
+    pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
+        loop {
+            let row = self.open_row(id)?;
+            let lone = row.handed_out || !row.materialized;
+            let lock = if lone {
+                self.exclusive(&row)?
+            } else {
+                self.shared(&row)?
+            };
+            let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+            if now.handed_out != row.handed_out || now.materialized != row.materialized {
+                continue;
+            }
+            let dir = self.materialize(&now)?;
+            if now.handed_out {
+                self.sync_path(&now, &dir, path, cause)?;
+            }
+            return Ok(Held {
+                row: now,
+                dir,
+                exclusive: lone,
+                _lock: lock,
+            });
+        }
+    }
+
+    /// Holds a workspace alone, for changes of whole directories. None if it has no directory.
+    pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
+        let row = self.open_row(id)?;
+        let lock = self.exclusive(&row)?;
+        let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+        Ok((now, lock))
+    }
+
+    /// Records a path that a caller names even if it is ignored, which a walk leaves out.
+    pub(crate) fn sync_named(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        cause: &Cause,
+    ) -> Result<()> {
+        if !row.handed_out || !row.materialized {
+            return Ok(());
+        }
+        self.sync_path(row, &self.dir_of(row)?, path, cause)
+    }
+
+    pub(crate) fn retry_projection(
+        &self,
+        row: &WorkspaceRow,
+        paths: &[RelPath],
+        error: Error,
+    ) -> Result<()> {
+        if self.project(row, paths).is_err() {
+            self.inner
+                .needs_recovery
+                .store(true, std::sync::atomic::Ordering::Relaxed);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// A rename that the directory refused: each path is brought in line by itself.
+    pub(crate) fn retry_projection_of_move(
+        &self,
+        row: &WorkspaceRow,
+        from: &RelPath,
+        to: &RelPath,
+        error: Error,
+    ) -> Result<()> {
+        let mut paths = vec![from.clone(), to.clone()];
+        let collected = self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            Index::new(self.store(), tx, &now).walk(to, &mut |path, _| {
+                paths.push(path.clone());
+                let below = path.strip_prefix(to).unwrap_or_default();
+                paths.push(from.join(&below));
+                Ok(())
+            })
+        });
+        match collected {
+            Ok(()) => self.retry_projection(row, &paths, error),
+            Err(_) => {
+                self.inner
+                    .needs_recovery
+                    .store(true, std::sync::atomic::Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Lines of history for one change, and the workspace row that goes with them.
+
+use offshoot_core::{Cause, EntryKind, RelPath, Timestamp};
+use offshoot_store::{HistoryOp, NewHistory, Via, WorkspaceRow};
+
+/// The workspace row with one more revision.
+pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
+    let mut next = row.clone();
+    next.revision += 1;
+    next.changed_at = at;
+    next.used_at = at;
+    next
+}
+
+/// Makes lines of history for one change.
+pub(crate) struct LineFor<'a> {
+    pub(crate) row: &'a WorkspaceRow,
+    pub(crate) at: Timestamp,
+    pub(crate) via: Via,
+    pub(crate) cause: &'a Cause,
+}
+
+impl LineFor<'_> {
+    pub(crate) fn file(&self, op: HistoryOp, path: &RelPath, kind: EntryKind) -> NewHistory {
+        NewHistory {
+            workspace: self.row.key,
+            revision: self.row.revision,
+            at: self.at,
+            op,
+            via: self.via,
+            path: path.clone(),
+            from: None,
+            cause: self.cause.clone(),
+            kind: Some(kind),
+            before: None,
+            after: None,
+            size: 0,
+            mime: None,
+        }
+    }
+
+    pub(crate) fn mkdir(&self, path: &RelPath) -> NewHistory {
+        self.file(HistoryOp::Mkdir, path, EntryKind::Dir)
+    }
+}

@@ -1,0 +1,173 @@
+//! Where the bytes of a file come from, and reading them as characters.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use offshoot_core::{ObjectId, RelPath, Result};
+
+use crate::engine::Engine;
+use crate::incoming::unreadable;
+use crate::projection::missing_content;
+
+/// Bytes to read, from a file, an object or memory, with the possibility to start again.
+pub(crate) struct Source {
+    reader: Reader,
+    pub(crate) size: u64,
+    pub(crate) id: Option<ObjectId>,
+}
+
+enum Reader {
+    File(File),
+    Object {
+        engine: Engine,
+        id: ObjectId,
+        open: Box<dyn Read + Send>,
+    },
+    Bytes(std::io::Cursor<Vec<u8>>),
+}
+
+impl Source {
+    pub(crate) fn of_file(file: File, size: u64) -> Self {
+        Source {
+            reader: Reader::File(file),
+            size,
+            id: None,
+        }
+    }
+
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
+        Source {
+            reader: Reader::Bytes(std::io::Cursor::new(bytes)),
+            size,
+            id: None,
+        }
+    }
+
+    pub(crate) fn of_object(engine: Engine, id: ObjectId) -> Result<Self> {
+        let (_, size, open) = engine
+            .store()
+            .open_object(&id)?
+            .ok_or_else(missing_content)?;
+        Ok(Source {
+            reader: Reader::Object { engine, id, open },
+            size,
+            id: Some(id),
+        })
+    }
+
+    pub(crate) fn rewind(&mut self) -> Result<()> {
+        match &mut self.reader {
+            Reader::File(file) => file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable),
+            Reader::Bytes(bytes) => {
+                bytes.set_position(0);
+                Ok(())
+            }
+            Reader::Object { engine, id, open } => {
+                let (_, _, again) = engine
+                    .store()
+                    .open_object(id)?
+                    .ok_or_else(missing_content)?;
+                *open = again;
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn skip_to(&mut self, offset: u64) -> Result<()> {
+        if let Reader::File(file) = &mut self.reader {
+            return file
+                .seek(SeekFrom::Start(offset))
+                .map(drop)
+                .map_err(unreadable);
+        }
+        self.rewind()?;
+        std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink())
+            .map(drop)
+            .map_err(unreadable)
+    }
+
+    pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
+        let mut head = Vec::new();
+        self.by_ref()
+            .take(crate::mime::HEAD as u64)
+            .read_to_end(&mut head)
+            .map_err(unreadable)?;
+        self.rewind()?;
+        Ok(crate::mime::of(None, path.name(), &head))
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.reader {
+            Reader::File(file) => file.read(buffer),
+            Reader::Object { open, .. } => open.read(buffer),
+            Reader::Bytes(bytes) => bytes.read(buffer),
+        }
+    }
+}
+
+/// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
+/// false if the content is no text: not UTF-8, or with a NUL byte.
+fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> Result<bool> {
+    let mut chunk = vec![0; 64 << 10];
+    let mut kept = 0;
+    loop {
+        let n = source.read(&mut chunk[kept..]).map_err(unreadable)?;
+        if n == 0 {
+            return Ok(kept == 0);
+        }
+        let filled = kept + n;
+        let valid = match std::str::from_utf8(&chunk[..filled]) {
+            Ok(_) => filled,
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        let text = std::str::from_utf8(&chunk[..valid]).unwrap_or_default();
+        if text.contains('\0') {
+            return Ok(false);
+        }
+        if !visit(text) {
+            return Ok(true);
+        }
+        chunk.copy_within(valid..filled, 0);
+        kept = filled - valid;
+    }
+}
+
+/// How many characters the content has; none if it is no text.
+pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
+    source.rewind()?;
+    let mut count = 0u64;
+    let is_text = for_each_text(source, &mut |text| {
+        count += text.chars().count() as u64;
+        true
+    })?;
+    Ok(is_text.then_some(count))
+}
+
+/// `length` characters from the `offset`-th on.
+pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Result<String> {
+    let mut skip = offset;
+    let mut window = String::new();
+    let mut wanted = length;
+    for_each_text(source, &mut |text| {
+        if wanted == 0 {
+            return false;
+        }
+        for character in text.chars() {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            if wanted == 0 {
+                return false;
+            }
+            window.push(character);
+            wanted -= 1;
+        }
+        true
+    })?;
+    Ok(window)
+}

@@ -1,0 +1,232 @@
+//! Reading a workspace directory for a sync: what a file or link holds, and what to leave out.
+
+use std::io::{Read as _, Seek as _};
+
+use offshoot_core::{EntryKind, ErrorCode, Layout, ObjectKind, RelPath, Result, SESSION_METADATA};
+use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
+use offshoot_git::IgnoreRules;
+use offshoot_store::{BulkWriter, WorkspaceRow};
+
+use crate::engine::Engine;
+use crate::index::{Entry, Index};
+use crate::read::DiskEntry;
+
+/// Files up to this size are read into memory and go into packs.
+const IN_MEMORY: u64 = 1 << 20;
+/// A file that keeps changing is left for the next sync after so many tries.
+const TRIES: usize = 3;
+
+impl Engine {
+    /// Reads one file or link. Its content goes into the bulk unless the index knows it.
+    ///
+    /// `seen` is what a walk has just seen there, which saves a look-up.
+    pub(crate) fn take_from_disk(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        mut seen: Option<Stat>,
+        known: Option<&Entry>,
+        bulk: &BulkWriter,
+    ) -> Result<Taken> {
+        for _ in 0..TRIES {
+            let stat = match seen.take() {
+                Some(stat) => stat,
+                None => match dir.stat(path)? {
+                    Some(stat) => stat,
+                    None => return Ok(Taken::Gone),
+                },
+            };
+            let content = match stat.entry_kind() {
+                Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
+                Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
+                Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
+            };
+            if let Some(entry) = content {
+                return Ok(Taken::Entry(entry, stat));
+            }
+        }
+        Ok(Taken::Unsettled)
+    }
+
+    fn take_link(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        stat: &Stat,
+        bulk: &BulkWriter,
+    ) -> Result<Option<DiskEntry>> {
+        let Some(target) = still_there(dir.read_link(path))? else {
+            return Ok(None);
+        };
+        let after = dir.stat(path)?;
+        if !after.is_some_and(|after| same_version(stat, &after)) {
+            return Ok(None);
+        }
+        let id = offshoot_git::hash(ObjectKind::Blob, &target)?;
+        bulk.add(ObjectKind::Blob, id, &target)?;
+        Ok(Some(DiskEntry {
+            kind: EntryKind::Symlink,
+            perm: 0o777,
+            id: Some(id),
+            size: target.len() as i64,
+        }))
+    }
+
+    /// None if the file is not the one that was seen, or if a writer was at work while it was
+    /// read: what was read then never was.
+    fn take_file(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        stat: &Stat,
+        known: Option<&Entry>,
+        bulk: &BulkWriter,
+    ) -> Result<Option<DiskEntry>> {
+        let Some((mut file, opened)) = still_there(dir.open_file(path))? else {
+            return Ok(None);
+        };
+        if !same_version(stat, &opened) {
+            return Ok(None);
+        }
+        let is_known = |id| known.and_then(|known| known.id) == Some(id);
+        let unreadable = crate::incoming::unreadable;
+        let unchanged = |file: &std::fs::File| -> Result<bool> {
+            let after = offshoot_sys::fstat(file).map_err(unreadable)?;
+            Ok(same_version(&opened, &after))
+        };
+        let id = if opened.size > IN_MEMORY {
+            let id = crate::incoming::hash_file(&mut file, opened.size)?;
+            if !unchanged(&file)? {
+                return Ok(None);
+            }
+            if !is_known(id) {
+                file.rewind().map_err(unreadable)?;
+                let stored =
+                    self.store()
+                        .prepare_stream(ObjectKind::Blob, id, opened.size, &mut file);
+                if !unchanged(&file)? {
+                    return Ok(None);
+                }
+                bulk.add_prepared(stored?);
+            }
+            id
+        } else {
+            let mut bytes = Vec::with_capacity(opened.size as usize + 1);
+            (&file)
+                .take(IN_MEMORY + 1)
+                .read_to_end(&mut bytes)
+                .map_err(unreadable)?;
+            if bytes.len() as u64 != opened.size || !unchanged(&file)? {
+                return Ok(None);
+            }
+            let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
+            if !is_known(id) {
+                bulk.add(ObjectKind::Blob, id, &bytes)?;
+            }
+            id
+        };
+        Ok(Some(DiskEntry {
+            kind: EntryKind::File,
+            perm: opened.perm,
+            id: Some(id),
+            size: opened.size as i64,
+        }))
+    }
+}
+
+pub(crate) enum Taken {
+    /// It is not there any more, or no file and no link.
+    Gone,
+    /// It kept changing.
+    Unsettled,
+    Entry(DiskEntry, Stat),
+}
+
+/// A file may go away between two calls; that is no error.
+fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Ok(value) => Ok(Some(value)),
+        Err(error)
+            if [
+                ErrorCode::FileNotFound,
+                ErrorCode::IsADirectory,
+                ErrorCode::NotADirectory,
+                ErrorCode::InvalidRequest,
+                ErrorCode::PathTraversalBlocked,
+            ]
+            .contains(&error.code()) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn same_version(before: &Stat, after: &Stat) -> bool {
+    before.kind == after.kind
+        && before.size == after.size
+        && before.mtime_ns == after.mtime_ns
+        && before.ctime_ns == after.ctime_ns
+        && before.ino == after.ino
+}
+
+/// Leaves out what the ignore rules name, unless the workspace tracks it already.
+pub(crate) struct SyncFilter<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) dir: &'a SafeDir,
+    pub(crate) row: &'a WorkspaceRow,
+    pub(crate) include_ignored: bool,
+}
+
+impl SyncFilter<'_> {
+    fn is_tracked(&self, path: &RelPath) -> bool {
+        let tracked = self.engine.store().read(|tx| {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            Ok(index.base().entry(&index.objects, path)?.is_some())
+        });
+        // When in doubt, look at it.
+        tracked.unwrap_or(true)
+    }
+}
+
+impl ScanFilter for SyncFilter<'_> {
+    type Context = IgnoreRules;
+
+    fn root(&self) -> IgnoreRules {
+        IgnoreRules::root()
+    }
+
+    fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
+        let read = |name: &[u8]| {
+            if !names.contains(name) {
+                return None;
+            }
+            let path = path.join_name(name);
+            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
+            if is_file {
+                self.dir.read(&path).ok()
+            } else {
+                None
+            }
+        };
+        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
+        if git.is_none() && own.is_none() {
+            return None;
+        }
+        Some(rules.child(path, git.as_deref(), own.as_deref()))
+    }
+
+    fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
+        if self.row.layout == Layout::Session && entry.path == SESSION_METADATA.as_bytes() {
+            return true;
+        }
+        if self.include_ignored || rules.is_empty() {
+            return false;
+        }
+        let path = RelPath::from_normal(entry.path);
+        if crate::state::belongs_to_nested_git(&path) {
+            return false;
+        }
+        rules.is_ignored(&path, entry.kind == EntryKind::Dir) && !self.is_tracked(&path)
+    }
+}
