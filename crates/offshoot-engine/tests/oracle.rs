@@ -160,7 +160,7 @@ fn outside_step(rng: &mut Rng, root: &Path) {
         2 if parents(&path) => {
             remove(&path);
             let targets: [&[u8]; 4] = [b"a", b"../b", b"/nowhere-of-offshoot", b"\xff"];
-            let _ = symlink(OsStr::from_bytes(*rng.pick::<&[u8]>(&targets)), &path);
+            let _ = symlink(OsStr::from_bytes(rng.pick::<&[u8]>(&targets)), &path);
         }
         3 if path.is_file() && !path.is_symlink() => {
             chmod(
