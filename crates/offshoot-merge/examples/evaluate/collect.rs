@@ -7,17 +7,17 @@ use std::process::{Command, Stdio};
 
 /// One file that both parents of a merge commit changed, and what people made of it.
 #[derive(Clone, Debug)]
-pub struct Case {
-    pub merge: String,
-    pub base: String,
-    pub ours: String,
-    pub theirs: String,
-    pub merged: String,
-    pub path: String,
+pub(crate) struct Case {
+    pub(crate) merge: String,
+    pub(crate) base: String,
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
+    pub(crate) merged: String,
+    pub(crate) path: String,
 }
 
 /// The cases of a repository, from at most `limit` merge commits spread over its history.
-pub fn collect(repo: &Path, limit: usize) -> Vec<Case> {
+pub(crate) fn collect(repo: &Path, limit: usize) -> Vec<Case> {
     let merges = merges(repo, limit);
     let diffs = diffs(repo, &merges);
     let mut cases = Vec::new();

@@ -84,7 +84,7 @@ struct Options {
     suffix: String,
 }
 
-pub fn run(arguments: &[&str]) {
+pub(crate) fn run(arguments: &[&str]) {
     let mut options =
         Options { git: true, show_wrong: 0, show_conflicts: 0, suffix: String::new() };
     let mut repositories = Vec::new();
