@@ -99,7 +99,11 @@ pub fn is_binary(bytes: &[u8]) -> bool {
 }
 
 fn clean(bytes: Vec<u8>, method: Method, parts: Vec<Part>) -> ContentMerge {
-    ContentMerge::Clean(CleanContent { bytes, method, parts })
+    ContentMerge::Clean(CleanContent {
+        bytes,
+        method,
+        parts,
+    })
 }
 
 fn merge_text_file(sides: &Sides, words: bool, limits: &Limits) -> ContentMerge {
@@ -108,7 +112,11 @@ fn merge_text_file(sides: &Sides, words: bool, limits: &Limits) -> ContentMerge 
     match merge.clean_bytes(ours, theirs) {
         Some(bytes) => {
             let parts: Vec<Part> = word_parts(&merge);
-            let method = if parts.is_empty() { Method::Lines } else { Method::Words };
+            let method = if parts.is_empty() {
+                Method::Lines
+            } else {
+                Method::Words
+            };
             clean(bytes, method, parts)
         }
         None => text_conflict(sides, &merge, limits),
@@ -123,16 +131,20 @@ fn merge_json_file(sides: &Sides, form: Form, limits: &Limits) -> ContentMerge {
     let (base, ours, theirs) = (&*sides.base, &*sides.ours, &*sides.theirs);
     let sound = |bytes: &[u8]| is_sound(bytes, form, limits.depth);
     let lines = merge_text(base, ours, theirs, false, limits).clean_bytes(ours, theirs);
-    let all_sound = [base, ours, theirs].iter().all(|side| sound(side));
-    if let Some(bytes) = &lines
-        && (!all_sound || sound(bytes))
+    let all_sound = || [base, ours, theirs].iter().all(|side| sound(side));
+    if let Some(bytes) = lines
+        && (sound(&bytes) || !all_sound())
     {
-        return clean(bytes.clone(), Method::Lines, Vec::new());
+        return clean(bytes, Method::Lines, Vec::new());
     }
     if let Ok(merge) = merge_json(base, ours, theirs, form, &[], limits) {
         if merge.conflicts.is_empty() {
             let json = |pointer| Part::Json { pointer };
-            return clean(merge.bytes, Method::Json, merge.joined.into_iter().map(json).collect());
+            return clean(
+                merge.bytes,
+                Method::Json,
+                merge.joined.into_iter().map(json).collect(),
+            );
         }
         return ContentMerge::Conflict(ContentConflict {
             sides: sides.clone(),
@@ -143,7 +155,7 @@ fn merge_json_file(sides: &Sides, form: Form, limits: &Limits) -> ContentMerge {
     }
     let merge = merge_text(base, ours, theirs, true, limits);
     match merge.clean_bytes(ours, theirs) {
-        Some(bytes) if !all_sound || sound(&bytes) => {
+        Some(bytes) if sound(&bytes) || !all_sound() => {
             clean(bytes, Method::Words, word_parts(&merge))
         }
         Some(_) => whole_conflict(sides, limits),
@@ -252,7 +264,9 @@ impl ContentConflict {
                 Piece::Theirs(range) => append(&mut merged, &theirs[range.clone()]),
                 Piece::Words(bytes, _) => append(&mut merged, bytes),
                 Piece::Conflict(_) => {
-                    let Some((part, choice)) = conflicts.next() else { continue };
+                    let Some((part, choice)) = conflicts.next() else {
+                        continue;
+                    };
                     let of_base = &base[part.base.clone().unwrap_or(none.clone())];
                     let of_ours = &ours[part.ours.clone().unwrap_or(none.clone())];
                     let of_theirs = &theirs[part.theirs.clone().unwrap_or(none.clone())];

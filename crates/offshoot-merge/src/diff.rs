@@ -209,8 +209,11 @@ impl<'a> Histogram<'a> {
             before_end += 1;
             after_end += 1;
         }
-        let run =
-            Anchor { before: before_start, after: after_start, len: after_end - after_start };
+        let run = Anchor {
+            before: before_start,
+            after: after_start,
+            len: after_end - after_start,
+        };
         (run, rarity)
     }
 
@@ -221,9 +224,16 @@ impl<'a> Histogram<'a> {
         removed: &mut [bool],
         added: &mut [bool],
     ) {
-        let tokens =
-            |symbols: &[Symbol]| symbols.iter().map(|&symbol| Token(symbol)).collect::<Vec<_>>();
-        let (old, new) = (tokens(&self.before[before.clone()]), tokens(&self.after[after.clone()]));
+        let tokens = |symbols: &[Symbol]| {
+            symbols
+                .iter()
+                .map(|&symbol| Token(symbol))
+                .collect::<Vec<_>>()
+        };
+        let (old, new) = (
+            tokens(&self.before[before.clone()]),
+            tokens(&self.after[after.clone()]),
+        );
         let mut diff = Diff::default();
         diff.compute_with(Algorithm::Myers, &old, &new, self.occurrences.len() as u32);
         for hunk in diff.hunks() {
@@ -243,7 +253,10 @@ struct Group {
 
 impl Group {
     fn first(marks: &[bool]) -> Self {
-        Group { start: 0, end: marks.iter().take_while(|&&mark| mark).count() }
+        Group {
+            start: 0,
+            end: marks.iter().take_while(|&&mark| mark).count(),
+        }
     }
 
     fn is_empty(self) -> bool {
@@ -256,14 +269,20 @@ impl Group {
             return None;
         }
         let start = self.end + 1;
-        Some(Group { start, end: start + marks[start..].iter().take_while(|&&mark| mark).count() })
+        Some(Group {
+            start,
+            end: start + marks[start..].iter().take_while(|&&mark| mark).count(),
+        })
     }
 
     /// The group before the unmarked symbol that begins this one.
     fn previous(self, marks: &[bool]) -> Option<Self> {
         let end = self.start.checked_sub(1)?;
         let length = marks[..end].iter().rev().take_while(|&&mark| mark).count();
-        Some(Group { start: end - length, end })
+        Some(Group {
+            start: end - length,
+            end,
+        })
     }
 
     /// Moves the group one symbol up if what it marks stays the same, joining one it runs into.
@@ -275,7 +294,11 @@ impl Group {
         self.end -= 1;
         marks[self.start] = true;
         marks[self.end] = false;
-        self.start -= marks[..self.start].iter().rev().take_while(|&&mark| mark).count();
+        self.start -= marks[..self.start]
+            .iter()
+            .rev()
+            .take_while(|&&mark| mark)
+            .count();
         true
     }
 
@@ -358,4 +381,10 @@ fn hunks(removed: &[bool], added: &[bool]) -> Vec<Hunk> {
         after += run_after + 1;
     }
     hunks
+}
+
+/// Whether all of `part` occurs in `whole`, in that order.
+pub(crate) fn is_subsequence(part: &[Symbol], whole: &[Symbol]) -> bool {
+    let mut rest = whole.iter();
+    part.iter().all(|symbol| rest.any(|other| other == symbol))
 }

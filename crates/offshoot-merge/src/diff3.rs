@@ -45,8 +45,9 @@ pub(crate) fn regions(ours: &[Hunk], theirs: &[Hunk], sequences: Sequences<'_>) 
             if let Some(hunk) = ours.get(next_ours).filter(|hunk| hunk.before.start <= end) {
                 end = end.max(hunk.before.end);
                 next_ours += 1;
-            } else if let Some(hunk) =
-                theirs.get(next_theirs).filter(|hunk| hunk.before.start <= end)
+            } else if let Some(hunk) = theirs
+                .get(next_theirs)
+                .filter(|hunk| hunk.before.start <= end)
             {
                 end = end.max(hunk.before.end);
                 next_theirs += 1;

@@ -77,17 +77,29 @@ pub fn merge_file(
     theirs: &[u8],
     options: &MergeFileOptions,
 ) -> FileMerge {
-    let sides = Sides { base: base.into(), ours: ours.into(), theirs: theirs.into() };
-    let engine = if options.lines_only { Engine::Lines } else { options.rules.engine(path) };
+    let sides = Sides {
+        base: base.into(),
+        ours: ours.into(),
+        theirs: theirs.into(),
+    };
+    let engine = if options.lines_only {
+        Engine::Lines
+    } else {
+        options.rules.engine(path)
+    };
     match merge_content(&sides, engine, &options.limits) {
         ContentMerge::Clean(CleanContent { bytes, method, .. }) => {
             FileMerge::Clean { bytes, method }
         }
         ContentMerge::Conflict(conflict) => {
-            let marked = options.markers.as_ref().and_then(|markers| {
-                render(&sides, markers, !options.lines_only, &options.limits)
-            });
-            FileMerge::Conflict { conflict: Box::new(conflict), marked }
+            let marked = options
+                .markers
+                .as_ref()
+                .and_then(|markers| render(&sides, markers, !options.lines_only, &options.limits));
+            FileMerge::Conflict {
+                conflict: Box::new(conflict),
+                marked,
+            }
         }
     }
 }

@@ -8,9 +8,11 @@ mod file;
 mod json;
 mod limits;
 mod markers;
+mod outcome;
 mod rules;
 mod split;
 mod text;
+mod tree;
 mod words;
 
 pub use conflict::{Choice, Part, PartConflict, PartKind, Side};
@@ -20,4 +22,8 @@ pub use content::{
 pub use file::{FileMerge, MergeFileOptions, merge_file};
 pub use limits::Limits;
 pub use markers::MarkerOptions;
+pub use outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
 pub use rules::{Engine, Pattern, Rules};
+pub use tree::{
+    Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
+};

@@ -17,7 +17,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { steps: 40_000_000, depth: 128, bytes: 64 << 20 }
+        Limits {
+            steps: 40_000_000,
+            depth: 128,
+            bytes: 64 << 20,
+        }
     }
 }
 

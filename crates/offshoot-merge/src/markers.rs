@@ -54,10 +54,17 @@ pub(crate) fn render(
     }
     let merge = merge_text(base, ours, theirs, words, limits);
     let lines = &merge.lines;
-    let writer = Writer { sides, lines, options };
+    let writer = Writer {
+        sides,
+        lines,
+        options,
+    };
     let mut out = Vec::with_capacity(ours.len() + theirs.len());
     let mut pieces = merge.pieces;
-    if !pieces.iter().any(|piece| matches!(piece, Piece::Conflict(_))) {
+    if !pieces
+        .iter()
+        .any(|piece| matches!(piece, Piece::Conflict(_)))
+    {
         pieces = vec![Piece::Conflict(Region {
             who: crate::diff3::Who::Conflict,
             base: 0..lines.base.len(),
@@ -105,13 +112,20 @@ impl Writer<'_> {
             return;
         }
         let mut done = region.ours.start;
-        for hunk in self.lines.hunks_between(&region.ours, &region.theirs, budget) {
+        for hunk in self
+            .lines
+            .hunks_between(&region.ours, &region.theirs, budget)
+        {
             let at = |range: &Range<usize>, start: usize| start + range.start..start + range.end;
             let ours = at(&hunk.before, region.ours.start);
             refined.push(Piece::Ours(self.lines.ours.bytes(&(done..ours.start))));
             done = ours.end;
             let theirs = at(&hunk.after, region.theirs.start);
-            refined.push(Piece::Conflict(Region { ours, theirs, ..region.clone() }));
+            refined.push(Piece::Conflict(Region {
+                ours,
+                theirs,
+                ..region.clone()
+            }));
         }
         refined.push(Piece::Ours(self.lines.ours.bytes(&(done..region.ours.end))));
     }

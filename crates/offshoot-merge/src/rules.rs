@@ -34,7 +34,10 @@ impl Pattern {
         match pattern.strip_prefix(b"/") {
             Some(anchored) => glob(anchored, path),
             None if pattern.contains(&b'/') => glob(pattern, path),
-            None => glob(pattern, path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()),
+            None => glob(
+                pattern,
+                path.rsplit(|&byte| byte == b'/').next().unwrap_or_default(),
+            ),
         }
     }
 }
@@ -87,7 +90,11 @@ pub struct Rules {
 impl Rules {
     /// The engine for a path.
     pub fn engine(&self, path: &[u8]) -> Engine {
-        if let Some((_, engine)) = self.engines.iter().find(|(pattern, _)| pattern.matches(path)) {
+        if let Some((_, engine)) = self
+            .engines
+            .iter()
+            .find(|(pattern, _)| pattern.matches(path))
+        {
             return *engine;
         }
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();

@@ -49,13 +49,21 @@ impl ThreeWay {
         let base = split(base, &mut interner, &piece);
         let ours = split(ours, &mut interner, &piece);
         let theirs = split(theirs, &mut interner, &piece);
-        ThreeWay { base, ours, theirs, count: interner.num_tokens() as usize }
+        ThreeWay {
+            base,
+            ours,
+            theirs,
+            count: interner.num_tokens() as usize,
+        }
     }
 
     /// The regions that differ from the base on either side.
     pub(crate) fn regions(&self, budget: &mut Budget) -> Vec<Region> {
         let (ours, theirs) = self.hunks(budget);
-        let sequences = Sequences { ours: &self.ours.symbols, theirs: &self.theirs.symbols };
+        let sequences = Sequences {
+            ours: &self.ours.symbols,
+            theirs: &self.theirs.symbols,
+        };
         regions(&ours, &theirs, sequences)
     }
 
@@ -74,8 +82,10 @@ impl ThreeWay {
         theirs: &Range<usize>,
         budget: &mut Budget,
     ) -> Vec<Hunk> {
-        let (ours, theirs) =
-            (&self.ours.symbols[ours.clone()], &self.theirs.symbols[theirs.clone()]);
+        let (ours, theirs) = (
+            &self.ours.symbols[ours.clone()],
+            &self.theirs.symbols[theirs.clone()],
+        );
         diff(ours, theirs, self.count, budget)
     }
 }
@@ -114,7 +124,9 @@ pub(crate) fn word_length(bytes: &[u8]) -> usize {
         b' ' | b'\t' => 2,
         _ => 0,
     };
-    let Some(first) = bytes.first().map(|&byte| class(byte)) else { return 0 };
+    let Some(first) = bytes.first().map(|&byte| class(byte)) else {
+        return 0;
+    };
     match first {
         0 => 1,
         run => bytes.iter().take_while(|&&byte| class(byte) == run).count(),

@@ -1,7 +1,10 @@
 //! The merge of text: by line as git does it, then by word inside what conflicts.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::conflict::Side;
+use crate::diff::{Symbol, is_subsequence};
 use crate::diff3::{Region, Who};
 use crate::limits::{Budget, Limits};
 use crate::split::{ThreeWay, line_length};
@@ -24,8 +27,6 @@ pub(crate) enum Piece {
 pub(crate) struct TextMerge {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) lines: ThreeWay,
-    /// How many regions both sides changed alike.
-    pub(crate) same_changes: usize,
 }
 
 impl TextMerge {
@@ -64,17 +65,12 @@ pub(crate) fn merge_text(
     let lines = ThreeWay::cut(base, ours, theirs, line_length);
     let regions = lines.regions(&mut budget);
     let mut pieces = Vec::with_capacity(regions.len() * 2 + 1);
-    let mut same_changes = 0;
     let mut done = 0;
     for region in regions {
         let ours_bytes = lines.ours.bytes(&region.ours);
         let theirs_bytes = lines.theirs.bytes(&region.theirs);
         match region.who {
-            Who::Ours => continue,
-            Who::Both => {
-                same_changes += 1;
-                continue;
-            }
+            Who::Ours | Who::Both => continue,
             Who::Theirs => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
                 pieces.push(Piece::Theirs(theirs_bytes));
@@ -86,11 +82,21 @@ pub(crate) fn merge_text(
                     merge_words(
                         &base[base_bytes],
                         &ours[ours_bytes.clone()],
-                        &theirs[theirs_bytes],
+                        &theirs[theirs_bytes.clone()],
                         &mut budget,
                     )
                 });
-                pieces.push(match merged.flatten() {
+                let merged = merged.flatten().or_else(|| {
+                    let side = words.then(|| superset(&lines, &region)).flatten()?;
+                    let range = if side == Side::Ours {
+                        &ours_bytes
+                    } else {
+                        &theirs_bytes
+                    };
+                    let bytes = if side == Side::Ours { ours } else { theirs };
+                    Some(bytes[range.clone()].to_vec())
+                });
+                pieces.push(match merged {
                     Some(bytes) => Piece::Words(bytes, region),
                     None => Piece::Conflict(region),
                 });
@@ -99,5 +105,35 @@ pub(crate) fn merge_text(
         done = ours_bytes.end;
     }
     pieces.push(Piece::Ours(done..ours.len()));
-    TextMerge { pieces, lines, same_changes }
+    TextMerge { pieces, lines }
+}
+
+/// The side that did all that the other did and more: its lines hold the other's, in order, and it
+/// keeps no line of the base that the other removed. Then nothing of either is lost by taking it.
+fn superset(lines: &ThreeWay, region: &Region) -> Option<Side> {
+    let base = &lines.base.symbols[region.base.clone()];
+    let ours = &lines.ours.symbols[region.ours.clone()];
+    let theirs = &lines.theirs.symbols[region.theirs.clone()];
+    if holds_all(base, ours, theirs) {
+        Some(Side::Ours)
+    } else if holds_all(base, theirs, ours) {
+        Some(Side::Theirs)
+    } else {
+        None
+    }
+}
+
+fn holds_all(base: &[Symbol], more: &[Symbol], less: &[Symbol]) -> bool {
+    if less.is_empty() || !is_subsequence(less, more) {
+        return false;
+    }
+    let mut removed: HashMap<Symbol, isize> = HashMap::new();
+    for &line in less {
+        *removed.entry(line).or_default() += 1;
+    }
+    for &line in more {
+        *removed.entry(line).or_default() -= 1;
+    }
+    base.iter()
+        .all(|line| removed.get(line).is_none_or(|&count| count >= 0))
 }

@@ -29,7 +29,9 @@ pub(crate) fn collect(repo: &Path, limit: usize) -> Vec<Case> {
             continue;
         };
         for (path, (base, ours)) in ours {
-            let Some((_, theirs)) = theirs.get(path) else { continue };
+            let Some((_, theirs)) = theirs.get(path) else {
+                continue;
+            };
             if ours == theirs {
                 continue;
             }
@@ -89,7 +91,9 @@ fn merges(repo: &Path, limit: usize) -> Vec<Merge> {
         };
         let bases = text_of(git(repo).args(["merge-base", "--all", ours, theirs]));
         let mut bases = bases.lines();
-        let (Some(base), None) = (bases.next(), bases.next()) else { continue };
+        let (Some(base), None) = (bases.next(), bases.next()) else {
+            continue;
+        };
         if base != ours && base != theirs {
             merges.push(Merge {
                 commit: commit.to_owned(),
@@ -109,7 +113,13 @@ fn diffs(repo: &Path, merges: &[Merge]) -> HashMap<(String, String), Modified> {
     let mut all = HashMap::new();
     for chunk in merges.chunks(200) {
         let mut child = git(repo)
-            .args(["diff-tree", "-r", "--stdin", "--no-renames", "--diff-filter=M"])
+            .args([
+                "diff-tree",
+                "-r",
+                "--stdin",
+                "--no-renames",
+                "--diff-filter=M",
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -140,7 +150,9 @@ fn diffs(repo: &Path, merges: &[Merge]) -> HashMap<(String, String), Modified> {
                 key = keys.next();
                 continue;
             };
-            let Some((fields, path)) = raw.split_once('\t') else { continue };
+            let Some((fields, path)) = raw.split_once('\t') else {
+                continue;
+            };
             let fields: Vec<&str> = fields.split(' ').collect();
             if fields[0].starts_with("100") && fields[1].starts_with("100") {
                 let modified = key.clone().and_then(|key| all.get_mut(&key));
@@ -168,7 +180,9 @@ fn resolve(repo: &Path, lines: &str) -> Vec<String> {
     });
     let output = child.wait_with_output().expect("git runs");
     writer.join().expect("the writer ends");
-    let ids: Vec<String> =
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    let ids: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
     ids.chunks(2).map(|pair| pair.join(" ")).collect()
 }

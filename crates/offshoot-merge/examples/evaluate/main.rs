@@ -2,7 +2,12 @@
 //!
 //! `evaluate collect LIST REPO [MERGES]` writes the files that both sides of a merge commit
 //! changed; `evaluate run REPO LIST …` merges each of them, here and with `git merge-file`.
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs, reason = "a measuring tool")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a measuring tool"
+)]
 
 mod collect;
 mod run;
@@ -14,14 +19,23 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["collect", list, repo, rest @ ..] => {
-            let limit = rest.first().map_or(usize::MAX, |limit| limit.parse().unwrap());
+            let limit = rest
+                .first()
+                .map_or(usize::MAX, |limit| limit.parse().unwrap());
             let cases = collect::collect(Path::new(repo), limit);
             let lines: Vec<String> = cases
                 .iter()
                 .map(|case| {
-                    [&case.merge, &case.base, &case.ours, &case.theirs, &case.merged, &case.path]
-                        .map(String::as_str)
-                        .join("\t")
+                    [
+                        &case.merge,
+                        &case.base,
+                        &case.ours,
+                        &case.theirs,
+                        &case.merged,
+                        &case.path,
+                    ]
+                    .map(String::as_str)
+                    .join("\t")
                 })
                 .collect();
             std::fs::write(list, lines.join("\n")).unwrap();

@@ -50,7 +50,9 @@ impl Counts {
         micros.sort_unstable();
         let at = |share: f64| {
             let index = (micros.len() as f64 * share) as usize;
-            micros.get(index).map_or(0.0, |&micros| micros as f64 / 1000.0)
+            micros
+                .get(index)
+                .map_or(0.0, |&micros| micros as f64 / 1000.0)
         };
         println!(
             "| {name} | {} | {:.1} | {:.1} | {}/{} | {} | {:.1} % ({}) | {:.1} % | {:.2} % | {} / {} / {} | {:.2} | {:.1} |",
@@ -85,8 +87,12 @@ struct Options {
 }
 
 pub(crate) fn run(arguments: &[&str]) {
-    let mut options =
-        Options { git: true, show_wrong: 0, show_conflicts: 0, suffix: String::new() };
+    let mut options = Options {
+        git: true,
+        show_wrong: 0,
+        show_conflicts: 0,
+        suffix: String::new(),
+    };
     let mut repositories = Vec::new();
     for argument in arguments {
         match argument.split_once('=').unwrap_or((argument, "")) {
@@ -106,7 +112,11 @@ pub(crate) fn run(arguments: &[&str]) {
     let mut all = Counts::default();
     for pair in repositories.chunks(2) {
         let counts = run_one(&pair[0], &pair[1], &mut options);
-        let name = pair[0].file_stem().unwrap_or_default().to_string_lossy().replace('+', "/");
+        let name = pair[0]
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .replace('+', "/");
         counts.print(&name);
         all.add(&counts);
     }
@@ -119,33 +129,87 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
     let directory = tempfile::tempdir().unwrap();
     for line in std::fs::read_to_string(list).unwrap().lines() {
         let fields: Vec<&str> = line.splitn(6, '\t').collect();
-        let [commit, base, ours, theirs, merged, path] = fields[..] else { continue };
+        let [commit, base, ours, theirs, merged, path] = fields[..] else {
+            continue;
+        };
         let contents = [base, ours, theirs, merged].map(|id| objects.read(id));
-        let [Some(base), Some(ours), Some(theirs), Some(merged)] = contents else { continue };
+        let [Some(base), Some(ours), Some(theirs), Some(merged)] = contents else {
+            continue;
+        };
         let binary = |bytes: &[u8]| bytes.iter().take(8000).any(|&byte| byte == 0);
         if [&base, &ours, &theirs].iter().any(|side| binary(side)) {
             continue;
         }
-        let plain = MergeFileOptions { lines_only: true, ..MergeFileOptions::default() };
+        let plain = MergeFileOptions {
+            lines_only: true,
+            ..MergeFileOptions::default()
+        };
         let by_git = if options.git {
             git_merge_file(directory.path(), &base, &ours, &theirs)
         } else {
             merge_file(path.as_bytes(), &base, &ours, &theirs, &plain).into_clean()
         };
         let start = Instant::now();
-        let outcome =
-            merge_file(path.as_bytes(), &base, &ours, &theirs, &MergeFileOptions::default());
+        let outcome = merge_file(
+            path.as_bytes(),
+            &base,
+            &ours,
+            &theirs,
+            &MergeFileOptions::default(),
+        );
         counts.micros.push(start.elapsed().as_micros() as u64);
+        if std::env::var_os("SLOW").is_some() && start.elapsed().as_millis() > 30 {
+            println!(
+                "SLOW {:?} {path} {} {:?}",
+                start.elapsed(),
+                ours.len(),
+                match &outcome {
+                    FileMerge::Clean { method, .. } => format!("{method:?}"),
+                    FileMerge::Conflict { conflict, .. } => format!(
+                        "{:?}",
+                        conflict.parts.first().map(|p| (p.kind, p.part.clone()))
+                    ),
+                }
+            );
+        }
+        if std::env::var_os("JSONC").is_some() && path.ends_with(".json") {
+            if let FileMerge::Conflict { conflict, .. } = &outcome {
+                println!(
+                    "JSONC {path} {} {:?}",
+                    conflict.parts.len(),
+                    conflict
+                        .parts
+                        .iter()
+                        .take(4)
+                        .map(|p| (p.kind, p.part.clone()))
+                        .collect::<Vec<_>>()
+                );
+            }
+        }
         count(&mut counts, by_git.as_deref(), &outcome, &merged, path);
         let shown = path.ends_with(&options.suffix);
         let wrong = matches!(&outcome, FileMerge::Clean { bytes, .. } if *bytes != merged);
         if by_git.is_none() && wrong && shown && options.show_wrong > 0 {
             options.show_wrong -= 1;
-            show(&format!("{commit} {path}"), &base, &ours, &theirs, &merged, Some(&outcome));
+            show(
+                &format!("{commit} {path}"),
+                &base,
+                &ours,
+                &theirs,
+                &merged,
+                Some(&outcome),
+            );
         }
         if !outcome.is_clean() && shown && options.show_conflicts > 0 {
             options.show_conflicts -= 1;
-            show(&format!("{commit} {path}"), &base, &ours, &theirs, &merged, None);
+            show(
+                &format!("{commit} {path}"),
+                &base,
+                &ours,
+                &theirs,
+                &merged,
+                None,
+            );
         }
         if let (Some(by_git), FileMerge::Clean { bytes, .. }) = (&by_git, &outcome)
             && by_git != bytes
@@ -206,11 +270,19 @@ fn show(
     let people = write("people", merged);
     if let Some(FileMerge::Clean { bytes, .. }) = outcome {
         let here = write("here", bytes);
-        let output = Command::new("diff").arg("-u").arg(here).arg(&people).output().unwrap();
+        let output = Command::new("diff")
+            .arg("-u")
+            .arg(here)
+            .arg(&people)
+            .output()
+            .unwrap();
         println!("{}", String::from_utf8_lossy(&output.stdout));
     }
-    let paths =
-        [write("ours", ours), write("base", base), write("theirs", theirs)];
+    let paths = [
+        write("ours", ours),
+        write("base", base),
+        write("theirs", theirs),
+    ];
     let output = Command::new("git")
         .args(["merge-file", "-p", "--diff3", "--diff-algorithm=histogram"])
         .args(&paths)
@@ -261,7 +333,12 @@ impl Objects {
             .unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Objects { child, input, output, cache: BTreeMap::new() }
+        Objects {
+            child,
+            input,
+            output,
+            cache: BTreeMap::new(),
+        }
     }
 
     fn read(&mut self, id: &str) -> Option<Vec<u8>> {
@@ -271,7 +348,11 @@ impl Objects {
         writeln!(self.input, "{id}").unwrap();
         let mut header = String::new();
         self.output.read_line(&mut header).unwrap();
-        let size = header.trim().rsplit(' ').next().and_then(|size| size.parse::<usize>().ok());
+        let size = header
+            .trim()
+            .rsplit(' ')
+            .next()
+            .and_then(|size| size.parse::<usize>().ok());
         let content = size.map(|size| {
             let mut bytes = vec![0; size + 1];
             self.output.read_exact(&mut bytes).unwrap();

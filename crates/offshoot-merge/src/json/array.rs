@@ -9,7 +9,7 @@ use super::keyed::Keys;
 use super::merge::{Merger, Refused, Source, Three};
 use super::parse::{Container, Kind};
 use crate::conflict::{Choice, PartKind, Side};
-use crate::diff::{Hunk, diff};
+use crate::diff::{Hunk, diff, is_subsequence};
 
 /// Members that name an element, in the order in which they are tried.
 const IDENTITIES: [&[u8]; 3] = [b"id", b"key", b"name"];
@@ -25,7 +25,10 @@ struct Cluster {
 
 impl<'a> Merger<'a> {
     /// Merges two arrays over their base.
-    pub(super) fn array(&mut self, containers: Three<&'a Container>) -> Result<Vec<u8>, Refused> {
+    pub(super) fn array(
+        &mut self,
+        containers: Three<&'a Container<'a>>,
+    ) -> Result<Vec<u8>, Refused> {
         for identity in IDENTITIES {
             let keys = (
                 identities(self.base, containers.base, identity),
@@ -33,16 +36,24 @@ impl<'a> Merger<'a> {
                 identities(self.theirs, containers.theirs, identity),
             );
             if let (Some(base), Some(ours), Some(theirs)) = keys {
-                let keys = Three { base: &base, ours: &ours, theirs: &theirs };
+                let keys = Three {
+                    base: &base,
+                    ours: &ours,
+                    theirs: &theirs,
+                };
                 return self.keyed(containers, keys, false);
             }
         }
         self.sequence(containers)
     }
 
-    fn sequence(&mut self, containers: Three<&'a Container>) -> Result<Vec<u8>, Refused> {
-        let shapes = |source: &Source<'_>, container: &Container| -> Vec<u32> {
-            container.items.iter().map(|item| source.shape(item.value)).collect()
+    fn sequence(&mut self, containers: Three<&'a Container<'a>>) -> Result<Vec<u8>, Refused> {
+        let shapes = |source: &Source<'_>, container: &Container<'_>| -> Vec<u32> {
+            container
+                .items
+                .iter()
+                .map(|item| source.shape(item.value))
+                .collect()
         };
         let base = shapes(self.base, containers.base);
         let ours = shapes(self.ours, containers.ours);
@@ -68,15 +79,18 @@ impl<'a> Merger<'a> {
     /// Elements that mean the same on all sides; their layout may still differ.
     fn unchanged(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         layout: Side,
         from: (usize, usize, usize),
         until: usize,
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
         for step in 0..until - from.0 {
-            let places =
-                Three { base: from.0 + step, ours: from.1 + step, theirs: from.2 + step };
+            let places = Three {
+                base: from.0 + step,
+                ours: from.1 + step,
+                theirs: from.2 + step,
+            };
             self.element(containers, layout, places, entries)?;
         }
         Ok(())
@@ -85,30 +99,36 @@ impl<'a> Merger<'a> {
     /// Merges the elements at three places.
     fn element(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         layout: Side,
         places: Three<usize>,
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
         let node = |side: Side| containers.of(side).items[places.of(side)].value;
-        let written = if layout == Side::Theirs { layout } else { Side::Ours };
+        let written = if layout == Side::Theirs {
+            layout
+        } else {
+            Side::Ours
+        };
         let value = self.within(places.ours.to_string(), |merger| {
             merger.value(Some(node(Side::Base)), node(Side::Ours), node(Side::Theirs))
         })?;
-        entries.extend(value.map(|value| Entry { written: (written, places.of(written)), value }));
+        entries.extend(value.map(|value| Entry {
+            written: (written, places.of(written)),
+            value,
+        }));
         Ok(())
     }
 
     fn cluster(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         theirs: &[u32],
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
-        let (of_ours, of_theirs) =
-            (&ours[cluster.ours.clone()], &theirs[cluster.theirs.clone()]);
+        let (of_ours, of_theirs) = (&ours[cluster.ours.clone()], &theirs[cluster.theirs.clone()]);
         if !cluster.by_theirs || (cluster.by_ours && of_ours == of_theirs) {
             self.take(containers, Side::Ours, cluster.ours.clone(), entries);
         } else if !cluster.by_ours {
@@ -135,13 +155,25 @@ impl<'a> Merger<'a> {
     /// Both put elements at the same place: ours first, then theirs, what is alike once.
     fn both_inserted(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         theirs: &[u32],
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
-        let alike = ours.iter().zip(theirs).take_while(|(one, two)| one == two).count();
+        if is_subsequence(theirs, ours) {
+            self.take(containers, Side::Ours, cluster.ours.clone(), entries);
+            return Ok(());
+        }
+        if is_subsequence(ours, theirs) {
+            self.take(containers, Side::Theirs, cluster.theirs.clone(), entries);
+            return Ok(());
+        }
+        let alike = ours
+            .iter()
+            .zip(theirs)
+            .take_while(|(one, two)| one == two)
+            .count();
         let (rest_ours, rest_theirs) = (&ours[alike..], &theirs[alike..]);
         let known: HashSet<u32> = rest_ours.iter().copied().collect();
         if rest_theirs.iter().any(|shape| known.contains(shape)) {
@@ -157,12 +189,12 @@ impl<'a> Merger<'a> {
     /// Elements that both replaced in different ways.
     fn conflicting(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
-        let span = |source: &Source<'_>, container: &Container, range: &Range<usize>| {
+        let span = |source: &Source<'_>, container: &Container<'_>, range: &Range<usize>| {
             let items = container.items.get(range.clone())?;
             let end = source.item_range(items.last()?).end;
             Some(items.first()?.start..end)
@@ -200,7 +232,7 @@ impl<'a> Merger<'a> {
 
     fn take(
         &self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         side: Side,
         range: Range<usize>,
         entries: &mut Vec<Entry<'a>>,
@@ -216,7 +248,7 @@ impl<'a> Merger<'a> {
 /// The identity of every element, if each has one of its own.
 fn identities<'a>(
     source: &'a Source<'a>,
-    container: &'a Container,
+    container: &'a Container<'a>,
     identity: &[u8],
 ) -> Option<Keys<'a>> {
     let mut seen = HashSet::new();
@@ -224,8 +256,13 @@ fn identities<'a>(
         .items
         .iter()
         .map(|item| {
-            let Kind::Object(members) = source.kind(item.value) else { return None };
-            let member = members.items.iter().find(|member| member.key == identity)?;
+            let Kind::Object(members) = source.kind(item.value) else {
+                return None;
+            };
+            let member = members
+                .items
+                .iter()
+                .find(|member| member.key.as_ref() == identity)?;
             let value = source.value(member.value);
             let scalar = matches!(source.kind(member.value), Kind::Scalar);
             let names = matches!(value.first(), Some(b'"' | b'-' | b'0'..=b'9'));
@@ -250,10 +287,15 @@ fn clusters(ours: &[Hunk], theirs: &[Hunk]) -> Vec<Cluster> {
                 _ => return clusters,
             },
         };
-        let hunk = if ours_first { &ours[next_ours] } else { &theirs[next_theirs] };
+        let hunk = if ours_first {
+            &ours[next_ours]
+        } else {
+            &theirs[next_theirs]
+        };
         let joins = clusters.last().is_some_and(|last| {
             hunk.before.start < last.base.end
-                || (hunk.before.is_empty() && last.base.is_empty()
+                || (hunk.before.is_empty()
+                    && last.base.is_empty()
                     && hunk.before.start == last.base.end)
         });
         if !joins {
@@ -306,7 +348,9 @@ fn common(ours: &[Pair], theirs: &[Pair]) -> Vec<Pair> {
             while rest.peek().is_some_and(|pair| pair.0 < base) {
                 rest.next();
             }
-            rest.peek().filter(|pair| pair.0 == base).map(|pair| (place, pair.1))
+            rest.peek()
+                .filter(|pair| pair.0 == base)
+                .map(|pair| (place, pair.1))
         })
         .collect()
 }

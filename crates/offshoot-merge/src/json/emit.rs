@@ -22,7 +22,7 @@ impl<'a> Merger<'a> {
     /// A merge that kept ours' blanks would silently undo a reformatting by theirs.
     pub(super) fn layout(
         &self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         ours: &[Pair],
         theirs: &[Pair],
         both: &[Pair],
@@ -34,18 +34,26 @@ impl<'a> Merger<'a> {
         if by_ours && by_theirs && reformatted(sides, (self.theirs, containers.theirs), both) {
             return Err(Refused::BothReformatted);
         }
-        Ok(if by_theirs && !by_ours { Side::Theirs } else { Side::Ours })
+        Ok(if by_theirs && !by_ours {
+            Side::Theirs
+        } else {
+            Side::Ours
+        })
     }
 
     /// Writes a container with its brackets.
     pub(super) fn emit(
         &self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         layout: Side,
         entries: &[Entry<'a>],
         object: bool,
     ) -> Vec<u8> {
-        let writer = Writer { merger: self, containers, layout };
+        let writer = Writer {
+            merger: self,
+            containers,
+            layout,
+        };
         if self.form == Form::Lines && !object && self.is_root(containers) {
             return writer.lines(entries);
         }
@@ -68,13 +76,13 @@ impl<'a> Merger<'a> {
         out
     }
 
-    fn is_root(&self, containers: Three<&'a Container>) -> bool {
+    fn is_root(&self, containers: Three<&'a Container<'a>>) -> bool {
         self.ours.is_root(containers.ours)
     }
 }
 
 impl Source<'_> {
-    fn is_root(&self, container: &Container) -> bool {
+    fn is_root(&self, container: &Container<'_>) -> bool {
         matches!(self.kind(self.root()), super::parse::Kind::Array(root)
             if std::ptr::eq(root, container))
     }
@@ -82,12 +90,12 @@ impl Source<'_> {
 
 struct Writer<'m, 'a> {
     merger: &'m Merger<'a>,
-    containers: Three<&'a Container>,
+    containers: Three<&'a Container<'a>>,
     layout: Side,
 }
 
 impl<'a> Writer<'_, 'a> {
-    fn written(&self, entry: &Entry<'_>) -> (&'a Source<'a>, &'a Container, usize) {
+    fn written(&self, entry: &Entry<'_>) -> (&'a Source<'a>, &'a Container<'a>, usize) {
         let (side, index) = entry.written;
         (self.merger.source(side), self.containers.of(side), index)
     }
@@ -127,14 +135,21 @@ impl<'a> Writer<'_, 'a> {
             .into_iter()
             .find(|&side| self.containers.of(side).items.is_empty() == empty);
         fitting.map_or(&[], |side| {
-            self.merger.source(side).text(self.containers.of(side).closing.clone())
+            self.merger
+                .source(side)
+                .text(self.containers.of(side).closing.clone())
         })
     }
 
     /// Writes one value per line.
     fn lines(&self, entries: &[Entry<'a>]) -> Vec<u8> {
         let mut out = Vec::new();
-        if self.merger.source(self.layout).bytes.starts_with(b"\xef\xbb\xbf") {
+        if self
+            .merger
+            .source(self.layout)
+            .bytes
+            .starts_with(b"\xef\xbb\xbf")
+        {
             out.extend_from_slice(b"\xef\xbb\xbf");
         }
         for entry in entries {
@@ -154,13 +169,12 @@ impl<'a> Writer<'_, 'a> {
 
 /// Whether items that both versions have are laid out differently.
 fn reformatted(
-    (from, before): (&Source<'_>, &Container),
-    (to, after): (&Source<'_>, &Container),
+    (from, before): (&Source<'_>, &Container<'_>),
+    (to, after): (&Source<'_>, &Container<'_>),
     pairs: &[Pair],
 ) -> bool {
-    let differs = |old: &Range<usize>, new: &Range<usize>| {
-        from.text(old.clone()) != to.text(new.clone())
-    };
+    let differs =
+        |old: &Range<usize>, new: &Range<usize>| from.text(old.clone()) != to.text(new.clone());
     let both_have_items = !before.items.is_empty() && !after.items.is_empty();
     if both_have_items && differs(&before.closing, &after.closing) {
         return true;

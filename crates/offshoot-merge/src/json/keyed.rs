@@ -16,9 +16,16 @@ type Places = Three<Option<usize>>;
 
 impl<'a> Merger<'a> {
     /// Merges the members of an object.
-    pub(super) fn object(&mut self, containers: Three<&'a Container>) -> Result<Vec<u8>, Refused> {
-        let keys = |container: &'a Container| -> Keys<'a> {
-            container.items.iter().map(|item| Cow::Borrowed(item.key.as_slice())).collect()
+    pub(super) fn object(
+        &mut self,
+        containers: Three<&'a Container<'a>>,
+    ) -> Result<Vec<u8>, Refused> {
+        let keys = |container: &'a Container<'a>| -> Keys<'a> {
+            container
+                .items
+                .iter()
+                .map(|item| Cow::Borrowed(item.key.as_ref()))
+                .collect()
         };
         let all = Three {
             base: &keys(containers.base),
@@ -31,12 +38,15 @@ impl<'a> Merger<'a> {
     /// Merges items by their keys.
     pub(super) fn keyed(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         keys: Three<&Keys<'a>>,
         object: bool,
     ) -> Result<Vec<u8>, Refused> {
         let index = |keys: &'_ Keys<'a>| -> HashMap<Vec<u8>, usize> {
-            keys.iter().enumerate().map(|(place, key)| (key.to_vec(), place)).collect()
+            keys.iter()
+                .enumerate()
+                .map(|(place, key)| (key.to_vec(), place))
+                .collect()
         };
         let (base, ours, theirs) = (index(keys.base), index(keys.ours), index(keys.theirs));
         let places = |key: &[u8]| Three {
@@ -46,7 +56,9 @@ impl<'a> Merger<'a> {
         };
         let pairs = |from: &Keys<'a>, to: &HashMap<Vec<u8>, usize>| -> Vec<Pair> {
             let found = from.iter().enumerate();
-            found.filter_map(|(place, key)| Some((place, *to.get(key.as_ref())?))).collect()
+            found
+                .filter_map(|(place, key)| Some((place, *to.get(key.as_ref())?)))
+                .collect()
         };
         let (in_ours, in_theirs) = (pairs(keys.base, &ours), pairs(keys.base, &theirs));
         let in_both = pairs(keys.ours, &theirs);
@@ -65,8 +77,9 @@ impl<'a> Merger<'a> {
                 let place = places.ours.or(places.theirs).or(places.base);
                 place.unwrap_or_default().to_string()
             };
-            let entry =
-                self.within(token, |merger| merger.keyed_item(containers, places, layout))?;
+            let entry = self.within(token, |merger| {
+                merger.keyed_item(containers, places, layout)
+            })?;
             entries.extend(entry);
         }
         Ok(self.emit(containers, layout, &entries, object))
@@ -75,29 +88,41 @@ impl<'a> Merger<'a> {
     /// Merges one item; none when it is gone.
     fn keyed_item(
         &mut self,
-        containers: Three<&'a Container>,
+        containers: Three<&'a Container<'a>>,
         places: Places,
         layout: Side,
     ) -> Result<Option<Entry<'a>>, Refused> {
         let item = |side: Side, place: usize| &containers.of(side).items[place];
         let taken = |merger: &Self, side: Side, place: usize| {
             let value = merger.source(side).value(item(side, place).value);
-            Some(Entry { written: (side, place), value: Cow::Borrowed(value) })
+            Some(Entry {
+                written: (side, place),
+                value: Cow::Borrowed(value),
+            })
         };
         match (places.base, places.ours, places.theirs) {
             (base, Some(ours), Some(theirs)) => {
                 let base = base.map(|place| item(Side::Base, place).value);
-                let (ours_value, theirs_value) =
-                    (item(Side::Ours, ours).value, item(Side::Theirs, theirs).value);
+                let (ours_value, theirs_value) = (
+                    item(Side::Ours, ours).value,
+                    item(Side::Theirs, theirs).value,
+                );
                 let value = self.value(base, ours_value, theirs_value)?;
-                let written =
-                    if layout == Side::Theirs { (layout, theirs) } else { (Side::Ours, ours) };
+                let written = if layout == Side::Theirs {
+                    (layout, theirs)
+                } else {
+                    (Side::Ours, ours)
+                };
                 Ok(value.map(|value| Entry { written, value }))
             }
             (None, Some(ours), None) => Ok(taken(self, Side::Ours, ours)),
             (None, None, Some(theirs)) => Ok(taken(self, Side::Theirs, theirs)),
             (Some(base), Some(place), None) | (Some(base), None, Some(place)) => {
-                let side = if places.ours.is_some() { Side::Ours } else { Side::Theirs };
+                let side = if places.ours.is_some() {
+                    Side::Ours
+                } else {
+                    Side::Theirs
+                };
                 let (before, after) = (item(Side::Base, base), item(side, place));
                 if self.base.shape(before.value) == self.source(side).shape(after.value) {
                     return Ok(None);
@@ -115,15 +140,29 @@ impl<'a> Merger<'a> {
     fn removed_or_changed(
         &mut self,
         side: Side,
-        before: &Item,
-        after: &Item,
+        before: &Item<'_>,
+        after: &Item<'_>,
     ) -> Result<Option<Side>, Refused> {
         let base = Some(self.base.item_range(before));
         let changed = Some(self.source(side).item_range(after));
         let (kind, ranges) = if side == Side::Ours {
-            (PartKind::RemovedByTheirs, Three { base, ours: changed, theirs: None })
+            (
+                PartKind::RemovedByTheirs,
+                Three {
+                    base,
+                    ours: changed,
+                    theirs: None,
+                },
+            )
         } else {
-            (PartKind::RemovedByOurs, Three { base, ours: None, theirs: changed })
+            (
+                PartKind::RemovedByOurs,
+                Three {
+                    base,
+                    ours: None,
+                    theirs: changed,
+                },
+            )
         };
         match (self.conflict(kind, ranges), side) {
             (Choice::Ours, Side::Ours) | (Choice::Theirs, Side::Theirs) => Ok(Some(side)),
@@ -150,12 +189,19 @@ fn merged_order<'a>(
     spine: Side,
     object: bool,
 ) -> (Vec<Cow<'a, [u8]>>, bool) {
-    let (spine_keys, other_keys) =
-        if spine == Side::Ours { (keys.ours, keys.theirs) } else { (keys.theirs, keys.ours) };
+    let (spine_keys, other_keys) = if spine == Side::Ours {
+        (keys.ours, keys.theirs)
+    } else {
+        (keys.theirs, keys.ours)
+    };
     let in_base: HashSet<&[u8]> = keys.base.iter().map(AsRef::as_ref).collect();
     let in_spine: HashSet<&[u8]> = spine_keys.iter().map(AsRef::as_ref).collect();
     let in_other: HashSet<&[u8]> = other_keys.iter().map(AsRef::as_ref).collect();
-    let sorted = object && [keys.base, keys.ours, keys.theirs].iter().all(|keys| keys.is_sorted());
+    // An object that everyone keeps sorted stays so, whoever came first.
+    let sorted = object
+        && [keys.base, keys.ours, keys.theirs]
+            .iter()
+            .all(|keys| keys.is_sorted());
     // Keys that the spine lacks follow the key that they follow on their own side.
     let mut runs: HashMap<Option<&[u8]>, Keys<'a>> = HashMap::new();
     let mut anchor = None;
@@ -180,13 +226,18 @@ fn merged_order<'a>(
         }
         let of_spine = spine_keys[start..place].to_vec();
         let of_other = runs.remove(&anchor).unwrap_or_default();
-        joined |= !of_spine.is_empty()
-            && of_other.iter().any(|key| !in_base.contains(key.as_ref()));
-        let (ours, theirs) =
-            if spine == Side::Ours { (of_spine, of_other) } else { (of_other, of_spine) };
+        joined |=
+            !of_spine.is_empty() && of_other.iter().any(|key| !in_base.contains(key.as_ref()));
+        let (ours, theirs) = if spine == Side::Ours {
+            (of_spine, of_other)
+        } else {
+            (of_other, of_spine)
+        };
         order.extend(ours);
         order.extend(theirs);
-        let Some(next) = spine_keys.get(place) else { break };
+        let Some(next) = spine_keys.get(place) else {
+            break;
+        };
         order.push(next.clone());
         anchor = Some(next.as_ref());
         place += 1;

@@ -46,13 +46,15 @@ pub(crate) fn merge_json(
     choices: &[Choice],
     limits: &Limits,
 ) -> Result<JsonMerge, Refused> {
-    let mut shapes = Shapes::default();
+    let mut shapes = Shapes::new(base.len() + ours.len());
     let mut read = |bytes| {
         let document = match form {
             Form::Document => parse(bytes, limits.depth, &mut shapes),
             Form::Lines => parse_lines(bytes, limits.depth, &mut shapes),
         };
-        document.map(|document| Source { bytes, document }).map_err(|_| Refused::NotJson)
+        document
+            .map(|document| Source { bytes, document })
+            .map_err(|_| Refused::NotJson)
     };
     let (base, ours, theirs) = (read(base)?, read(ours)?, read(theirs)?);
     let mut merger = Merger {
@@ -68,13 +70,17 @@ pub(crate) fn merge_json(
         budget: Budget::new(limits),
     };
     let bytes = merger.document()?;
-    Ok(JsonMerge { bytes, conflicts: merger.conflicts, joined: merger.joined })
+    Ok(JsonMerge {
+        bytes,
+        conflicts: merger.conflicts,
+        joined: merger.joined,
+    })
 }
 
 /// A side's bytes with their structure.
 pub(super) struct Source<'a> {
     pub(super) bytes: &'a [u8],
-    document: Document,
+    document: Document<'a>,
 }
 
 impl<'a> Source<'a> {
@@ -98,17 +104,17 @@ impl<'a> Source<'a> {
         self.document.nodes[node].shape
     }
 
-    pub(super) fn kind(&self, node: NodeId) -> &Kind {
+    pub(super) fn kind(&self, node: NodeId) -> &Kind<'a> {
         &self.document.nodes[node].kind
     }
 
     /// The bytes of an item without the blanks around it.
-    pub(super) fn item_range(&self, item: &Item) -> Range<usize> {
+    pub(super) fn item_range(&self, item: &Item<'_>) -> Range<usize> {
         item.start..self.range(item.value).end
     }
 
     /// What stands before the value of an item: the key and the colon with their blanks.
-    pub(super) fn item_prefix(&self, item: &Item) -> &'a [u8] {
+    pub(super) fn item_prefix(&self, item: &Item<'_>) -> &'a [u8] {
         &self.bytes[item.start..self.range(item.value).start]
     }
 }
@@ -149,16 +155,18 @@ pub(super) struct Merger<'a> {
 /// A merged value: taken as it stands on a side, or put together.
 pub(super) type Value<'a> = Cow<'a, [u8]>;
 
-static NOTHING: Container = Container { items: Vec::new(), closing: 0..0 };
+static NOTHING: Container<'static> = Container {
+    items: Vec::new(),
+    closing: 0..0,
+};
 
 impl<'a> Merger<'a> {
     fn document(&mut self) -> Result<Vec<u8>, Refused> {
         let (base, ours, theirs) = (self.base, self.ours, self.theirs);
         let root = |source: &Source<'_>| source.root();
         let before = |source: &Source<'a>| source.text(0..source.range(root(source)).start);
-        let after = |source: &Source<'a>| {
-            source.text(source.range(root(source)).end..source.bytes.len())
-        };
+        let after =
+            |source: &Source<'a>| source.text(source.range(root(source)).end..source.bytes.len());
         let mut bytes = three_way(before(base), before(ours), before(theirs))?.to_vec();
         let value = self.value(Some(root(base)), root(ours), root(theirs))?;
         bytes.extend_from_slice(&value.ok_or(Refused::ChoiceDoesNotFit)?);
@@ -191,16 +199,20 @@ impl<'a> Merger<'a> {
         }
         let base_kind = base.map(|node| self.base.kind(node));
         match (base_kind, self.ours.kind(ours), self.theirs.kind(theirs)) {
-            (Some(Kind::Object(base)), Kind::Object(ours), Kind::Object(theirs)) => {
-                self.object(Three { base, ours, theirs }).map(|bytes| Some(Cow::Owned(bytes)))
-            }
+            (Some(Kind::Object(base)), Kind::Object(ours), Kind::Object(theirs)) => self
+                .object(Three { base, ours, theirs })
+                .map(|bytes| Some(Cow::Owned(bytes))),
             (None, Kind::Object(ours), Kind::Object(theirs)) => {
-                let containers = Three { base: &NOTHING, ours, theirs };
+                let containers = Three {
+                    base: &NOTHING,
+                    ours,
+                    theirs,
+                };
                 self.object(containers).map(|bytes| Some(Cow::Owned(bytes)))
             }
-            (Some(Kind::Array(base)), Kind::Array(ours), Kind::Array(theirs)) => {
-                self.array(Three { base, ours, theirs }).map(|bytes| Some(Cow::Owned(bytes)))
-            }
+            (Some(Kind::Array(base)), Kind::Array(ours), Kind::Array(theirs)) => self
+                .array(Three { base, ours, theirs })
+                .map(|bytes| Some(Cow::Owned(bytes))),
             _ => self.whole_value(base, ours, theirs),
         }
     }
@@ -221,7 +233,11 @@ impl<'a> Merger<'a> {
         if base_shape == Some(ours_shape) {
             return Ok(Some(Cow::Borrowed(theirs_bytes)));
         }
-        let kind = if base.is_some() { PartKind::BothChanged } else { PartKind::BothAdded };
+        let kind = if base.is_some() {
+            PartKind::BothChanged
+        } else {
+            PartKind::BothAdded
+        };
         let ranges = Three {
             base: base.map(|node| self.base.range(node)),
             ours: Some(self.ours.range(ours)),
@@ -241,11 +257,21 @@ impl<'a> Merger<'a> {
         kind: PartKind,
         ranges: Three<Option<Range<usize>>>,
     ) -> Choice {
-        let choice = self.choices.get(self.conflicts.len()).copied().unwrap_or(Choice::Ours);
+        let choice = self
+            .choices
+            .get(self.conflicts.len())
+            .copied()
+            .unwrap_or(Choice::Ours);
         let pointer = self.pointer_text();
         let Three { base, ours, theirs } = ranges;
         let part = Part::Json { pointer };
-        self.conflicts.push(PartConflict { part, kind, base, ours, theirs });
+        self.conflicts.push(PartConflict {
+            part,
+            kind,
+            base,
+            ours,
+            theirs,
+        });
         choice
     }
 
@@ -269,7 +295,10 @@ impl<'a> Merger<'a> {
 
     fn pointer_text(&self) -> String {
         let escaped = |token: &String| token.replace('~', "~0").replace('/', "~1");
-        self.pointer.iter().map(|token| format!("/{}", escaped(token))).collect()
+        self.pointer
+            .iter()
+            .map(|token| format!("/{}", escaped(token)))
+            .collect()
     }
 }
 

@@ -4,8 +4,10 @@
 //! so that a merge can splice what was written. The reader uses a stack of its own and a depth
 //! limit, so that no nesting overflows the thread's.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
 use std::ops::Range;
+
+use imara_diff::Interner;
 
 /// Why a document is not merged by structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,34 +25,34 @@ pub(crate) type NodeId = usize;
 
 /// One value.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct Node<'a> {
     pub(crate) range: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: Kind<'a>,
     /// Equal for values that mean the same, in all documents that share [`Shapes`].
     pub(crate) shape: u32,
 }
 
 /// What kind of value it is; containers name the blanks inside when they have no items.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Kind<'a> {
     Scalar,
-    Object(Container),
-    Array(Container),
+    Object(Container<'a>),
+    Array(Container<'a>),
 }
 
 /// The items of an object or array.
-#[derive(Debug, Default)]
-pub(crate) struct Container {
-    pub(crate) items: Vec<Item>,
+#[derive(Debug)]
+pub(crate) struct Container<'a> {
+    pub(crate) items: Vec<Item<'a>>,
     /// The blanks before the closing bracket.
     pub(crate) closing: Range<usize>,
 }
 
 /// A member or an element with the blanks around it.
 #[derive(Debug)]
-pub(crate) struct Item {
+pub(crate) struct Item<'a> {
     /// The decoded key of a member; empty for an element.
-    pub(crate) key: Vec<u8>,
+    pub(crate) key: Cow<'a, [u8]>,
     /// The blanks before it, after the bracket or comma.
     pub(crate) lead: Range<usize>,
     /// Where the key begins, or the value of an element.
@@ -62,29 +64,46 @@ pub(crate) struct Item {
 
 /// A parsed document.
 #[derive(Debug)]
-pub(crate) struct Document {
-    pub(crate) nodes: Vec<Node>,
+pub(crate) struct Document<'a> {
+    pub(crate) nodes: Vec<Node<'a>>,
     pub(crate) root: NodeId,
 }
 
 /// Numbers for values by meaning: members in any order, blanks aside, spelling as written.
-#[derive(Default)]
-pub(crate) struct Shapes(HashMap<Vec<u8>, u32>);
+///
+/// A check of validity alone needs none and leaves them off, which halves its time.
+pub(crate) struct Shapes<'a>(Option<Interner<Cow<'a, [u8]>>>);
 
-impl Shapes {
-    fn number(&mut self, description: Vec<u8>) -> u32 {
-        let next = self.0.len() as u32;
-        *self.0.entry(description).or_insert(next)
+impl<'a> Shapes<'a> {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Shapes(Some(Interner::new(bytes / 16 + 16)))
+    }
+
+    pub(crate) fn off() -> Self {
+        Shapes(None)
+    }
+
+    fn number(&mut self, description: Cow<'a, [u8]>) -> u32 {
+        self.0
+            .as_mut()
+            .map_or(0, |interner| interner.intern(description).0)
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.0
+            .as_ref()
+            .map_or(0, |interner| interner.num_tokens() as usize)
     }
 
-    fn of_items(&mut self, tag: u8, items: &[Item], nodes: &[Node]) -> u32 {
-        let mut parts: Vec<(&[u8], u32)> =
-            items.iter().map(|item| (item.key.as_slice(), nodes[item.value].shape)).collect();
+    fn of_items(&mut self, tag: u8, items: &[Item<'_>], nodes: &[Node<'_>]) -> u32 {
+        if self.0.is_none() {
+            return 0;
+        }
+        let mut parts: Vec<(&[u8], u32)> = items
+            .iter()
+            .map(|item| (item.key.as_ref(), nodes[item.value].shape))
+            .collect();
         if tag == b'{' {
             parts.sort_unstable();
         }
@@ -94,12 +113,16 @@ impl Shapes {
             description.extend_from_slice(key);
             description.extend_from_slice(&shape.to_le_bytes());
         }
-        self.number(description)
+        self.number(Cow::Owned(description))
     }
 }
 
 /// Reads one document.
-pub(crate) fn parse(bytes: &[u8], depth: usize, shapes: &mut Shapes) -> Result<Document, NotJson> {
+pub(crate) fn parse<'a>(
+    bytes: &'a [u8],
+    depth: usize,
+    shapes: &mut Shapes<'a>,
+) -> Result<Document<'a>, NotJson> {
     let mut reader = Reader::new(bytes, depth, shapes)?;
     if bytes.starts_with(b"\xef\xbb\xbf") {
         reader.at = 3;
@@ -110,15 +133,18 @@ pub(crate) fn parse(bytes: &[u8], depth: usize, shapes: &mut Shapes) -> Result<D
     if reader.at != bytes.len() {
         return Err(NotJson::Invalid);
     }
-    Ok(Document { nodes: reader.nodes, root })
+    Ok(Document {
+        nodes: reader.nodes,
+        root,
+    })
 }
 
 /// Reads a document with one value per line, as an array of them.
-pub(crate) fn parse_lines(
-    bytes: &[u8],
+pub(crate) fn parse_lines<'a>(
+    bytes: &'a [u8],
     depth: usize,
-    shapes: &mut Shapes,
-) -> Result<Document, NotJson> {
+    shapes: &mut Shapes<'a>,
+) -> Result<Document<'a>, NotJson> {
     let mut reader = Reader::new(bytes, depth, shapes)?;
     let mut items = Vec::new();
     if bytes.starts_with(b"\xef\xbb\xbf") {
@@ -130,9 +156,16 @@ pub(crate) fn parse_lines(
             let closing = lead;
             let shape = reader.shapes.of_items(b'[', &items, &reader.nodes);
             let kind = Kind::Array(Container { items, closing });
-            reader.nodes.push(Node { range: 0..bytes.len(), kind, shape });
+            reader.nodes.push(Node {
+                range: 0..bytes.len(),
+                kind,
+                shape,
+            });
             let root = reader.nodes.len() - 1;
-            return Ok(Document { nodes: reader.nodes, root });
+            return Ok(Document {
+                nodes: reader.nodes,
+                root,
+            });
         }
         let start = reader.at;
         let value = reader.value()?;
@@ -145,7 +178,13 @@ pub(crate) fn parse_lines(
             None => {}
             Some(_) => return Err(NotJson::Invalid),
         }
-        items.push(Item { key: Vec::new(), lead, start, value, tail: end..reader.at });
+        items.push(Item {
+            key: Cow::Borrowed(b""),
+            lead,
+            start,
+            value,
+            tail: end..reader.at,
+        });
     }
 }
 
@@ -153,26 +192,31 @@ struct Reader<'a, 's> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    nodes: Vec<Node>,
-    shapes: &'s mut Shapes,
+    nodes: Vec<Node<'a>>,
+    shapes: &'s mut Shapes<'a>,
 }
 
 /// A container whose end has not been read yet.
-struct Open {
+struct Open<'a> {
     start: usize,
     object: bool,
-    items: Vec<Item>,
-    keys: HashSet<Vec<u8>>,
+    items: Vec<Item<'a>>,
     /// The item whose value is being read: key, blanks before, start.
-    pending: (Vec<u8>, Range<usize>, usize),
+    pending: (Cow<'a, [u8]>, Range<usize>, usize),
 }
 
 impl<'a, 's> Reader<'a, 's> {
-    fn new(bytes: &'a [u8], depth: usize, shapes: &'s mut Shapes) -> Result<Self, NotJson> {
+    fn new(bytes: &'a [u8], depth: usize, shapes: &'s mut Shapes<'a>) -> Result<Self, NotJson> {
         if std::str::from_utf8(bytes).is_err() {
             return Err(NotJson::Invalid);
         }
-        Ok(Reader { bytes, at: 0, depth, nodes: Vec::new(), shapes })
+        Ok(Reader {
+            bytes,
+            at: 0,
+            depth,
+            nodes: Vec::new(),
+            shapes,
+        })
     }
 
     fn peek(&self) -> Option<u8> {
@@ -189,7 +233,7 @@ impl<'a, 's> Reader<'a, 's> {
 
     /// Reads one value, containers by an explicit stack.
     fn value(&mut self) -> Result<NodeId, NotJson> {
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<Open<'a>> = Vec::new();
         loop {
             // A value begins here: a container is opened, a scalar is finished at once.
             let mut done = match self.peek() {
@@ -203,7 +247,6 @@ impl<'a, 's> Reader<'a, 's> {
                         start,
                         object: bracket == b'{',
                         items: Vec::new(),
-                        keys: HashSet::new(),
                         pending: Default::default(),
                     });
                     None
@@ -220,9 +263,19 @@ impl<'a, 's> Reader<'a, 's> {
                     let (key, lead, start) = std::mem::take(&mut top.pending);
                     let end = self.at;
                     let blanks = self.blanks();
-                    top.items.push(Item { key, lead, start, value, tail: end..blanks.end });
+                    top.items.push(Item {
+                        key,
+                        lead,
+                        start,
+                        value,
+                        tail: end..blanks.end,
+                    });
                 }
-                let lead = if first { self.blanks() } else { self.at..self.at };
+                let lead = if first {
+                    self.blanks()
+                } else {
+                    self.at..self.at
+                };
                 match self.peek() {
                     Some(b',') if !first => {
                         self.at += 1;
@@ -244,16 +297,15 @@ impl<'a, 's> Reader<'a, 's> {
     }
 
     /// Reads the key of a member, if it is one, up to the value.
-    fn begin_item(&mut self, open: &mut [Open], lead: Range<usize>) -> Result<(), NotJson> {
+    fn begin_item(&mut self, open: &mut [Open<'a>], lead: Range<usize>) -> Result<(), NotJson> {
         let start = self.at;
-        let Some(top) = open.last_mut() else { return Err(NotJson::Invalid) };
-        let mut key = Vec::new();
+        let Some(top) = open.last_mut() else {
+            return Err(NotJson::Invalid);
+        };
+        let mut key = Cow::Borrowed(&b""[..]);
         if top.object {
             let range = self.string()?;
             key = decode(&self.bytes[range.start + 1..range.end - 1]);
-            if !top.keys.insert(key.clone()) {
-                return Err(NotJson::DuplicateKey);
-            }
             self.blanks();
             if self.peek() != Some(b':') {
                 return Err(NotJson::Invalid);
@@ -267,7 +319,7 @@ impl<'a, 's> Reader<'a, 's> {
 
     fn close(
         &mut self,
-        open: &mut Vec<Open>,
+        open: &mut Vec<Open<'a>>,
         inner: Range<usize>,
         empty: bool,
     ) -> Result<NodeId, NotJson> {
@@ -276,6 +328,9 @@ impl<'a, 's> Reader<'a, 's> {
             return Err(NotJson::Invalid);
         }
         self.at += 1;
+        if top.object && has_duplicates(&top.items) {
+            return Err(NotJson::DuplicateKey);
+        }
         let closing = match top.items.last_mut() {
             Some(last) if !empty => {
                 // The blanks after the last item belong to the bracket.
@@ -287,9 +342,20 @@ impl<'a, 's> Reader<'a, 's> {
         };
         let tag = if top.object { b'{' } else { b'[' };
         let shape = self.shapes.of_items(tag, &top.items, &self.nodes);
-        let container = Container { items: top.items, closing };
-        let kind = if top.object { Kind::Object(container) } else { Kind::Array(container) };
-        self.nodes.push(Node { range: top.start..self.at, kind, shape });
+        let container = Container {
+            items: top.items,
+            closing,
+        };
+        let kind = if top.object {
+            Kind::Object(container)
+        } else {
+            Kind::Array(container)
+        };
+        self.nodes.push(Node {
+            range: top.start..self.at,
+            kind,
+            shape,
+        });
         Ok(self.nodes.len() - 1)
     }
 
@@ -305,8 +371,14 @@ impl<'a, 's> Reader<'a, 's> {
             _ => self.number()?,
         }
         let range = start..self.at;
-        let shape = self.shapes.number(self.bytes[range.clone()].to_vec());
-        self.nodes.push(Node { range, kind: Kind::Scalar, shape });
+        let shape = self
+            .shapes
+            .number(Cow::Borrowed(&self.bytes[range.clone()]));
+        self.nodes.push(Node {
+            range,
+            kind: Kind::Scalar,
+            shape,
+        });
         Ok(self.nodes.len() - 1)
     }
 
@@ -323,7 +395,11 @@ impl<'a, 's> Reader<'a, 's> {
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at > start { Ok(()) } else { Err(NotJson::Invalid) }
+        if self.at > start {
+            Ok(())
+        } else {
+            Err(NotJson::Invalid)
+        }
     }
 
     fn number(&mut self) -> Result<(), NotJson> {
@@ -377,10 +453,20 @@ impl<'a, 's> Reader<'a, 's> {
     }
 }
 
+/// Whether a key occurs twice. Keys often come sorted already, and then one pass is enough.
+fn has_duplicates(items: &[Item<'_>]) -> bool {
+    if items.is_sorted_by(|one, two| one.key < two.key) {
+        return false;
+    }
+    let mut keys: Vec<&[u8]> = items.iter().map(|item| item.key.as_ref()).collect();
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| pair[0] == pair[1])
+}
+
 /// Resolves the escapes of a key, so that `"a"` and `"\u0061"` are one key.
-fn decode(raw: &[u8]) -> Vec<u8> {
+fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.contains(&b'\\') {
-        return raw.to_vec();
+        return Cow::Borrowed(raw);
     }
     let mut units: Vec<u16> = Vec::with_capacity(raw.len());
     let text = String::from_utf8_lossy(raw);
@@ -397,15 +483,19 @@ fn decode(raw: &[u8]) -> Vec<u8> {
             Some('r') => 13,
             Some('t') => 9,
             Some('u') => (0..4).fold(0, |value, _| {
-                value * 16 + characters.next().and_then(|digit| digit.to_digit(16)).unwrap_or(0)
+                value * 16
+                    + characters
+                        .next()
+                        .and_then(|digit| digit.to_digit(16))
+                        .unwrap_or(0)
             }) as u16,
             Some(other) => other as u16,
             None => break,
         });
     }
     match String::from_utf16(&units) {
-        Ok(decoded) => decoded.into_bytes(),
+        Ok(decoded) => Cow::Owned(decoded.into_bytes()),
         // A lone surrogate has no UTF-8 form; the spelling itself is the key then.
-        Err(_) => raw.to_vec(),
+        Err(_) => Cow::Borrowed(raw),
     }
 }
