@@ -1,5 +1,7 @@
 //! What a merge of trees comes to: edits of the project head, conflicts and decisions as data.
 
+use std::collections::BTreeMap;
+
 use offshoot_core::{GitMode, RelPath};
 
 use crate::conflict::{Choice, Part};
@@ -104,6 +106,8 @@ pub struct Conflict {
     pub theirs: Option<TreeEntry>,
     /// Other paths that belong to it; the kind says which.
     pub related: Vec<RelPath>,
+    /// Leaves of the merged head that keep one of these paths from being written, by that path.
+    pub in_the_way: BTreeMap<RelPath, Vec<RelPath>>,
     /// Where ours has it, if not at `path`.
     pub ours_path: Option<RelPath>,
     /// The conflicting parts, where both have files: settles each part on its own.
@@ -127,21 +131,15 @@ impl Conflict {
     /// The edits that settle each part of the content on its own.
     pub fn settle_parts(&self, choices: &[Choice]) -> Option<Vec<Edit>> {
         let bytes = self.content.as_ref()?.resolve(choices)?;
-        let written = Edit {
-            path: self.path.clone(),
-            to: Some(Merged::New {
+        let mut edits: Vec<Edit> = self.ours_path.iter().map(removal).collect();
+        self.write(
+            &mut edits,
+            &self.path,
+            Some(Merged::New {
                 mode: self.mode,
                 bytes,
             }),
-        };
-        let moved = self.ours_path.iter().filter(|path| **path != self.path);
-        let mut edits: Vec<Edit> = moved
-            .map(|path| Edit {
-                path: path.clone(),
-                to: None,
-            })
-            .collect();
-        edits.push(written);
+        );
         Some(edits)
     }
 
@@ -152,53 +150,30 @@ impl Conflict {
             Choice::Base => self.base,
             Choice::Union => return None,
         };
-        let mut edits = Vec::new();
-        if matches!(self.kind, ConflictKind::FileOrDirectory) {
-            edits.extend(self.related.iter().map(|path| Edit {
-                path: path.clone(),
-                to: None,
-            }));
-        }
-        if self.kind == ConflictKind::BothRenamed {
-            let [ours, theirs] = self.related.as_slice() else {
-                return None;
-            };
-            edits.push(Edit {
-                path: ours.clone(),
-                to: None,
-            });
-            let path = if choice == Choice::Theirs {
-                theirs
-            } else {
-                &self.path
-            };
-            edits.push(Edit {
-                path: path.clone(),
-                to: entry.map(Merged::Existing),
-            });
-            return Some(edits);
-        }
-        // The base of a renamed file stands under its old name.
-        let old = self
-            .related
-            .first()
-            .filter(|_| choice == Choice::Base && self.is_removal());
-        if let Some(old) = old {
-            edits.push(Edit {
-                path: old.clone(),
-                to: entry.map(Merged::Existing),
-            });
-            edits.push(Edit {
-                path: self.path.clone(),
-                to: None,
-            });
-            return Some(edits);
+        let mut edits: Vec<Edit> = self.ours_path.iter().map(removal).collect();
+        let target = match (self.kind, choice) {
+            (ConflictKind::BothRenamed, Choice::Theirs) => self.related.last()?,
+            // The base of a renamed file stands under its old name.
+            (_, Choice::Base) if self.is_removal() && !self.related.is_empty() => {
+                edits.push(removal(&self.path));
+                &self.related[0]
+            }
+            _ => &self.path,
+        };
+        self.write(&mut edits, target, entry.map(Merged::Existing));
+        Some(edits)
+    }
+
+    /// Adds a write, after what is in its way.
+    fn write(&self, edits: &mut Vec<Edit>, path: &RelPath, to: Option<Merged>) {
+        edits.retain(|edit| edit.path != *path);
+        if to.is_some() {
+            edits.extend(self.in_the_way.get(path).into_iter().flatten().map(removal));
         }
         edits.push(Edit {
-            path: self.path.clone(),
-            to: entry.map(Merged::Existing),
+            path: path.clone(),
+            to,
         });
-        Some(edits)
     }
 
     fn is_removal(&self) -> bool {
@@ -206,6 +181,13 @@ impl Conflict {
             self.kind,
             ConflictKind::RemovedByOurs | ConflictKind::RemovedByTheirs
         )
+    }
+}
+
+fn removal(path: &RelPath) -> Edit {
+    Edit {
+        path: path.clone(),
+        to: None,
     }
 }
 

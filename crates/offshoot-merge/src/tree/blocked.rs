@@ -1,6 +1,6 @@
 //! Leaves that would stand where a directory stands, or below a leaf.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use offshoot_core::{GitMode, RelPath, Result};
 
@@ -39,7 +39,7 @@ pub(super) fn settle_blocked(
             }
         }
         if withdrawn.is_empty() {
-            return Ok(());
+            return note_what_is_in_the_way(&mut tree, edits, outcome);
         }
         for (path, to, in_the_way) in withdrawn {
             edits.remove(&path);
@@ -62,12 +62,35 @@ pub(super) fn settle_blocked(
                 theirs: theirs_entry,
                 related: in_the_way,
                 ours_path: moved_from.get(&path).cloned(),
+                in_the_way: BTreeMap::new(),
                 content: None,
                 mode,
                 path,
             });
         }
     }
+}
+
+/// Notes for each conflict what would have to go if it were settled in favour of theirs or base.
+fn note_what_is_in_the_way(
+    tree: &mut MergedTree<'_>,
+    edits: &Edits,
+    outcome: &mut MergeOutcome,
+) -> Result<()> {
+    for conflict in &mut outcome.conflicts {
+        let targets: Vec<RelPath> = std::iter::once(&conflict.path)
+            .chain(&conflict.related)
+            .cloned()
+            .collect();
+        for target in targets {
+            let mut leaves = tree.in_the_way(&target, edits)?;
+            leaves.retain(|leaf| Some(leaf) != conflict.ours_path.as_ref());
+            if !leaves.is_empty() {
+                conflict.in_the_way.insert(target, leaves);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The head with edits on top.

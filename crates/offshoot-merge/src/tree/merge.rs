@@ -197,10 +197,16 @@ impl<'a> TreeMerge<'a> {
         let theirs_at = |path: &RelPath| self.theirs_at.get(path).and_then(|change| change.after);
         let (path, ours, theirs, ours_path) = match (to_ours, to_theirs) {
             (Some(to_ours), Some(to_theirs)) if to_ours != to_theirs => {
-                return self.both_renamed(change, to_ours, to_theirs);
+                let taken = self.head_entry(to_theirs)?.is_some_and(is_leaf)
+                    || self.theirs_at.contains_key(to_ours);
+                return if taken {
+                    Ok(())
+                } else {
+                    self.both_renamed(change, to_ours, to_theirs)
+                };
             }
             (Some(_), Some(to)) => (to, self.head_entry(to)?, theirs_at(to), None),
-            (None, Some(to)) if self.head_entry(to)?.is_none() => (
+            (None, Some(to)) if !self.head_entry(to)?.is_some_and(is_leaf) => (
                 to,
                 self.ours_at(from).filter(|entry| is_leaf(*entry)),
                 theirs_at(to),
@@ -228,11 +234,11 @@ impl<'a> TreeMerge<'a> {
                 let base = change.before.map_or(Kind::Absent, Kind::of);
                 match decide(base, Kind::of(ours), Kind::of(theirs)) {
                     Cell::MergeContent => return self.merge_files(&meeting),
-                    _ if Some(theirs) == change.before => self.take(&meeting, ours),
-                    _ if Some(ours) == change.before || ours == theirs => {
-                        self.take(&meeting, theirs);
-                    }
+                    _ if ours == theirs => self.take(&meeting, ours),
+                    Cell::BothChanged if Some(theirs) == change.before => self.take(&meeting, ours),
+                    Cell::BothChanged if Some(ours) == change.before => self.take(&meeting, theirs),
                     Cell::BothChanged => self.conflict(&meeting, ConflictKind::BothChanged),
+                    // A rename never hides that the other side made something else of it.
                     _ => self.conflict(&meeting, ConflictKind::TypesDiffer),
                 }
             }
@@ -262,6 +268,7 @@ impl<'a> TreeMerge<'a> {
             theirs,
             related: vec![to_ours.clone(), to_theirs.clone()],
             ours_path: Some(to_ours.clone()),
+            in_the_way: BTreeMap::new(),
             content: None,
             mode,
         });
@@ -461,6 +468,7 @@ impl<'a> TreeMerge<'a> {
             theirs: meeting.theirs,
             related: meeting.renamed_from.cloned().into_iter().collect(),
             ours_path: meeting.ours_path.cloned(),
+            in_the_way: BTreeMap::new(),
             content: None,
             mode: either.map_or(GitMode::File, |entry| entry.mode),
         });
