@@ -17,6 +17,10 @@ pub(crate) type Symbol = u32;
 /// A line that occurs more often than this in the base is no anchor, as in git.
 const MAX_OCCURRENCES: u32 = 64;
 
+/// A longer range of nothing but frequent lines counts as replaced: `imara-diff` 0.2 takes time that
+/// grows with the square of such a range, for its look back at neighbours has no end.
+const MAX_MYERS: usize = 20_000;
+
 /// One replaced range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hunk {
@@ -217,6 +221,25 @@ impl<'a> Histogram<'a> {
         (run, rarity)
     }
 
+    fn without_common_ends(
+        &self,
+        mut before: Range<usize>,
+        mut after: Range<usize>,
+    ) -> (Range<usize>, Range<usize>) {
+        let both =
+            |before: &Range<usize>, after: &Range<usize>| !before.is_empty() && !after.is_empty();
+        while both(&before, &after) && self.before[before.start] == self.after[after.start] {
+            before.start += 1;
+            after.start += 1;
+        }
+        while both(&before, &after) && self.before[before.end - 1] == self.after[after.end - 1] {
+            before.end -= 1;
+            after.end -= 1;
+        }
+        (before, after)
+    }
+
+    /// Marks a range in which every common symbol is frequent.
     fn mark_by_myers(
         &self,
         before: Range<usize>,
@@ -224,6 +247,12 @@ impl<'a> Histogram<'a> {
         removed: &mut [bool],
         added: &mut [bool],
     ) {
+        let (before, after) = self.without_common_ends(before, after);
+        if before.len().max(after.len()) > MAX_MYERS {
+            removed[before].fill(true);
+            added[after].fill(true);
+            return;
+        }
         let tokens = |symbols: &[Symbol]| {
             symbols
                 .iter()

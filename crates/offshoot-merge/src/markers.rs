@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::content::{Sides, is_binary};
-use crate::diff3::Region;
+use crate::diff3::{Region, Who};
 use crate::limits::{Budget, Limits};
 use crate::split::{Split, ThreeWay};
 use crate::text::{Piece, merge_text};
@@ -54,10 +54,14 @@ pub(crate) fn render(
     }
     let merge = merge_text(base, ours, theirs, words, limits);
     let lines = &merge.lines;
+    let changed = lines.regions(&mut Budget::new(limits)).into_iter();
+    let changed = changed.filter(|region| region.who == Who::Ours);
+    let changed = changed.map(|region| region.ours).collect();
     let writer = Writer {
         sides,
         lines,
         options,
+        changed,
     };
     let mut out = Vec::with_capacity(ours.len() + theirs.len());
     let mut pieces = merge.pieces;
@@ -66,7 +70,7 @@ pub(crate) fn render(
         .any(|piece| matches!(piece, Piece::Conflict(_)))
     {
         pieces = vec![Piece::Conflict(Region {
-            who: crate::diff3::Who::Conflict,
+            who: Who::Conflict,
             base: 0..lines.base.len(),
             ours: 0..lines.ours.len(),
             theirs: 0..lines.theirs.len(),
@@ -88,6 +92,8 @@ struct Writer<'a> {
     sides: &'a Sides,
     lines: &'a ThreeWay,
     options: &'a MarkerOptions,
+    /// Lines that ours alone changed: they keep the conflicts around them apart.
+    changed: Vec<Range<usize>>,
 }
 
 impl Writer<'_> {
@@ -138,6 +144,7 @@ impl Writer<'_> {
             match (piece, joined.last_mut()) {
                 (Piece::Conflict(next), Some(Piece::Conflict(last)))
                     if next.ours.start - last.ours.end <= JOIN_WITHIN
+                        && !self.changed_between(last.ours.end, next.ours.start)
                         && between.iter().all(|piece| matches!(piece, Piece::Ours(_))) =>
                 {
                     last.ours.end = next.ours.end;
@@ -154,6 +161,12 @@ impl Writer<'_> {
         }
         joined.append(&mut between);
         joined
+    }
+
+    fn changed_between(&self, start: usize, end: usize) -> bool {
+        self.changed
+            .iter()
+            .any(|range| start <= range.start && range.end <= end)
     }
 
     fn conflict(&self, region: &Region, out: &mut Vec<u8>) {
