@@ -1,4 +1,13 @@
 //! Three-way merge of trees, text and JSON, without I/O.
+//!
+//! **ours** is the project head, **theirs** the workspace, **base** the snapshot that the workspace
+//! was forked at. [`merge_trees`] merges a change set into a head behind [`Head`] and [`Contents`];
+//! [`merge_content`] and [`merge_file`] merge one file. Conflicts are data, never errors: an error
+//! comes only from what reads the inputs. The same inputs always give the same outcome, for work is
+//! limited by steps and not by a clock.
+//!
+//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::settle`] applies it),
+//! storage of merged bytes, and history.
 
 mod conflict;
 mod content;

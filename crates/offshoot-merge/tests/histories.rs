@@ -1,4 +1,5 @@
 //! Generated histories: what must hold for every merge, whatever the edits.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 
@@ -51,7 +52,9 @@ fn edit(store: &Store, chance: &mut Chance, tree: &mut Tree) {
     let at = path(chance.pick(&PATHS));
     let old = tree.get(&at).copied();
     match (chance.below(9), old) {
-        (0, _) => drop(tree.remove(&at).is_some()),
+        (0, _) => {
+            tree.remove(&at);
+        }
         (1, Some(old)) => {
             tree.remove(&at);
             put(tree, &path(chance.pick(&PATHS)), old);
@@ -377,4 +380,33 @@ fn settled_conflicts_land() {
             }
         }
     }
+}
+
+/// The cost follows the change: a large project is not looked at.
+#[test]
+fn only_changed_paths_are_looked_up() {
+    use offshoot_merge::{MergeOptions, merge_trees};
+    let store = Store::default();
+    let mut base = Tree::new();
+    for number in 0..5_000 {
+        let at = path(&format!("d{}/f{number}", number % 70));
+        base.insert(
+            at,
+            entry(&store, GitMode::File, &format!("file {number}\n")),
+        );
+    }
+    let (mut ours, mut theirs) = (base.clone(), base.clone());
+    ours.insert(path("d1/f1"), entry(&store, GitMode::File, "ours\n"));
+    theirs.insert(path("d2/f2"), entry(&store, GitMode::File, "theirs\n"));
+    theirs.insert(path("new/x/y"), entry(&store, GitMode::File, "new\n"));
+    theirs.remove(&path("d3/f3"));
+    let head = support::MemoryHead::new(&base, &ours);
+    let changes = support::changes(&base, &theirs);
+    let outcome = merge_trees(&changes, &head, &store, &MergeOptions::default()).unwrap();
+    assert_eq!((outcome.edits.len(), outcome.conflicts.len()), (3, 0));
+    assert!(
+        head.lookups.get() <= 6,
+        "{} lookups for 3 changes",
+        head.lookups.get()
+    );
 }

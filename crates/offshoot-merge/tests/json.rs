@@ -1,4 +1,5 @@
 //! JSON by structure: what is taken, what conflicts, and that every byte stays as written.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 

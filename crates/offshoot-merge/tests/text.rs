@@ -1,4 +1,5 @@
 //! Text: the line merge against `git merge-file`, then what the word pass may and may not do.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 mod support;
 
@@ -271,4 +272,36 @@ fn huge_and_hostile_inputs_end() {
     let start = std::time::Instant::now();
     let _ = merged(&base, &ours, &theirs);
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
+
+#[test]
+fn limits_make_the_merge_coarser_and_never_wrong() {
+    use offshoot_merge::Limits;
+    let base: String = (0..200).map(|line| format!("line {line}\n")).collect();
+    let ours = base.replace("line 3\n", "ours\n");
+    let theirs = base.replace("line 190\n", "theirs\n");
+    let with = |limits: Limits| {
+        let options = MergeFileOptions {
+            limits,
+            ..MergeFileOptions::default()
+        };
+        merge_file(
+            b"t",
+            base.as_bytes(),
+            ours.as_bytes(),
+            theirs.as_bytes(),
+            &options,
+        )
+    };
+    let few_steps = with(Limits {
+        steps: 10,
+        ..Limits::default()
+    });
+    let text = String::from_utf8(few_steps.into_clean().unwrap()).unwrap();
+    assert!(text.contains("ours\n") && text.contains("theirs\n"));
+    let small = with(Limits {
+        bytes: 100,
+        ..Limits::default()
+    });
+    assert_eq!(small.parts()[0].part, Part::Whole);
 }

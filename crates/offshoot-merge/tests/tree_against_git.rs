@@ -1,4 +1,9 @@
 //! All pairs of atomic tree edits, in both directions, against `git merge-tree --write-tree`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::semicolon_if_nothing_returned,
+    reason = "test code"
+)]
 
 mod support;
 
