@@ -162,7 +162,25 @@ impl<'a> TreeMerge<'a> {
             .filter(|(path, before)| touched_by_ours(path, before))
             .map(|(path, _)| path)
             .collect();
-        let by_theirs = find_renames(&sources, &wanted, theirs, self.contents)?;
+        // What both sides added alike tells nothing of a rename, and a second merge would take what
+        // the first one brought for one.
+        let alike = |change: &PathChange| {
+            let theirs = self
+                .theirs_at
+                .get(&change.path)
+                .and_then(|change| change.after);
+            change.before.is_none()
+                && change.after == theirs
+                && self.ours_at(&change.path) == theirs
+        };
+        let telling = |changes: &[PathChange]| -> Vec<PathChange> {
+            changes
+                .iter()
+                .filter(|change| !alike(change))
+                .cloned()
+                .collect()
+        };
+        let by_theirs = find_renames(&sources, &wanted, &telling(theirs), self.contents)?;
         let missing: HashSet<&RelPath> = theirs
             .iter()
             .filter(|change| {
@@ -174,7 +192,12 @@ impl<'a> TreeMerge<'a> {
             HashMap::new()
         } else {
             let changes = self.head.changes()?;
-            find_renames(&removed(&changes), &missing, &changes, self.contents)?
+            find_renames(
+                &removed(&changes),
+                &missing,
+                &telling(&changes),
+                self.contents,
+            )?
         };
         for change in theirs {
             let (to_theirs, to_ours) = (by_theirs.get(&change.path), by_ours.get(&change.path));
