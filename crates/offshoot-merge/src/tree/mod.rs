@@ -34,7 +34,8 @@ pub struct PathChange {
 
 /// The project head, asked only about paths that matter, so that the cost follows the change.
 pub trait Head {
-    /// What stands at a path: a leaf, or a directory with [`GitMode::Dir`]. One lookup per path
+    /// What stands at a path: a leaf, or a directory with [`GitMode::Dir`] (its id is not used);
+    /// none where nothing stands, also below a leaf. One lookup per path
     /// that the workspace changed, and per directory above those that it added.
     fn entry(&self, path: &RelPath) -> Result<Option<TreeEntry>>;
 
