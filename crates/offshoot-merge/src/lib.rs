@@ -1,1 +1,38 @@
-//! placeholder
+//! Three-way merge of trees, text and JSON, without I/O.
+//!
+//! **ours** is the project head, **theirs** the workspace, **base** the snapshot that the workspace
+//! was forked at. [`merge_trees`] merges a change set into a head behind [`Head`] and [`Contents`];
+//! [`merge_content`] and [`merge_file`] merge one file. Conflicts are data, never errors: an error
+//! comes only from what reads the inputs. The same inputs always give the same outcome, for work is
+//! limited by steps and not by a clock.
+//!
+//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::settle`] applies it),
+//! storage of merged bytes, and history.
+
+mod conflict;
+mod content;
+mod diff;
+mod diff3;
+mod file;
+mod json;
+mod limits;
+mod markers;
+mod outcome;
+mod rules;
+mod split;
+mod text;
+mod tree;
+mod words;
+
+pub use conflict::{Choice, Part, PartConflict, PartKind, Side};
+pub use content::{
+    CleanContent, ContentConflict, ContentMerge, Method, Sides, is_binary, merge_content,
+};
+pub use file::{FileMerge, MergeFileOptions, merge_file};
+pub use limits::Limits;
+pub use markers::MarkerOptions;
+pub use outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
+pub use rules::{Engine, Pattern, Rules};
+pub use tree::{
+    Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
+};

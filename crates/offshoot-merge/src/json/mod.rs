@@ -1,0 +1,24 @@
+//! The merge of JSON by structure: members by key, elements by identity or order, bytes spliced.
+
+mod array;
+mod emit;
+mod keyed;
+mod merge;
+mod parse;
+
+pub(crate) use merge::{Form, merge_json};
+
+use parse::{NotJson, Shapes};
+
+/// Whether these bytes are a document of that form without duplicate keys.
+pub(crate) fn is_sound(bytes: &[u8], form: Form, depth: usize) -> bool {
+    check(bytes, form, depth).is_ok()
+}
+
+fn check(bytes: &[u8], form: Form, depth: usize) -> Result<(), NotJson> {
+    let mut shapes = Shapes::off();
+    match form {
+        Form::Document => parse::parse(bytes, depth, &mut shapes).map(drop),
+        Form::Lines => parse::parse_lines(bytes, depth, &mut shapes).map(drop),
+    }
+}
