@@ -15,15 +15,14 @@ mod open;
 mod rename;
 mod stat;
 mod system;
-#[cfg(target_os = "linux")]
 mod xattr;
 
 pub use dir::{DirReader, NameKind};
 pub use lock::{FileLock, LockMode};
 #[cfg(target_os = "linux")]
 pub use mount::{
-    Overlay, OverlayXattrs, attach_mount, clone_mount, is_mount_point, is_on_overlay,
-    set_immutable, unmount_idle, unmount_lazily,
+    Overlay, attach_mount, clone_mount, is_mount_point, is_on_overlay, set_immutable, unmount_idle,
+    unmount_lazily,
 };
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;
@@ -31,5 +30,4 @@ pub use open::{DIR_HANDLE, Links, has_open_beneath};
 pub use rename::{rename_exchange, rename_noreplace};
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{boot_id, clone_file, syncfs};
-#[cfg(target_os = "linux")]
-pub use xattr::{get_xattr, set_xattr};
+pub use xattr::{OverlayXattrs, get_xattr, make_whiteout, set_xattr};

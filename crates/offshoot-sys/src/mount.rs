@@ -17,17 +17,10 @@ use rustix::mount::{
     move_mount, open_tree, unmount,
 };
 
+use crate::OverlayXattrs;
+
 /// `f_type` of an overlay, from the kernel's `linux/magic.h`.
 const OVERLAY_MAGIC: i64 = 0x794c_7630;
-
-/// Which extended attributes an overlay keeps its notes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OverlayXattrs {
-    /// `trusted.overlay.*`: needs root, and no unprivileged program can write them.
-    Trusted,
-    /// `user.overlay.*`: for mounts inside a user namespace. The kernel then refuses redirects.
-    User,
-}
 
 /// What an overlay is made of.
 #[derive(Debug)]
