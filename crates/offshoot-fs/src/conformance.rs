@@ -74,6 +74,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ensure again and again", life::ensure_is_idempotent),
     ("closed and mounted again", life::close_and_ensure),
     ("a bare target refuses writes", life::bare_target),
+    ("an occupied target is not buried", life::occupied_target),
     ("close while in use", life::close_while_in_use),
     ("one mount for one upper", life::one_mount_per_upper),
     ("changes belong to their layers", life::other_layers_refused),

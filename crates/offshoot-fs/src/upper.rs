@@ -17,6 +17,9 @@
 //! opaque and renamed directories the layers are listed too. Nothing outside the upper and the
 //! layers is looked at: no link is followed.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::io;
@@ -163,8 +166,9 @@ impl Scanner<'_> {
         };
         let name = match redirect.as_deref() {
             Some([b'/', absolute @ ..]) => {
-                let Ok(path) = RelPath::parse(absolute) else {
-                    return Ok(None);
+                let path = match RelPath::parse(absolute) {
+                    Ok(path) if !path.is_root() => path,
+                    _ => return Ok(None),
                 };
                 let above = path.parent().unwrap_or_default();
                 let dir = self.stack.resolve_dir(&above)?;
@@ -173,7 +177,7 @@ impl Scanner<'_> {
                     members: dir.members(),
                 }));
             }
-            Some(name) if !name.is_empty() && !name.contains(&b'/') => name,
+            Some(name) if RelPath::parse(name).is_ok_and(|path| path.name() == name) => name,
             Some(_) => return Ok(None),
             None => path.name(),
         };

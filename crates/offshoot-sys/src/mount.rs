@@ -43,7 +43,8 @@ impl Overlay<'_> {
     /// before that ends the mount.
     ///
     /// `metacopy` is off, so that every file in the upper holds its data, and `index` is off,
-    /// because it ties an upper to inode numbers that a copied data directory does not keep.
+    /// because it ties an upper to inode numbers that a copied data directory does not keep. What
+    /// an agent makes in it gives nobody a privilege: set-id bits and devices have no effect.
     pub fn mount(&self) -> io::Result<OwnedFd> {
         let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         for lower in self.lowers {
@@ -62,7 +63,7 @@ impl Overlay<'_> {
         Ok(fsmount(
             &context,
             FsMountFlags::FSMOUNT_CLOEXEC,
-            MountAttrFlags::empty(),
+            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
         )?)
     }
 }

@@ -11,8 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use offshoot_core::{Error, Result};
+use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_sys::{
     Overlay, OverlayXattrs, attach_mount, is_mount_point, is_on_overlay, set_immutable,
     unmount_idle, unmount_lazily,
@@ -30,6 +31,10 @@ use crate::layer::remove_host_tree;
 use crate::stack::{LayerStack, OPEN_DIR};
 use crate::tree_writer::KEPT_PERM;
 use crate::upper::{UpperNotes, upper_differences};
+
+/// How long a mount may look busy by chance: a process that any thread starts holds all open files
+/// for the moment until it becomes another program.
+const BUSY_GRACE: Duration = Duration::from_millis(200);
 
 /// Makes forks as overlay mounts.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +151,7 @@ impl Provider for OverlayProvider {
         if is_mounted(&fork.target).map_err(cannot_mount)? {
             return Ok(Ensured::Present);
         }
+        refuse_occupied(&fork.target)?;
         make_private_dir(&fork.work()).map_err(cannot_make)?;
         let stack = LayerStack::open_with(layers, self.xattrs)?;
         self.mount(layers, &stack, fork)?;
@@ -170,14 +176,7 @@ impl Provider for OverlayProvider {
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
         }
-        // Not lazily: a mount that lives on unseen would become a second one on the same upper.
-        unmount_idle(&fork.target).map_err(|error| {
-            if is(&error, Errno::BUSY) {
-                busy("files of it are open, or a command runs in it").with_source(error)
-            } else {
-                cannot_unmount(error)
-            }
-        })
+        unmount_patiently(&fork.target)
     }
 
     fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
@@ -190,6 +189,25 @@ impl Provider for OverlayProvider {
         remove_host_tree(&fork.private)?;
         drop(lock);
         Ok(())
+    }
+}
+
+/// Ends a mount that nobody uses. Not lazily: a mount that lives on unseen would become a second one
+/// on the same upper.
+fn unmount_patiently(target: &Path) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        match unmount_idle(target) {
+            Err(error) if is(&error, Errno::BUSY) => {
+                if started.elapsed() > BUSY_GRACE {
+                    let error =
+                        busy("files of it are open, or a command runs in it").with_source(error);
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            answer => return answer.map_err(cannot_unmount),
+        }
     }
 }
 
@@ -269,6 +287,20 @@ fn guard(target: &OwnedFd) -> io::Result<bool> {
     }
 }
 
+/// Where the flag of the bare target is missing, somebody may have written to it. A mount would
+/// bury that.
+fn refuse_occupied(target: &Path) -> Result<()> {
+    let mut names = fs::read_dir(target).map_err(cannot_mount)?;
+    if names.next().is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::AlreadyExists,
+        "files were written to the workspace's path while it was not mounted",
+    )
+    .with_hint("move them away and try again; then put them back"))
+}
+
 fn remove_target(target: &Path) -> Result<()> {
     match rustix::fs::open(target, OPEN_DIR, Mode::empty()) {
         Ok(dir) => {
@@ -278,7 +310,7 @@ fn remove_target(target: &Path) -> Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(cannot_unmount(error.into())),
     }
-    // Only an empty directory goes: what lies below a bare target was not put there by us.
+    // Only an empty directory goes: what stands in a bare target is not ours to discard (INV-5).
     fs::remove_dir(target).map_err(cannot_unmount)
 }
 
