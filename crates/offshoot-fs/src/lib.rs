@@ -3,20 +3,40 @@
 //! [`SafeDir`] is the one way to a workspace's files: every path is resolved by it and no path,
 //! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the
 //! cost of one walk. [`WorkspaceLocks`] keep operations on one workspace apart, across threads
-//! and processes. Everything is synchronous.
+//! and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds what changed in
+//! them. Everything is synchronous.
 
+#[cfg(target_os = "linux")]
+pub mod conformance;
+mod difference;
 mod errors;
 mod form;
+mod layer;
 mod locks;
+pub mod provider;
 mod safe_dir;
 mod scan;
+mod stack;
+mod tree_writer;
+#[cfg(target_os = "linux")]
+mod upper;
 
+pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
 pub use form::Form;
+pub use layer::{LayerCounts, LayerState, LayerWriter, layer_state, remove_layer};
 pub use locks::{WorkspaceLock, WorkspaceLocks};
-pub use offshoot_sys::{FileKind, Special, Stat};
+pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
+#[cfg(target_os = "linux")]
+pub use provider::OverlayProvider;
+pub use provider::{
+    Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkDirs, Probe,
+    Provider, ProviderName, ReflinkProvider, choose, probe,
+};
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
 pub use scan::{
     DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
     ScanFilter, Seen, SeenDir, scan,
 };
+pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS};
+pub use tree_writer::Owner;

@@ -2,23 +2,32 @@
 //!
 //! Everything here is thin: one kernel interface per file, `io::Result` as the answer, no policy.
 //! What a path may lead to, and which error a caller sees, is decided in `offshoot-fs`. What
-//! exists only on Linux (`openat2`) says so; the rest works on every Unix.
+//! exists only on Linux (`openat2`, overlay mounts) says so; the rest works on every Unix.
 
 #[cfg(not(unix))]
 compile_error!("Offshoot needs a Unix: directories are opened relative to file descriptors");
 
 mod dir;
 mod lock;
+#[cfg(target_os = "linux")]
+mod mount;
 mod open;
 mod rename;
 mod stat;
 mod system;
+mod xattr;
 
 pub use dir::{DirReader, NameKind};
 pub use lock::{FileLock, LockMode};
+#[cfg(target_os = "linux")]
+pub use mount::{
+    Overlay, attach_mount, clone_mount, is_mount_point, is_on_overlay, set_immutable, unmount_idle,
+    unmount_lazily,
+};
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;
 pub use open::{DIR_HANDLE, Links, has_open_beneath};
 pub use rename::{rename_exchange, rename_noreplace};
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{boot_id, clone_file, syncfs};
+pub use xattr::{OverlayXattrs, get_xattr, make_whiteout, set_xattr};

@@ -109,6 +109,12 @@ impl Stat {
         self.kind == FileKind::Dir
     }
 
+    /// Whether it is a whiteout of an overlay: a character device with the number 0:0. Overlays
+    /// make all of theirs as links of one file, so the inode and the number of names say nothing.
+    pub fn is_whiteout(&self) -> bool {
+        self.kind == FileKind::Other(Special::CharDevice) && self.rdev == 0
+    }
+
     /// When the content last changed.
     pub fn modified(&self) -> Timestamp {
         Timestamp(i64::try_from(self.mtime_ns.div_euclid(1_000)).unwrap_or(i64::MAX))

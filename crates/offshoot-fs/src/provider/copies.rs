@@ -1,0 +1,352 @@
+//! Forks as copies of what the layers show: with shared extents (`reflink`) or without (`copy`).
+//!
+//! `reflink` never falls back to copying: whoever asked for it wants to know that it does not
+//! work here.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_sys::{FileKind, clone_file, fstat, lstat_at};
+use rustix::fs::{Timespec, Timestamps, futimens};
+use rustix::io::Errno;
+
+use super::record::{ForkRecord, Recorded};
+use super::{
+    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, exists,
+    failed, make_private_dir, missing,
+};
+use crate::difference::{BaseEntry, Difference};
+use crate::errors::is;
+use crate::layer::remove_host_tree;
+use crate::stack::{LayerEntry, LayerStack};
+use crate::tree_writer::{KEPT_PERM, Owner, TreeWriter};
+use crate::{SafeDir, Walk, write_error};
+
+/// Makes forks as copies whose files share their extents with the layers: btrfs, XFS and others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReflinkProvider;
+
+/// Makes forks as copies; works everywhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopyProvider;
+
+macro_rules! provide_copies {
+    ($provider:ty, $name:expr, $cost:expr, $method:expr) => {
+        impl Provider for $provider {
+            fn name(&self) -> ProviderName {
+                $name
+            }
+
+            fn capabilities(&self) -> Capabilities {
+                Capabilities {
+                    mounts: false,
+                    renames_base_dirs: true,
+                    copy_up: if $cost == CreateCost::PerByte {
+                        CopyUp::Nothing
+                    } else {
+                        CopyUp::Shared
+                    },
+                    create: $cost,
+                    needs_root: false,
+                }
+            }
+
+            fn create(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Created> {
+                create($name, $method, layers, fork)
+            }
+
+            fn ensure(&self, _layers: &[PathBuf], fork: &ForkDirs) -> Result<Ensured> {
+                if fork.target.is_dir() {
+                    Ok(Ensured::Present)
+                } else {
+                    Err(missing())
+                }
+            }
+
+            fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+                changes(layers, fork)
+            }
+
+            fn close(&self, _fork: &ForkDirs) -> Result<()> {
+                Ok(())
+            }
+
+            fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
+                let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
+                remove_host_tree(&fork.target)?;
+                remove_host_tree(&fork.private)?;
+                drop(lock);
+                Ok(())
+            }
+        }
+    };
+}
+
+provide_copies!(
+    ReflinkProvider,
+    ProviderName::Reflink,
+    CreateCost::PerFile,
+    |from, to| clone_file(from, to)
+);
+provide_copies!(
+    CopyProvider,
+    ProviderName::Copy,
+    CreateCost::PerByte,
+    |mut from, mut to| io::copy(&mut from, &mut to).map(drop)
+);
+
+type Method = fn(&File, &File) -> io::Result<()>;
+
+fn create(
+    name: ProviderName,
+    method: Method,
+    layers: &[PathBuf],
+    fork: &ForkDirs,
+) -> Result<Created> {
+    let stack = LayerStack::open(layers)?;
+    let made_private = make_private_dir(&fork.private).map_err(cannot_make)?;
+    let lock = fork.lock()?;
+    let building = fork.private.join("building");
+    let record = record_of(fork);
+    let result = (|| {
+        if fs::symlink_metadata(&fork.target).is_ok() {
+            return Err(exists());
+        }
+        // What a killed process left.
+        remove_host_tree(&building)?;
+        let mut copy = Copy::begin(name, &stack, &building, method)?;
+        for entry in stack.flatten() {
+            copy.entry(&entry?)?;
+        }
+        let copied = copy.finish(&fork.private)?;
+        copied.record.write(&record).map_err(cannot_make)?;
+        // A target that came into being meanwhile is empty at most, or this fails.
+        fs::rename(&building, &fork.target).map_err(cannot_make)?;
+        Ok(copied)
+    })();
+    if result.is_err() {
+        let _ = remove_host_tree(&building);
+        if made_private {
+            let _ = remove_host_tree(&fork.private);
+        }
+    }
+    drop(lock);
+    let copied = result?;
+    let shared = name == ProviderName::Reflink;
+    Ok(Created {
+        provider: name,
+        files: copied.files,
+        bytes_copied: if shared { 0 } else { copied.bytes },
+        bytes_shared: if shared { copied.bytes } else { 0 },
+        guarded: true,
+    })
+}
+
+/// A copy in the making.
+struct Copy<'a> {
+    name: ProviderName,
+    stack: &'a LayerStack,
+    tree: TreeWriter,
+    method: Method,
+    copied: Copied,
+}
+
+#[derive(Default)]
+struct Copied {
+    record: ForkRecord,
+    files: u64,
+    bytes: u64,
+}
+
+impl<'a> Copy<'a> {
+    fn begin(
+        name: ProviderName,
+        stack: &'a LayerStack,
+        building: &Path,
+        method: Method,
+    ) -> Result<Copy<'a>> {
+        let root = stack.root_metadata().map_err(cannot_make)?;
+        let begin = || {
+            fs::create_dir(building)?;
+            let dir = File::open(building)?;
+            let own = dir.metadata()?;
+            // Layers have one owner, and so has the copy; only root can make it another one.
+            let other = (own.uid(), own.gid()) != (root.uid(), root.gid());
+            let owner = other.then(|| Owner {
+                uid: root.uid(),
+                gid: root.gid(),
+            });
+            let mut tree = TreeWriter::new(dir.into(), owner);
+            tree.dir(&RelPath::root(), root.permissions().mode())?;
+            io::Result::Ok(tree)
+        };
+        Ok(Copy {
+            name,
+            stack,
+            tree: begin().map_err(cannot_make)?,
+            method,
+            copied: Copied::default(),
+        })
+    }
+
+    fn entry(&mut self, entry: &LayerEntry) -> Result<()> {
+        let path = &entry.path;
+        let in_copy = |error| write_error(path, error);
+        let recorded = match entry.stat.kind {
+            FileKind::Dir => {
+                self.tree.dir(path, entry.stat.perm).map_err(in_copy)?;
+                let mut recorded = Recorded::of(&entry.stat);
+                recorded.base.perm &= KEPT_PERM;
+                recorded
+            }
+            FileKind::File => {
+                let from = self.stack.open_file(entry)?;
+                let to = self.tree.file(path).map_err(in_copy)?;
+                (self.method)(&from, &to).map_err(|error| self.cannot_fill(path, error))?;
+                self.settle(&to, entry).map_err(in_copy)?
+            }
+            FileKind::Symlink => {
+                let target = self.stack.read_link(entry)?;
+                self.link(path, &target).map_err(in_copy)?
+            }
+            // A layer has none, whoever wrote it.
+            FileKind::Other(_) => return Ok(()),
+        };
+        self.copied.record.entries.insert(path.clone(), recorded);
+        Ok(())
+    }
+
+    /// That a file system cannot share content is no trouble with one file.
+    fn cannot_fill(&self, path: &RelPath, error: io::Error) -> Error {
+        let never = [
+            Errno::OPNOTSUPP,
+            Errno::XDEV,
+            Errno::INVAL,
+            Errno::NOSYS,
+            Errno::NOTTY,
+        ];
+        if self.name == ProviderName::Reflink && never.iter().any(|&errno| is(&error, errno)) {
+            return Error::new(
+                ErrorCode::Unsupported,
+                "files of this file system cannot share their content",
+            )
+            .with_hint("use the provider `overlay` or `copy`")
+            .with_source(error);
+        }
+        write_error(path, error)
+    }
+
+    fn settle(&mut self, to: &File, entry: &LayerEntry) -> io::Result<Recorded> {
+        self.tree.settle(to, entry.stat.perm)?;
+        let mtime = Timespec {
+            tv_sec: entry.stat.mtime_ns.div_euclid(1_000_000_000) as _,
+            tv_nsec: entry.stat.mtime_ns.rem_euclid(1_000_000_000) as _,
+        };
+        // As in an overlay, files look as old as they are: builds rely on it.
+        futimens(
+            to,
+            &Timestamps {
+                last_access: mtime,
+                last_modification: mtime,
+            },
+        )?;
+        let stat = fstat(to)?;
+        self.copied.files += 1;
+        self.copied.bytes += stat.size;
+        Ok(Recorded::of(&stat))
+    }
+
+    fn link(&mut self, path: &RelPath, target: &[u8]) -> io::Result<Recorded> {
+        self.tree.symlink(path, target)?;
+        let name = self.tree.enter_parent(path)?;
+        Ok(Recorded::of(&lstat_at(self.tree.here(), &name)?))
+    }
+
+    /// Waits until the clock of the file system has moved on, so that every change that anybody
+    /// makes from now on has another time than what was recorded.
+    fn finish(self, private: &Path) -> Result<Copied> {
+        let entries = self.copied.record.entries.values();
+        let newest = entries
+            .filter(|entry| entry.base.kind != FileKind::Dir)
+            .map(|entry| entry.ctime_ns)
+            .max()
+            .unwrap_or(i128::MIN);
+        let clock = private.join("clock");
+        let finish = || {
+            self.tree.finish()?;
+            let file = File::create(&clock)?;
+            while fstat(&file)?.ctime_ns <= newest {
+                std::thread::sleep(Duration::from_millis(1));
+                rustix::fs::fchmod(&file, rustix::fs::Mode::RUSR)?;
+            }
+            fs::remove_file(&clock)
+        };
+        finish().map_err(cannot_make)?;
+        Ok(self.copied)
+    }
+}
+
+fn changes(layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+    let record = match ForkRecord::read(&record_of(fork)) {
+        Some(record) => record,
+        None => record_without_times(&LayerStack::open(layers)?)?,
+    };
+    let target = match SafeDir::open(&fork.target) {
+        Err(error) if !fork.target.is_dir() => return Err(missing().with_source(error)),
+        answer => answer?,
+    };
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    let mut dirs = HashSet::from([RelPath::root()]);
+    target.walk(&RelPath::root(), |path, stat| {
+        let recorded = record.entries.get(path);
+        if recorded.is_some() {
+            seen.insert(path.clone());
+        }
+        if stat.is_dir() {
+            dirs.insert(path.clone());
+        }
+        if !recorded.is_some_and(|recorded| recorded.untouched(stat)) {
+            let base = recorded.map(|recorded| recorded.base);
+            found.extend(Difference::between(path.clone(), base, *stat, None));
+        }
+        Ok(Walk::Enter)
+    })?;
+    for (path, recorded) in &record.entries {
+        // What is gone with a directory is not named again.
+        if !seen.contains(path) && dirs.contains(&path.parent().unwrap_or_default()) {
+            found.push(Difference::gone(path.clone(), recorded.base));
+        }
+    }
+    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// For a fork whose record was lost: every file may have changed.
+fn record_without_times(stack: &LayerStack) -> Result<ForkRecord> {
+    let mut record = ForkRecord::default();
+    for entry in stack.flatten() {
+        let entry = entry?;
+        let mut recorded = Recorded::of(&entry.stat);
+        recorded.base = BaseEntry {
+            perm: entry.stat.perm & KEPT_PERM,
+            ..recorded.base
+        };
+        recorded.ctime_ns = i128::MIN;
+        record.entries.insert(entry.path, recorded);
+    }
+    Ok(record)
+}
+
+fn record_of(fork: &ForkDirs) -> PathBuf {
+    fork.private.join("record")
+}
+
+fn cannot_make(error: io::Error) -> Error {
+    failed("the directory of the workspace cannot be made", error)
+}

@@ -1,0 +1,344 @@
+//! Forks as overlay mounts: made in the time of a mount, whatever the project's size.
+//!
+//! What the lock file holds: the target and the names of the layers of the last mount. An upper is
+//! never mounted at two places at once, which the kernel would allow with wrong results, and never
+//! on other layers than it was begun on.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_sys::{
+    Overlay, OverlayXattrs, attach_mount, is_mount_point, is_on_overlay, set_immutable,
+    unmount_idle, unmount_lazily,
+};
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use rustix::io::Errno;
+
+use super::{
+    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, busy,
+    exists, failed, make_private_dir, missing,
+};
+use crate::Difference;
+use crate::errors::is;
+use crate::layer::remove_host_tree;
+use crate::stack::{LayerStack, OPEN_DIR};
+use crate::tree_writer::KEPT_PERM;
+use crate::upper::{UpperNotes, upper_differences};
+
+/// How long a mount may look busy by chance: a process that any thread starts holds all open files
+/// for the moment until it becomes another program.
+const BUSY_GRACE: Duration = Duration::from_millis(200);
+
+/// Makes forks as overlay mounts.
+#[derive(Clone, Copy, Debug)]
+pub struct OverlayProvider {
+    xattrs: OverlayXattrs,
+    copy_up: CopyUp,
+}
+
+impl OverlayProvider {
+    /// For forks whose layers and uppers lie on a file system that copies up like this.
+    pub fn new(copy_up: CopyUp) -> OverlayProvider {
+        OverlayProvider::with_xattrs(OverlayXattrs::best(), copy_up)
+    }
+
+    /// With notes in the given attributes: `User` inside of a user namespace.
+    pub fn with_xattrs(xattrs: OverlayXattrs, copy_up: CopyUp) -> OverlayProvider {
+        OverlayProvider { xattrs, copy_up }
+    }
+
+    /// The kernel refuses to follow notes that every user can write.
+    fn redirects(&self) -> bool {
+        self.xattrs == OverlayXattrs::Trusted
+    }
+
+    fn mount(&self, layers: &[PathBuf], stack: &LayerStack, fork: &ForkDirs) -> Result<bool> {
+        let note = MountNote::of(layers, fork)?;
+        note.check(fork)?;
+        let (upper, work) = (open_dir(&fork.upper())?, open_dir(&fork.work())?);
+        let target = open_dir(&fork.target)?;
+        let guarded = guard(&target).map_err(cannot_mount)?;
+        let lowers: Vec<BorrowedFd<'_>> = stack.fds().iter().map(AsFd::as_fd).collect();
+        let overlay = Overlay {
+            lowers: &lowers,
+            upper: upper.as_fd(),
+            work: work.as_fd(),
+            xattrs: self.xattrs,
+            redirect_dir: self.redirects(),
+        };
+        // First the note, then the mount: a mount without a note could not be refused later.
+        note.write(fork).map_err(cannot_mount)?;
+        overlay
+            .mount()
+            .and_then(|mount| attach_mount(mount, &target))
+            .map_err(cannot_mount)?;
+        Ok(guarded)
+    }
+
+    fn create_locked(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Created> {
+        let stack = LayerStack::open_with(layers, self.xattrs)?;
+        make_upper(&stack, fork).map_err(cannot_make)?;
+        let guarded = self.mount(layers, &stack, fork)?;
+        Ok(Created {
+            provider: ProviderName::Overlay,
+            files: 0,
+            bytes_copied: 0,
+            bytes_shared: 0,
+            guarded,
+        })
+    }
+}
+
+impl Provider for OverlayProvider {
+    fn name(&self) -> ProviderName {
+        ProviderName::Overlay
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mounts: true,
+            renames_base_dirs: self.redirects(),
+            copy_up: self.copy_up,
+            create: CreateCost::Constant,
+            needs_root: self.xattrs == OverlayXattrs::Trusted,
+        }
+    }
+
+    fn create(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Created> {
+        let made_private = make_private_dir(&fork.private).map_err(cannot_make)?;
+        let lock = fork.lock()?;
+        match fs::create_dir(fork.upper()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(exists()),
+            Err(error) => return Err(cannot_make(error)),
+        }
+        if let Err(error) = fs::create_dir(&fork.target) {
+            let _ = fs::remove_dir(fork.upper());
+            if made_private {
+                let _ = remove_host_tree(&fork.private);
+            }
+            return Err(match error.kind() {
+                io::ErrorKind::AlreadyExists => exists(),
+                _ => cannot_make(error),
+            });
+        }
+        let created = self.create_locked(layers, fork);
+        if created.is_err() {
+            let _ = remove_target(&fork.target);
+            let _ = remove_host_tree(&fork.upper());
+            let _ = remove_host_tree(&fork.work());
+            if made_private {
+                let _ = remove_host_tree(&fork.private);
+            }
+        }
+        drop(lock);
+        created
+    }
+
+    fn ensure(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Ensured> {
+        if !fork.upper().is_dir() {
+            return Err(missing());
+        }
+        let _lock = fork.lock()?;
+        make_private_dir(&fork.target).map_err(cannot_make)?;
+        if is_mounted(&fork.target).map_err(cannot_mount)? {
+            return Ok(Ensured::Present);
+        }
+        refuse_occupied(&fork.target)?;
+        make_private_dir(&fork.work()).map_err(cannot_make)?;
+        let stack = LayerStack::open_with(layers, self.xattrs)?;
+        self.mount(layers, &stack, fork)?;
+        Ok(Ensured::Mounted)
+    }
+
+    fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+        let stack = LayerStack::open_with(layers, self.xattrs)?;
+        let upper = open_dir(&fork.upper())?;
+        let notes = UpperNotes {
+            xattrs: self.xattrs,
+            follow_redirects: self.redirects(),
+        };
+        upper_differences(&stack, upper.as_fd(), notes)
+    }
+
+    fn close(&self, fork: &ForkDirs) -> Result<()> {
+        if !fork.private.is_dir() {
+            return Ok(());
+        }
+        let _lock = fork.lock()?;
+        if !is_mounted(&fork.target).map_err(cannot_unmount)? {
+            return Ok(());
+        }
+        unmount_patiently(&fork.target)
+    }
+
+    fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
+        let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
+        if is_mounted(&fork.target).map_err(cannot_unmount)? {
+            unmount_lazily(&fork.target).map_err(cannot_unmount)?;
+        }
+        remove_target(&fork.target)?;
+        // The lock file goes with the rest; whoever waits for it finds no fork afterwards.
+        remove_host_tree(&fork.private)?;
+        drop(lock);
+        Ok(())
+    }
+}
+
+/// Ends a mount that nobody uses. Not lazily: a mount that lives on unseen would become a second one
+/// on the same upper.
+fn unmount_patiently(target: &Path) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        match unmount_idle(target) {
+            Err(error) if is(&error, Errno::BUSY) => {
+                if started.elapsed() > BUSY_GRACE {
+                    let error =
+                        busy("files of it are open, or a command runs in it").with_source(error);
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            answer => return answer.map_err(cannot_unmount),
+        }
+    }
+}
+
+/// What the last mount of a fork was made of.
+struct MountNote(Vec<u8>);
+
+impl MountNote {
+    /// Layers by their last names: the data directory may be moved as a whole.
+    fn of(layers: &[PathBuf], fork: &ForkDirs) -> Result<MountNote> {
+        let target = std::path::absolute(&fork.target).map_err(cannot_mount)?;
+        let mut note = target.into_os_string().into_encoded_bytes();
+        for layer in layers {
+            note.push(0);
+            note.extend_from_slice(layer.file_name().unwrap_or_default().as_bytes());
+        }
+        Ok(MountNote(note))
+    }
+
+    fn layers(note: &[u8]) -> &[u8] {
+        let end = note.iter().position(|&byte| byte == 0);
+        &note[end.unwrap_or(note.len())..]
+    }
+
+    fn target(note: &[u8]) -> &Path {
+        let end = note.iter().position(|&byte| byte == 0);
+        Path::new(OsStr::from_bytes(&note[..end.unwrap_or(note.len())]))
+    }
+
+    /// Refuses a second mount of the same upper, and one on other layers. Under the lock.
+    fn check(&self, fork: &ForkDirs) -> Result<()> {
+        let last = fs::read(fork.lock_file()).map_err(cannot_mount)?;
+        // Not mounted yet, or torn by a power cut; then nothing is mounted either.
+        if last.is_empty() {
+            return Ok(());
+        }
+        if MountNote::layers(&last) != MountNote::layers(&self.0) {
+            return Err(
+                Error::internal("the changes of the workspace belong to other layers")
+                    .with_hint("move the workspace to the new base with `offshoot update`"),
+            );
+        }
+        let elsewhere = MountNote::target(&last);
+        if elsewhere != MountNote::target(&self.0) && is_mounted(elsewhere).map_err(cannot_mount)? {
+            return Err(busy("it is mounted at another place"));
+        }
+        Ok(())
+    }
+
+    fn write(&self, fork: &ForkDirs) -> io::Result<()> {
+        fs::write(fork.lock_file(), &self.0)
+    }
+}
+
+/// Gives the upper the bits and the owner of the base's root, which the fork then shows.
+fn make_upper(stack: &LayerStack, fork: &ForkDirs) -> io::Result<()> {
+    let root = stack.root_metadata()?;
+    let upper = fs::File::open(fork.upper())?;
+    let made = upper.metadata()?;
+    if (root.uid(), root.gid()) != (made.uid(), made.gid()) {
+        let (uid, gid) = (Uid::from_raw(root.uid()), Gid::from_raw(root.gid()));
+        fchown(&upper, Some(uid), Some(gid))?;
+    }
+    fchmod(&upper, Mode::from_raw_mode((root.mode() & KEPT_PERM) as _))?;
+    make_private_dir(&fork.work())?;
+    Ok(())
+}
+
+/// Makes the bare target refuse writes. Where the file system has no such flag, its bits at least
+/// stop everybody but root.
+fn guard(target: &OwnedFd) -> io::Result<bool> {
+    match set_immutable(target, true) {
+        Ok(()) => Ok(true),
+        Err(_) => {
+            fchmod(target, Mode::RUSR | Mode::XUSR)?;
+            Ok(false)
+        }
+    }
+}
+
+/// Where the flag of the bare target is missing, somebody may have written to it. A mount would
+/// bury that.
+fn refuse_occupied(target: &Path) -> Result<()> {
+    let mut names = fs::read_dir(target).map_err(cannot_mount)?;
+    if names.next().is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::AlreadyExists,
+        "files were written to the workspace's path while it was not mounted",
+    )
+    .with_hint("move them away and try again; then put them back"))
+}
+
+fn remove_target(target: &Path) -> Result<()> {
+    match rustix::fs::open(target, OPEN_DIR, Mode::empty()) {
+        Ok(dir) => {
+            // If the flag cannot be cleared it was never set, or the removal below says so.
+            let _ = set_immutable(&dir, false);
+        }
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(cannot_unmount(error.into())),
+    }
+    // Only an empty directory goes: what stands in a bare target is not ours to discard (INV-5).
+    fs::remove_dir(target).map_err(cannot_unmount)
+}
+
+/// Whether an overlay is mounted at a place; not if there is no such place.
+fn is_mounted(target: &Path) -> io::Result<bool> {
+    match rustix::fs::open(target, OPEN_DIR, Mode::empty()) {
+        Ok(dir) => Ok(is_mount_point(&dir)? && is_on_overlay(&dir)?),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn open_dir(path: &Path) -> Result<OwnedFd> {
+    let flags = OPEN_DIR | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => missing().with_source(io::Error::from(errno)),
+        _ => cannot_mount(errno.into()),
+    })
+}
+
+fn cannot_make(error: io::Error) -> Error {
+    failed("the directory of the workspace cannot be made", error)
+}
+
+fn cannot_mount(error: io::Error) -> Error {
+    failed("the workspace cannot be mounted", error)
+}
+
+fn cannot_unmount(error: io::Error) -> Error {
+    failed("the workspace cannot be unmounted", error)
+}

@@ -1,0 +1,188 @@
+//! Which providers work in a place, found out by making a fork with each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+
+use super::{CopyProvider, CopyUp, ForkDirs, Provider, ProviderName, ReflinkProvider, failed};
+use crate::layer::remove_host_tree;
+use crate::{Difference, DifferenceKind, LayerWriter};
+
+/// Whether a provider works in a place.
+#[derive(Debug)]
+pub struct Probe {
+    /// Which one.
+    pub name: ProviderName,
+    /// Whether a fork could be made, changed and removed.
+    pub works: bool,
+    /// What went wrong; the cause is for the log.
+    pub why_not: Option<Error>,
+    /// What would make it work.
+    pub remedy: Option<&'static str>,
+}
+
+/// The provider to use, and what was found out about all.
+pub struct Choice {
+    /// The best one that works, or the one that was required.
+    pub provider: Box<dyn Provider>,
+    /// All of them, the best first.
+    pub probes: Vec<Probe>,
+}
+
+impl std::fmt::Debug for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Choice")
+            .field("provider", &self.provider.name())
+            .field("probes", &self.probes)
+            .finish()
+    }
+}
+
+/// Tries each provider in a temporary directory below `dir`, the best first.
+///
+/// Costs a mount, an unmount and a few files: milliseconds, more on a disk with much to sync.
+pub fn probe(dir: &Path) -> Result<Vec<Probe>> {
+    let area = ProbeArea::new(dir)?;
+    let copy_up = if try_provider(&ReflinkProvider, &area).is_ok() {
+        CopyUp::Shared
+    } else {
+        CopyUp::WholeFile
+    };
+    Ok(ProviderName::ALL
+        .into_iter()
+        .map(|name| {
+            let tried = provider_named(name, copy_up)
+                .and_then(|provider| try_provider(provider.as_ref(), &area));
+            let works = tried.is_ok();
+            Probe {
+                name,
+                works,
+                why_not: tried.err(),
+                remedy: (!works).then(|| remedy(name)),
+            }
+        })
+        .collect())
+}
+
+/// The best provider that works below `dir`, or the required one; `unsupported` if it does not
+/// work, with what would make it work. Costs as [`probe`].
+pub fn choose(dir: &Path, required: Option<ProviderName>) -> Result<Choice> {
+    let probes = probe(dir)?;
+    let works = |name: ProviderName| probes.iter().any(|probe| probe.name == name && probe.works);
+    let name = match required {
+        Some(name) => name,
+        None => ProviderName::ALL
+            .into_iter()
+            .find(|name| works(*name))
+            .unwrap_or(ProviderName::Copy),
+    };
+    if !works(name) {
+        return Err(unsupported(name, probes));
+    }
+    let copy_up = if works(ProviderName::Reflink) {
+        CopyUp::Shared
+    } else {
+        CopyUp::WholeFile
+    };
+    Ok(Choice {
+        provider: provider_named(name, copy_up)?,
+        probes,
+    })
+}
+
+fn unsupported(name: ProviderName, probes: Vec<Probe>) -> Error {
+    let why = probes.into_iter().find(|probe| probe.name == name);
+    let error = Error::new(
+        ErrorCode::Unsupported,
+        format!("the provider `{name}` does not work here"),
+    )
+    .with_hint(remedy(name));
+    match why.and_then(|probe| probe.why_not) {
+        Some(why) => error.with_source(why),
+        None => error,
+    }
+}
+
+fn remedy(name: ProviderName) -> &'static str {
+    match name {
+        ProviderName::Overlay => {
+            "run as root on Linux 6.5 or later, with the data directory on ext4, XFS or btrfs \
+             itself and not on another overlay"
+        }
+        ProviderName::Reflink => {
+            "put the data directory on btrfs, or on XFS made with `reflink=1` as is the default"
+        }
+        ProviderName::Copy => "check that the data directory can be written and has space",
+    }
+}
+
+fn provider_named(name: ProviderName, copy_up: CopyUp) -> Result<Box<dyn Provider>> {
+    match name {
+        #[cfg(target_os = "linux")]
+        ProviderName::Overlay => Ok(Box::new(super::OverlayProvider::new(copy_up))),
+        #[cfg(not(target_os = "linux"))]
+        ProviderName::Overlay => {
+            let _ = copy_up;
+            Err(Error::new(
+                ErrorCode::Unsupported,
+                "overlays exist on Linux only",
+            ))
+        }
+        ProviderName::Reflink => Ok(Box::new(ReflinkProvider)),
+        ProviderName::Copy => Ok(Box::new(CopyProvider)),
+    }
+}
+
+/// A directory that is gone when this is dropped.
+struct ProbeArea(PathBuf);
+
+impl ProbeArea {
+    fn new(dir: &Path) -> Result<ProbeArea> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Another process may probe the same place, and so may another thread.
+        let area = dir.join(format!(".offshoot-probe-{}-{number}", std::process::id()));
+        fs::create_dir(&area)
+            .map_err(|error| failed("the data directory cannot be written", error))?;
+        Ok(ProbeArea(area))
+    }
+}
+
+impl Drop for ProbeArea {
+    fn drop(&mut self) {
+        let _ = remove_host_tree(&self.0);
+    }
+}
+
+/// Makes a small fork, changes it, looks at the changes, and removes it.
+fn try_provider(provider: &dyn Provider, area: &ProbeArea) -> Result<()> {
+    let name = provider.name();
+    let at = |what: &str| area.0.join(format!("{name}-{what}"));
+    let layer = at("layer");
+    let fork = ForkDirs::new(at("private"), at("target"));
+    let tried = (|| {
+        let kept = RelPath::parse(b"dir/kept")?;
+        let gone = RelPath::parse(b"dir/gone")?;
+        let mut writer = LayerWriter::new(&layer)?;
+        writer.file(&kept, 0o644, &mut &b"base"[..])?;
+        writer.file(&gone, 0o644, &mut &b"base"[..])?;
+        writer.finish()?;
+        let layers = [layer.clone()];
+        provider.create(&layers, &fork)?;
+        let target = fork.target.join("dir");
+        fs::write(target.join("kept"), "fork")
+            .and_then(|()| fs::remove_file(target.join("gone")))
+            .map_err(|error| failed("a file of a fork cannot be changed", error))?;
+        let found = provider.changes(&layers, &fork)?;
+        let kinds: Vec<DifferenceKind> = found.iter().map(Difference::kind).collect();
+        if kinds != [DifferenceKind::Deleted, DifferenceKind::Maybe] {
+            return Err(Error::internal("a fork does not show its changes"));
+        }
+        Ok(())
+    })();
+    let cleaned = provider.cleanup(&fork);
+    let removed = crate::layer::remove_layer(&layer);
+    tried.and(cleaned).and(removed)
+}

@@ -1,0 +1,328 @@
+//! What changed in an overlay fork, read from its upper directory.
+//!
+//! The upper is not the difference by itself:
+//!
+//! - A **whiteout** says that a name is gone, and with a directory all that was in it. Where the
+//!   layers have nothing of that name it says nothing.
+//! - An **opaque** directory was removed and made again: what the layers have there and the upper
+//!   does not is gone.
+//! - A **redirect** says that a directory was renamed: what it shows from the layers comes from
+//!   another path. It is followed only if the mount follows it.
+//! - A file was **copied up**, perhaps without a change: that it is there proves nothing.
+//! - A directory may only be on the way to something.
+//!
+//! With `trusted` notes a `user.overlay.*` attribute is one that an agent set, and means nothing.
+//!
+//! The cost follows the upper, one call per name for itself and one for the layers. Only for
+//! opaque and renamed directories the layers are listed too. Nothing outside the upper and the
+//! layers is looked at: no link is followed.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use offshoot_core::{RelPath, Result};
+use offshoot_sys::{DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at};
+use rustix::io::Errno;
+
+use crate::difference::{BaseEntry, Difference};
+use crate::errors::is;
+use crate::form::Form;
+use crate::read_error;
+use crate::safe_dir::{STAGE_PREFIX, vanished};
+use crate::stack::{LayerStack, Members, MergedDir, OPEN_DIR, has_whiteout_note};
+
+/// How the kernel was told to read the notes in the upper.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpperNotes {
+    pub(crate) xattrs: OverlayXattrs,
+    pub(crate) follow_redirects: bool,
+}
+
+/// Where a directory of the fork has its lower part: a path of the layers.
+#[derive(Clone, Debug)]
+struct LowerDir {
+    path: RelPath,
+    members: Members,
+}
+
+/// A directory of the fork that has to be looked at.
+struct Pending {
+    path: RelPath,
+    /// The layers that may have a directory at this very path; none if they have something else.
+    base: Option<Members>,
+    source: Source,
+}
+
+enum Source {
+    /// It is in the upper; where its lower part is depends on its notes and on the one above it.
+    Upper { above: Option<LowerDir> },
+    /// It is in the layers only, at another path.
+    Lower(LowerDir),
+}
+
+/// What one directory of the upper holds.
+#[derive(Default)]
+struct UpperDir {
+    entries: BTreeMap<CString, Stat>,
+    whiteouts: Vec<CString>,
+}
+
+/// The differences between what an overlay shows and its layers, in the order of their paths.
+pub(crate) fn upper_differences(
+    stack: &LayerStack,
+    upper: BorrowedFd<'_>,
+    notes: UpperNotes,
+) -> Result<Vec<Difference>> {
+    let mut scanner = Scanner {
+        stack,
+        upper,
+        notes,
+        form: Form::best(),
+        reader: DirReader::default(),
+        found: Vec::new(),
+        pending: vec![Pending {
+            path: RelPath::root(),
+            base: Some(stack.all()),
+            source: Source::Upper { above: None },
+        }],
+    };
+    while let Some(dir) = scanner.pending.pop() {
+        scanner
+            .look_at(&dir)
+            .map_err(|error| read_error(&dir.path, error))?;
+    }
+    let mut found = scanner.found;
+    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+struct Scanner<'a> {
+    stack: &'a LayerStack,
+    upper: BorrowedFd<'a>,
+    notes: UpperNotes,
+    form: Form,
+    reader: DirReader,
+    found: Vec<Difference>,
+    pending: Vec<Pending>,
+}
+
+impl Scanner<'_> {
+    fn look_at(&mut self, dir: &Pending) -> io::Result<()> {
+        let (upper, lower) = match &dir.source {
+            Source::Lower(lower) => (UpperDir::default(), Some(lower.clone())),
+            Source::Upper { above } => {
+                let path = dir.path.as_bytes();
+                let fd = match self.form.open(self.upper, path, OPEN_DIR, Links::None) {
+                    Ok(fd) => fd,
+                    // The fork is in use, and this directory is gone by now.
+                    Err(error) if vanished(&error) => return Ok(()),
+                    Err(error) => return Err(error),
+                };
+                let opaque = get_xattr(&fd, self.notes.xattrs.opaque())?;
+                let lower = if opaque.as_deref() == Some(b"y") {
+                    None
+                } else {
+                    self.lower_of(&dir.path, &fd, above.as_ref())?
+                };
+                let marked = opaque.as_deref() == Some(b"x");
+                (self.read_upper(&dir.path, &fd, marked)?, lower)
+            }
+        };
+        let base = match &dir.base {
+            Some(members) => Some(self.stack.open_dir(&dir.path, members)?),
+            None => None,
+        };
+        match lower {
+            Some(lower) if lower.path == dir.path && base.is_some() => {
+                self.merged(&dir.path, upper, base)
+            }
+            lower => self.replaced(&dir.path, upper, lower, base),
+        }
+    }
+
+    /// Where a directory of the upper has its lower part, if that is anywhere.
+    fn lower_of(
+        &self,
+        path: &RelPath,
+        fd: &OwnedFd,
+        above: Option<&LowerDir>,
+    ) -> io::Result<Option<LowerDir>> {
+        if path.is_root() {
+            let members = self.stack.all();
+            return Ok(Some(LowerDir {
+                path: path.clone(),
+                members,
+            }));
+        }
+        let redirect = if self.notes.follow_redirects {
+            get_xattr(fd, self.notes.xattrs.redirect())?
+        } else {
+            None
+        };
+        let name = match redirect.as_deref() {
+            Some([b'/', absolute @ ..]) => {
+                let path = match RelPath::parse(absolute) {
+                    Ok(path) if !path.is_root() => path,
+                    _ => return Ok(None),
+                };
+                let above = path.parent().unwrap_or_default();
+                let dir = self.stack.resolve_dir(&above)?;
+                return Ok(dir.map(|dir| LowerDir {
+                    path,
+                    members: dir.members(),
+                }));
+            }
+            Some(name) if RelPath::parse(name).is_ok_and(|path| path.name() == name) => name,
+            Some(_) => return Ok(None),
+            None => path.name(),
+        };
+        Ok(above.map(|above| LowerDir {
+            path: above.path.join_name(name),
+            members: above.members.clone(),
+        }))
+    }
+
+    fn read_upper(&mut self, path: &RelPath, fd: &OwnedFd, marked: bool) -> io::Result<UpperDir> {
+        let mut names: Vec<CString> = Vec::new();
+        self.reader.for_each(fd, |name, _| {
+            // Files that are being written through the file API.
+            if !(path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX)) {
+                names.push(name.to_owned());
+            }
+        })?;
+        let mut dir = UpperDir::default();
+        for name in names {
+            match lstat_at(fd, &name) {
+                Ok(stat) if self.is_whiteout(fd, &name, &stat, marked)? => dir.whiteouts.push(name),
+                Ok(stat) => {
+                    dir.entries.insert(name, stat);
+                }
+                Err(error) if is(&error, Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(dir)
+    }
+
+    fn is_whiteout(
+        &self,
+        dir: &OwnedFd,
+        name: &CStr,
+        stat: &Stat,
+        marked: bool,
+    ) -> io::Result<bool> {
+        let by_note = marked && stat.kind == FileKind::File && stat.size == 0;
+        Ok(stat.is_whiteout()
+            || (by_note && has_whiteout_note(dir.as_fd(), name, self.notes.xattrs)?))
+    }
+
+    /// A directory that is also in the layers, at the same path: what the upper does not name is
+    /// as it was.
+    fn merged(
+        &mut self,
+        path: &RelPath,
+        upper: UpperDir,
+        base: Option<MergedDir>,
+    ) -> io::Result<()> {
+        let Some(base) = base else { return Ok(()) };
+        let members = base.members();
+        for name in upper.whiteouts {
+            if let Some((_, stat)) = base.lookup(&name)? {
+                let path = path.join_name(name.to_bytes());
+                self.found.push(Difference::gone(path, (&stat).into()));
+            }
+        }
+        for (name, stat) in upper.entries {
+            let was = base.lookup(&name)?.map(|(_, stat)| stat);
+            let below = path.join_name(name.to_bytes());
+            let above = Some(LowerDir {
+                path: path.clone(),
+                members: members.clone(),
+            });
+            let source = Source::Upper { above };
+            self.compare(below, was, &members, stat, source, None);
+        }
+        Ok(())
+    }
+
+    /// A directory that shows something else than the layers have at its path: both are listed.
+    fn replaced(
+        &mut self,
+        path: &RelPath,
+        mut upper: UpperDir,
+        lower: Option<LowerDir>,
+        base: Option<MergedDir>,
+    ) -> io::Result<()> {
+        let (mut was, base_members) = match base {
+            Some(base) => (base.list()?, base.members()),
+            None => (BTreeMap::new(), Members::new()),
+        };
+        let lower = match lower {
+            Some(lower) => {
+                let dir = self.stack.open_dir(&lower.path, &lower.members)?;
+                Some((lower.path, dir))
+            }
+            None => None,
+        };
+        if let Some((lower_path, dir)) = &lower {
+            for (name, (_, stat)) in dir.list()? {
+                if upper.entries.contains_key(&name) || upper.whiteouts.contains(&name) {
+                    continue;
+                }
+                let was = was.remove(&name).map(|(_, stat)| stat);
+                let origin = lower_path.join_name(name.to_bytes());
+                let source = Source::Lower(LowerDir {
+                    path: origin.clone(),
+                    members: dir.members(),
+                });
+                let path = path.join_name(name.to_bytes());
+                self.compare(path, was, &base_members, stat, source, Some(origin));
+            }
+        }
+        for (name, stat) in std::mem::take(&mut upper.entries) {
+            let was = was.remove(&name).map(|(_, stat)| stat);
+            let above = lower.as_ref().map(|(path, dir)| LowerDir {
+                path: path.clone(),
+                members: dir.members(),
+            });
+            let path = path.join_name(name.to_bytes());
+            let source = Source::Upper { above };
+            self.compare(path, was, &base_members, stat, source, None);
+        }
+        for (name, (_, stat)) in was {
+            let path = path.join_name(name.to_bytes());
+            self.found.push(Difference::gone(path, (&stat).into()));
+        }
+        Ok(())
+    }
+
+    /// Notes how one name differs and, if it is a directory now, that it has to be looked at.
+    fn compare(
+        &mut self,
+        path: RelPath,
+        was: Option<Stat>,
+        base_members: &[usize],
+        now: Stat,
+        source: Source,
+        origin: Option<RelPath>,
+    ) {
+        if now.is_dir() {
+            let was_dir = was.as_ref().is_some_and(Stat::is_dir);
+            self.pending.push(Pending {
+                path: path.clone(),
+                base: was_dir.then(|| base_members.to_vec()),
+                source,
+            });
+        }
+        let base = was.as_ref().map(BaseEntry::from);
+        // Of a directory, what it shows is listed entry by entry.
+        let content_of = origin.filter(|_| !now.is_dir());
+        self.found
+            .extend(Difference::between(path, base, now, content_of));
+    }
+}

@@ -1,0 +1,142 @@
+//! The notes of an overlay in its directories: extended attributes and whiteouts.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+/// Longer values are of no interest to anybody here; a path is the longest.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+const LONGEST: usize = 4096;
+
+/// Which extended attributes an overlay keeps its notes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverlayXattrs {
+    /// `trusted.overlay.*`: needs root, and no unprivileged program can write them.
+    Trusted,
+    /// `user.overlay.*`: for mounts inside a user namespace. The kernel then refuses redirects.
+    User,
+}
+
+impl OverlayXattrs {
+    /// Those that this process can write, found out by doing. Root in a user namespace, or in a
+    /// container that may do little, cannot write the `trusted` ones.
+    pub fn best() -> OverlayXattrs {
+        static ANSWER: std::sync::OnceLock<OverlayXattrs> = std::sync::OnceLock::new();
+        *ANSWER.get_or_init(|| {
+            if may_write_trusted() {
+                OverlayXattrs::Trusted
+            } else {
+                OverlayXattrs::User
+            }
+        })
+    }
+
+    /// The note that a directory hides everything of the same path in lower layers (`y`), or that
+    /// files in it may be whiteouts by their attribute (`x`).
+    pub fn opaque(self) -> &'static CStr {
+        match self {
+            OverlayXattrs::Trusted => c"trusted.overlay.opaque",
+            OverlayXattrs::User => c"user.overlay.opaque",
+        }
+    }
+
+    /// The note of where a renamed directory has its lower part.
+    pub fn redirect(self) -> &'static CStr {
+        match self {
+            OverlayXattrs::Trusted => c"trusted.overlay.redirect",
+            OverlayXattrs::User => c"user.overlay.redirect",
+        }
+    }
+
+    /// The note that an empty file is a whiteout.
+    pub fn whiteout(self) -> &'static CStr {
+        match self {
+            OverlayXattrs::Trusted => c"trusted.overlay.whiteout",
+            OverlayXattrs::User => c"user.overlay.whiteout",
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn may_write_trusted() -> bool {
+    use rustix::fs::{MemfdFlags, memfd_create};
+    // The kernel looks at the right to do it before it asks the file system, so any file serves.
+    let Ok(file) = memfd_create(c"offshoot", MemfdFlags::CLOEXEC) else {
+        return rustix::process::geteuid().is_root();
+    };
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::fsetxattr(&file, c"trusted.offshoot", b"", flags) != Err(Errno::PERM)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn may_write_trusted() -> bool {
+    false
+}
+
+/// The value of an attribute; none if it is not set or the file system has no such attributes.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn get_xattr(file: impl AsFd, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    // Most files have none, so the usual answer needs no large buffer.
+    let mut small = [0_u8; 64];
+    match rustix::fs::fgetxattr(&file, name, &mut small) {
+        Ok(length) => return Ok(Some(small[..length].to_vec())),
+        Err(Errno::RANGE) => {}
+        Err(error) if is_absent(error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let mut large = vec![0_u8; LONGEST];
+    let length = rustix::fs::fgetxattr(&file, name, &mut large[..])?;
+    large.truncate(length);
+    Ok(Some(large))
+}
+
+#[cfg(target_os = "linux")]
+fn is_absent(error: Errno) -> bool {
+    error == Errno::NODATA || error == Errno::OPNOTSUPP
+}
+
+#[cfg(target_vendor = "apple")]
+fn is_absent(error: Errno) -> bool {
+    error == Errno::NOATTR || error == Errno::NOTSUP
+}
+
+/// Sets an attribute.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn set_xattr(file: impl AsFd, name: &CStr, value: &[u8]) -> io::Result<()> {
+    let flags = rustix::fs::XattrFlags::empty();
+    Ok(rustix::fs::fsetxattr(file, name, value, flags)?)
+}
+
+/// The value of an attribute; none on a system without them.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn get_xattr(_file: impl AsFd, _name: &CStr) -> io::Result<Option<Vec<u8>>> {
+    Ok(None)
+}
+
+/// Sets an attribute.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn set_xattr(_file: impl AsFd, _name: &CStr, _value: &[u8]) -> io::Result<()> {
+    Err(Errno::NOSYS.into())
+}
+
+/// Makes a whiteout: a character device with the number 0:0. Since Linux 5.8 nobody needs a
+/// privilege for this one device.
+#[cfg(target_os = "linux")]
+pub fn make_whiteout(dir: impl AsFd, name: &CStr) -> io::Result<()> {
+    use rustix::fs::{FileType, Mode, mknodat};
+    Ok(mknodat(
+        dir,
+        name,
+        FileType::CharacterDevice,
+        Mode::empty(),
+        0,
+    )?)
+}
+
+/// Makes a whiteout where the system has such a thing.
+#[cfg(not(target_os = "linux"))]
+pub fn make_whiteout(_dir: impl AsFd, _name: &CStr) -> io::Result<()> {
+    Err(Errno::PERM.into())
+}
