@@ -242,6 +242,11 @@ pub(crate) enum Command {
     },
     /// A tour on a throw-away data directory
     Demo,
+    /// Merge three versions of one file, like `git merge-file`
+    ///
+    /// By line as git does, then by word where lines conflict; JSON by structure. Exit code 0 if
+    /// the result is clean, 1 if something conflicts. Also usable as a git merge driver.
+    MergeFile(crate::commands::MergeFileArgs),
     /// Measure what things cost here, beside git and the bare system calls
     ///
     /// Works on a journaled ext4 image that it makes and removes itself, which needs root.

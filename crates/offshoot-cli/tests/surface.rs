@@ -42,6 +42,7 @@ const COMMANDS: &[&str] = &[
     "config show",
     "completions",
     "demo",
+    "merge-file",
     "bench",
 ];
 

@@ -34,7 +34,7 @@ const OWNERS: [(&str, &[&str]); 5] = [
     ("rusqlite", &["offshoot-store"]),
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
-    ("imara-diff", &["offshoot-merge", "offshoot-git"]),
+    ("imara-diff", &["offshoot-merge", "offshoot-cli"]),
     ("libc", &["offshoot-sys"]),
 ];
 

@@ -4,8 +4,11 @@ mod demo;
 mod files;
 mod machine;
 mod maintenance;
+mod merge_file;
 mod snapshots;
 mod workspace;
+
+pub(crate) use merge_file::MergeFileArgs;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -59,6 +62,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
             return Ok(Exit::Done);
         }
         Command::Demo => return demo::run(output),
+        Command::MergeFile(merge) => return merge_file::run(merge, output),
         Command::Bench { files, dir, repeat } => {
             let options = BenchOptions {
                 files: files.clone(),
@@ -166,6 +170,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         | Command::Config { .. }
         | Command::Demo
         | Command::Bench { .. }
+        | Command::MergeFile(_)
         | Command::Completions { .. } => Ok(Exit::Done),
     }
 }
