@@ -225,6 +225,14 @@ impl Engine {
         row.key.0.to_string()
     }
 
+    /// The lock on a name, for what makes or ends the workspace that has it.
+    pub(crate) fn name_lock(&self, id: &WorkspaceId) -> Result<offshoot_fs::WorkspaceLock> {
+        let name = format!("name-{id}");
+        self.inner
+            .locks
+            .exclusive(&name, self.inner.options.lock_timeout)
+    }
+
     /// The lock that keeps everyone else away from the workspace.
     pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
         self.inner

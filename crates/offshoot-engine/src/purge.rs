@@ -40,6 +40,7 @@ impl Engine {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
     pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
+        let _name = self.name_lock(id)?;
         let rows: Vec<WorkspaceRow> = self
             .store()
             .read(|tx| tx.all_workspaces())?

@@ -1,4 +1,4 @@
-//! Putting right what an unclean stop left: the store is the truth, directories follow it.
+//! Putting right what an unclean stop left: the store is the truth, directories follow it (INV-8).
 //!
 //! A change is committed to the store, durably, and then written to the directory without waiting
 //! for the disk. So after a kill a directory may lack the last change of a process, and after a

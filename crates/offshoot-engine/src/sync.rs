@@ -1,4 +1,5 @@
-//! Finding what outside programs changed in a workspace directory, and recording it as such.
+//! Finding what outside programs changed in a workspace directory, and recording it as such
+//! (INV-4).
 //!
 //! A workspace whose path was never handed out cannot have changed behind our back: nothing is
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.

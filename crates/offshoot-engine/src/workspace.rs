@@ -107,6 +107,7 @@ impl Engine {
             &[]
         };
         self.refuse_case_twin(&id)?;
+        let _name = self.name_lock(&id)?;
         self.store().write(Durability::Synced, |tx| {
             let mut row = WorkspaceRow {
                 key: WorkspaceKey(0),
@@ -218,6 +219,8 @@ impl Engine {
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
+        // Nobody takes the name, and with it the directory, before the directory is gone.
+        let _name = self.name_lock(id)?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) if row.state == WorkspaceState::Closed => {

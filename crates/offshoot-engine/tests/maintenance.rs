@@ -239,3 +239,43 @@ fn check_names_what_is_damaged() {
         "{report:?}"
     );
 }
+
+#[test]
+fn a_name_is_not_used_again_before_its_directory_is_gone() {
+    let (_dir, engine) = engine();
+    let id: WorkspaceId = "again".parse().unwrap();
+    let rounds = 40;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (engine, id) = (&engine, &id);
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    let made = engine.create_workspace(
+                        Some(id.clone()),
+                        Layout::Plain,
+                        Quota::default(),
+                        &user(),
+                    );
+                    if made.is_ok() {
+                        let put = |name| {
+                            engine.write_file(
+                                id,
+                                &p(name),
+                                Content::Bytes(b"x"),
+                                &WriteOptions::default(),
+                                &user(),
+                            )
+                        };
+                        put("one").unwrap();
+                        put("two").unwrap();
+                        assert_eq!(engine.read_whole(id, &p("one")).unwrap().0, b"x");
+                        assert!(engine.delete_workspace(id, &user()).unwrap().existed);
+                    } else {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    assert_clean(&engine);
+}

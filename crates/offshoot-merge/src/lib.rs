@@ -6,6 +6,8 @@
 //! comes only from what reads the inputs. The same inputs always give the same outcome, for work is
 //! limited by steps and not by a clock.
 //!
+//! A change that only one side made is always in the outcome (INV-6).
+//!
 //! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::settle`] applies it),
 //! storage of merged bytes, and history.
 
