@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use offshoot_core::RelPath;
 use offshoot_fs::{
-    CopyProvider, CopyUp, ForkDirs, LayerWriter, OverlayProvider, Provider, ProviderName,
+    CopyProvider, CopyUp, Difference, DifferenceKind, ForkDirs, LayerWriter, OverlayProvider,
+    Provider, ProviderName,
 };
 use offshoot_testkit::{Process, Rng, is_root, scratch, skip, soak};
 
 /// Tells the child which provider to use and where.
 const PROVIDER: &str = "OFFSHOOT_TEST_PROVIDER";
 const PLACE: &str = "OFFSHOOT_TEST_PLACE";
+
+/// How many files the child changes.
+const CHANGED: usize = 40;
 
 fn provider(name: &str) -> Box<dyn Provider> {
     match name.parse().unwrap() {
@@ -37,15 +41,17 @@ fn child_of_the_kill_tests() {
     };
     let provider = provider(name.to_str().unwrap());
     let (layers, fork) = places(Path::new(&place));
+    let whole = Path::new(&place).join("whole");
     loop {
         provider.create(&layers, &fork).unwrap();
-        for number in 1..20 {
+        for number in 1..=CHANGED {
             fs::write(fork.target.join(format!("f{number}")), "changed").unwrap();
         }
-        fs::write(fork.target.join("all"), "").unwrap();
+        fs::write(&whole, "").unwrap();
         provider.close(&fork).unwrap();
         provider.ensure(&layers, &fork).unwrap();
         provider.cleanup(&fork).unwrap();
+        fs::remove_file(&whole).unwrap();
     }
 }
 
@@ -84,17 +90,15 @@ fn kill_rounds(name: &str) {
         assert!(ended.is_none(), "the child works until it is killed");
         child.kill_hard();
         // If it had become a fork, it is one again; either way it can be removed and made anew.
+        let whole = fs::remove_file(dir.path().join("whole")).is_ok();
         if provider.ensure(&layers, &fork).is_ok() {
             let content = fs::read(fork.target.join("f0"));
             assert_eq!(content.unwrap(), b"base", "round {round}");
             let changes = provider.changes(&layers, &fork).unwrap();
-            assert!(
-                changes.iter().all(|found| found.now.is_some()),
-                "{round}: {changes:?}"
-            );
-            // Half of what was changed is worse than nothing.
-            let whole = fork.target.join("all").exists();
-            assert!(!whole || changes.len() == 20, "{round}: {changes:?}");
+            let modified = |found: &Difference| found.kind() == DifferenceKind::Maybe;
+            assert!(changes.iter().all(modified), "{round}: {changes:?}");
+            // What was changed is there as a whole, or the fork is gone as a whole.
+            assert!(!whole || changes.len() == CHANGED, "{round}: {changes:?}");
         }
         provider.cleanup(&fork).unwrap();
         let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
