@@ -78,6 +78,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("close while in use", life::close_while_in_use),
     ("one mount for one upper", life::one_mount_per_upper),
     ("changes belong to their layers", life::other_layers_refused),
+    ("a fork is moved", life::moved_target),
     ("removal, twice", life::cleanup_twice),
     ("removal while in use", life::cleanup_while_in_use),
     ("a fork whose record was lost", life::lost_record),
@@ -88,8 +89,11 @@ const CHECKS: &[(&str, Check)] = &[
     ("forged whiteouts", hostile::forged_whiteouts),
     ("set-id bits and attributes", hostile::set_id_and_attributes),
     ("links that lead out", hostile::links_that_lead_out),
-    ("random edits", random::random_edits),
+    ("random edits", |bench| random::random_edits(bench, STACKS)),
 ];
+
+/// How many stacks of layers [`provider`] tries random edits on; twelve comparisons each.
+const STACKS: u64 = 10;
 
 /// Runs every check with forks in `dir`, an empty directory on the file system to be tested.
 ///
@@ -104,4 +108,12 @@ pub fn provider(provider: &dyn Provider, dir: &Path) {
         drop(bench);
         std::fs::remove_dir_all(&place).unwrap();
     }
+}
+
+/// Only the comparison after random edits, on as many stacks as wanted; twelve comparisons each.
+///
+/// # Panics
+/// If the changes that the provider finds are not what a full comparison finds.
+pub fn random_edits(provider: &dyn Provider, dir: &Path, stacks: u64) {
+    random::random_edits(&Bench::new(provider, dir, "random edits"), stacks);
 }

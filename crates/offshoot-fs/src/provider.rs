@@ -259,7 +259,14 @@ pub trait Provider: Send + Sync {
     /// Syncs the file system, which takes from a millisecond to seconds: not for a request.
     fn close(&self, fork: &ForkDirs) -> Result<()>;
 
-    /// Removes the fork with its private directory; fine if it is gone, or half of it.
+    /// Lets the fork stand at `target`, which must be free, from now on. The old target is gone.
+    ///
+    /// This is how a fork that was made aside takes the place of another one. `workspace_busy`
+    /// if it is in use. Costs as `close` and `ensure`; a copy is just renamed.
+    fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs>;
+
+    /// Removes the fork with its private directory; fine if it is gone, or half of it, and if a
+    /// killed process left only the half of it.
     ///
     /// Whoever still has files of it open can use them until they are closed. Costs as `close`,
     /// and one call per file: not for a request.
@@ -312,6 +319,11 @@ fn exists() -> Error {
 fn missing() -> Error {
     Error::internal("the directory of the workspace is missing")
         .with_hint("restore the workspace from its last snapshot")
+}
+
+/// Where what is being removed waits for its end.
+fn removing_of(fork: &ForkDirs) -> PathBuf {
+    fork.private.join("removing")
 }
 
 /// Makes a directory of ours unless it is there. Returns whether it was made.

@@ -9,7 +9,7 @@ use offshoot_fs::{
     CopyProvider, CopyUp, OverlayProvider, ProviderName, ReflinkProvider, choose, conformance,
     probe,
 };
-use offshoot_testkit::{FileSystem, LoopImage, is_root, scratch, skip};
+use offshoot_testkit::{FileSystem, LoopImage, is_root, scratch, skip, soak};
 
 /// A file system in an image; none, and the test is counted as skipped, where that is impossible.
 fn image(kind: FileSystem) -> Option<LoopImage> {
@@ -49,6 +49,7 @@ fn loop_overlay_on_ext4() {
         return;
     };
     conformance::provider(&OverlayProvider::new(CopyUp::WholeFile), image.path());
+    conformance::provider(&CopyProvider, image.path());
     assert_eq!(
         works(image.path()),
         [ProviderName::Overlay, ProviderName::Copy]
@@ -67,6 +68,7 @@ fn loop_reflink_on_btrfs() {
         return;
     };
     conformance::provider(&ReflinkProvider, image.path());
+    conformance::provider(&OverlayProvider::new(CopyUp::Shared), image.path());
     assert_eq!(works(image.path()), ProviderName::ALL);
 }
 
@@ -76,6 +78,7 @@ fn loop_reflink_on_xfs() {
         return;
     };
     conformance::provider(&ReflinkProvider, image.path());
+    conformance::provider(&OverlayProvider::new(CopyUp::Shared), image.path());
     let choice = choose(image.path(), None).unwrap();
     assert_eq!(choice.provider.name(), ProviderName::Overlay);
     assert_eq!(choice.provider.capabilities().copy_up, CopyUp::Shared);
@@ -83,6 +86,22 @@ fn loop_reflink_on_xfs() {
     assert_eq!(required.provider.name(), ProviderName::Reflink);
     let left: Vec<_> = std::fs::read_dir(image.path()).unwrap().collect();
     assert!(left.is_empty(), "a probe leaves nothing");
+}
+
+/// A hundred times as many edits as the suite has, in a soak run.
+#[test]
+fn random_edits_in_memory() {
+    if !is_root() {
+        return skip("overlays on the host need root");
+    }
+    let stacks = if soak() { 1_000 } else { 20 };
+    let dir = scratch();
+    let overlay = dir.path().join("overlay");
+    std::fs::create_dir(&overlay).unwrap();
+    conformance::random_edits(&OverlayProvider::new(CopyUp::WholeFile), &overlay, stacks);
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    conformance::random_edits(&CopyProvider, &copy, stacks);
 }
 
 #[test]

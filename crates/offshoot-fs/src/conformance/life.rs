@@ -231,6 +231,19 @@ pub(super) fn close_while_in_use(bench: &Bench<'_>) {
     bench.provider.close(&fork.dirs).unwrap();
 }
 
+/// A place that must not be mounted, and is not when this is dropped.
+struct Unmounted<'a>(&'a Path);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        let _ = offshoot_sys::unmount_lazily(self.0);
+        if let Ok(bare) = fs::File::open(self.0) {
+            let _ = offshoot_sys::set_immutable(&bare, false);
+        }
+        let _ = fs::remove_dir(self.0);
+    }
+}
+
 pub(super) fn one_mount_per_upper(bench: &Bench<'_>) {
     if !bench.mounts() {
         return;
@@ -238,6 +251,7 @@ pub(super) fn one_mount_per_upper(bench: &Bench<'_>) {
     let layer = bench.layer(&[File("f", "x")]);
     let fork = bench.fork(&[&layer]);
     let elsewhere = ForkDirs::new(&fork.dirs.private, bench.fresh("target"));
+    let _guard = Unmounted(&elsewhere.target);
     let error = bench.provider.ensure(&fork.layers, &elsewhere).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert!(names(&elsewhere.target).is_empty());
@@ -265,7 +279,34 @@ pub(super) fn one_mount_per_upper(bench: &Bench<'_>) {
         names(&fork.dirs.target).is_empty(),
         "there was one mount only"
     );
-    let _ = fs::remove_dir(&elsewhere.target);
+}
+
+pub(super) fn moved_target(bench: &Bench<'_>) {
+    let layer = bench.layer(&[File("f", "x"), File("gone", "x")]);
+    let mut fork = bench.fork(&[&layer]);
+    fork.write("f", "changed");
+    fs::remove_file(fork.path("gone")).unwrap();
+    let (before, lines) = (fork.image(), fork.lines());
+    let move_to = |dirs: &ForkDirs, target: &Path| {
+        bench
+            .provider
+            .move_target(std::slice::from_ref(&layer), dirs, target)
+    };
+    let taken = bench.fork(&[&layer]);
+    let error = move_to(&fork.dirs, &taken.dirs.target).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::AlreadyExists);
+    assert_eq!(fork.image(), before);
+    // As when a fork takes the place of another one.
+    let place = taken.dirs.target.clone();
+    drop(taken);
+    let old = fork.dirs.target.clone();
+    fork.dirs = move_to(&fork.dirs, &place).unwrap();
+    assert_eq!(fork.dirs.target, place);
+    assert_eq!((fork.image(), fork.lines()), (before, lines));
+    assert!(!old.exists());
+    bench.provider.close(&fork.dirs).unwrap();
+    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fork.write("works", "here");
 }
 
 pub(super) fn other_layers_refused(bench: &Bench<'_>) {

@@ -11,8 +11,6 @@ use offshoot_core::RelPath;
 use super::bench::{Bench, Image, Node, image, sign};
 use crate::{Difference, LayerWriter};
 
-/// Stacks that are built from scratch.
-const STACKS: u64 = 10;
 /// Forks, each on one layer more than the one before.
 const FORKS: usize = 3;
 /// Rounds of edits in each fork, with a comparison after each.
@@ -108,8 +106,8 @@ fn spelt_out(changes: &[Difference], base: &Image, now: &Image) -> BTreeMap<RelP
     found
 }
 
-pub(super) fn random_edits(bench: &Bench<'_>) {
-    for seed in 0..STACKS {
+pub(super) fn random_edits(bench: &Bench<'_>, stacks: u64) {
+    for seed in 0..stacks {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9) + 1);
         let empty = bench.fresh("layer");
         LayerWriter::new(&empty).unwrap().finish().unwrap();

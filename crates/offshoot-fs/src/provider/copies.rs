@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::record::{ForkRecord, Recorded};
 use super::{
     Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, exists,
-    failed, make_private_dir, missing,
+    failed, make_private_dir, missing, removing_of,
 };
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
@@ -76,12 +76,17 @@ macro_rules! provide_copies {
                 Ok(())
             }
 
+            fn move_target(
+                &self,
+                _layers: &[PathBuf],
+                fork: &ForkDirs,
+                target: &Path,
+            ) -> Result<ForkDirs> {
+                move_target(fork, target)
+            }
+
             fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
-                let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
-                remove_host_tree(&fork.target)?;
-                remove_host_tree(&fork.private)?;
-                drop(lock);
-                Ok(())
+                cleanup(fork)
             }
         }
     };
@@ -289,6 +294,37 @@ impl<'a> Copy<'a> {
         finish().map_err(cannot_make)?;
         Ok(self.copied)
     }
+}
+
+/// Takes the copy out of sight in one step: half of one would look as if its user had removed the
+/// rest.
+fn cleanup(fork: &ForkDirs) -> Result<()> {
+    let cannot_remove = |error| failed("the directory of the workspace cannot be removed", error);
+    if fs::symlink_metadata(&fork.target).is_ok() {
+        make_private_dir(&fork.private).map_err(cannot_remove)?;
+    }
+    let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
+    let removing = removing_of(fork);
+    remove_host_tree(&removing)?;
+    match fs::rename(&fork.target, &removing) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_remove(error)),
+        _ => {}
+    }
+    remove_host_tree(&fork.private)?;
+    drop(lock);
+    Ok(())
+}
+
+fn move_target(fork: &ForkDirs, target: &Path) -> Result<ForkDirs> {
+    if !fork.target.is_dir() {
+        return Err(missing());
+    }
+    let _lock = fork.lock()?;
+    if fs::symlink_metadata(target).is_ok() {
+        return Err(exists());
+    }
+    fs::rename(&fork.target, target).map_err(cannot_make)?;
+    Ok(ForkDirs::new(&fork.private, target))
 }
 
 fn changes(layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use super::{
     Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, busy,
-    exists, failed, make_private_dir, missing,
+    exists, failed, make_private_dir, missing, removing_of,
 };
 use crate::Difference;
 use crate::errors::is;
@@ -179,12 +179,36 @@ impl Provider for OverlayProvider {
         unmount_patiently(&fork.target)
     }
 
+    fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs> {
+        if !fork.upper().is_dir() {
+            return Err(missing());
+        }
+        let moved = ForkDirs::new(&fork.private, target);
+        if fs::symlink_metadata(target).is_ok() {
+            return Err(exists());
+        }
+        self.close(fork)?;
+        // Whatever happens between here and there, the upper is whole and can be mounted.
+        remove_target(&fork.target)?;
+        self.ensure(layers, &moved)?;
+        Ok(moved)
+    }
+
     fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
         let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
-        if is_mounted(&fork.target).map_err(cannot_unmount)? {
+        while is_mounted(&fork.target).map_err(cannot_unmount)? {
             unmount_lazily(&fork.target).map_err(cannot_unmount)?;
         }
         remove_target(&fork.target)?;
+        // In one step: half of an upper would look as if the changes in the rest were undone.
+        let removing = removing_of(fork);
+        remove_host_tree(&removing)?;
+        match fs::rename(fork.upper(), &removing) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(cannot_unmount(error));
+            }
+            _ => {}
+        }
         // The lock file goes with the rest; whoever waits for it finds no fork afterwards.
         remove_host_tree(&fork.private)?;
         drop(lock);
