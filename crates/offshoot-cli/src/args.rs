@@ -275,9 +275,12 @@ pub(crate) enum WorkspaceCommand {
     Create {
         /// Its id [default: a new one]
         id: Option<String>,
-        /// Which places may be written
-        #[arg(long, value_enum, default_value_t = LayoutName::Plain)]
-        layout: LayoutName,
+        /// Which places may be written [default: plain]
+        #[arg(long, value_enum, conflicts_with = "from")]
+        layout: Option<LayoutName>,
+        /// Begin with this snapshot of any workspace, deleted ones too
+        #[arg(long, value_name = "SNAP")]
+        from: Option<String>,
         /// The most bytes it may hold, such as `10MiB`
         #[arg(long, value_name = "N")]
         quota_bytes: Option<String>,

@@ -226,13 +226,16 @@ fn upload_never_overwrites() {
 fn delete_keeps_the_last_state() {
     let place = Place::with_workspace();
     place.put("a", b"1");
-    golden(
-        &place.run(&["workspace", "delete", "w"]),
-        "exit 0\n--- stdout\ndeleted `w`\nits last state is kept as snapshot ID\n--- stderr\n",
-    );
+    let deleted = place.done(&["workspace", "delete", "w"]).stdout;
+    assert!(deleted.starts_with("deleted `w`\nits last state is kept as snapshot "));
     let again = place.done(&["--json", "workspace", "delete", "w"]).json();
     assert_eq!(again["deleted"], false);
     assert!(!place.data().join("workspaces/w").exists());
+    // The command that is printed brings it back.
+    let kept = deleted.trim_end().rsplit(' ').next().unwrap();
+    assert!(deleted.contains("workspace create w --from "), "{deleted}");
+    place.done(&["workspace", "create", "w", "--from", kept]);
+    assert_eq!(place.done(&["cat", "w", "a"]).stdout, "1");
 }
 
 #[test]

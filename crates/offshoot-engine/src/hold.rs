@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Holds a workspace alone, for changes of whole directories. None if it has no directory.
+    /// Holds a workspace alone, for changes of whole directories.
     pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
         let row = self.open_row(id)?;
         let lock = self.exclusive(&row)?;

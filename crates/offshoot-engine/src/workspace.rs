@@ -8,8 +8,8 @@ use offshoot_core::{
 };
 use offshoot_fs::{SafeDir, Sync};
 use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewHistory, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
-    WriteTx,
+    Durability, EntryRow, HistoryOp, NewHistory, SnapshotRow, Via, WorkspaceKey, WorkspaceRow,
+    WorkspaceState, WriteTx,
 };
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
@@ -96,10 +96,7 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
-        let id = match id {
-            Some(id) => id,
-            None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse()?,
-        };
+        let id = id_or_new(id)?;
         let at = self.now();
         let session_dirs = if layout == Layout::Session {
             &SESSION_DIRS[..]
@@ -109,33 +106,60 @@ impl Engine {
         self.refuse_case_twin(&id)?;
         let _name = self.name_lock(&id)?;
         self.store().write(Durability::Synced, |tx| {
-            let mut row = WorkspaceRow {
-                key: WorkspaceKey(0),
-                id: id.clone(),
-                layout,
-                state: WorkspaceState::Open,
-                head: None,
-                tree: EMPTY_TREE,
-                sidecar: EMPTY_TREE,
-                revision: 1,
-                synced_revision: 1,
-                materialized: false,
-                handed_out: false,
-                created_at: at,
-                changed_at: at,
-                used_at: at,
-                last_sync: None,
-                files: 0,
-                dirs: session_dirs.len() as i64,
-                bytes: 0,
-                quota_bytes: quota.bytes,
-                quota_inodes: quota.inodes,
-            };
+            let mut row = new_row(&id, layout, quota, at);
+            row.dirs = session_dirs.len() as i64;
             row.key = tx.add_workspace(&row)?;
             for name in session_dirs {
                 tx.put_entry(row.key, &dir_row(RelPath::from_normal(*name), 1))?;
             }
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// Assigns a workspace that begins with a snapshot of any other, open or deleted. If that is
+    /// the last state of a deleted one, its ignored files come back too. Still a row and nothing
+    /// more: files are not copied.
+    pub fn create_workspace_from(
+        &self,
+        id: Option<WorkspaceId>,
+        snapshot: &str,
+        quota: Quota,
+        cause: &Cause,
+    ) -> Result<Workspace> {
+        let id = id_or_new(id)?;
+        let at = self.now();
+        self.refuse_case_twin(&id)?;
+        let _name = self.name_lock(&id)?;
+        self.store().write(Durability::Synced, |tx| {
+            let (from, snapshot) = self.find_snapshot_anywhere(tx, snapshot)?;
+            let mut row = new_row(&id, from.layout, quota, at);
+            row.head = Some(snapshot.id);
+            row.tree = snapshot.tree;
+            row.sidecar = snapshot.sidecar;
+            let is_last_state = from.state == WorkspaceState::Closed
+                && from.head == Some(snapshot.id)
+                && (from.tree, from.sidecar) == (snapshot.tree, snapshot.sidecar);
+            let kept = if is_last_state {
+                (row.files, row.dirs, row.bytes) = (from.files, from.dirs, from.bytes);
+                tx.entries_below(from.key, &RelPath::root())?
+            } else {
+                (row.files, row.dirs, row.bytes) = (snapshot.files, snapshot.dirs, snapshot.bytes);
+                Vec::new()
+            };
+            check_quota(&new_row(&id, from.layout, quota, at), &row)?;
+            row.key = tx.add_workspace(&row)?;
+            for entry in &kept {
+                tx.put_entry(row.key, entry)?;
+            }
+            tx.add_snapshot(&SnapshotRow {
+                workspace: row.key,
+                number: 1,
+                ..snapshot.clone()
+            })?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceCreate, cause, at);
+            line.after = Some(snapshot.id);
+            tx.add_history(&line)?;
             Ok(Workspace::from(row))
         })
     }
@@ -361,6 +385,39 @@ impl Engine {
             dir.write(&path, session_metadata(row).as_bytes(), 0o444, Sync::None)?;
         }
         Ok(())
+    }
+}
+
+fn id_or_new(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
+    match id {
+        Some(id) => Ok(id),
+        None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse(),
+    }
+}
+
+/// The row of an empty workspace.
+fn new_row(id: &WorkspaceId, layout: Layout, quota: Quota, at: Timestamp) -> WorkspaceRow {
+    WorkspaceRow {
+        key: WorkspaceKey(0),
+        id: id.clone(),
+        layout,
+        state: WorkspaceState::Open,
+        head: None,
+        tree: EMPTY_TREE,
+        sidecar: EMPTY_TREE,
+        revision: 1,
+        synced_revision: 1,
+        materialized: false,
+        handed_out: false,
+        created_at: at,
+        changed_at: at,
+        used_at: at,
+        last_sync: None,
+        files: 0,
+        dirs: 0,
+        bytes: 0,
+        quota_bytes: quota.bytes,
+        quota_inodes: quota.inodes,
     }
 }
 

@@ -279,3 +279,48 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
     });
     assert_clean(&engine);
 }
+
+#[test]
+fn a_deleted_workspace_comes_back_with_its_ignored_files() {
+    let (_dir, engine) = engine();
+    let ws = create(&engine, "a1");
+    write(&engine, &ws, "d/a.txt", b"one");
+    let path = engine.hand_out_path(&ws).unwrap();
+    std::fs::write(path.join(".gitignore"), b".env\n").unwrap();
+    std::fs::write(path.join(".env"), b"TOKEN=1").unwrap();
+    let early = engine.snapshot(&ws, None, false, &user()).unwrap().snapshot;
+    std::fs::write(path.join("late.txt"), b"two").unwrap();
+    let kept = engine
+        .delete_workspace(&ws, &user())
+        .unwrap()
+        .snapshot
+        .unwrap();
+    let back = engine
+        .create_workspace_from(Some(ws.clone()), &kept.to_hex(), Quota::default(), &user())
+        .unwrap();
+    assert_eq!(back.files, 4);
+    assert_clean(&engine);
+    let path = engine.hand_out_path(&ws).unwrap();
+    assert_eq!(std::fs::read(path.join(".env")).unwrap(), b"TOKEN=1");
+    assert_eq!(std::fs::read(path.join("late.txt")).unwrap(), b"two");
+    let unchanged = engine.snapshot(&ws, None, false, &user()).unwrap();
+    assert_eq!((unchanged.created, unchanged.snapshot.id), (false, kept));
+    // From an older state, under another name.
+    let other = engine
+        .create_workspace_from(None, &early.id.to_hex()[..12], Quota::default(), &user())
+        .unwrap();
+    assert_eq!(
+        engine.read_whole(&other.id, &p("d/a.txt")).unwrap().0,
+        b"one"
+    );
+    assert_eq!(
+        engine
+            .read_whole(&other.id, &p("late.txt"))
+            .unwrap_err()
+            .code(),
+        ErrorCode::FileNotFound
+    );
+    assert_clean(&engine);
+    let unknown = engine.create_workspace_from(None, "0000", Quota::default(), &user());
+    assert_eq!(unknown.unwrap_err().code(), ErrorCode::SnapshotNotFound);
+}

@@ -19,6 +19,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
         WorkspaceCommand::Create {
             id,
             layout,
+            from,
             quota_bytes,
             quota_inodes,
         } => {
@@ -27,7 +28,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
                 inodes: limit(quota_inodes.as_deref(), None)?,
             };
             let id = id.map(|id| id.parse()).transpose()?;
-            create(cx, id, layout, quota)
+            create(cx, id, layout, from.as_deref(), quota)
         }
         WorkspaceCommand::List { after, limit } => list(cx, after.as_deref(), limit),
         WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
@@ -55,14 +56,20 @@ fn limit(typed: Option<&str>, before: Option<i64>) -> offshoot_core::Result<Opti
 fn create(
     cx: &mut Context<'_>,
     id: Option<WorkspaceId>,
-    layout: LayoutName,
+    layout: Option<LayoutName>,
+    from: Option<&str>,
     quota: Quota,
 ) -> CommandResult {
     let layout = match layout {
-        LayoutName::Plain => Layout::Plain,
-        LayoutName::Session => Layout::Session,
+        None | Some(LayoutName::Plain) => Layout::Plain,
+        Some(LayoutName::Session) => Layout::Session,
     };
-    let workspace = cx.engine.create_workspace(id, layout, quota, &cx.cause)?;
+    let workspace = match from {
+        Some(snapshot) => cx
+            .engine
+            .create_workspace_from(id, snapshot, quota, &cx.cause)?,
+        None => cx.engine.create_workspace(id, layout, quota, &cx.cause)?,
+    };
     if cx.output.json() {
         cx.output.document(&wire::Workspace::from(&workspace))?;
     } else {
@@ -195,9 +202,13 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
         cx.output.line(format_args!("`{id}` was deleted before"))?;
     }
     match deleted.snapshot {
-        Some(kept) => cx
-            .output
-            .line(format_args!("its last state is kept as snapshot {kept}"))?,
+        Some(kept) => {
+            cx.output
+                .line(format_args!("its last state is kept as snapshot {kept}"))?;
+            let kept = kept.to_hex();
+            let back = cx.command_line(&["workspace", "create", id.as_str(), "--from", &kept]);
+            cx.output.line(format_args!("bring it back with: {back}"))?;
+        }
         None => cx.output.line("it held nothing to keep")?,
     }
     Ok(Exit::Done)
