@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{ErrorCode, RelPath};
 use offshoot_fs::{
@@ -39,12 +40,20 @@ impl Drop for SmallDisk {
     }
 }
 
+/// One test at a time: a process that one of them starts holds, for a moment, the removed files that
+/// another one has just closed, and with them the space.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn rel(path: &str) -> RelPath {
     RelPath::parse(path.as_bytes()).unwrap()
 }
 
 #[test]
 fn no_space_for_the_content() {
+    let _turn = alone();
     for form in [Form::Kernel, Form::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m") else {
             return;
@@ -76,6 +85,7 @@ fn no_space_for_the_content() {
 
 #[test]
 fn no_space_for_the_name() {
+    let _turn = alone();
     for form in [Form::Kernel, Form::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m,nr_inodes=4") else {
             return;
@@ -98,6 +108,7 @@ fn no_space_for_the_name() {
 
 #[test]
 fn no_space_for_a_layer_or_a_fork() {
+    let _turn = alone();
     let Some(disk) = SmallDisk::mount("size=1m") else {
         return;
     };
@@ -128,13 +139,7 @@ fn no_space_for_a_layer_or_a_fork() {
     drop(writer);
     assert!(nothing_left());
 
-    // An overlay needs next to nothing, and says so when even that is not there. On a new disk: a
-    // process that another test starts right now may still hold a removed file of the old one.
-    let Some(disk) = SmallDisk::mount("size=1m") else {
-        return;
-    };
-    let nothing_left = || std::fs::read_dir(disk.path()).unwrap().count() == 0;
-    let fork = ForkDirs::new(disk.path().join("private"), disk.path().join("target"));
+    // An overlay needs next to nothing, and says so when even that is not there.
     let overlay = OverlayProvider::new(CopyUp::WholeFile);
     overlay.create(std::slice::from_ref(&layer), &fork).unwrap();
     let large = std::fs::write(fork.target.join("large"), vec![b'x'; 2_000_000]);
