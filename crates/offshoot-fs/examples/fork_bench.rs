@@ -34,6 +34,7 @@ mod linux {
     const FORKS: usize = 200;
     const SCANS: usize = 300;
     const CHANGED: usize = 10;
+    const MANY: usize = 1_000;
 
     pub(super) fn main() {
         if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
@@ -60,8 +61,50 @@ mod linux {
                 micros(changes),
                 changes.as_secs_f64() / walk.as_secs_f64(),
             );
+            if files == 10_000 {
+                many_forks(image.path(), &layer);
+            }
             remove_layer(&layer).unwrap();
         }
+    }
+
+    /// What each of many live forks takes, and whether the last are as quick as the first.
+    fn many_forks(dir: &Path, layer: &Path) {
+        let provider = OverlayProvider::new(CopyUp::WholeFile);
+        let layers = [layer.to_owned()];
+        let at = |what: &str, number: usize| dir.join(format!("{what}-{number}"));
+        let (disk, memory) = (free_bytes(dir), slab_bytes());
+        let mut times = Vec::new();
+        for number in 0..MANY {
+            let fork = ForkDirs::new(at("private", number), at("target", number));
+            let started = Instant::now();
+            provider.create(&layers, &fork).unwrap();
+            times.push(started.elapsed());
+        }
+        let kib_each = |bytes: u64| bytes as f64 / 1024.0 / MANY as f64;
+        println!(
+            "{MANY} live forks: {:.0} KiB of disk and {:.0} KiB of kernel memory each; \
+             the last hundred took {:.0}",
+            kib_each(disk.saturating_sub(free_bytes(dir))),
+            kib_each(slab_bytes().saturating_sub(memory)),
+            micros(median(times.split_off(MANY - 100))),
+        );
+        for number in 0..MANY {
+            let fork = ForkDirs::new(at("private", number), at("target", number));
+            provider.cleanup(&fork).unwrap();
+        }
+    }
+
+    fn free_bytes(dir: &Path) -> u64 {
+        let answer = rustix::fs::statvfs(dir).unwrap();
+        answer.f_bfree * answer.f_frsize
+    }
+
+    fn slab_bytes() -> u64 {
+        let text = fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text.lines().find(|line| line.starts_with("Slab:")).unwrap();
+        let kib = line.split_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() * 1024
     }
 
     fn micros(time: Duration) -> f64 {

@@ -4,9 +4,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{ErrorCode, RelPath};
-use offshoot_fs::{Form, SafeDir, Sync};
+use offshoot_fs::{
+    CopyProvider, CopyUp, ForkDirs, Form, LayerWriter, OverlayProvider, Provider, SafeDir, Sync,
+};
 
 /// A file system of one megabyte, unmounted also when a test fails.
 struct SmallDisk(tempfile::TempDir);
@@ -37,12 +40,20 @@ impl Drop for SmallDisk {
     }
 }
 
+/// One test at a time: a process that one of them starts holds, for a moment, the removed files that
+/// another one has just closed, and with them the space.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn rel(path: &str) -> RelPath {
     RelPath::parse(path.as_bytes()).unwrap()
 }
 
 #[test]
 fn no_space_for_the_content() {
+    let _turn = alone();
     for form in [Form::Kernel, Form::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m") else {
             return;
@@ -74,6 +85,7 @@ fn no_space_for_the_content() {
 
 #[test]
 fn no_space_for_the_name() {
+    let _turn = alone();
     for form in [Form::Kernel, Form::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m,nr_inodes=4") else {
             return;
@@ -92,4 +104,52 @@ fn no_space_for_the_name() {
         }
         assert_eq!(dir.read(&rel("f")).unwrap(), b"old");
     }
+}
+
+#[test]
+fn no_space_for_a_layer_or_a_fork() {
+    let _turn = alone();
+    let Some(disk) = SmallDisk::mount("size=1m") else {
+        return;
+    };
+    let layers = tempfile::tempdir().unwrap();
+    let layer = layers.path().join("layer");
+    let mut writer = LayerWriter::new(&layer).unwrap();
+    for number in 0..20 {
+        let path = rel(&format!("d/f{number}"));
+        writer
+            .file(&path, 0o644, &mut &vec![b'x'; 100_000][..])
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let nothing_left = || std::fs::read_dir(disk.path()).unwrap().count() == 0;
+
+    let fork = ForkDirs::new(disk.path().join("private"), disk.path().join("target"));
+    let error = CopyProvider
+        .create(std::slice::from_ref(&layer), &fork)
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+    assert!(nothing_left());
+
+    let mut writer = LayerWriter::new(disk.path().join("layer")).unwrap();
+    let error = writer
+        .file(&rel("f"), 0o644, &mut &vec![b'x'; 2_000_000][..])
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+    drop(writer);
+    assert!(nothing_left());
+
+    // An overlay needs next to nothing, and says so when even that is not there.
+    let overlay = OverlayProvider::new(CopyUp::WholeFile);
+    overlay.create(std::slice::from_ref(&layer), &fork).unwrap();
+    let large = std::fs::write(fork.target.join("large"), vec![b'x'; 2_000_000]);
+    overlay.cleanup(&fork).unwrap();
+    assert!(large.is_err() && nothing_left());
+    let Some(full) = SmallDisk::mount("size=1m,nr_inodes=4") else {
+        return;
+    };
+    let fork = ForkDirs::new(full.path().join("private"), full.path().join("target"));
+    let error = overlay.create(&[layer], &fork).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+    assert_eq!(std::fs::read_dir(full.path()).unwrap().count(), 0);
 }

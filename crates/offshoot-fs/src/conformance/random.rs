@@ -55,7 +55,11 @@ fn edit(root: &Path, random: &mut Random) {
         7 => fs::remove_dir_all(&path),
         8 => fs::remove_dir_all(&path).and_then(|()| fs::create_dir_all(&path)),
         9 => symlink(content, &path),
-        10 => bits([0o755, 0o700, 0o644][random.below(3)]),
+        10 => {
+            // A directory must stay one that its owner can enter: the comparison has to.
+            let third = if path.is_dir() { 0o711 } else { 0o644 };
+            bits([0o755, 0o700, third][random.below(3)])
+        }
         11 => fs::hard_link(&path, &other),
         12 => fs::OpenOptions::new().append(true).open(&path).map(drop),
         _ => fs::rename(&path, &other),
