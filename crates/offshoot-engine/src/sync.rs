@@ -20,6 +20,10 @@ use crate::read::DiskEntry;
 use crate::sync_disk::{SyncFilter, Taken};
 use crate::sync_record::Recorder;
 
+/// A memo is written anew when the old one leaves more than this to look at again.
+const MEMO_IS_WORTH_FILES: usize = 256;
+const MEMO_IS_WORTH_BYTES: u64 = 4 << 20;
+const MEMO_IS_WORTH_REVISIONS: i64 = 512;
 /// Walks of one sync while outside programs are busy.
 const ROUNDS: usize = 3;
 const THREADS: usize = 2;
@@ -128,7 +132,7 @@ impl Engine {
             synced.ignored.clone_from(&scan.ignored);
             synced.unsettled = outcome.unsettled;
             synced.changes.extend(outcome.changes);
-            if !scan.is_unchanged() || memo.tag() != outcome.revision as u64 {
+            if is_worth_a_memo(&scan, &memo, outcome.revision) {
                 let hashed = outcome.hashed;
                 memo = scan.finish(outcome.revision as u64, |path| hashed.get(path).copied());
                 memo.save(&memo_path)?;
@@ -475,6 +479,17 @@ impl Engine {
             Ok((changes, next.revision))
         })
     }
+}
+
+/// Whether the next walk would look again at so much that a new memo is worth writing: a memo
+/// takes as long to write as some hundred small files to hash.
+fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, revision: i64) -> bool {
+    let to_hash: u64 = scan.unknown.iter().map(|seen| seen.stat.size).sum();
+    let new_dirs = scan.dirs.iter().filter(|dir| dir.state != DirState::Known);
+    memo.is_empty()
+        || scan.unknown.len() + scan.missing.len() + new_dirs.count() > MEMO_IS_WORTH_FILES
+        || to_hash > MEMO_IS_WORTH_BYTES
+        || revision - memo.tag() as i64 > MEMO_IS_WORTH_REVISIONS
 }
 
 /// What one walk led to.
