@@ -1,6 +1,6 @@
 //! Attacks by rename: a directory is swapped with a link to outside while it is read and written.
 //!
-//! `OFFSHOOT_SOAK=1` runs the full counts. Each run prints one line that begins with `race:`.
+//! `OFFSHOOT_SOAK=1` runs the full counts. Each run prints one line that begins with `soak: race:`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 #![cfg(target_os = "linux")]
 
@@ -223,7 +223,7 @@ fn attack(form: Form) {
     let escapes = read.escapes + written.escapes + touched;
     let refused = read.refused + written.refused;
     println!(
-        "race: form={form:?} reads={reads} writes={writes} escapes={escapes} refused={refused} \
+        "soak: race: form={form:?} reads={reads} writes={writes} escapes={escapes} refused={refused} \
          swaps={swaps} done={}",
         read.done + written.done
     );
@@ -241,18 +241,18 @@ fn attack(form: Form) {
 }
 
 #[test]
-fn nothing_escapes_the_kernel_form() {
+fn race_nothing_escapes_the_kernel_form() {
     attack(Form::Kernel);
 }
 
 #[test]
-fn nothing_escapes_the_portable_form() {
+fn race_nothing_escapes_the_portable_form() {
     attack(Form::Portable);
 }
 
 /// Proves that the arena is dangerous: the usual way of checking does leak in it.
 #[test]
-fn checking_first_and_opening_later_escapes() {
+fn race_checking_first_and_opening_later_escapes() {
     let arena = Arena::new();
     let root = fs::canonicalize(&arena.root).unwrap();
     let (mut tries, mut escapes) = (0u64, 0u64);
@@ -263,13 +263,13 @@ fn checking_first_and_opening_later_escapes() {
             escapes += u64::from(naive_read(&root).is_some_and(|content| content == SECRET));
         }
     });
-    println!("race: form=naive tries={tries} escapes={escapes}");
+    println!("soak: race: form=naive tries={tries} escapes={escapes}");
     assert!(escapes > 0, "the harness has become harmless");
 }
 
 /// A tree is removed whole while somebody else keeps adding to it.
 #[test]
-fn removal_ends_while_others_write() {
+fn race_removal_ends_while_others_write() {
     for form in [Form::Kernel, Form::Portable] {
         let host = tempfile::tempdir().unwrap();
         let dir = SafeDir::open_with(host.path(), form).unwrap();
