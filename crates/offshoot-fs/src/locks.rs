@@ -130,24 +130,16 @@ fn busy(name: &str) -> Error {
     .with_hint("wait until the other operation has ended and try again")
 }
 
-/// Who of this process holds or waits for which lock file.
+/// The queues of this process, by lock file; one that nobody stands in is not there.
 #[derive(Debug, Default)]
-struct Turns {
-    /// By lock file; one that nobody holds or waits for has no entry.
-    queues: Mutex<HashMap<PathBuf, Queue>>,
-    freed: Condvar,
-}
+struct Turns(Mutex<HashMap<PathBuf, Arc<Queue>>>);
 
+/// The threads of this process that want one lock file: one holds it, the others wait.
 #[derive(Debug, Default)]
 struct Queue {
-    held: bool,
-    waiting: usize,
-}
-
-impl Turns {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Queue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    held: Mutex<bool>,
+    /// Wakes one at a time: to wake all of sixteen so that one can go on costs more than its work.
+    freed: Condvar,
 }
 
 /// A thread's turn at a lock file; the next one has it when this is dropped.
@@ -155,51 +147,45 @@ impl Turns {
 struct Turn {
     turns: Arc<Turns>,
     path: PathBuf,
+    queue: Arc<Queue>,
 }
 
 impl Turn {
     /// Waits for the turn. None when the deadline passes first.
     fn wait(turns: &Arc<Turns>, path: &Path, deadline: Instant) -> Option<Turn> {
-        let mut queues = turns.lock();
-        loop {
-            let queue = queues.entry(path.to_owned()).or_default();
-            if !queue.held {
-                queue.held = true;
-                return Some(Turn {
-                    turns: Arc::clone(turns),
-                    path: path.to_owned(),
-                });
-            }
+        let queue = Arc::clone(lock(&turns.0).entry(path.to_owned()).or_default());
+        let mut held = lock(&queue.held);
+        while *held {
             let left = deadline.checked_duration_since(Instant::now())?;
-            queue.waiting += 1;
-            let (woken, _) = turns
+            (held, _) = queue
                 .freed
-                .wait_timeout(queues, left)
+                .wait_timeout(held, left)
                 .unwrap_or_else(PoisonError::into_inner);
-            queues = woken;
-            if let Some(queue) = queues.get_mut(path) {
-                queue.waiting -= 1;
-            }
         }
+        *held = true;
+        drop(held);
+        Some(Turn {
+            turns: Arc::clone(turns),
+            path: path.to_owned(),
+            queue,
+        })
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut queues = self.turns.lock();
-        let Some(queue) = queues.get_mut(&self.path) else {
-            return;
-        };
-        queue.held = false;
-        let waiting = queue.waiting;
-        if waiting == 0 {
+        *lock(&self.queue.held) = false;
+        self.queue.freed.notify_one();
+        let mut queues = lock(&self.turns.0);
+        // The map and this turn: whoever else wants it has taken its share under the same lock.
+        if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.path);
         }
-        drop(queues);
-        if waiting > 0 {
-            self.turns.freed.notify_all();
-        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn cannot_lock(error: io::Error) -> Error {
