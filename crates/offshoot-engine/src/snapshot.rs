@@ -106,7 +106,7 @@ impl Engine {
         let row = self.open_row(id)?;
         let _lock = if row.handed_out {
             let lock = self.exclusive(&row)?;
-            self.sync_held(&row, include_ignored, cause)?;
+            self.sync_with(&row, include_ignored, Durability::Relaxed)?;
             Some(lock)
         } else {
             None

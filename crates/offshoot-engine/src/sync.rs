@@ -8,15 +8,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp, WorkspaceId,
+    Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
+    WorkspaceId,
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
-use offshoot_store::{Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
+use offshoot_store::{
+    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, Via, WorkspaceRow,
+};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
+use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
+use crate::state::{State, StateEdit, StateEntry};
 use crate::sync_disk::{SyncFilter, Taken};
 use crate::sync_record::Recorder;
 
@@ -24,6 +29,8 @@ use crate::sync_record::Recorder;
 const MEMO_IS_WORTH_FILES: usize = 256;
 const MEMO_IS_WORTH_BYTES: u64 = 4 << 20;
 const MEMO_IS_WORTH_REVISIONS: i64 = 512;
+/// A first sync of at least so many files becomes a state at once instead of rows.
+const FOLD_FROM: usize = 1_000;
 /// Walks of one sync while outside programs are busy.
 const ROUNDS: usize = 3;
 const THREADS: usize = 2;
@@ -102,6 +109,17 @@ impl Engine {
         include_ignored: bool,
         _cause: &Cause,
     ) -> Result<Synced> {
+        self.sync_with(row, include_ignored, Durability::Synced)
+    }
+
+    /// The same with a say in who waits for the disk: a caller that commits something durable
+    /// right after need not wait twice.
+    pub(crate) fn sync_with(
+        &self,
+        row: &WorkspaceRow,
+        include_ignored: bool,
+        durability: Durability,
+    ) -> Result<Synced> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
@@ -123,7 +141,8 @@ impl Engine {
             };
             let scan = offshoot_fs::scan(&dir, &memo, &filter, THREADS)?;
             let started = scan.started();
-            let outcome = self.record_scan(&row, &dir, &memo, &scan)?;
+            let fresh = !include_ignored && row.files + row.dirs == 0;
+            let outcome = self.record_scan(&row, &dir, &memo, &scan, fresh, durability)?;
             synced.refused = scan
                 .refused
                 .iter()
@@ -154,6 +173,8 @@ impl Engine {
         dir: &SafeDir,
         memo: &Memo,
         scan: &Scan<'_>,
+        fresh: bool,
+        durability: Durability,
     ) -> Result<Outcome> {
         let bulk = self.store().bulk();
         let hashing = Hashing::default();
@@ -193,7 +214,9 @@ impl Engine {
         let unsettled = unsettled.into_inner().unwrap_or_default();
         self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
         let bulk = bulk.finish()?;
-        let (changes, revision) = self.record_found(row, found, Some(&bulk))?;
+        let folded = self.fold_fresh(fresh, &found)?;
+        let (changes, revision) =
+            self.record_found(row, found, Some(&bulk), folded.as_ref(), durability)?;
         Ok(Outcome {
             changes,
             revision,
@@ -423,7 +446,33 @@ impl Engine {
             return Ok(());
         }
         let bulk = bulk.finish()?;
-        self.record_found(row, found, Some(&bulk)).map(drop)
+        self.record_found(row, found, Some(&bulk), None, Durability::Synced)
+            .map(drop)
+    }
+
+    /// The state of a first sync of many files, which needs no rows above it: there was nothing.
+    fn fold_fresh(&self, fresh: bool, found: &Found) -> Result<Option<(State, Vec<NewObject>)>> {
+        if !fresh || found.len() < FOLD_FROM || found.values().any(Option::is_none) {
+            return Ok(None);
+        }
+        let objects = StoredObjects {
+            store: self.store(),
+            tx: None,
+        };
+        let mut bench = Workbench::new(&objects);
+        let put = |entry: &DiskEntry| {
+            StateEdit::Put(StateEntry {
+                kind: entry.kind,
+                perm: entry.perm,
+                id: entry.id,
+            })
+        };
+        let edits = found
+            .iter()
+            .filter_map(|(path, entry)| Some((path.clone(), put(entry.as_ref()?))))
+            .collect();
+        let state = State::default().edit(&mut bench, &edits)?;
+        Ok(Some((state, bench.prepare(self.store())?)))
     }
 
     /// Writes outside changes into the index and the history. Returns them, and the revision.
@@ -432,6 +481,8 @@ impl Engine {
         row: &WorkspaceRow,
         found: Found,
         bulk: Option<&Bulk>,
+        folded: Option<&(State, Vec<NewObject>)>,
+        durability: Durability,
     ) -> Result<(Vec<OutsideChange>, i64)> {
         let at = self.now();
         let cause = Cause::by(Operator::outside());
@@ -439,7 +490,7 @@ impl Engine {
         let durability = if found.is_empty() {
             Durability::Relaxed
         } else {
-            Durability::Synced
+            durability
         };
         self.store().write(durability, |tx| {
             let before = open_row_by_key(tx, row)?;
@@ -468,6 +519,13 @@ impl Engine {
                 line,
                 new_dirs: HashSet::new(),
             };
+            let still_empty = (before.tree, before.sidecar) == (EMPTY_TREE, EMPTY_TREE)
+                && tx.entries_below(before.key, &RelPath::root())?.is_empty();
+            if let Some((state, objects)) = folded.filter(|_| still_empty) {
+                recorder.all_new(tx, &found, state, objects, &mut changes)?;
+                tx.update_workspace(&next)?;
+                return Ok((changes, next.revision));
+            }
             for (path, there) in &found {
                 match there {
                     None => recorder.gone(tx, path, &found, &mut changes)?,

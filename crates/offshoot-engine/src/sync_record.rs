@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use offshoot_core::{EntryKind, RelPath, Result};
-use offshoot_store::{EntryRow, HistoryOp, WorkspaceRow, WriteTx};
+use offshoot_store::{EntryRow, HistoryOp, NewObject, WorkspaceRow, WriteTx};
 
 use crate::engine::Engine;
 use crate::index::{Entry, Index};
 use crate::lines::LineFor;
 use crate::read::DiskEntry;
+use crate::state::State;
 use crate::sync::{Found, OutsideChange};
 
 /// Writes found changes into the index, one by one, in the order of paths.
@@ -22,6 +23,44 @@ pub(crate) struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
+    /// Many files in a workspace that held nothing: they become the state below its rows.
+    pub(crate) fn all_new(
+        &mut self,
+        tx: &mut dyn WriteTx,
+        found: &Found,
+        state: &State,
+        objects: &[NewObject],
+        changes: &mut Vec<OutsideChange>,
+    ) -> Result<()> {
+        for object in objects {
+            tx.put_object(object)?;
+        }
+        for (path, entry) in found {
+            let Some(entry) = entry else { continue };
+            let op = match entry.kind {
+                EntryKind::Dir => HistoryOp::Mkdir,
+                _ => HistoryOp::Create,
+            };
+            let mut line = self.line.file(op, path, entry.kind);
+            line.after = entry.id;
+            line.size = entry.size;
+            tx.add_history(&line)?;
+            match entry.kind {
+                EntryKind::Dir => self.next.dirs += 1,
+                _ => self.next.files += 1,
+            }
+            self.next.bytes += entry.size;
+            changes.push(OutsideChange {
+                path: path.clone(),
+                op,
+                kind: entry.kind,
+            });
+        }
+        self.next.tree = state.tree;
+        self.next.sidecar = state.sidecar;
+        Ok(())
+    }
+
     /// A path that is gone, with everything that the index has below it.
     pub(crate) fn gone(
         &mut self,
