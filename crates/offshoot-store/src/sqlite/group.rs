@@ -36,8 +36,6 @@ thread_local! {
 /// The one writing connection of a process and the batch that is open on it.
 pub(super) struct GroupWriter {
     waiting: AtomicUsize,
-    /// How many shared the last batch.
-    shared_by: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -50,8 +48,6 @@ struct State {
     synchronous: Durability,
     process_lock: ProcessLock,
     batch: Option<OpenBatch>,
-    /// Members of the batch that was closed last.
-    last_members: usize,
 }
 
 struct OpenBatch {
@@ -102,7 +98,6 @@ impl GroupWriter {
     pub(super) fn open(path: &Path, cache_bytes: i64, process_lock: ProcessLock) -> Self {
         GroupWriter {
             waiting: AtomicUsize::new(0),
-            shared_by: AtomicUsize::new(0),
             state: Mutex::new(State {
                 path: path.to_owned(),
                 cache_bytes,
@@ -110,7 +105,6 @@ impl GroupWriter {
                 synchronous: Durability::Synced,
                 process_lock,
                 batch: None,
-                last_members: 0,
             }),
         }
     }
@@ -123,18 +117,12 @@ impl GroupWriter {
     ) -> Result<()> {
         let _inside = Inside::enter(self)?;
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        if self.shared_by.load(Ordering::Relaxed) > 1 {
-            // Others are on their way: let them come, so that one sync serves more of them. Being
-            // counted already, this one keeps the batch open meanwhile.
-            std::thread::yield_now();
-        }
         let mut state = lock(&self.state);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
 
         let outcome = state.join(durability)?;
         let (turn, intact) = state.run(work);
         state.end_turn(matches!(turn, Turn::Done), intact, &self.waiting);
-        self.shared_by.store(state.last_members, Ordering::Relaxed);
         drop(state);
         match turn {
             Turn::Done => outcome.wait(),
@@ -246,7 +234,6 @@ impl State {
     /// Commits the open batch, or rolls it back if no work is in it, and tells its members.
     fn close_batch(&mut self) {
         let Some(batch) = &self.batch else { return };
-        self.last_members = batch.members;
         let end = if batch.members == 0 {
             "ROLLBACK"
         } else {
