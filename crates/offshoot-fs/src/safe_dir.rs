@@ -269,7 +269,8 @@ impl SafeDir {
             }
             Ok(())
         };
-        self.hit("readdir")
+        let read = self
+            .hit("readdir")
             .and_then(|()| {
                 DirReader::default().for_each(dir, |name, _| {
                     if failure.is_none() {
@@ -277,8 +278,19 @@ impl SafeDir {
                     }
                 })
             })
-            .and_then(|()| failure.map_or(Ok(()), Err))
-            .map_err(|error| read_error(path, error))?;
+            .and_then(|()| failure.map_or(Ok(()), Err));
+        match read {
+            Ok(()) => {}
+            // A directory that is removed while it is read answers as its file system likes: XFS
+            // says EXDEV now and then, which no directory that is there ever says. It has no names
+            // any more.
+            Err(error)
+                if is(&error, Errno::XDEV) || fstat(dir).is_ok_and(|stat| stat.nlink == 0) =>
+            {
+                entries.clear();
+            }
+            Err(error) => return Err(read_error(path, error)),
+        }
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }

@@ -37,7 +37,8 @@ impl DirReader {
             match entry {
                 Ok(entry) => visit(entry.file_name(), entry.file_type(), &mut each),
                 Err(Errno::INTR) => {}
-                Err(Errno::NOENT) => break,
+                // Removed meanwhile; XFS says EXDEV then, now and then.
+                Err(Errno::NOENT | Errno::XDEV) => break,
                 Err(error) => return Err(error.into()),
             }
         }

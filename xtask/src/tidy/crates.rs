@@ -226,7 +226,7 @@ mod tests {
         let manifest = "[dependencies]\nrusqlite = \"1\"\ngix-hash = \"1\"\nimara-diff = \"1\"\n";
         let count = |package| messages(check, package, manifest).len();
         assert_eq!(count("offshoot-store"), 2);
-        assert_eq!(count("offshoot-git"), 1);
+        assert_eq!(count("offshoot-git"), 2);
         assert_eq!(count("offshoot-merge"), 2);
         assert_eq!(count("offshoot-engine"), 3);
     }
