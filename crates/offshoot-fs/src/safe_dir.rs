@@ -269,8 +269,7 @@ impl SafeDir {
             }
             Ok(())
         };
-        let read = self
-            .hit("readdir")
+        self.hit("readdir")
             .and_then(|()| {
                 DirReader::default().for_each(dir, |name, _| {
                     if failure.is_none() {
@@ -278,19 +277,8 @@ impl SafeDir {
                     }
                 })
             })
-            .and_then(|()| failure.map_or(Ok(()), Err));
-        match read {
-            Ok(()) => {}
-            // A directory that is removed while it is read answers as its file system likes: XFS
-            // says EXDEV now and then, which no directory that is there ever says. It has no names
-            // any more.
-            Err(error)
-                if is(&error, Errno::XDEV) || fstat(dir).is_ok_and(|stat| stat.nlink == 0) =>
-            {
-                entries.clear();
-            }
-            Err(error) => return Err(read_error(path, error)),
-        }
+            .and_then(|()| failure.map_or(Ok(()), Err))
+            .map_err(|error| read_error(path, error))?;
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
@@ -380,9 +368,14 @@ impl SafeDir {
     }
 }
 
-/// Whether a directory found a moment ago is not there any more, or is no directory any more.
+/// Whether a directory found a moment ago is not there any more, or is no directory any more. For
+/// opens that follow no links.
 pub(crate) fn vanished(error: &io::Error) -> bool {
-    is(error, Errno::NOENT) || is(error, Errno::NOTDIR) || is(error, Errno::LOOP)
+    // EXDEV where no links are followed: it was moved out of the directory between the look-up of
+    // its name and the check that it lies beneath. Overlayfs does so with what it removes.
+    [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::XDEV]
+        .into_iter()
+        .any(|errno| is(error, errno))
 }
 
 fn absent_as_none(path: &RelPath, answer: io::Result<Stat>) -> Result<Option<Stat>> {

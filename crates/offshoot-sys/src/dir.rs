@@ -37,8 +37,7 @@ impl DirReader {
             match entry {
                 Ok(entry) => visit(entry.file_name(), entry.file_type(), &mut each),
                 Err(Errno::INTR) => {}
-                // Removed meanwhile; XFS says EXDEV then, now and then.
-                Err(Errno::NOENT | Errno::XDEV) => break,
+                Err(Errno::NOENT) => break,
                 Err(error) => return Err(error.into()),
             }
         }
