@@ -539,13 +539,17 @@ impl Engine {
     }
 }
 
-/// Whether the next walk would look again at so much that a new memo is worth writing: a memo
-/// takes as long to write as some hundred small files to hash.
+/// Whether a new memo is worth writing, which takes as long as to hash some hundred small files.
+///
+/// An old memo is as good for files: one that changed since looks different from it and is
+/// compared again. It is not for directories, which are known by their bits alone: one that went
+/// and came back, or had its bits changed and changed back, would look as if nothing had happened.
 fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, revision: i64) -> bool {
     let to_hash: u64 = scan.unknown.iter().map(|seen| seen.stat.size).sum();
-    let new_dirs = scan.dirs.iter().filter(|dir| dir.state != DirState::Known);
     memo.is_empty()
-        || scan.unknown.len() + scan.missing.len() + new_dirs.count() > MEMO_IS_WORTH_FILES
+        || !scan.missing.is_empty()
+        || scan.dirs.iter().any(|dir| dir.state != DirState::Known)
+        || scan.unknown.len() > MEMO_IS_WORTH_FILES
         || to_hash > MEMO_IS_WORTH_BYTES
         || revision - memo.tag() as i64 > MEMO_IS_WORTH_REVISIONS
 }

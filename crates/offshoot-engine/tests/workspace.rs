@@ -278,3 +278,26 @@ fn quotas_and_preconditions_leave_the_old_content() {
         ErrorCode::PreconditionFailed
     );
 }
+
+#[test]
+fn a_directory_whose_bits_change_and_change_back_is_followed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_dir, engine) = engine();
+    let ws = create(&engine, "a1", Layout::Plain);
+    write(&engine, &ws, "d/a.txt", b"one");
+    write(&engine, &ws, "e/b.txt", b"two");
+    let path = engine.hand_out_path(&ws).unwrap();
+    let set = |mode| {
+        std::fs::set_permissions(path.join("d"), std::fs::Permissions::from_mode(mode)).unwrap();
+        engine.sync(&ws, &user()).unwrap().changes.len()
+    };
+    engine.sync(&ws, &user()).unwrap();
+    assert_eq!(
+        (set(0o700), set(0o755), set(0o755), set(0o700)),
+        (1, 1, 0, 1)
+    );
+    std::fs::remove_dir_all(path.join("e")).unwrap();
+    assert_eq!(engine.sync(&ws, &user()).unwrap().changes.len(), 2);
+    std::fs::create_dir(path.join("e")).unwrap();
+    assert_eq!(engine.sync(&ws, &user()).unwrap().changes.len(), 1);
+}
