@@ -8,8 +8,8 @@ use offshoot_core::{
 };
 use offshoot_fs::{SafeDir, Sync};
 use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewHistory, SnapshotRow, Via, WorkspaceKey, WorkspaceRow,
-    WorkspaceState, WriteTx,
+    Durability, EntryRow, HistoryOp, NewHistory, SnapshotRow, Via, WorkspaceKey, WorkspaceKind,
+    WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
@@ -400,6 +400,7 @@ fn new_row(id: &WorkspaceId, layout: Layout, quota: Quota, at: Timestamp) -> Wor
     WorkspaceRow {
         key: WorkspaceKey(0),
         id: id.clone(),
+        kind: WorkspaceKind::Standalone,
         layout,
         state: WorkspaceState::Open,
         head: None,

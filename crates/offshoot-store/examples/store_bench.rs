@@ -85,6 +85,7 @@ fn add_workspace(store: &Store, name: &str) -> WorkspaceKey {
     let row = WorkspaceRow {
         key: WorkspaceKey(0),
         id: name.parse().unwrap(),
+        kind: offshoot_store::WorkspaceKind::Standalone,
         layout: Layout::Plain,
         state: WorkspaceState::Open,
         head: None,

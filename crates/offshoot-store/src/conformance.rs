@@ -11,6 +11,7 @@
 mod blob;
 mod concurrent;
 mod fixtures;
+mod projects;
 mod rows;
 mod transactions;
 
@@ -37,6 +38,12 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         rows::packs_and_moves,
         rows::erasing_and_roots,
         rows::replacing_an_object_id,
+        projects::names_of_projects_are_apart,
+        projects::settings_of_a_project,
+        projects::forks_are_found_by_project,
+        projects::layers_and_their_users,
+        projects::agents,
+        projects::erasing_a_project,
     ];
     for check in checks {
         check(&*make());

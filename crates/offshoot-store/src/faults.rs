@@ -4,12 +4,14 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use offshoot_core::{
-    Error, ErrorCode, FaultPlan, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
+    AgentId, Error, ErrorCode, FaultPlan, ObjectId, ProjectId, RelPath, Result, Timestamp,
+    WorkspaceId,
 };
 
 use crate::{
-    BlobInfo, BlobStore, Durability, EntryRow, HistoryFilter, HistoryRow, MetaStore, NewHistory,
-    NewObject, ObjectRow, PackRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    AgentRow, BlobInfo, BlobStore, Durability, EntryRow, ForkRow, HistoryFilter, HistoryRow,
+    LayerRow, MetaStore, NewHistory, NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow,
+    ProjectWrites, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -193,6 +195,43 @@ macro_rules! pass_on_reads {
 
 impl ReadTx for FaultyRead<'_> {
     pass_on_reads!();
+}
+
+macro_rules! pass_on_project_reads {
+    () => {
+        pass_on! { read:
+            project(id: &ProjectId) -> Option<WorkspaceRow>;
+            projects(after: Option<&ProjectId>, limit: usize) -> Vec<WorkspaceRow>;
+            project_settings(key: WorkspaceKey) -> Option<ProjectRow>;
+            fork(workspace: WorkspaceKey) -> Option<ForkRow>;
+            forks_of(project: WorkspaceKey) -> Vec<WorkspaceRow>;
+            layer(key: i64) -> Option<LayerRow>;
+            layers_showing(tree: &ObjectId, sidecar: &ObjectId) -> Vec<LayerRow>;
+            layers() -> Vec<LayerRow>;
+            layers_in_use() -> Vec<i64>;
+            agent(id: &AgentId) -> Option<AgentRow>;
+            agents() -> Vec<AgentRow>;
+        }
+    };
+}
+
+impl ProjectReads for FaultyRead<'_> {
+    pass_on_project_reads!();
+}
+
+impl ProjectReads for FaultyWrite<'_> {
+    pass_on_project_reads!();
+}
+
+impl ProjectWrites for FaultyWrite<'_> {
+    pass_on! { write:
+        put_project(row: &ProjectRow) -> ();
+        put_fork(row: &ForkRow) -> ();
+        add_layer(row: &LayerRow) -> i64;
+        mark_layer_synced(key: i64) -> ();
+        remove_layer(key: i64) -> bool;
+        put_agent(row: &AgentRow) -> ();
+    }
 }
 
 impl ReadTx for FaultyWrite<'_> {

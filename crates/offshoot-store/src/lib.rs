@@ -20,6 +20,8 @@ mod disk;
 mod faults;
 mod meta;
 mod objects;
+mod project_meta;
+mod project_rows;
 mod rows;
 mod sqlite;
 
@@ -30,8 +32,10 @@ pub use disk::DiskBlobs;
 pub use faults::{FaultyBlobs, FaultyMeta};
 pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
 pub use objects::Store;
+pub use project_meta::{ProjectReads, ProjectWrites};
+pub use project_rows::{AgentRow, ForkRow, Landing, LayerRow, ProjectRow};
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
-    PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
+    PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 pub use sqlite::{SqliteOptions, SqliteStore};

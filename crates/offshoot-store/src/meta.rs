@@ -2,6 +2,7 @@
 
 use offshoot_core::{ObjectId, RelPath, Result, Timestamp, WorkspaceId};
 
+use crate::project_meta::{ProjectReads, ProjectWrites};
 use crate::rows::{
     EntryRow, HistoryFilter, HistoryRow, NewHistory, NewObject, ObjectRow, PackRow, SnapshotRow,
     WorkspaceKey, WorkspaceRow,
@@ -64,7 +65,7 @@ pub trait MetaStore: Send + Sync {
 }
 
 /// What can be asked inside a transaction.
-pub trait ReadTx {
+pub trait ReadTx: ProjectReads {
     /// A setting of the store, such as the boot that last used it.
     fn setting(&self, key: &str) -> Result<Option<String>>;
 
@@ -77,7 +78,7 @@ pub trait ReadTx {
     /// Open workspaces in the order of their names (bytewise), those after `after` only.
     fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<WorkspaceRow>>;
 
-    /// Every workspace, the closed ones too, in the order of their numbers.
+    /// Every workspace and project, the closed ones too, in the order of their numbers.
     fn all_workspaces(&self) -> Result<Vec<WorkspaceRow>>;
 
     /// Open workspaces whose directory may not be durable: `revision > synced_revision`.
@@ -147,7 +148,7 @@ pub trait ReadTx {
 }
 
 /// What can be changed inside a transaction.
-pub trait WriteTx: ReadTx {
+pub trait WriteTx: ReadTx + ProjectWrites {
     /// Sets a setting.
     fn put_setting(&mut self, key: &str, value: &str) -> Result<()>;
 

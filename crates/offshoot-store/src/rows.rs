@@ -8,6 +8,20 @@ use offshoot_core::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspaceKey(pub i64);
 
+/// What a row of the workspace table is.
+///
+/// A project is kept like a workspace that has no directory: head, snapshots, history and counters
+/// are the same things, so whatever works on those works on both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorkspaceKind {
+    /// A workspace that began empty.
+    Standalone,
+    /// A workspace that began as a snapshot of a project; see [`crate::ForkRow`].
+    Fork,
+    /// A project. It has no entry rows and its names are apart from those of workspaces.
+    Project,
+}
+
 /// Whether a workspace is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkspaceState {
@@ -22,8 +36,10 @@ pub enum WorkspaceState {
 pub struct WorkspaceRow {
     /// Its number.
     pub key: WorkspaceKey,
-    /// Its name; at most one open workspace has it.
+    /// Its name; at most one open workspace has it, and at most one open project.
     pub id: WorkspaceId,
+    /// What it is. Never changes.
+    pub kind: WorkspaceKind,
     /// Which places may be written.
     pub layout: Layout,
     /// Whether it is in use.
@@ -220,6 +236,26 @@ words! {
         Purge = "purge",
         /// The quota or another setting of the workspace changed.
         WorkspaceUpdate = "workspace_update",
+        /// A project was created.
+        ProjectCreate = "project_create",
+        /// A project was deleted; `after` is its last snapshot.
+        ProjectDelete = "project_delete",
+        /// Files came from outside as one snapshot, which is `after`.
+        Import = "import",
+        /// A fork was moved onto the newer base `after`.
+        Update = "update",
+        /// A workspace was merged into its project; `after` is the snapshot that landed.
+        Merge = "merge",
+        /// A merge was undone; `after` is the snapshot that undid it.
+        MergeUndo = "merge_undo",
+        /// A conflict began to wait for a decision.
+        ReviewOpen = "review_open",
+        /// A conflict was decided.
+        ReviewResolve = "review_resolve",
+        /// An agent came into being below another one.
+        AgentSpawn = "agent_spawn",
+        /// An agent was removed from the tree.
+        AgentEnd = "agent_end",
     }
 }
 
@@ -236,6 +272,10 @@ words! {
         Restore = "restore",
         /// Recovery after an unclean stop put it right or kept what it found.
         Recovery = "recovery",
+        /// A merge brought it.
+        Merge = "merge",
+        /// It came with a newer base of the fork.
+        Update = "update",
     }
 }
 

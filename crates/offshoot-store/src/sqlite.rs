@@ -4,6 +4,7 @@ mod codec;
 mod error;
 mod group;
 mod migrate;
+mod projects;
 mod read;
 mod schema;
 mod write;

@@ -13,7 +13,7 @@ use offshoot_core::{
 };
 use offshoot_store::{
     DiskBlobs, Durability, EntryRow, FaultyBlobs, FaultyMeta, HistoryOp, NewHistory, SqliteOptions,
-    SqliteStore, Store, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
+    SqliteStore, Store, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 const FUTURE: Timestamp = Timestamp(i64::MAX);
@@ -247,6 +247,7 @@ fn add_workspace(store: &Store, name: &str) -> WorkspaceKey {
     let row = WorkspaceRow {
         key: WorkspaceKey(0),
         id: name.parse().unwrap(),
+        kind: WorkspaceKind::Standalone,
         layout: Layout::Plain,
         state: WorkspaceState::Open,
         head: None,

@@ -7,7 +7,7 @@ use offshoot_core::{
 
 use crate::{
     Durability, EntryRow, HistoryOp, MetaStore, NewHistory, NewObject, ObjectPlace, ObjectRow,
-    ReadTx, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState, WriteTx,
+    ReadTx, SnapshotRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 pub(super) fn read<T>(meta: &dyn MetaStore, work: impl Fn(&dyn ReadTx) -> Result<T>) -> T {
@@ -52,6 +52,7 @@ pub(super) fn workspace(name: &str) -> WorkspaceRow {
     WorkspaceRow {
         key: WorkspaceKey(0),
         id: name.parse().unwrap(),
+        kind: WorkspaceKind::Standalone,
         layout: Layout::Plain,
         state: WorkspaceState::Open,
         head: None,

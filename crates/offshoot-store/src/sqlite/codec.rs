@@ -8,7 +8,7 @@ use rusqlite::types::{FromSqlError, Type};
 
 use crate::{
     EntryRow, HistoryOp, HistoryRow, NewHistory, ObjectPlace, ObjectRow, PackRow, SnapshotRow, Via,
-    WorkspaceKey, WorkspaceRow, WorkspaceState,
+    WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 /// The columns of one kind of row in the order in which its function here reads them. A macro,
@@ -17,7 +17,7 @@ macro_rules! columns {
     (workspace) => {
         "key, id, layout, state, head, tree, sidecar, revision, synced_revision, materialized, \
          handed_out, created_at, changed_at, used_at, last_sync, files, dirs, bytes, quota_bytes, \
-         quota_inodes"
+         quota_inodes, kind"
     };
     (entry) => {
         "parent, name, kind, opaque, perm, id, size, revision"
@@ -45,9 +45,9 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-type Decoded<T> = rusqlite::Result<T>;
+pub(super) type Decoded<T> = rusqlite::Result<T>;
 
-fn bad<T>(column: usize, kind: Type) -> Decoded<T> {
+pub(super) fn bad<T>(column: usize, kind: Type) -> Decoded<T> {
     Err(rusqlite::Error::FromSqlConversionFailure(
         column,
         kind,
@@ -69,7 +69,7 @@ fn path(row: &Row<'_>, column: usize) -> Decoded<RelPath> {
     Ok(RelPath::from_normal(row.get_ref(column)?.as_blob()?))
 }
 
-fn time(row: &Row<'_>, column: usize) -> Decoded<Timestamp> {
+pub(super) fn time(row: &Row<'_>, column: usize) -> Decoded<Timestamp> {
     row.get(column).map(Timestamp)
 }
 
@@ -106,6 +106,14 @@ pub(super) fn layout_number(layout: Layout) -> i64 {
     }
 }
 
+pub(super) fn workspace_kind_number(kind: WorkspaceKind) -> i64 {
+    match kind {
+        WorkspaceKind::Standalone => 0,
+        WorkspaceKind::Fork => 1,
+        WorkspaceKind::Project => 2,
+    }
+}
+
 pub(super) fn state_number(state: WorkspaceState) -> i64 {
     match state {
         WorkspaceState::Open => 0,
@@ -128,6 +136,16 @@ pub(super) fn op_number(op: HistoryOp) -> i64 {
         HistoryOp::WorkspaceClean => 11,
         HistoryOp::Purge => 12,
         HistoryOp::WorkspaceUpdate => 13,
+        HistoryOp::ProjectCreate => 14,
+        HistoryOp::ProjectDelete => 15,
+        HistoryOp::Import => 16,
+        HistoryOp::Update => 17,
+        HistoryOp::Merge => 18,
+        HistoryOp::MergeUndo => 19,
+        HistoryOp::ReviewOpen => 20,
+        HistoryOp::ReviewResolve => 21,
+        HistoryOp::AgentSpawn => 22,
+        HistoryOp::AgentEnd => 23,
     }
 }
 
@@ -147,6 +165,8 @@ pub(super) fn via_number(via: Via) -> i64 {
         Via::Sync => 3,
         Via::Restore => 4,
         Via::Recovery => 5,
+        Via::Merge => 6,
+        Via::Update => 7,
     }
 }
 
@@ -193,6 +213,12 @@ pub(super) fn workspace(row: &Row<'_>) -> Decoded<WorkspaceRow> {
         bytes: row.get(17)?,
         quota_bytes: row.get(18)?,
         quota_inodes: row.get(19)?,
+        kind: match row.get(20)? {
+            0i64 => WorkspaceKind::Standalone,
+            1 => WorkspaceKind::Fork,
+            2 => WorkspaceKind::Project,
+            _ => return bad(20, Type::Integer),
+        },
     })
 }
 

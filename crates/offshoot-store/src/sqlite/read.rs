@@ -24,7 +24,7 @@ impl Tx<'_> {
         rows.next().sql()?.map(decode).transpose().sql()
     }
 
-    fn all<T>(
+    pub(super) fn all<T>(
         &self,
         sql: &str,
         parameters: impl Params,
@@ -37,7 +37,7 @@ impl Tx<'_> {
 }
 
 /// SQLite's way to say "no limit" is a negative number.
-fn limit_or_all(limit: usize) -> i64 {
+pub(super) fn limit_or_all(limit: usize) -> i64 {
     if limit == 0 {
         -1
     } else {
@@ -90,7 +90,7 @@ impl ReadTx for Tx<'_> {
             concat!(
                 "SELECT ",
                 columns!(workspace),
-                " FROM workspace WHERE id = ?1 AND state = 0"
+                " FROM workspace WHERE id = ?1 AND (kind = 2) = 0 AND state = 0"
             ),
             [id.as_str()],
             codec::workspace,
@@ -103,7 +103,7 @@ impl ReadTx for Tx<'_> {
             concat!(
                 "SELECT ",
                 columns!(workspace),
-                " FROM workspace WHERE id = ?1 ORDER BY key DESC LIMIT 1"
+                " FROM workspace WHERE id = ?1 AND kind <> 2 ORDER BY key DESC LIMIT 1"
             ),
             [id.as_str()],
             codec::workspace,
@@ -127,7 +127,7 @@ impl ReadTx for Tx<'_> {
             concat!(
                 "SELECT ",
                 columns!(workspace),
-                " FROM workspace WHERE state = 0 AND id > ?1 ORDER BY id LIMIT ?2"
+                " FROM workspace WHERE state = 0 AND kind <> 2 AND id > ?1 ORDER BY id LIMIT ?2"
             ),
             params![after.map_or("", WorkspaceId::as_str), limit_or_all(limit)],
             codec::workspace,
@@ -396,6 +396,7 @@ impl ReadTx for Tx<'_> {
             ("SELECT id FROM entry WHERE id IS NOT NULL", 1),
             ("SELECT head, tree, sidecar FROM workspace", 3),
             ("SELECT id, parent, tree, sidecar FROM snapshot", 4),
+            ("SELECT base, base_tree, base_sidecar FROM fork", 3),
         ] {
             let mut statement = self.statement(sql)?;
             let mut rows = statement.query([]).sql()?;

@@ -7,10 +7,12 @@
 //!   written about twice as fast there as in a `WITHOUT ROWID` table.
 //! - Nothing indexes `object.pack`: only garbage collection asks for it, and an index would cost
 //!   every bulk write.
+//! - A layer knows the one below it, and neither changes: a fork names its whole stack by the
+//!   topmost.
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -121,4 +123,61 @@ CREATE TABLE history (
 );
 CREATE INDEX history_workspace ON history (workspace);
 CREATE INDEX history_path ON history (workspace, path);
+";
+
+const VERSION_2: &str = "
+ALTER TABLE workspace ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+DROP INDEX workspace_open;
+CREATE UNIQUE INDEX workspace_open ON workspace (id, (kind = 2)) WHERE state = 0;
+
+CREATE TABLE project (
+    key INTEGER PRIMARY KEY REFERENCES workspace (key),
+    landing INTEGER NOT NULL,
+    include_ignored INTEGER NOT NULL,
+    policy TEXT NOT NULL
+);
+
+CREATE TABLE layer (
+    key INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    below INTEGER REFERENCES layer (key),
+    depth INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    tree BLOB NOT NULL,
+    sidecar BLOB NOT NULL,
+    entries INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    made_at INTEGER NOT NULL,
+    synced INTEGER NOT NULL
+);
+CREATE INDEX layer_state ON layer (tree, sidecar);
+CREATE INDEX layer_project ON layer (project);
+CREATE INDEX layer_below ON layer (below);
+
+CREATE TABLE fork (
+    workspace INTEGER PRIMARY KEY REFERENCES workspace (key),
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    base BLOB NOT NULL,
+    base_tree BLOB NOT NULL,
+    base_sidecar BLOB NOT NULL,
+    agent TEXT,
+    priority INTEGER NOT NULL,
+    git INTEGER NOT NULL,
+    provider TEXT,
+    layer INTEGER REFERENCES layer (key),
+    place INTEGER NOT NULL
+);
+CREATE INDEX fork_project ON fork (project);
+CREATE INDEX fork_layer ON fork (layer);
+
+CREATE TABLE agent (
+    id TEXT NOT NULL PRIMARY KEY,
+    parent TEXT REFERENCES agent (id),
+    role TEXT NOT NULL,
+    workspace TEXT,
+    created_at INTEGER NOT NULL,
+    ended_at INTEGER
+) WITHOUT ROWID;
+CREATE INDEX agent_parent ON agent (parent);
 ";

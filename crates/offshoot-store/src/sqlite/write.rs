@@ -5,15 +5,18 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{Params, ToSql, params};
 
 use super::Tx;
-use super::codec::{kind_number, layout_number, op_number, state_number, via_number};
+use super::codec::{
+    kind_number, layout_number, op_number, state_number, via_number, workspace_kind_number,
+};
 use super::error::SqlResult;
 use super::read::{bounds_below, split};
 use crate::{
-    EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, WorkspaceKey, WorkspaceKind,
+    WorkspaceRow, WriteTx,
 };
 
 /// An id as a parameter.
-struct Id<'a>(&'a ObjectId);
+pub(super) struct Id<'a>(pub(super) &'a ObjectId);
 
 impl ToSql for Id<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -26,7 +29,7 @@ fn optional(id: &Option<ObjectId>) -> Option<Id<'_>> {
 }
 
 impl Tx<'_> {
-    fn change(&self, sql: &str, parameters: impl Params) -> Result<usize> {
+    pub(super) fn change(&self, sql: &str, parameters: impl Params) -> Result<usize> {
         self.statement(sql)?.execute(parameters).sql()
     }
 
@@ -60,11 +63,15 @@ fn name_taken(row: &WorkspaceRow) -> impl FnOnce(Error) -> Error + '_ {
             .and_then(rusqlite::Error::sqlite_error)
             .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE);
         if unique {
+            let what = match row.kind {
+                WorkspaceKind::Project => "project",
+                _ => "workspace",
+            };
             Error::new(
                 ErrorCode::AlreadyExists,
-                format!("the workspace `{}` exists", row.id),
+                format!("the {what} `{}` exists", row.id),
             )
-            .with_hint("choose another name, or delete that workspace first")
+            .with_hint(format!("choose another name, or delete that {what} first"))
         } else {
             error
         }
@@ -85,9 +92,9 @@ impl WriteTx for Tx<'_> {
         self.change(
             "INSERT INTO workspace (id, layout, state, head, tree, sidecar, revision,
                 synced_revision, materialized, handed_out, created_at, changed_at, used_at,
-                last_sync, files, dirs, bytes, quota_bytes, quota_inodes)
+                last_sync, files, dirs, bytes, quota_bytes, quota_inodes, kind)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                ?18, ?19)",
+                ?18, ?19, ?20)",
             params![
                 row.id.as_str(),
                 layout_number(row.layout),
@@ -108,6 +115,7 @@ impl WriteTx for Tx<'_> {
                 row.bytes,
                 row.quota_bytes,
                 row.quota_inodes,
+                workspace_kind_number(row.kind),
             ],
         )
         .map_err(name_taken(row))?;
@@ -159,6 +167,10 @@ impl WriteTx for Tx<'_> {
             "DELETE FROM entry WHERE workspace = ?1",
             "DELETE FROM snapshot WHERE workspace = ?1",
             "DELETE FROM history WHERE workspace = ?1",
+            "DELETE FROM fork WHERE workspace = ?1",
+            "DELETE FROM fork WHERE project = ?1",
+            "DELETE FROM layer WHERE project = ?1",
+            "DELETE FROM project WHERE key = ?1",
             "DELETE FROM workspace WHERE key = ?1",
         ] {
             self.change(sql, [key.0])?;

@@ -1,0 +1,241 @@
+//! Projects, layers, forks and agents.
+
+use offshoot_core::{ErrorCode, Timestamp};
+
+use super::fixtures::{add_workspace, id, read, try_write, workspace, write};
+use crate::{
+    AgentRow, ForkRow, Landing, LayerRow, MetaStore, ProjectRow, WorkspaceKey, WorkspaceKind,
+    WorkspaceRow, WorkspaceState,
+};
+
+fn project(name: &str) -> WorkspaceRow {
+    WorkspaceRow {
+        kind: WorkspaceKind::Project,
+        ..workspace(name)
+    }
+}
+
+fn add_project(meta: &dyn MetaStore, name: &str) -> WorkspaceKey {
+    write(meta, |tx| tx.add_workspace(&project(name)))
+}
+
+fn close(meta: &dyn MetaStore, key: WorkspaceKey) {
+    write(meta, |tx| {
+        let mut row = tx.workspace_by_key(key)?.unwrap();
+        row.state = WorkspaceState::Closed;
+        tx.update_workspace(&row)
+    });
+}
+
+fn layer(name: &str, project: WorkspaceKey, below: Option<&LayerRow>, state: u8) -> LayerRow {
+    LayerRow {
+        key: 0,
+        name: name.to_owned(),
+        project,
+        below: below.map(|below| below.key),
+        depth: below.map_or(1, |below| below.depth + 1),
+        level: 2,
+        tree: id(state, 1),
+        sidecar: id(state, 2),
+        entries: 3,
+        bytes: 4,
+        made_at: Timestamp(5),
+        synced: false,
+    }
+}
+
+fn add_layer(meta: &dyn MetaStore, mut row: LayerRow) -> LayerRow {
+    row.key = write(meta, |tx| tx.add_layer(&row));
+    row
+}
+
+fn fork(workspace: WorkspaceKey, project: WorkspaceKey) -> ForkRow {
+    ForkRow {
+        workspace,
+        project,
+        base: id(9, 1),
+        base_tree: id(9, 2),
+        base_sidecar: id(9, 3),
+        agent: None,
+        priority: 0,
+        git: false,
+        provider: None,
+        layer: None,
+        place: 1,
+    }
+}
+
+fn add_fork(meta: &dyn MetaStore, name: &str, project: WorkspaceKey) -> ForkRow {
+    write(meta, |tx| {
+        let row = WorkspaceRow {
+            kind: WorkspaceKind::Fork,
+            ..workspace(name)
+        };
+        let key = tx.add_workspace(&row)?;
+        let fork = fork(key, project);
+        tx.put_fork(&fork)?;
+        Ok(fork)
+    })
+}
+
+pub(super) fn names_of_projects_are_apart(meta: &dyn MetaStore) {
+    let workspace = add_workspace(meta, "same");
+    let first = add_project(meta, "same");
+    let taken = try_write(meta, |tx| tx.add_workspace(&project("same")));
+    assert_eq!(taken.unwrap_err().code(), ErrorCode::AlreadyExists);
+    let find = || read(meta, |tx| tx.project(&"same".parse().unwrap())).unwrap();
+    assert_eq!((find().key, find().kind), (first, WorkspaceKind::Project));
+    let found = read(meta, |tx| tx.workspace(&"same".parse().unwrap())).unwrap();
+    assert_eq!(found.key, workspace);
+    close(meta, workspace);
+    let found = read(meta, |tx| tx.workspace(&"same".parse().unwrap())).unwrap();
+    assert_eq!(found.key, workspace);
+    close(meta, first);
+    assert_eq!(find().state, WorkspaceState::Closed);
+    let second = add_project(meta, "same");
+    assert_eq!(find().key, second);
+    add_project(meta, "a");
+    let names = |after: Option<&str>, limit| -> Vec<String> {
+        let after = after.map(|name| name.parse().unwrap());
+        read(meta, |tx| tx.projects(after.as_ref(), limit))
+            .into_iter()
+            .map(|row| row.id.to_string())
+            .collect()
+    };
+    assert_eq!(names(None, 0), ["a", "same"]);
+    assert_eq!(names(None, 1), ["a"]);
+    assert_eq!(names(Some("a"), 0), ["same"]);
+    assert!(read(meta, |tx| tx.workspaces(None, 0)).is_empty());
+    assert_eq!(read(meta, |tx| tx.all_workspaces()).len(), 4);
+}
+
+pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
+    let key = add_project(meta, "p");
+    assert_eq!(read(meta, |tx| tx.project_settings(key)), None);
+    for landing in [Landing::Partial, Landing::Atomic] {
+        let row = ProjectRow {
+            key,
+            landing,
+            include_ignored: landing == Landing::Atomic,
+            policy: format!("{landing:?}"),
+        };
+        write(meta, |tx| tx.put_project(&row));
+        assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
+    }
+}
+
+pub(super) fn forks_are_found_by_project(meta: &dyn MetaStore) {
+    let (one, other) = (add_project(meta, "one"), add_project(meta, "other"));
+    let mut first = add_fork(meta, "first", one);
+    let second = add_fork(meta, "second", one);
+    add_fork(meta, "third", other);
+    let of = |project| -> Vec<WorkspaceKey> {
+        let rows = read(meta, |tx| tx.forks_of(project));
+        rows.into_iter().map(|row| row.key).collect()
+    };
+    assert_eq!(of(one), [first.workspace, second.workspace]);
+    let below = add_layer(meta, layer("l", one, None, 1));
+    first.agent = Some("agent".parse().unwrap());
+    first.priority = -3;
+    first.git = true;
+    first.provider = Some("overlay".to_owned());
+    first.layer = Some(below.key);
+    first.place = 7;
+    write(meta, |tx| tx.put_fork(&first));
+    assert_eq!(
+        read(meta, |tx| tx.fork(first.workspace)),
+        Some(first.clone())
+    );
+    assert_eq!(read(meta, |tx| tx.fork(one)), None);
+    close(meta, second.workspace);
+    assert_eq!(of(one), [first.workspace]);
+    let roots = read(meta, |tx| {
+        let mut roots = Vec::new();
+        tx.visit_roots(&mut |id| roots.push(id))?;
+        Ok(roots)
+    });
+    assert!(
+        [first.base, first.base_tree, first.base_sidecar]
+            .iter()
+            .all(|id| roots.contains(id))
+    );
+}
+
+pub(super) fn layers_and_their_users(meta: &dyn MetaStore) {
+    let project = add_project(meta, "p");
+    let base = add_layer(meta, layer("base", project, None, 1));
+    let delta = add_layer(meta, layer("delta", project, Some(&base), 2));
+    let whole = add_layer(meta, layer("whole", project, None, 2));
+    assert_eq!(read(meta, |tx| tx.layer(delta.key)), Some(delta.clone()));
+    let showing = read(meta, |tx| tx.layers_showing(&delta.tree, &delta.sidecar));
+    assert_eq!(showing, [whole.clone(), delta.clone()]);
+    assert!(read(meta, |tx| tx.layers_showing(&delta.tree, &delta.tree)).is_empty());
+    assert_eq!(read(meta, |tx| tx.layers()).len(), 3);
+    assert!(try_write(meta, |tx| tx.add_layer(&layer("base", project, None, 3))).is_err());
+    write(meta, |tx| tx.mark_layer_synced(base.key));
+    assert!(read(meta, |tx| tx.layer(base.key)).unwrap().synced);
+    let mut user = add_fork(meta, "forked", project);
+    user.layer = Some(delta.key);
+    write(meta, |tx| tx.put_fork(&user));
+    assert_eq!(read(meta, |tx| tx.layers_in_use()), [delta.key]);
+    // Neither one that a fork stands on nor one that another layer stands on.
+    assert!(!write(meta, |tx| tx.remove_layer(delta.key)));
+    assert!(!write(meta, |tx| tx.remove_layer(base.key)));
+    assert!(write(meta, |tx| tx.remove_layer(whole.key)));
+    close(meta, user.workspace);
+    assert!(read(meta, |tx| tx.layers_in_use()).is_empty());
+    assert!(write(meta, |tx| tx.remove_layer(delta.key)));
+    assert!(write(meta, |tx| tx.remove_layer(base.key)));
+    assert!(read(meta, |tx| tx.layers()).is_empty());
+    let again = add_layer(meta, layer("again", project, None, 1));
+    assert!(again.key > whole.key, "a number was given out twice");
+}
+
+pub(super) fn agents(meta: &dyn MetaStore) {
+    let top = AgentRow {
+        id: "top".parse().unwrap(),
+        parent: None,
+        role: "coder".to_owned(),
+        workspace: Some("top".parse().unwrap()),
+        created_at: Timestamp(1),
+        ended_at: None,
+    };
+    let mut child = AgentRow {
+        id: "child".parse().unwrap(),
+        parent: Some(top.id.clone()),
+        workspace: None,
+        ..top.clone()
+    };
+    write(meta, |tx| {
+        tx.put_agent(&top)?;
+        tx.put_agent(&child)
+    });
+    assert_eq!(read(meta, |tx| tx.agents()), [child.clone(), top.clone()]);
+    child.ended_at = Some(Timestamp(9));
+    write(meta, |tx| tx.put_agent(&child));
+    assert_eq!(read(meta, |tx| tx.agents()), [top]);
+    assert_eq!(read(meta, |tx| tx.agent(&child.id)), Some(child.clone()));
+    assert_eq!(read(meta, |tx| tx.agent(&"x".parse().unwrap())), None);
+}
+
+pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
+    let project = add_project(meta, "p");
+    write(meta, |tx| {
+        tx.put_project(&ProjectRow {
+            key: project,
+            landing: Landing::Partial,
+            include_ignored: false,
+            policy: String::new(),
+        })
+    });
+    let base = add_layer(meta, layer("base", project, None, 1));
+    add_layer(meta, layer("delta", project, Some(&base), 2));
+    let mut user = add_fork(meta, "forked", project);
+    user.layer = Some(base.key);
+    write(meta, |tx| tx.put_fork(&user));
+    write(meta, |tx| tx.erase_workspace(project));
+    assert!(read(meta, |tx| tx.layers()).is_empty());
+    assert_eq!(read(meta, |tx| tx.fork(user.workspace)), None);
+    assert_eq!(read(meta, |tx| tx.project_settings(project)), None);
+    assert_eq!(read(meta, |tx| tx.project(&"p".parse().unwrap())), None);
+}

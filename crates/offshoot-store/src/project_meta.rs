@@ -1,0 +1,66 @@
+//! The part of the store's traits that is about projects, layers, forks and agents.
+
+use offshoot_core::{AgentId, ObjectId, ProjectId, Result};
+
+use crate::project_rows::{AgentRow, ForkRow, LayerRow, ProjectRow};
+use crate::rows::{WorkspaceKey, WorkspaceRow};
+
+/// What can be asked about projects, layers, forks and agents.
+pub trait ProjectReads {
+    /// The open project of that name, or else the one of that name that was closed last.
+    fn project(&self, id: &ProjectId) -> Result<Option<WorkspaceRow>>;
+
+    /// Open projects in the order of their names (bytewise), those after `after` only; 0 means no
+    /// limit.
+    fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<WorkspaceRow>>;
+
+    /// The settings of a project.
+    fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>>;
+
+    /// What makes a workspace a fork.
+    fn fork(&self, workspace: WorkspaceKey) -> Result<Option<ForkRow>>;
+
+    /// The open forks of a project in the order of their numbers.
+    fn forks_of(&self, project: WorkspaceKey) -> Result<Vec<WorkspaceRow>>;
+
+    /// A layer by its number.
+    fn layer(&self, key: i64) -> Result<Option<LayerRow>>;
+
+    /// Layers whose stack shows this state, the ones with the fewest layers below first.
+    fn layers_showing(&self, tree: &ObjectId, sidecar: &ObjectId) -> Result<Vec<LayerRow>>;
+
+    /// Every layer, in the order of numbers.
+    fn layers(&self) -> Result<Vec<LayerRow>>;
+
+    /// The layers that open forks name as their topmost, without repetition.
+    fn layers_in_use(&self) -> Result<Vec<i64>>;
+
+    /// An agent by its name, the removed ones too.
+    fn agent(&self, id: &AgentId) -> Result<Option<AgentRow>>;
+
+    /// Every agent that was not removed, in the order of names.
+    fn agents(&self) -> Result<Vec<AgentRow>>;
+}
+
+/// What can be changed about projects, layers, forks and agents.
+pub trait ProjectWrites {
+    /// Sets the settings of a project.
+    fn put_project(&mut self, row: &ProjectRow) -> Result<()>;
+
+    /// Sets what makes a workspace a fork.
+    fn put_fork(&mut self, row: &ForkRow) -> Result<()>;
+
+    /// Adds a layer and returns its number; the `key` of the row is not looked at. The layer below
+    /// must exist.
+    fn add_layer(&mut self, row: &LayerRow) -> Result<i64>;
+
+    /// Notes that a layer is on disk.
+    fn mark_layer_synced(&mut self, key: i64) -> Result<()>;
+
+    /// Forgets a layer. Returns false, and does nothing, while an open fork or another layer
+    /// stands on it.
+    fn remove_layer(&mut self, key: i64) -> Result<bool>;
+
+    /// Sets an agent.
+    fn put_agent(&mut self, row: &AgentRow) -> Result<()>;
+}
