@@ -19,7 +19,7 @@ const STEP: usize = 1_000;
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where: `object`, `pack`, `snapshot`, `entry`, `history`, `workspace` or `directory`.
+    /// Where: `object`, `pack`, `snapshot`, `entry`, `history`, `workspace`, `directory` or `layer`.
     pub what: &'static str,
     /// Which one, and what is wrong with it.
     pub message: String,
@@ -66,6 +66,8 @@ impl Engine {
                 self.check_workspace(&row, &present, &mut report)?;
             }
         }
+        self.check_layers(&mut |message| report.problem("layer", message))?;
+        self.check_forks(&mut |message| report.problem("directory", message))?;
         Ok(report)
     }
 

@@ -1,19 +1,23 @@
 //! The engine: one data directory, opened.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, SafeDir, WorkspaceLocks};
+use offshoot_fs::{Form, ProviderName, SafeDir, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
-    Store, WorkspaceKey, WorkspaceRow, WorkspaceState,
+    Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 use crate::index::Index;
+use crate::layers::Stack;
+use crate::providers::Providers;
 use crate::run::RunMark;
+use crate::upkeep::{LastHandle, Upkeep};
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -24,6 +28,8 @@ pub struct EngineOptions {
     pub lock_timeout: Duration,
     /// Which form of the safe directory is used; none means the best that works here.
     pub form: Option<Form>,
+    /// The provider of every fork; none means the best that works here.
+    pub provider: Option<ProviderName>,
     /// Fails chosen calls; for tests.
     pub faults: Option<FaultPlan>,
 }
@@ -35,6 +41,7 @@ impl EngineOptions {
             data: data.into(),
             lock_timeout: Duration::from_secs(30),
             form: None,
+            provider: None,
             faults: None,
         }
     }
@@ -58,13 +65,23 @@ impl DataDir {
         self.workspaces().join(id.as_str())
     }
     pub(crate) fn memo(&self, key: WorkspaceKey) -> PathBuf {
-        self.0.join("cache").join(format!("{}.memo", key.0))
+        self.cache().join(format!("{}.memo", key.0))
     }
     pub(crate) fn tmp(&self) -> PathBuf {
         self.0.join("tmp")
     }
     pub(crate) fn run(&self) -> PathBuf {
         self.0.join("run")
+    }
+    pub(crate) fn layers(&self) -> PathBuf {
+        self.0.join("layers")
+    }
+    /// Where the private directories of forks are.
+    pub(crate) fn forks(&self) -> PathBuf {
+        self.0.join("forks")
+    }
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.0.join("cache")
     }
     pub(crate) fn locks(&self) -> PathBuf {
         self.0.join("locks")
@@ -84,7 +101,14 @@ impl DataDir {
             if fresh {
                 std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(0o711))?;
             }
-            for private in [self.tmp(), self.run(), self.locks(), self.0.join("cache")] {
+            for private in [
+                self.tmp(),
+                self.run(),
+                self.locks(),
+                self.cache(),
+                self.layers(),
+                self.forks(),
+            ] {
                 make(&private, 0o700)?;
             }
             make(&self.workspaces(), 0o711)
@@ -107,6 +131,8 @@ impl DataDir {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
+    /// None in the thread that does upkeep, for which the last handle waits.
+    _last: Option<Arc<LastHandle>>,
 }
 
 pub(crate) struct Inner {
@@ -120,6 +146,10 @@ pub(crate) struct Inner {
     /// Set when a directory has more changes that may not be on disk than recovery should have
     /// to look at.
     pub(crate) checkpoint_due: AtomicBool,
+    /// Stacks of layers that are known to be on disk.
+    pub(crate) stacks: Mutex<HashMap<i64, Stack>>,
+    pub(crate) providers: Providers,
+    pub(crate) upkeep: Arc<Upkeep>,
     run: RunMark,
 }
 
@@ -150,7 +180,9 @@ impl Engine {
         let store = Store::new(meta, blobs);
         let locks = WorkspaceLocks::new(data.locks())?;
         let (run, unclean) = RunMark::begin(&data.run())?;
+        let upkeep = Arc::new(Upkeep::default());
         let engine = Engine {
+            _last: Some(Arc::new(LastHandle(Arc::clone(&upkeep)))),
             inner: Arc::new(Inner {
                 data,
                 store,
@@ -158,11 +190,22 @@ impl Engine {
                 options,
                 needs_recovery: AtomicBool::new(false),
                 checkpoint_due: AtomicBool::new(false),
+                stacks: Mutex::default(),
+                providers: Providers::default(),
+                upkeep,
                 run,
             }),
         };
         engine.recover(unclean)?;
         Ok(engine)
+    }
+
+    /// A handle that nobody waits for.
+    pub(crate) fn for_upkeep(&self) -> Engine {
+        Engine {
+            inner: Arc::clone(&self.inner),
+            _last: None,
+        }
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -183,6 +226,9 @@ impl Engine {
     /// The same for paths that a caller gives and only reads: links that stay inside are followed.
     pub(crate) fn dir_to_read(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         let path = self.inner.data.workspace(&row.id);
+        if row.kind == WorkspaceKind::Fork && row.materialized {
+            self.ensure_fork(row)?;
+        }
         match self.open_dir(&path) {
             // Whoever was given the path may have removed all of it. Then it is empty, which the
             // next sync records, and not broken for good.

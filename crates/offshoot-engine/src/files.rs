@@ -374,7 +374,7 @@ impl Engine {
         if !held.exclusive && !self.still(&held.row, path, Some(entry))? {
             // Someone newer waits for its turn. We may not leave before the directory holds a
             // version at least as new as ours: our caller would read one from before its write.
-            return self.project(&held.row, std::slice::from_ref(path));
+            return self.project_paths(&held.row, std::slice::from_ref(path));
         }
         staged.set_perm(entry.perm);
         held.dir.commit(staged, path, true, Sync::None).map(drop)

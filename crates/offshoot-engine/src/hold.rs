@@ -53,7 +53,7 @@ impl Engine {
     ) -> Result<()> {
         let retried = self
             .turn(held)
-            .and_then(|_turn| self.project(&held.row, paths));
+            .and_then(|_turn| self.project_paths(&held.row, paths));
         if retried.is_err() {
             self.inner
                 .needs_recovery
@@ -118,7 +118,7 @@ impl Engine {
         paths: &[RelPath],
         error: Error,
     ) -> Result<()> {
-        if self.project(row, paths).is_err() {
+        if self.project_paths(row, paths).is_err() {
             self.inner
                 .needs_recovery
                 .store(true, std::sync::atomic::Ordering::Relaxed);

@@ -75,7 +75,7 @@ impl Engine {
     /// Brings paths of a directory in line with what the index says now. Each may be a file, a
     /// link or a directory that came, changed or went; what is below a directory is not looked at
     /// unless it is named too. The caller holds the exclusive lock.
-    pub(crate) fn project(&self, row: &WorkspaceRow, paths: &[RelPath]) -> Result<()> {
+    pub(crate) fn project_paths(&self, row: &WorkspaceRow, paths: &[RelPath]) -> Result<()> {
         let dir = self.dir_of(row)?;
         let mut wanted: Vec<(RelPath, Option<Entry>)> = Vec::with_capacity(paths.len());
         self.store().read(|tx| {

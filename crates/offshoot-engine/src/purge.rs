@@ -10,8 +10,8 @@ use offshoot_core::{
 };
 use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
 use offshoot_store::{
-    Durability, EntryRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceRow,
-    WorkspaceState, WriteTx,
+    Durability, EntryRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceKind,
+    WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 use crate::engine::{Engine, no_file, no_workspace, open_row_in};
@@ -45,7 +45,7 @@ impl Engine {
             .store()
             .read(|tx| tx.all_workspaces())?
             .into_iter()
-            .filter(|row| row.id == *id)
+            .filter(|row| row.id == *id && row.kind != WorkspaceKind::Project)
             .collect();
         if rows.is_empty() {
             return Err(no_workspace(id));
@@ -168,7 +168,7 @@ impl Engine {
         })?;
         for (row, paths) in &to_project {
             if row.materialized && row.state == WorkspaceState::Open && !paths.is_empty() {
-                self.project(row, paths)?;
+                self.project_paths(row, paths)?;
             }
         }
         self.store().erase(&purged.contents)?;

@@ -69,7 +69,7 @@ impl Engine {
         })?;
         if !made.is_empty() {
             self.turn(held)
-                .and_then(|_turn| self.project(&held.row, &made))
+                .and_then(|_turn| self.project_paths(&held.row, &made))
                 .or_else(|error| self.projection_failed(held, &made, error))?;
         }
         Ok(path)
@@ -151,7 +151,7 @@ impl Engine {
         gone: &[RelPath],
     ) -> Result<()> {
         if !recursive {
-            return self.project(row, gone);
+            return self.project_paths(row, gone);
         }
         let dir = self.dir_of(row)?;
         match dir.stat(path)? {

@@ -36,7 +36,7 @@ impl Engine {
             return Ok(());
         }
         self.clear_tmp();
-        let mut all_well = true;
+        let mut all_well = self.recover_forks()?;
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
             // in use right now, must not keep everybody from all the others.
@@ -130,7 +130,7 @@ impl Engine {
             stale.push(path.clone());
         }
         if !stale.is_empty() {
-            self.project(&row, &stale)?;
+            self.project_paths(&row, &stale)?;
         }
         dir.sync_all()?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
@@ -249,9 +249,14 @@ impl Engine {
             };
             reached.push(now);
         }
+        let layers = self.store().read(|tx| tx.layers())?;
         SafeDir::open(self.inner.data.workspaces())?.sync_all()?;
         for row in reached {
             self.mark_synced(&row, row.revision)?;
+        }
+        for layer in layers.iter().filter(|layer| !layer.synced) {
+            self.store()
+                .write(Durability::Relaxed, |tx| tx.mark_layer_synced(layer.key))?;
         }
         self.store().meta().tidy()
     }

@@ -435,7 +435,7 @@ fn edit_of(change: &StateChange) -> (RelPath, StateEdit) {
     (change.path.clone(), edit)
 }
 
-fn op_of(change: &StateChange) -> HistoryOp {
+pub(crate) fn op_of(change: &StateChange) -> HistoryOp {
     match (&change.before, &change.after) {
         (None, Some(after)) if after.kind == EntryKind::Dir => HistoryOp::Mkdir,
         (None, _) => HistoryOp::Create,
@@ -447,7 +447,7 @@ fn op_of(change: &StateChange) -> HistoryOp {
     }
 }
 
-fn kind_of(change: &StateChange) -> EntryKind {
+pub(crate) fn kind_of(change: &StateChange) -> EntryKind {
     change
         .after
         .or(change.before)
@@ -455,7 +455,12 @@ fn kind_of(change: &StateChange) -> EntryKind {
 }
 
 /// Brings the counters of a workspace in line with one change.
-fn count(row: &mut WorkspaceRow, change: &StateChange, size_before: i64, size_after: i64) {
+pub(crate) fn count(
+    row: &mut WorkspaceRow,
+    change: &StateChange,
+    size_before: i64,
+    size_after: i64,
+) {
     for (entry, sign) in [(&change.before, -1), (&change.after, 1)] {
         match entry.as_ref().map(|entry| entry.kind) {
             Some(EntryKind::Dir) => row.dirs += sign,
@@ -508,7 +513,7 @@ pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
 }
 
 /// Paths without those that lie below another of them.
-fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
+pub(crate) fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
     let mut kept: Vec<RelPath> = Vec::new();
     for path in paths {
         if !kept

@@ -14,6 +14,10 @@ use crate::workspace::line_of;
 /// Content that nothing names is kept this long, because a writer may be about to name it.
 pub const AGE_GUARD: Duration = Duration::from_secs(24 * 3600);
 
+/// Layers that nothing stands on are kept this long, because somebody may be about to fork. They
+/// are a cache: what goes too early is built again.
+const LAYER_AGE_GUARD: Duration = Duration::from_secs(3600);
+
 const STEP: usize = 2_000;
 
 /// A workspace whose directory went away, or would.
@@ -61,6 +65,7 @@ impl Engine {
             }
         }
         if !dry_run {
+            self.collect_layers(LAYER_AGE_GUARD)?;
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
         }
         Ok(cleaned)
@@ -91,6 +96,10 @@ impl Engine {
             now.handed_out = false;
             now.synced_revision = now.revision;
             tx.update_workspace(&now)?;
+            if let Some(mut fork) = tx.fork(now.key)? {
+                fork.layer = None;
+                tx.put_fork(&fork)?;
+            }
             let mut line = line_of(&now, HistoryOp::WorkspaceClean, cause, at);
             line.after = snapshot;
             tx.add_history(&line).map(drop)

@@ -428,7 +428,7 @@ fn tracked_counts(row: &WorkspaceRow, ignored: &[EntryRow]) -> (i64, i64, i64) {
     (row.files - files, row.dirs - dirs, row.bytes - bytes)
 }
 
-fn signature(cause: &Cause, at: Timestamp) -> Signature {
+pub(crate) fn signature(cause: &Cause, at: Timestamp) -> Signature {
     let name = cause.operator.as_str();
     let address: String = name
         .chars()
@@ -442,7 +442,7 @@ fn signature(cause: &Cause, at: Timestamp) -> Signature {
     )
 }
 
-fn message(label: Option<&str>, number: i64, cause: &Cause) -> Vec<u8> {
+pub(crate) fn message(label: Option<&str>, number: i64, cause: &Cause) -> Vec<u8> {
     let mut message = match label.map(str::trim).filter(|label| !label.is_empty()) {
         Some(label) => format!("{label}\n"),
         None => format!("Snapshot {number}\n"),

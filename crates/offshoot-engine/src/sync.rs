@@ -13,7 +13,8 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, Via, WorkspaceRow,
+    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, Via, WorkspaceKind,
+    WorkspaceRow,
 };
 
 use crate::engine::{Engine, open_row_by_key};
@@ -32,7 +33,7 @@ const MEMO_IS_WORTH_REVISIONS: i64 = 512;
 /// A first sync of at least so many files becomes a state at once instead of rows.
 const FOLD_FROM: usize = 1_000;
 /// Walks of one sync while outside programs are busy.
-const ROUNDS: usize = 3;
+pub(crate) const ROUNDS: usize = 3;
 const THREADS: usize = 2;
 /// So many times a path may turn out to lead elsewhere while its links are looked at.
 const MAX_DETOURS: usize = 8;
@@ -126,6 +127,9 @@ impl Engine {
         }
         let dir = self.dir_of(&row)?;
         dir.clear_stages()?;
+        if row.kind == WorkspaceKind::Fork {
+            return self.sync_fork(&row, &dir, include_ignored, durability);
+        }
         let memo_path = self.inner.data.memo(row.key);
         let mut memo = Memo::load(&memo_path);
         let mut synced = Synced {
@@ -342,32 +346,38 @@ impl Engine {
                     found.insert(path, None);
                 }
             }
-            // Ignored files that came through us are ours to follow although the walk skips them.
-            for ignored in index.pending(false)?.ignored {
-                let path = ignored.path;
-                if found.contains_key(&path) || seen.contains(&path) {
-                    continue;
-                }
-                let known = index.entry(&path)?;
-                let there = match ignored.kind {
-                    Some(EntryKind::Dir) => self.entry_on_disk(dir, &path)?,
-                    _ => match self.take_from_disk(dir, &path, None, known.as_ref(), bulk)? {
-                        Taken::Entry(entry, _) => Some(entry),
-                        Taken::Gone => self.entry_on_disk(dir, &path)?,
-                        Taken::Unsettled => continue,
-                    },
-                };
-                let differs = match (&there, &known) {
-                    (Some(there), Some(known)) => !there.is(known),
-                    (None, None) => false,
-                    _ => true,
-                };
-                if differs {
-                    found.insert(path, there);
-                }
-            }
-            Ok(())
+            self.follow_ignored(&index, dir, bulk, &|path| seen.contains(path), found)
         })
+    }
+
+    /// Ignored files that came through us are ours to follow although a walk skips them.
+    pub(crate) fn follow_ignored(
+        &self,
+        index: &Index<'_>,
+        dir: &SafeDir,
+        bulk: &BulkWriter,
+        seen: &dyn Fn(&RelPath) -> bool,
+        found: &mut Found,
+    ) -> Result<()> {
+        for ignored in index.pending(false)?.ignored {
+            let path = ignored.path;
+            if found.contains_key(&path) || seen(&path) {
+                continue;
+            }
+            let known = index.entry(&path)?;
+            let there = match ignored.kind {
+                Some(EntryKind::Dir) => self.entry_on_disk(dir, &path)?,
+                _ => match self.take_from_disk(dir, &path, None, known.as_ref(), bulk)? {
+                    Taken::Entry(entry, _) => Some(entry),
+                    Taken::Gone => self.entry_on_disk(dir, &path)?,
+                    Taken::Unsettled => continue,
+                },
+            };
+            if differs(there.as_ref(), known.as_ref()) {
+                found.insert(path, there);
+            }
+        }
+        Ok(())
     }
 
     /// Records outside changes to one path and to the directories above it, so that a change
@@ -431,12 +441,7 @@ impl Engine {
                         }
                     }
                 };
-                let differs = match (&there, &known) {
-                    (Some(there), Some(known)) => !there.is(known),
-                    (None, None) => false,
-                    _ => true,
-                };
-                if differs {
+                if differs(there.as_ref(), known.as_ref()) {
                     found.insert(step, there);
                 }
             }
@@ -536,6 +541,15 @@ impl Engine {
             tx.update_workspace(&next)?;
             Ok((changes, next.revision))
         })
+    }
+}
+
+/// Whether the disk is not what the index says of a path.
+pub(crate) fn differs(there: Option<&DiskEntry>, known: Option<&Entry>) -> bool {
+    match (there, known) {
+        (Some(there), Some(known)) => !there.is(known),
+        (None, None) => false,
+        _ => true,
     }
 }
 

@@ -14,6 +14,7 @@ use offshoot_store::{
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::index::{Entry, Index};
+use crate::upkeep::Job;
 
 /// What is known about a workspace without looking at its files.
 #[derive(Clone, Debug)]
@@ -165,7 +166,7 @@ impl Engine {
     }
 
     /// On a case-insensitive disk two names that differ only in case would share a directory.
-    fn refuse_case_twin(&self, id: &WorkspaceId) -> Result<()> {
+    pub(crate) fn refuse_case_twin(&self, id: &WorkspaceId) -> Result<()> {
         let lower = self.inner.data.tmp().join("case-probe");
         let upper = self.inner.data.tmp().join("CASE-PROBE");
         // The probe is cheap where the answer is no: the first look-up fails.
@@ -244,7 +245,7 @@ impl Engine {
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
         // Nobody takes the name, and with it the directory, before the directory is gone.
-        let _name = self.name_lock(id)?;
+        let name = self.name_lock(id)?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) if row.state == WorkspaceState::Closed => {
@@ -270,7 +271,12 @@ impl Engine {
             tx.add_history(&line)?;
             Ok(())
         })?;
-        self.discard_dir(&row)?;
+        if row.kind == WorkspaceKind::Fork {
+            // Unmounting may take its time; nobody has to wait for it.
+            self.later(Job::Discard(Box::new(row), name));
+        } else {
+            self.discard_dir(&row)?;
+        }
         Ok(Deleted {
             existed: true,
             snapshot: kept,
@@ -280,6 +286,9 @@ impl Engine {
     /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
     /// first, the bytes after).
     pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
+        if row.kind == WorkspaceKind::Fork {
+            return self.discard_fork(row);
+        }
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
         let trash = self
@@ -316,6 +325,9 @@ impl Engine {
     pub(crate) fn materialize(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         if row.materialized {
             return self.dir_of(row);
+        }
+        if row.kind == WorkspaceKind::Fork {
+            return self.materialize_fork(row);
         }
         let target = self.inner.data.workspace(&row.id);
         // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
@@ -396,7 +408,12 @@ fn id_or_new(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
 }
 
 /// The row of an empty workspace.
-fn new_row(id: &WorkspaceId, layout: Layout, quota: Quota, at: Timestamp) -> WorkspaceRow {
+pub(crate) fn new_row(
+    id: &WorkspaceId,
+    layout: Layout,
+    quota: Quota,
+    at: Timestamp,
+) -> WorkspaceRow {
     WorkspaceRow {
         key: WorkspaceKey(0),
         id: id.clone(),

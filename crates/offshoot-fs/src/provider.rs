@@ -60,20 +60,24 @@ mod record;
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_sys::{FileLock, LockMode};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_sys::{FileLock, Links, LockMode, Stat};
 use rustix::io::Errno;
 
 use crate::Difference;
+use crate::errors::is;
+use crate::form::Form;
+use crate::stack::OPEN_DIR;
 
 pub use copies::{CopyProvider, ReflinkProvider};
 #[cfg(target_os = "linux")]
 pub use overlay::OverlayProvider;
-pub use probe::{Choice, Probe, choose, probe};
+pub use probe::{Choice, Probe, choose, probe, provider_named};
 
 /// How long a call waits for another one on the same fork.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -252,7 +256,20 @@ pub trait Provider: Send + Sync {
     /// or may not be seen. For `overlay` the cost follows what was changed; `reflink` and `copy`
     /// cost one call per file of the fork, and compare with what was recorded when it was made.
     /// The bits of the root itself are not compared.
-    fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>>;
+    fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+        self.changes_but(layers, fork, &mut |_, _| false)
+    }
+
+    /// The same without looking into directories that the caller does not want to know more about.
+    ///
+    /// `closed` is asked about each directory that only the fork has, with its path and what it is.
+    /// If it says yes, the directory is listed and nothing below it.
+    fn changes_but(
+        &self,
+        layers: &[PathBuf],
+        fork: &ForkDirs,
+        closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+    ) -> Result<Vec<Difference>>;
 
     /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use.
     ///
@@ -265,12 +282,33 @@ pub trait Provider: Send + Sync {
     /// if it is in use. Costs as `close` and `ensure`; a copy is just renamed.
     fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs>;
 
+    /// Moves what only `from` has at a path to the same path of `to`, with all that is in it. Both
+    /// are closed, `to` has the directory above it and nothing at the path. What `from` does not
+    /// have is left alone.
+    ///
+    /// This is how ignored files follow a fork to another base. `unsupported` if it holds a
+    /// directory of the base that was moved there, which stands on layers. For `overlay` one call
+    /// for each directory in it, otherwise one call.
+    fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()>;
+
     /// Removes the fork with its private directory; fine if it is gone, or half of it, and if a
     /// killed process left only the half of it.
     ///
     /// Whoever still has files of it open can use them until they are closed. Costs as `close`,
     /// and one call per file: not for a request.
     fn cleanup(&self, fork: &ForkDirs) -> Result<()>;
+}
+
+/// Whether the target of a fork is a mount right now. Always no where forks are no mounts.
+pub fn is_fork_mounted(target: &Path) -> Result<bool> {
+    #[cfg(target_os = "linux")]
+    return overlay::is_mounted(target)
+        .map_err(|error| failed("the workspace cannot be looked at", error));
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = target;
+        Ok(false)
+    }
 }
 
 /// The error of a failed step; the system's own words, which may hold host paths, go to the log.
@@ -324,6 +362,27 @@ fn missing() -> Error {
 /// Where what is being removed waits for its end.
 fn removing_of(fork: &ForkDirs) -> PathBuf {
     fork.private.join("removing")
+}
+
+/// Renames one path from below a directory to below another. No link on the way is followed: the
+/// fork's user may be at work.
+fn move_below(from: &Path, to: &Path, path: &RelPath) -> Result<()> {
+    let parent = |root: &Path| -> io::Result<std::os::fd::OwnedFd> {
+        let root = rustix::fs::open(root, OPEN_DIR, rustix::fs::Mode::empty())?;
+        let above = path.parent().unwrap_or_default();
+        Form::best().open(root.as_fd(), above.as_bytes(), OPEN_DIR, Links::None)
+    };
+    let moved = (|| {
+        let (from, to) = (parent(from)?, parent(to)?);
+        Ok(rustix::fs::renameat(&from, path.name(), &to, path.name())?)
+    })();
+    match moved {
+        Err(error) if !is(&error, Errno::NOENT) => Err(failed(
+            "an ignored file cannot be moved to the new directory",
+            error,
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a directory of ours unless it is there. Returns whether it was made.

@@ -77,9 +77,11 @@ pub(crate) fn upper_differences(
     stack: &LayerStack,
     upper: BorrowedFd<'_>,
     notes: UpperNotes,
+    closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
 ) -> Result<Vec<Difference>> {
     let mut scanner = Scanner {
         stack,
+        closed,
         upper,
         notes,
         form: Form::best(),
@@ -109,6 +111,8 @@ struct Scanner<'a> {
     reader: DirReader,
     found: Vec<Difference>,
     pending: Vec<Pending>,
+    /// Whether a directory that only the fork has need not be looked into.
+    closed: &'a mut dyn FnMut(&RelPath, &Stat) -> bool,
 }
 
 impl Scanner<'_> {
@@ -311,7 +315,7 @@ impl Scanner<'_> {
         source: Source,
         origin: Option<RelPath>,
     ) {
-        if now.is_dir() {
+        if now.is_dir() && !(was.is_none() && (self.closed)(&path, &now)) {
             let was_dir = was.as_ref().is_some_and(Stat::is_dir);
             self.pending.push(Pending {
                 path: path.clone(),

@@ -142,6 +142,18 @@ pub struct ObjectRow {
 #[derive(Clone, Debug)]
 pub struct NewObject(pub(crate) ObjectRow);
 
+impl NewObject {
+    /// Its id.
+    pub fn id(&self) -> ObjectId {
+        self.0.id
+    }
+
+    /// The bytes of its content, uncompressed.
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+}
+
 /// One pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackRow {

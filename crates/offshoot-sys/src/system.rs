@@ -26,6 +26,11 @@ pub fn boot_id() -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+/// The number of the user that this process acts as. What works for one need not for another.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Lets `to` share the content of `from` where the file system can (reflink); an error elsewhere.
 pub fn clone_file(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
     #[cfg(target_os = "linux")]

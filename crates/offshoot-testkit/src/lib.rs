@@ -17,6 +17,7 @@
 //! ```
 
 pub mod git;
+pub mod host;
 pub mod image;
 pub mod loop_image;
 pub mod process;
@@ -25,6 +26,7 @@ pub mod skip;
 pub mod tree;
 
 pub use git::{git, git_bytes, git_command, git_with_input};
+pub use host::HostDir;
 pub use image::{DirImage, Node, NodePath, dir_image, scratch};
 pub use loop_image::{FileSystem, ImageCopy, LoopImage};
 pub use process::Process;

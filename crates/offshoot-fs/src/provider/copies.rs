@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
-use offshoot_sys::{FileKind, clone_file, fstat, lstat_at};
+use offshoot_sys::{FileKind, Stat, clone_file, fstat, lstat_at};
 use rustix::fs::{Timespec, Timestamps, futimens};
 use rustix::io::Errno;
 
@@ -68,8 +68,13 @@ macro_rules! provide_copies {
                 }
             }
 
-            fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
-                changes(layers, fork)
+            fn changes_but(
+                &self,
+                layers: &[PathBuf],
+                fork: &ForkDirs,
+                closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+            ) -> Result<Vec<Difference>> {
+                changes(layers, fork, closed)
             }
 
             fn close(&self, _fork: &ForkDirs) -> Result<()> {
@@ -83,6 +88,10 @@ macro_rules! provide_copies {
                 target: &Path,
             ) -> Result<ForkDirs> {
                 move_target(fork, target)
+            }
+
+            fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
+                super::move_below(&from.target, &to.target, path)
             }
 
             fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
@@ -327,7 +336,11 @@ fn move_target(fork: &ForkDirs, target: &Path) -> Result<ForkDirs> {
     Ok(ForkDirs::new(&fork.private, target))
 }
 
-fn changes(layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+fn changes(
+    layers: &[PathBuf],
+    fork: &ForkDirs,
+    closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+) -> Result<Vec<Difference>> {
     let record = match ForkRecord::read(&record_of(fork)) {
         Some(record) => record,
         None => record_without_times(&LayerStack::open(layers)?)?,
@@ -351,7 +364,8 @@ fn changes(layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
             let base = recorded.map(|recorded| recorded.base);
             found.extend(Difference::between(path.clone(), base, *stat, None));
         }
-        Ok(Walk::Enter)
+        let stop = recorded.is_none() && stat.is_dir() && closed(path, stat);
+        Ok(if stop { Walk::Skip } else { Walk::Enter })
     })?;
     for (path, recorded) in &record.entries {
         // What is gone with a directory is not named again.

@@ -13,24 +13,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{
-    Overlay, OverlayXattrs, attach_mount, is_mount_point, is_on_overlay, set_immutable,
-    unmount_idle, unmount_lazily,
+    Overlay, OverlayXattrs, Stat, attach_mount, get_xattr, is_mount_point, is_on_overlay,
+    set_immutable, unmount_idle, unmount_lazily,
 };
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
 
 use super::{
     Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, busy,
-    exists, failed, make_private_dir, missing, removing_of,
+    exists, failed, make_private_dir, missing, move_below, removing_of,
 };
-use crate::Difference;
 use crate::errors::is;
 use crate::layer::remove_host_tree;
 use crate::stack::{LayerStack, OPEN_DIR};
 use crate::tree_writer::KEPT_PERM;
 use crate::upper::{UpperNotes, upper_differences};
+use crate::{Difference, SafeDir, Walk};
 
 /// How long a mount may look busy by chance: a process that any thread starts holds all open files
 /// for the moment until it becomes another program.
@@ -158,14 +158,19 @@ impl Provider for OverlayProvider {
         Ok(Ensured::Mounted)
     }
 
-    fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
+    fn changes_but(
+        &self,
+        layers: &[PathBuf],
+        fork: &ForkDirs,
+        closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+    ) -> Result<Vec<Difference>> {
         let stack = LayerStack::open_with(layers, self.xattrs)?;
         let upper = open_dir(&fork.upper())?;
         let notes = UpperNotes {
             xattrs: self.xattrs,
             follow_redirects: self.redirects(),
         };
-        upper_differences(&stack, upper.as_fd(), notes)
+        upper_differences(&stack, upper.as_fd(), notes, closed)
     }
 
     fn close(&self, fork: &ForkDirs) -> Result<()> {
@@ -192,6 +197,36 @@ impl Provider for OverlayProvider {
         remove_target(&fork.target)?;
         self.ensure(layers, &moved)?;
         Ok(moved)
+    }
+
+    fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
+        let redirect = self.xattrs.redirect();
+        let upper = SafeDir::open(from.upper())?.following_no_links();
+        let stands_on_layers = |path: &RelPath| -> Result<bool> {
+            let dir = open_dir(&from.upper().join(OsStr::from_bytes(path.as_bytes())))?;
+            let note = get_xattr(&dir, redirect).map_err(cannot_mount)?;
+            Ok(note.is_some())
+        };
+        let Some(stat) = upper.stat(path)? else {
+            return Ok(());
+        };
+        let mut moved_dir = stat.is_dir() && stands_on_layers(path)?;
+        if stat.is_dir() {
+            upper.walk(path, |below, stat| {
+                moved_dir = moved_dir || (stat.is_dir() && stands_on_layers(below)?);
+                Ok(if moved_dir { Walk::Skip } else { Walk::Enter })
+            })?;
+        }
+        if moved_dir {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                format!(
+                    "`{path}` is ignored and holds a directory that was moved from the project"
+                ),
+            )
+            .with_hint("move that directory out of it, or copy it, and try again"));
+        }
+        move_below(&from.upper(), &to.upper(), path)
     }
 
     fn cleanup(&self, fork: &ForkDirs) -> Result<()> {
@@ -338,8 +373,8 @@ fn remove_target(target: &Path) -> Result<()> {
     fs::remove_dir(target).map_err(cannot_unmount)
 }
 
-/// Whether an overlay is mounted at a place; not if there is no such place.
-fn is_mounted(target: &Path) -> io::Result<bool> {
+/// Whether an overlay is mounted at a place; not if there is no such place. Three calls.
+pub(super) fn is_mounted(target: &Path) -> io::Result<bool> {
     match rustix::fs::open(target, OPEN_DIR, Mode::empty()) {
         Ok(dir) => Ok(is_mount_point(&dir)? && is_on_overlay(&dir)?),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),

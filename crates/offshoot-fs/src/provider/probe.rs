@@ -118,7 +118,8 @@ fn remedy(name: ProviderName) -> &'static str {
     }
 }
 
-fn provider_named(name: ProviderName, copy_up: CopyUp) -> Result<Box<dyn Provider>> {
+/// A provider by its name, for forks that it made before. Whether it works here is not tried.
+pub fn provider_named(name: ProviderName, copy_up: CopyUp) -> Result<Box<dyn Provider>> {
     match name {
         #[cfg(target_os = "linux")]
         ProviderName::Overlay => Ok(Box::new(super::OverlayProvider::new(copy_up))),

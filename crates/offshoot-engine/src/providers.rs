@@ -1,0 +1,104 @@
+//! Which provider makes forks here: found out once by trying, and remembered until the next boot.
+
+use std::sync::{Mutex, PoisonError};
+
+use offshoot_core::Result;
+use offshoot_fs::{CopyUp, Probe, Provider, ProviderName, choose, probe, provider_named};
+
+use crate::engine::Engine;
+
+/// What is known about the providers in this process.
+#[derive(Default)]
+pub(crate) struct Providers {
+    working: Mutex<Option<Vec<ProviderName>>>,
+}
+
+impl Engine {
+    /// Tries each provider where forks are made, the best first.
+    pub fn probe_providers(&self) -> Result<Vec<Probe>> {
+        probe(&self.inner.data.forks())
+    }
+
+    /// The provider for a new fork: the one that is required, or the best that works.
+    pub(crate) fn provider_for_new(
+        &self,
+        required: Option<ProviderName>,
+    ) -> Result<Box<dyn Provider>> {
+        let required = required.or(self.inner.options.provider);
+        let working = self.working_providers()?;
+        let wanted = required.or(working.first().copied());
+        match wanted.filter(|name| working.contains(name)) {
+            Some(name) => provider_named(name, copy_up(&working)),
+            // It may work by now; if not, the answer says why.
+            None => choose(&self.inner.data.forks(), required).map(|choice| choice.provider),
+        }
+    }
+
+    /// The provider that made a fork.
+    pub(crate) fn provider_that_made(&self, name: ProviderName) -> Result<Box<dyn Provider>> {
+        provider_named(name, CopyUp::WholeFile)
+    }
+
+    fn working_providers(&self) -> Result<Vec<ProviderName>> {
+        let mut known = self
+            .inner
+            .providers
+            .working
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = &*known {
+            return Ok(names.clone());
+        }
+        let names = match self.remembered_providers() {
+            Some(names) => names,
+            None => {
+                let works = |probe: &Probe| probe.works.then_some(probe.name);
+                let names: Vec<_> = self.probe_providers()?.iter().filter_map(works).collect();
+                self.remember_providers(&names);
+                names
+            }
+        };
+        *known = Some(names.clone());
+        Ok(names)
+    }
+
+    /// What another process of this user found out since the machine was started.
+    fn remembered_providers(&self) -> Option<Vec<ProviderName>> {
+        let text = std::fs::read_to_string(self.inner.data.cache().join("providers")).ok()?;
+        let names = text.strip_prefix(&this_user_and_boot()?)?;
+        let names: Option<Vec<_>> = names
+            .split_whitespace()
+            .map(|name| name.parse().ok())
+            .collect();
+        names.filter(|names| !names.is_empty())
+    }
+
+    fn remember_providers(&self, names: &[ProviderName]) {
+        let Some(mut text) = this_user_and_boot() else {
+            return;
+        };
+        for name in names {
+            text.push_str(name.as_str());
+            text.push('\n');
+        }
+        // Without it the next process tries again, which costs some milliseconds.
+        let _ = std::fs::write(self.inner.data.cache().join("providers"), text);
+    }
+}
+
+fn this_user_and_boot() -> Option<String> {
+    let boot = offshoot_sys::boot_id()?;
+    Some(format!(
+        "{} {}\n",
+        boot.trim(),
+        offshoot_sys::effective_user()
+    ))
+}
+
+fn copy_up(working: &[ProviderName]) -> CopyUp {
+    if working.contains(&ProviderName::Reflink) {
+        CopyUp::Shared
+    } else {
+        CopyUp::WholeFile
+    }
+}

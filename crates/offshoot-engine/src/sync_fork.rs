@@ -1,0 +1,322 @@
+//! Finding what outside programs changed in a fork: what its provider says differs from the layers,
+//! against what the index says differs from them. The cost follows the change, not the project.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
+use offshoot_fs::{Difference, SafeDir, Stat};
+use offshoot_git::IgnoreRules;
+use offshoot_store::{BulkWriter, Durability, WorkspaceRow};
+
+use crate::engine::Engine;
+use crate::fork::fork_row;
+use crate::fork_memo::ForkMemo;
+use crate::index::{Entry, Index};
+use crate::layers::Stack;
+use crate::objects::Workbench;
+use crate::project::size_of;
+use crate::read::DiskEntry;
+use crate::state::belongs_to_nested_git;
+use crate::sync::{Found, ROUNDS, Synced, differs};
+use crate::sync_disk::Taken;
+
+/// A memo is written anew when the old one let more than this be hashed.
+const MEMO_IS_WORTH_FILES: usize = 8;
+const MEMO_IS_WORTH_BYTES: u64 = 256 << 10;
+
+/// One walk over the changes of a fork.
+struct Walk<'a> {
+    engine: &'a Engine,
+    dir: &'a SafeDir,
+    index: &'a Index<'a>,
+    stack: &'a Stack,
+    bulk: &'a BulkWriter,
+    old: &'a ForkMemo,
+    memo: ForkMemo,
+    hashed_files: usize,
+    hashed_bytes: u64,
+    newest: Timestamp,
+    found: Found,
+    synced: &'a mut Synced,
+}
+
+impl Engine {
+    /// Records what outside programs changed in a fork. The caller holds the exclusive lock.
+    pub(crate) fn sync_fork(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        include_ignored: bool,
+        durability: Durability,
+    ) -> Result<Synced> {
+        let memo_path = self.inner.data.memo(row.key);
+        let mut memo = ForkMemo::load(&memo_path);
+        let mut synced = Synced {
+            walked: true,
+            ..Synced::default()
+        };
+        for round in 1..=ROUNDS {
+            let started = self.now();
+            synced.refused.clear();
+            synced.ignored.clear();
+            synced.unsettled.clear();
+            let differences = self.fork_differences(row, dir, include_ignored, &mut synced)?;
+            let bulk = self.store().bulk();
+            let (found, new_memo, worth, newest) = self.store().read(|tx| {
+                let now = crate::engine::open_row_by_key(tx, row)?;
+                let fork = fork_row(tx, &now)?;
+                let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+                let index = Index::new(self.store(), tx, &now);
+                let mut walk = Walk {
+                    engine: self,
+                    dir,
+                    index: &index,
+                    stack: &stack,
+                    bulk: &bulk,
+                    old: &memo,
+                    memo: ForkMemo::begin(),
+                    hashed_files: 0,
+                    hashed_bytes: 0,
+                    newest: Timestamp::default(),
+                    found: Found::new(),
+                    synced: &mut synced,
+                };
+                walk.take(&differences)?;
+                walk.reverted(&differences)?;
+                let seen: BTreeMap<&RelPath, ()> =
+                    differences.iter().map(|one| (&one.path, ())).collect();
+                let seen = |path: &RelPath| seen.contains_key(path);
+                self.follow_ignored(&index, dir, &bulk, &seen, &mut walk.found)?;
+                let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
+                    || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
+                Ok((walk.found, walk.memo, worth, walk.newest))
+            })?;
+            let bulk = bulk.finish()?;
+            let (changes, _) = self.record_found(row, found, Some(&bulk), None, durability)?;
+            synced.changes.extend(changes);
+            if worth {
+                new_memo.save(&memo_path)?;
+                memo = new_memo;
+            }
+            // Somebody wrote while we looked: what we saw may be half of what they did.
+            if newest < started || round == ROUNDS {
+                break;
+            }
+        }
+        synced.changes.sort_by(|a, b| a.path.cmp(&b.path));
+        synced.changes.dedup();
+        Ok(synced)
+    }
+
+    /// What differs from the layers, without what the ignore rules leave out.
+    fn fork_differences(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        include_ignored: bool,
+        synced: &mut Synced,
+    ) -> Result<Vec<Difference>> {
+        self.store().read(|tx| {
+            let now = crate::engine::open_row_by_key(tx, row)?;
+            let fork = fork_row(tx, &now)?;
+            let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+            let index = Index::new(self.store(), tx, &now);
+            let rules = DiskRules::new(dir);
+            let left_out = |path: &RelPath, is_dir: bool| -> bool {
+                if include_ignored || belongs_to_nested_git(path) {
+                    return false;
+                }
+                // What is tracked stays tracked; when in doubt, it is looked at.
+                rules.ignores(path, is_dir)
+                    && matches!(index.base().entry(&index.objects, path), Ok(None))
+            };
+            let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
+            let mut closed = |path: &RelPath, _: &Stat| left_out(path, true);
+            let dirs = self.fork_dirs(&now, fork.place);
+            let mut all = self.provider_that_made(provider)?.changes_but(
+                &stack.layers,
+                &dirs,
+                &mut closed,
+            )?;
+            synced.ignored.clear();
+            all.retain(|one| {
+                let is_dir = one.now.is_some_and(|now| now.is_dir());
+                if one.now.is_none() || !left_out(&one.path, is_dir) {
+                    return true;
+                }
+                synced.ignored.push(one.path.clone());
+                false
+            });
+            synced.ignored =
+                crate::restore::topmost(std::mem::take(&mut synced.ignored).into_iter());
+            Ok(all)
+        })
+    }
+}
+
+impl Walk<'_> {
+    /// What the directory holds where it differs from the layers.
+    fn take(&mut self, differences: &[Difference]) -> Result<()> {
+        for one in differences {
+            let known = self.index.entry(&one.path)?;
+            let there = match &one.now {
+                None => None,
+                Some(stat) => match self.entry_at(one, stat, known.as_ref())? {
+                    Some(there) => there,
+                    None => continue,
+                },
+            };
+            if differs(there.as_ref(), known.as_ref()) {
+                let changed = one
+                    .now
+                    .map(|stat| Timestamp((stat.ctime_ns / 1_000) as i64));
+                self.newest = self.newest.max(changed.unwrap_or_default());
+                self.found.insert(one.path.clone(), there);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands at a path; the outer none if that cannot be told now, or not be kept.
+    fn entry_at(
+        &mut self,
+        one: &Difference,
+        stat: &Stat,
+        known: Option<&Entry>,
+    ) -> Result<Option<Option<DiskEntry>>> {
+        let entry = |kind, id, size| {
+            let (perm, id) = match kind {
+                EntryKind::Symlink => (0o777, id),
+                _ => (stat.perm, id),
+            };
+            Some(Some(DiskEntry {
+                kind,
+                perm,
+                id,
+                size,
+            }))
+        };
+        let Some(kind) = stat.entry_kind() else {
+            let why = "it is neither a file, nor a directory, nor a link".to_owned();
+            self.synced.refused.push((one.path.clone(), why));
+            return Ok(None);
+        };
+        if kind == EntryKind::Dir {
+            return Ok(entry(kind, None, 0));
+        }
+        if let Some(id) = self.old.content(&one.path, stat) {
+            self.memo.note(&one.path, stat, id);
+            return Ok(entry(kind, Some(id), stat.size as i64));
+        }
+        // A file of a renamed directory that nobody touched is what the layers have.
+        if let Some(origin) = &one.content_of
+            && let Some(base) = self.stack.state.entry(&self.index.objects, origin)?
+            && base.kind == kind
+        {
+            return Ok(entry(kind, base.id, stat.size as i64));
+        }
+        match self
+            .engine
+            .take_from_disk(self.dir, &one.path, None, known, self.bulk)?
+        {
+            Taken::Entry(there, _) => {
+                self.hashed_files += 1;
+                self.hashed_bytes += stat.size;
+                if let Some(id) = there.id {
+                    self.memo.note(&one.path, stat, id);
+                }
+                Ok(Some(Some(there)))
+            }
+            Taken::Gone => Ok(Some(self.engine.entry_on_disk(self.dir, &one.path)?)),
+            Taken::Unsettled => {
+                self.synced.unsettled.push(one.path.clone());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Paths that the index has changed and the directory has not, or not any more: there the
+    /// layers show through.
+    fn reverted(&mut self, differences: &[Difference]) -> Result<()> {
+        let pending = self.index.pending(false)?;
+        let mut bench = Workbench::new(&self.index.objects);
+        let tracked = self.index.base().edit(&mut bench, &pending.edits)?;
+        let changed = self.stack.state.diff(&bench, &tracked, &RelPath::root())?;
+        let by_path: HashMap<&RelPath, &Difference> =
+            differences.iter().map(|one| (&one.path, one)).collect();
+        for change in changed {
+            let path = &change.path;
+            let hidden = path.ancestors().iter().any(|above| {
+                let one = by_path.get(above);
+                one.is_some_and(|one| !one.now.is_some_and(|now| now.is_dir()))
+            });
+            if hidden || by_path.contains_key(path) || self.synced.unsettled.contains(path) {
+                continue;
+            }
+            let there = match change.before {
+                None => None,
+                Some(before) => Some(DiskEntry {
+                    kind: before.kind,
+                    perm: before.perm,
+                    id: before.id,
+                    size: size_of(self.index.tx, &before)?,
+                }),
+            };
+            if differs(there.as_ref(), self.index.entry(path)?.as_ref()) {
+                self.found.insert(path.clone(), there);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ignore rules that the files of a directory hold, read as far as they are needed.
+struct DiskRules<'a> {
+    dir: &'a SafeDir,
+    rules: RefCell<HashMap<RelPath, IgnoreRules>>,
+}
+
+impl<'a> DiskRules<'a> {
+    fn new(dir: &'a SafeDir) -> Self {
+        DiskRules {
+            dir,
+            rules: RefCell::default(),
+        }
+    }
+
+    /// Whether the path, or a directory above it, is ignored.
+    fn ignores(&self, path: &RelPath, is_dir: bool) -> bool {
+        let Some(parent) = path.parent() else {
+            return false;
+        };
+        self.ignores(&parent, true) || self.rules_in(&parent).is_ignored(path, is_dir)
+    }
+
+    fn rules_in(&self, dir: &RelPath) -> IgnoreRules {
+        if let Some(rules) = self.rules.borrow().get(dir) {
+            return rules.clone();
+        }
+        let above = match dir.parent() {
+            Some(parent) => self.rules_in(&parent),
+            None => IgnoreRules::root(),
+        };
+        let read = |name: &[u8]| {
+            let path = dir.join_name(name);
+            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
+            if is_file {
+                self.dir.read(&path).ok()
+            } else {
+                None
+            }
+        };
+        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
+        let rules = if git.is_none() && own.is_none() {
+            above
+        } else {
+            above.child(dir, git.as_deref(), own.as_deref())
+        };
+        self.rules.borrow_mut().insert(dir.clone(), rules.clone());
+        rules
+    }
+}

@@ -1,0 +1,556 @@
+//! Moving a fork onto a newer snapshot of its project.
+//!
+//! The changes of a fork are relative to its layers, so they cannot simply be shown on other ones: a
+//! file that was copied up without a change would undo other people's work. A fresh directory is
+//! made on the new layers, what the fork changed is written into it, and it takes the place of the
+//! old one. The order makes it safe to be killed at any point:
+//!
+//! 1. The new directory is made and filled aside. Until the commit it belongs to nobody.
+//! 2. The old one is closed, so that nobody changes it any more; if it is in use, nothing happens.
+//! 3. The commit says that the new one is the fork's.
+//! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
+//!    done again and again until it is done ([`Engine::finish_update`]).
+
+use std::path::{Path, PathBuf};
+
+use offshoot_core::{
+    Cause, ChangeSet, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+};
+use offshoot_fs::{ForkDirs, Provider, SafeDir};
+use offshoot_merge::MergeOptions;
+use offshoot_store::{
+    Durability, ForkRow, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceKind, WorkspaceRow, WriteTx,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::fork::{base_state, fork_row, project_name};
+use crate::index::Index;
+use crate::layers::Stack;
+use crate::lines::{LineFor, changed_row};
+use crate::objects::Workbench;
+use crate::project::{size_of, state_of_row};
+use crate::restore::{change_set, count, kind_of, op_of, topmost};
+use crate::state::{State, StateChange};
+use crate::three_way::{ThreeStates, merge_states};
+use crate::workspace::{line_of, put_row};
+
+/// Lies in the private directory of a fork until everything has followed it to its new base.
+const NOTE: &str = "update.json";
+
+/// How the new directory is called while it is filled; the number of the workspace follows.
+pub(crate) const NEXT: &str = "next-";
+
+/// What an update did, or would do.
+#[derive(Clone, Debug)]
+pub struct Updated {
+    /// The base before.
+    pub from: ObjectId,
+    /// The base now: the head of the project.
+    pub to: ObjectId,
+    /// The snapshot that holds the state before; none if nothing was done.
+    pub kept: Option<ObjectId>,
+    /// What changed in the workspace.
+    pub changes: ChangeSet,
+    /// Paths that both the project and the workspace changed, and that were put together.
+    pub merged: Vec<RelPath>,
+    /// Paths that both changed so that somebody has to decide; nothing was done then.
+    pub conflicts: Vec<RelPath>,
+}
+
+/// How far a fork is behind its project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseMoved {
+    /// The project.
+    pub project: ProjectId,
+    /// Its head.
+    pub head: ObjectId,
+    /// How many snapshots are newer than the base.
+    pub snapshots: i64,
+    /// Paths that both changed.
+    pub overlap: Vec<RelPath>,
+}
+
+/// What differs between the base of a workspace and now.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The snapshot that the changes are relative to; none if they are relative to nothing.
+    pub base: Option<ObjectId>,
+    /// What changed.
+    pub set: ChangeSet,
+    /// How far the project is ahead, if it is.
+    pub moved: Option<BaseMoved>,
+}
+
+struct Plan {
+    fork: ForkRow,
+    project: ProjectId,
+    head: SnapshotRow,
+    desired: State,
+    objects: Vec<offshoot_store::NewObject>,
+    /// What changes in the workspace, with bytes before and after.
+    changes: Vec<(StateChange, i64, i64)>,
+    /// What the directory holds beyond the new layers.
+    beyond: Vec<StateChange>,
+    merged: Vec<RelPath>,
+    conflicts: Vec<RelPath>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UpdateNote {
+    /// Where the new directory stands meanwhile.
+    target: PathBuf,
+    /// Ignored paths that follow, escaped.
+    carry: Vec<String>,
+}
+
+impl Engine {
+    /// What differs between the base of a workspace and now: for a fork its base, for another one
+    /// its newest snapshot. Outside changes are recorded first.
+    pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
+        let row = self.open_row(id)?;
+        if row.kind != WorkspaceKind::Fork {
+            let set = self.diff(id, crate::Point::Head, crate::Point::Now, cause)?;
+            return Ok(Changes {
+                base: row.head,
+                set,
+                moved: None,
+            });
+        }
+        let synced = self.sync(id, cause)?;
+        self.store().read(|tx| {
+            let row = crate::engine::open_row_in(tx, id)?;
+            let fork = fork_row(tx, &row)?;
+            let index = Index::new(self.store(), tx, &row);
+            let pending = index.pending(false)?;
+            let mut bench = Workbench::new(&index.objects);
+            let now = index.base().edit(&mut bench, &pending.edits)?;
+            let changed = base_state(&fork).diff(&bench, &now, &RelPath::root())?;
+            let mut set = change_set(&changed);
+            let known = pending.ignored.iter().map(|row| row.path.clone());
+            let mut ignored: Vec<RelPath> = known.chain(synced.ignored.iter().cloned()).collect();
+            ignored.sort();
+            ignored.dedup();
+            set.ignored = topmost(ignored.into_iter());
+            let moved = base_moved(tx, &fork, &index, &changed)?;
+            Ok(Changes {
+                base: Some(fork.base),
+                set,
+                moved,
+            })
+        })
+    }
+
+    /// Moves a fork onto the newest snapshot of its project. Paths that both changed are merged;
+    /// if one needs a decision, nothing is done and the answer, or the error, names them.
+    pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
+        let (row, _lock) = self.hold_alone(id)?;
+        if row.kind != WorkspaceKind::Fork {
+            return Err(Error::invalid(format!("`{id}` is no fork"))
+                .with_hint("only forks of a project have a base to move"));
+        }
+        let synced = self.sync_held(&row, false, cause)?;
+        let plan = || self.store().read(|tx| self.plan_update(tx, &row));
+        let Some(first) = plan()? else {
+            let base = self.store().read(|tx| fork_row(tx, &row))?.base;
+            return Ok(Updated {
+                from: base,
+                to: base,
+                kept: None,
+                changes: ChangeSet::default(),
+                merged: Vec::new(),
+                conflicts: Vec::new(),
+            });
+        };
+        if dry_run {
+            return Ok(first.answer(None));
+        }
+        first.refuse_conflicts(id)?;
+        let kept = self.keep_last_state(&row, "before update", cause)?;
+        let Some(plan) = plan()? else {
+            return Err(Error::internal("the plan of an update is gone"));
+        };
+        // The project may have moved meanwhile, and what was fine before may conflict now.
+        plan.refuse_conflicts(id)?;
+        self.move_base(&row, &plan, &synced.ignored, kept, cause)?;
+        Ok(plan.answer(kept))
+    }
+
+    fn plan_update(&self, tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<Plan>> {
+        let row = open_row_by_key(tx, row)?;
+        let fork = fork_row(tx, &row)?;
+        let project = tx
+            .workspace_by_key(fork.project)?
+            .ok_or_else(|| Error::internal("the project of a fork is gone"))?;
+        let head = match project.head {
+            Some(head) if head != fork.base => tx.snapshot(project.key, &head)?,
+            _ => None,
+        };
+        let Some(head) = head else {
+            return Ok(None);
+        };
+        let index = Index::new(self.store(), tx, &row);
+        let mut bench = Workbench::new(&index.objects);
+        let theirs = index
+            .base()
+            .edit(&mut bench, &index.pending(false)?.edits)?;
+        let ours = state_of_row(&project);
+        let states = ThreeStates {
+            base: &base_state(&fork),
+            ours: &ours,
+            theirs: &theirs,
+        };
+        let merge = merge_states(self.store(), &bench, states, &MergeOptions::default())?;
+        let contents: std::collections::HashMap<ObjectId, i64> = merge
+            .proposal
+            .contents
+            .iter()
+            .map(|object| (object.id(), object.size() as i64))
+            .collect();
+        let desired = ours.edit(&mut bench, &merge.proposal.edits)?;
+        let size = |entry: &Option<crate::StateEntry>| match entry {
+            None => Ok(0),
+            Some(entry) => match entry.id.and_then(|id| contents.get(&id)) {
+                Some(size) => Ok(*size),
+                None => size_of(tx, entry),
+            },
+        };
+        let mut changes = Vec::new();
+        for change in theirs.diff(&bench, &desired, &RelPath::root())? {
+            let (before, after) = (size(&change.before)?, size(&change.after)?);
+            changes.push((change, before, after));
+        }
+        let beyond = ours.diff(&bench, &desired, &RelPath::root())?;
+        let mut objects = bench.prepare(self.store())?;
+        objects.extend(merge.proposal.contents);
+        let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
+        Ok(Some(Plan {
+            project: project_name(tx, &fork)?,
+            merged: auto.collect(),
+            conflicts: merge.conflicts.into_iter().map(|one| one.path).collect(),
+            fork,
+            head,
+            desired,
+            objects,
+            changes,
+            beyond,
+        }))
+    }
+
+    /// Carries out a plan. The caller holds the exclusive lock.
+    fn move_base(
+        &self,
+        row: &WorkspaceRow,
+        plan: &Plan,
+        ignored: &[RelPath],
+        kept: Option<ObjectId>,
+        cause: &Cause,
+    ) -> Result<()> {
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.materialized {
+            return self.commit_update(&row, plan, None, kept, cause);
+        }
+        let name = plan.fork.provider.as_deref().unwrap_or("copy");
+        let provider = self.provider_that_made(name.parse()?)?;
+        let stack = self.stack_for(plan.fork.project, crate::snapshot::state_of(&plan.head))?;
+        let old = self.fork_dirs(&row, plan.fork.place);
+        let next = ForkDirs::new(
+            self.fork_dirs(&row, plan.fork.place + 1).private,
+            self.inner.data.tmp().join(format!(
+                "{NEXT}{}-{}",
+                row.key.0,
+                uuid::Uuid::now_v7().simple()
+            )),
+        );
+        let committed = self
+            .fill_next(&row, plan, &*provider, &stack, &next, ignored)
+            .and_then(|()| provider.close(&next))
+            .and_then(|()| provider.close(&old))
+            .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
+        if let Err(error) = committed {
+            let _ = provider.cleanup(&next);
+            let _ = self.ensure_fork(&row);
+            return Err(error);
+        }
+        let fork = self.store().read(|tx| fork_row(tx, &row))?;
+        self.finish_update(&row, &fork)?;
+        self.ensure_fork(&row)
+    }
+
+    /// Makes the new directory aside and writes into it what the fork holds beyond its new base.
+    fn fill_next(
+        &self,
+        row: &WorkspaceRow,
+        plan: &Plan,
+        provider: &dyn Provider,
+        stack: &Stack,
+        next: &ForkDirs,
+        ignored: &[RelPath],
+    ) -> Result<()> {
+        let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));
+        if next.private.is_dir() {
+            provider.cleanup(&leftover)?;
+        }
+        for object in &plan.objects {
+            // Merged content has to be readable to be written; garbage collection leaves it alone
+            // while it is young.
+            self.store()
+                .write(Durability::Relaxed, |tx| tx.put_object(object).map(drop))?;
+        }
+        self.make_fork(provider, stack, next, row, &plan.fork, &plan.project)?;
+        let dir = self.open_dir(&next.target)?.following_no_links();
+        self.project_changes(&dir, &plan.beyond)?;
+        let known = self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let pending = Index::new(self.store(), tx, &now).pending(false)?;
+            Ok(pending
+                .ignored
+                .into_iter()
+                .map(|row| row.path)
+                .collect::<Vec<_>>())
+        })?;
+        let mut carry: Vec<RelPath> = known.into_iter().chain(ignored.iter().cloned()).collect();
+        carry.sort();
+        carry.dedup();
+        let carry = topmost(carry.into_iter());
+        for path in &carry {
+            self.make_way(&dir, path)?;
+        }
+        let note = UpdateNote {
+            target: next.target.clone(),
+            carry: carry.iter().map(RelPath::to_text).collect(),
+        };
+        write_note(&next.private, &note)
+    }
+
+    /// Lets the directory above an ignored path exist in the new directory as one of its own.
+    fn make_way(&self, dir: &SafeDir, path: &RelPath) -> Result<()> {
+        if dir.stat(path)?.is_some() {
+            return Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("the project now has `{path}`, where ignored files of the workspace are"),
+            )
+            .with_hint("move or delete them first; nothing was updated"));
+        }
+        let above = path.parent().unwrap_or_default();
+        if !above.is_root() {
+            dir.mkdir_all(&above, offshoot_core::DEFAULT_DIR_PERM)?;
+        }
+        // Something must be made in a directory of the layers for the fork to have its own.
+        dir.write(path, b"", 0o600, offshoot_fs::Sync::None)?;
+        dir.remove_file(path)
+    }
+
+    fn commit_update(
+        &self,
+        row: &WorkspaceRow,
+        plan: &Plan,
+        stack: Option<&Stack>,
+        kept: Option<ObjectId>,
+        cause: &Cause,
+    ) -> Result<()> {
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let before = open_row_by_key(tx, row)?;
+            let mut fork = fork_row(tx, &before)?;
+            if before.revision != row.revision || fork.place != plan.fork.place {
+                return Err(Error::new(
+                    ErrorCode::WorkspaceBusy,
+                    "the workspace was changed during the update",
+                )
+                .with_hint("nothing was updated; try again"));
+            }
+            for object in &plan.objects {
+                tx.put_object(object)?;
+            }
+            let mut next = changed_row(&before, at);
+            next.tree = plan.desired.tree;
+            next.sidecar = plan.desired.sidecar;
+            let kept_rows = Index::new(self.store(), tx, &before)
+                .pending(false)?
+                .ignored;
+            tx.remove_entries_below(before.key, &RelPath::root())?;
+            for entry in &kept_rows {
+                tx.put_entry(before.key, entry)?;
+            }
+            record_update(tx, plan, &mut next, kept, cause)?;
+            fork.base = plan.head.id;
+            fork.base_tree = plan.head.tree;
+            fork.base_sidecar = plan.head.sidecar;
+            if let Some(stack) = stack {
+                if tx.layer(stack.top)?.is_none() {
+                    return Err(Error::new(
+                        ErrorCode::WorkspaceBusy,
+                        "the layers of the project changed during the update",
+                    )
+                    .with_hint("nothing was updated; try again"));
+                }
+                fork.layer = Some(stack.top);
+                fork.place += 1;
+            }
+            tx.put_fork(&fork)?;
+            put_row(tx, &before, &next)
+        })
+    }
+
+    /// Lets ignored files follow a fork to its new directory and takes the old one away. Does
+    /// nothing if that was done. The caller holds the exclusive lock, or nobody else is there.
+    pub(crate) fn finish_update(&self, row: &WorkspaceRow, fork: &ForkRow) -> Result<()> {
+        let new = self.fork_dirs(row, fork.place);
+        let Some(note) = read_note(&new.private) else {
+            return Ok(());
+        };
+        let provider =
+            self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
+        let old = self.fork_dirs(row, fork.place - 1);
+        let aside = ForkDirs::new(&new.private, &note.target);
+        if old.private.is_dir() {
+            for path in &note.carry {
+                let path = RelPath::parse_text(path)?;
+                provider.carry(&old, &aside, &path)?;
+            }
+            if !provider.capabilities().mounts {
+                // A copy is its target: it makes room for the new one.
+                provider.cleanup(&old)?;
+            } else {
+                let nowhere = ForkDirs::new(&old.private, self.inner.data.tmp().join("nowhere"));
+                provider.cleanup(&nowhere)?;
+            }
+        }
+        if provider.capabilities().mounts {
+            let mount_point = ForkDirs::new(self.inner.data.tmp().join("nowhere"), &note.target);
+            provider.cleanup(&mount_point)?;
+        } else if note.target.exists() {
+            let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+            provider.move_target(&stack.layers, &aside, &new.target)?;
+        }
+        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        std::fs::remove_file(new.private.join(NOTE)).map_err(cannot_note)
+    }
+}
+
+impl Plan {
+    fn refuse_conflicts(&self, id: &WorkspaceId) -> Result<()> {
+        if self.conflicts.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<String> = self.conflicts.iter().map(RelPath::to_text).collect();
+        Err(Error::new(
+            ErrorCode::MergeConflict,
+            format!(
+                "`{id}` and its project changed {} in ways that conflict",
+                match &paths[..] {
+                    [one] => format!("`{one}`"),
+                    many => format!("{} paths", many.len()),
+                }
+            ),
+        )
+        .with_hint("nothing was updated; change them in the workspace, or complete it first")
+        .with_details(serde_json::json!({ "conflicts": paths })))
+    }
+
+    fn answer(&self, kept: Option<ObjectId>) -> Updated {
+        let changes: Vec<StateChange> = self.changes.iter().map(|one| one.0.clone()).collect();
+        Updated {
+            from: self.fork.base,
+            to: self.head.id,
+            kept,
+            changes: change_set(&changes),
+            merged: self.merged.clone(),
+            conflicts: self.conflicts.clone(),
+        }
+    }
+}
+
+fn record_update(
+    tx: &mut dyn WriteTx,
+    plan: &Plan,
+    next: &mut WorkspaceRow,
+    kept: Option<ObjectId>,
+    cause: &Cause,
+) -> Result<()> {
+    let at = next.changed_at;
+    let mut top = line_of(next, HistoryOp::Update, cause, at);
+    top.via = Via::Update;
+    top.before = kept;
+    top.after = Some(plan.head.id);
+    tx.add_history(&top)?;
+    let row = next.clone();
+    let line = LineFor {
+        row: &row,
+        at,
+        via: Via::Update,
+        cause,
+    };
+    for (change, size_before, size_after) in &plan.changes {
+        let mut entry = line.file(op_of(change), &change.path, kind_of(change));
+        entry.before = change.before.and_then(|entry| entry.id);
+        entry.after = change.after.and_then(|entry| entry.id);
+        entry.size = *size_after;
+        tx.add_history(&entry)?;
+        count(next, change, *size_before, *size_after);
+    }
+    Ok(())
+}
+
+fn base_moved(
+    tx: &dyn ReadTx,
+    fork: &ForkRow,
+    index: &Index<'_>,
+    changed: &[StateChange],
+) -> Result<Option<BaseMoved>> {
+    let Some(project) = tx.workspace_by_key(fork.project)? else {
+        return Ok(None);
+    };
+    let Some(head) = project.head.filter(|head| *head != fork.base) else {
+        return Ok(None);
+    };
+    let number = |id: &ObjectId| -> Result<i64> {
+        Ok(tx.snapshot(project.key, id)?.map_or(0, |row| row.number))
+    };
+    let ours = base_state(fork).diff(&index.objects, &state_of_row(&project), &RelPath::root())?;
+    let is_leaf = |change: &&StateChange| {
+        let dir = |entry: &Option<crate::StateEntry>| {
+            entry.is_none_or(|entry| entry.kind == offshoot_core::EntryKind::Dir)
+        };
+        !(dir(&change.before) && dir(&change.after))
+    };
+    let mine: std::collections::BTreeSet<&RelPath> = changed
+        .iter()
+        .filter(is_leaf)
+        .map(|one| &one.path)
+        .collect();
+    let overlap = ours
+        .iter()
+        .filter(is_leaf)
+        .filter(|change| mine.contains(&change.path))
+        .map(|change| change.path.clone())
+        .collect();
+    Ok(Some(BaseMoved {
+        project: project.id.as_str().parse()?,
+        head,
+        snapshots: number(&head)? - number(&fork.base)?,
+        overlap,
+    }))
+}
+
+fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
+    let bytes = serde_json::to_vec(note).map_err(|error| cannot_note(error.into()))?;
+    let staged = private.join("update.json.new");
+    std::fs::write(&staged, bytes)
+        .and_then(|()| std::fs::rename(&staged, private.join(NOTE)))
+        .map_err(cannot_note)
+}
+
+fn read_note(private: &Path) -> Option<UpdateNote> {
+    let bytes = std::fs::read(private.join(NOTE)).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+fn cannot_note(cause: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::WriteFailed,
+        "the new directory of the fork could not be noted",
+    )
+    .with_source(cause)
+}

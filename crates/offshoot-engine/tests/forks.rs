@@ -1,0 +1,553 @@
+//! Projects and forks through the engine, with every provider that works here.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use offshoot_core::{Cause, ChangeKind, ErrorCode, Operator, ProjectId, RelPath, WorkspaceId};
+use offshoot_engine::{Content, Engine, EngineOptions, ForkOptions, Point, WriteOptions};
+use offshoot_fs::ProviderName;
+use offshoot_testkit::HostDir;
+
+struct Rig {
+    engine: Engine,
+    host: HostDir,
+    provider: ProviderName,
+}
+
+impl Rig {
+    fn new(provider: ProviderName) -> Rig {
+        let host = HostDir::new();
+        let engine = open(host.path(), provider);
+        Rig {
+            engine,
+            host,
+            provider,
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.engine = open(self.host.path(), self.provider);
+    }
+
+    /// A project with a few files.
+    fn project(&self, name: &str) -> ProjectId {
+        let id: ProjectId = name.parse().unwrap();
+        self.engine.create_project(&id, &user()).unwrap();
+        for (path, content) in [
+            ("README", "read me\n"),
+            ("src/main.rs", "fn main() {}\n"),
+            ("src/lib.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"),
+            ("docs/a/b", "deep\n"),
+            (".gitignore", "target/\n*.log\n"),
+        ] {
+            self.put(&id, path, content);
+        }
+        id
+    }
+
+    fn put(&self, project: &ProjectId, path: &str, content: &str) {
+        let content = Content::Bytes(content.as_bytes());
+        self.engine
+            .put_in_project(
+                project,
+                &p(path),
+                content,
+                &WriteOptions::default(),
+                &user(),
+            )
+            .unwrap();
+    }
+
+    fn fork(&self, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
+        let options = ForkOptions {
+            agent: Some(agent.parse().unwrap()),
+            ..ForkOptions::default()
+        };
+        let (fork, path) = self.engine.fork_out(project, &options, &user()).unwrap();
+        assert_eq!(fork.provider, Some(self.provider));
+        (fork.workspace.id, path)
+    }
+
+    fn changes(&self, id: &WorkspaceId) -> Vec<(String, ChangeKind)> {
+        let changes = self.engine.changes(id, &user()).unwrap();
+        let set = changes.set.changes.into_iter();
+        set.map(|one| (one.path.to_text(), one.change)).collect()
+    }
+
+    fn project_text(&self, project: &ProjectId, path: &str) -> String {
+        let mut file = self
+            .engine
+            .open_project_file(project, None, &p(path))
+            .unwrap();
+        let mut text = String::new();
+        file.content.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn check(&self) {
+        self.engine.wait_for_upkeep();
+        let report = self.engine.check().unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+    }
+}
+
+fn open(host: &Path, provider: ProviderName) -> Engine {
+    let mut options = EngineOptions::new(host.join("data"));
+    options.provider = Some(provider);
+    Engine::open(options).unwrap()
+}
+
+fn user() -> Cause {
+    Cause::by(Operator::user())
+}
+
+fn p(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+/// Runs a test with each provider that works in the place for temporary files.
+fn with_each(test: impl Fn(Rig)) {
+    let place = HostDir::new();
+    let probes = offshoot_fs::probe(place.path()).unwrap();
+    let works: Vec<ProviderName> = probes
+        .iter()
+        .filter(|probe| probe.works)
+        .map(|probe| probe.name)
+        .collect();
+    assert!(works.contains(&ProviderName::Copy));
+    for provider in works {
+        println!("with {provider}");
+        test(Rig::new(provider));
+    }
+}
+
+#[test]
+fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (one, path) = rig.fork(&project, "one");
+        let (two, other) = rig.fork(&project, "two");
+        assert_eq!(
+            fs::read_to_string(path.join("README")).unwrap(),
+            "read me\n"
+        );
+        fs::write(path.join("README"), "changed\n").unwrap();
+        fs::write(path.join("new"), "new\n").unwrap();
+        fs::remove_file(path.join("src/main.rs")).unwrap();
+        fs::set_permissions(path.join("docs/a/b"), PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(
+            rig.changes(&one),
+            [
+                ("README".into(), ChangeKind::Modified),
+                ("docs/a/b".into(), ChangeKind::Mode),
+                ("new".into(), ChangeKind::Added),
+                ("src/main.rs".into(), ChangeKind::Deleted),
+            ]
+        );
+        assert!(rig.changes(&two).is_empty());
+        assert_eq!(
+            fs::read_to_string(other.join("README")).unwrap(),
+            "read me\n"
+        );
+        // A later change of the project is not seen by either.
+        rig.put(&project, "docs/a/b", "later\n");
+        assert_eq!(
+            fs::read_to_string(other.join("docs/a/b")).unwrap(),
+            "deep\n"
+        );
+        let moved = rig.engine.changes(&one, &user()).unwrap().moved.unwrap();
+        assert_eq!((moved.snapshots, moved.overlap), (1, vec![p("docs/a/b")]));
+        rig.check();
+    });
+}
+
+#[test]
+fn a_lazy_fork_is_a_row_until_something_is_written() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let fork = rig
+            .engine
+            .fork(&project, &ForkOptions::default(), &user())
+            .unwrap();
+        let id = fork.workspace.id;
+        let path = rig.host.path().join("data/workspaces").join(id.as_str());
+        assert!(!path.exists() && !fork.workspace.materialized);
+        let (bytes, _) = rig.engine.read_whole(&id, &p("README")).unwrap();
+        assert_eq!(bytes, b"read me\n");
+        rig.engine
+            .write_file(
+                &id,
+                &p("src/new.rs"),
+                Content::Bytes(b"new"),
+                &WriteOptions::default(),
+                &user(),
+            )
+            .unwrap();
+        assert_eq!(fs::read(path.join("src/new.rs")).unwrap(), b"new");
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
+        assert_eq!(
+            rig.changes(&id),
+            [("src/new.rs".to_owned(), ChangeKind::Added)]
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn snapshots_and_restores_of_a_fork() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let base = rig.engine.fork_of(&id).unwrap().unwrap().base;
+        fs::write(path.join("README"), "first\n").unwrap();
+        fs::remove_dir_all(path.join("docs")).unwrap();
+        fs::create_dir(path.join("empty")).unwrap();
+        let first = rig
+            .engine
+            .snapshot(&id, Some("first"), false, &user())
+            .unwrap();
+        assert_eq!(first.snapshot.parent, Some(base));
+        fs::write(path.join("README"), "second\n").unwrap();
+        fs::create_dir_all(path.join("docs/a")).unwrap();
+        fs::write(path.join("docs/a/b"), "other\n").unwrap();
+        rig.engine
+            .restore(&id, &first.snapshot.id.to_hex(), None, &user())
+            .unwrap();
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"first\n");
+        assert!(!path.join("docs").exists() && path.join("empty").is_dir());
+        rig.engine
+            .restore(&id, &base.to_hex(), None, &user())
+            .unwrap();
+        assert_eq!(fs::read(path.join("docs/a/b")).unwrap(), b"deep\n");
+        assert!(rig.changes(&id).is_empty());
+        let diff = rig
+            .engine
+            .diff(&id, Point::Snapshot(&base.to_hex()), Point::Now, &user())
+            .unwrap();
+        assert!(diff.changes.is_empty(), "{diff:?}");
+        rig.check();
+    });
+}
+
+#[test]
+fn changes_that_are_undone_are_no_changes() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "x").unwrap();
+        fs::write(path.join("new"), "x").unwrap();
+        rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        fs::write(path.join("README"), "read me\n").unwrap();
+        fs::remove_file(path.join("new")).unwrap();
+        assert!(rig.changes(&id).is_empty());
+        // Touching and opening for writing is none either.
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(path.join("src/lib.rs"))
+            .unwrap();
+        drop(file);
+        assert!(rig.changes(&id).is_empty());
+        // A directory of the base under another name, and back.
+        if fs::rename(path.join("src"), path.join("lib")).is_ok() {
+            let moved = rig.changes(&id);
+            assert!(
+                moved.contains(&("lib/main.rs".into(), ChangeKind::Added)),
+                "{moved:?}"
+            );
+            assert!(
+                moved.contains(&("src/main.rs".into(), ChangeKind::Deleted)),
+                "{moved:?}"
+            );
+            rig.engine.snapshot(&id, None, false, &user()).unwrap();
+            rig.check();
+            fs::rename(path.join("lib"), path.join("src")).unwrap();
+        }
+        assert!(rig.changes(&id).is_empty());
+        rig.check();
+    });
+}
+
+#[test]
+fn ignored_files_are_listed_apart_and_not_walked() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::create_dir_all(path.join("target/debug")).unwrap();
+        fs::write(path.join("target/debug/app"), "x").unwrap();
+        fs::write(path.join("build.log"), "x").unwrap();
+        fs::write(path.join("code"), "x").unwrap();
+        let changes = rig.engine.changes(&id, &user()).unwrap();
+        assert_eq!(changes.set.changes.len(), 1);
+        assert_eq!(changes.set.ignored, [p("build.log"), p("target")]);
+        rig.check();
+    });
+}
+
+#[test]
+fn forks_of_one_agent_and_names() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let names: Vec<String> = (0..3)
+            .map(|_| rig.fork(&project, "coder").0.to_string())
+            .collect();
+        assert_eq!(names, ["coder", "coder~2", "coder~3"]);
+        rig.engine
+            .delete_workspace(&"coder~2".parse().unwrap(), &user())
+            .unwrap();
+        assert_eq!(rig.fork(&project, "coder").0.as_str(), "coder~2");
+        let taken = rig.engine.fork(
+            &project,
+            &ForkOptions {
+                id: Some("coder".parse().unwrap()),
+                ..ForkOptions::default()
+            },
+            &user(),
+        );
+        assert_eq!(taken.unwrap_err().code(), ErrorCode::AlreadyExists);
+        assert_eq!(rig.engine.forks(&project).unwrap().len(), 3);
+        let busy = rig.engine.delete_project(&project, &user()).unwrap_err();
+        assert_eq!(busy.code(), ErrorCode::WorkspaceBusy);
+        for name in ["coder", "coder~2", "coder~3"] {
+            rig.engine
+                .delete_workspace(&name.parse().unwrap(), &user())
+                .unwrap();
+        }
+        rig.engine.wait_for_upkeep();
+        assert!(rig.host.mounts().is_empty(), "{:?}", rig.host.mounts());
+        rig.engine.delete_project(&project, &user()).unwrap();
+        rig.check();
+    });
+}
+
+#[test]
+fn a_fork_of_an_old_snapshot_and_of_another_fork() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let old = rig.engine.project(&project).unwrap().head.unwrap();
+        rig.put(&project, "README", "newer\n");
+        let at = |at: String, agent: &str| {
+            let options = ForkOptions {
+                agent: Some(agent.parse().unwrap()),
+                at: Some(at),
+                ..ForkOptions::default()
+            };
+            rig.engine.fork_out(&project, &options, &user())
+        };
+        let (fork, path) = at(old.to_hex(), "old").unwrap();
+        assert_eq!(fork.base, old);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
+        fs::write(path.join("mine"), "mine\n").unwrap();
+        let taken = rig
+            .engine
+            .snapshot(&fork.workspace.id, None, false, &user())
+            .unwrap();
+        let (second, second_path) = at(taken.snapshot.id.to_hex(), "second").unwrap();
+        assert_eq!(second.base, old, "the base is a snapshot of the project");
+        assert_eq!(fs::read(second_path.join("mine")).unwrap(), b"mine\n");
+        assert_eq!(
+            rig.changes(&second.workspace.id),
+            [("mine".to_owned(), ChangeKind::Added)]
+        );
+        rig.engine
+            .delete_workspace(&fork.workspace.id, &user())
+            .unwrap();
+        let (third, third_path) = at(taken.snapshot.id.to_hex(), "third").unwrap();
+        assert_eq!(fs::read(third_path.join("mine")).unwrap(), b"mine\n");
+        assert_eq!(third.base, old);
+        assert_eq!(
+            at("0".repeat(40), "none").unwrap_err().code(),
+            ErrorCode::SnapshotNotFound
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn everything_is_found_again_after_a_restart() {
+    with_each(|mut rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "changed\n").unwrap();
+        rig.engine.wait_for_upkeep();
+        for mount in rig.host.mounts() {
+            // What a restart of the machine does.
+            let done = std::process::Command::new("umount").arg(mount).status();
+            assert!(done.unwrap().success());
+        }
+        if rig.provider == ProviderName::Overlay {
+            assert!(
+                fs::write(path.join("lost"), "x").is_err(),
+                "a write was lost"
+            );
+        }
+        rig.reopen();
+        assert_eq!(rig.engine.show_handed_out().unwrap(), 0);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"changed\n");
+        assert_eq!(
+            rig.changes(&id),
+            [("README".to_owned(), ChangeKind::Modified)]
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn an_update_moves_a_fork_onto_the_newest_snapshot() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("mine"), "mine\n").unwrap();
+        fs::remove_file(path.join("src/main.rs")).unwrap();
+        let lib = "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n";
+        fs::write(path.join("src/lib.rs"), lib).unwrap();
+        // Copied up, but not changed: the project's later content must survive.
+        let touched = fs::OpenOptions::new()
+            .append(true)
+            .open(path.join("README"))
+            .unwrap();
+        touched.set_modified(std::time::SystemTime::now()).unwrap();
+        drop(touched);
+        fs::set_permissions(path.join("docs/a/b"), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::create_dir_all(path.join("target/debug")).unwrap();
+        fs::write(path.join("target/debug/app"), "built").unwrap();
+        fs::write(path.join("docs/x.log"), "log").unwrap();
+
+        rig.put(&project, "README", "newer\n");
+        rig.put(&project, "docs/a/b", "deeper\n");
+        rig.put(
+            &project,
+            "src/lib.rs",
+            "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n",
+        );
+        rig.put(&project, "added", "added\n");
+
+        let plan = rig.engine.update(&id, true, &user()).unwrap();
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
+        assert!(plan.conflicts.is_empty() && plan.merged.contains(&p("src/lib.rs")));
+        let done = rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(Some(done.to), rig.engine.project(&project).unwrap().head);
+        let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
+        assert_eq!(read("README"), "newer\n");
+        assert_eq!(read("docs/a/b"), "deeper\n");
+        assert_eq!(
+            read("src/lib.rs"),
+            "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n"
+        );
+        assert_eq!(read("added"), "added\n");
+        assert_eq!(read("mine"), "mine\n");
+        assert_eq!(read("target/debug/app"), "built");
+        assert_eq!(read("docs/x.log"), "log");
+        assert!(!path.join("src/main.rs").exists());
+        assert_eq!(
+            rig.changes(&id),
+            [
+                ("docs/a/b".into(), ChangeKind::Mode),
+                ("mine".into(), ChangeKind::Added),
+                ("src/lib.rs".into(), ChangeKind::Modified),
+                ("src/main.rs".into(), ChangeKind::Deleted),
+            ]
+        );
+        let again = rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!((again.from, again.kept), (again.to, None));
+        // The state before is kept.
+        rig.engine
+            .restore(&id, &done.kept.unwrap().to_hex(), None, &user())
+            .unwrap();
+        assert_eq!(read("README"), "read me\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn an_update_that_conflicts_or_finds_the_fork_in_use_changes_nothing() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "mine\n").unwrap();
+        rig.put(&project, "README", "theirs\n");
+        let error = rig.engine.update(&id, false, &user()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::MergeConflict);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
+        fs::write(path.join("README"), "read me\n").unwrap();
+        if rig.provider == ProviderName::Overlay {
+            let held = fs::File::open(path.join("src/lib.rs")).unwrap();
+            let error = rig.engine.update(&id, false, &user()).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
+            drop(held);
+        }
+        rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn many_changes_of_a_project_make_few_layers_and_forks_stay_as_they_are() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (early, early_path) = rig.fork(&project, "early");
+        for round in 0..40 {
+            rig.put(
+                &project,
+                &format!("dir{}/file{round}", round % 5),
+                &format!("{round}\n"),
+            );
+            rig.engine.wait_for_upkeep();
+        }
+        let (_, path) = rig.fork(&project, "late");
+        for round in 0..40 {
+            let file = path.join(format!("dir{}/file{round}", round % 5));
+            assert_eq!(fs::read_to_string(file).unwrap(), format!("{round}\n"));
+        }
+        assert!(!early_path.join("dir0").exists());
+        assert!(rig.changes(&early).is_empty());
+        let removed = rig
+            .engine
+            .collect_layers(std::time::Duration::ZERO)
+            .unwrap();
+        assert!(removed > 16, "only {removed} layers were collected");
+        let left = fs::read_dir(rig.host.path().join("data/layers")).unwrap();
+        let left = left
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count();
+        assert!(left < 24, "{left} layers are left");
+        assert_eq!(fs::read(early_path.join("README")).unwrap(), b"read me\n");
+        assert_eq!(fs::read(path.join("dir1/file1")).unwrap(), b"1\n");
+        assert_eq!(rig.project_text(&project, "dir1/file1"), "1\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn versions_and_listings_of_a_project() {
+    let rig = Rig::new(ProviderName::Copy);
+    let project = rig.project("web");
+    rig.put(&project, "README", "second\n");
+    let versions = rig.engine.project_versions(&project, &p("README")).unwrap();
+    assert_eq!(versions.len(), 2);
+    let first = versions[1].snapshot.id.to_hex();
+    let at_first = rig
+        .engine
+        .project_entries(&project, Some(&first), &RelPath::root(), true)
+        .unwrap();
+    assert_eq!(at_first.len(), 1);
+    let now = rig
+        .engine
+        .project_entries(&project, None, &RelPath::root(), false)
+        .unwrap();
+    let names: Vec<String> = now.iter().map(|one| one.path.to_text()).collect();
+    assert_eq!(names, [".gitignore", "README", "docs", "src"]);
+    assert_eq!(now[1].size, 7);
+    let log = rig.engine.project_snapshots(&project, 2).unwrap();
+    assert_eq!((log.len(), log[0].files), (2, 5));
+    let diff = rig.engine.project_diff(&project, &first, None).unwrap();
+    assert!(diff.changes.iter().any(|one| one.path == p("README")));
+    // A change that changes nothing makes no snapshot, and a missing one is an error.
+    rig.put(&project, "README", "second\n");
+    assert_eq!(rig.engine.project_snapshots(&project, 0).unwrap().len(), 6);
+    let missing = rig.engine.project_versions(&project, &p("nothing"));
+    assert_eq!(missing.unwrap_err().code(), ErrorCode::FileNotFound);
+    rig.check();
+}
