@@ -11,6 +11,7 @@
 mod blob;
 mod concurrent;
 mod fixtures;
+mod merges;
 mod projects;
 mod rows;
 mod transactions;
@@ -44,6 +45,9 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         projects::layers_and_their_users,
         projects::agents,
         projects::erasing_a_project,
+        merges::what_was_asked_for_waits_in_order,
+        merges::receipts,
+        merges::reviews_and_candidates,
     ];
     for check in checks {
         check(&*make());

@@ -9,9 +9,10 @@ use offshoot_core::{
 };
 
 use crate::{
-    AgentRow, BlobInfo, BlobStore, Durability, EntryRow, ForkRow, HistoryFilter, HistoryRow,
-    LayerRow, MetaStore, NewHistory, NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow,
-    ProjectWrites, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    AgentRow, BlobInfo, BlobStore, CandidateRow, CompletionRow, Durability, EntryRow, ForkRow,
+    HistoryFilter, HistoryRow, LayerRow, MergeReads, MergeRow, MergeWrites, MetaStore, NewHistory,
+    NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites, ReadTx, ReviewRow,
+    SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -221,6 +222,38 @@ impl ProjectReads for FaultyRead<'_> {
 
 impl ProjectReads for FaultyWrite<'_> {
     pass_on_project_reads!();
+}
+
+macro_rules! pass_on_merge_reads {
+    () => {
+        pass_on! { read:
+            completions(project: Option<WorkspaceKey>) -> Vec<CompletionRow>;
+            merge(id: &str) -> Option<MergeRow>;
+            merges(project: WorkspaceKey, limit: usize) -> Vec<MergeRow>;
+            last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
+            review(id: &str) -> Option<ReviewRow>;
+            reviews(project: Option<WorkspaceKey>, unresolved: bool) -> Vec<ReviewRow>;
+            candidates(review: &str) -> Vec<CandidateRow>;
+        }
+    };
+}
+
+impl MergeReads for FaultyRead<'_> {
+    pass_on_merge_reads!();
+}
+
+impl MergeReads for FaultyWrite<'_> {
+    pass_on_merge_reads!();
+}
+
+impl MergeWrites for FaultyWrite<'_> {
+    pass_on! { write:
+        put_completion(row: &CompletionRow) -> ();
+        remove_completion(id: &str) -> ();
+        put_merge(row: &MergeRow) -> ();
+        put_review(row: &ReviewRow) -> ();
+        add_candidate(row: &CandidateRow) -> ();
+    }
 }
 
 impl ProjectWrites for FaultyWrite<'_> {

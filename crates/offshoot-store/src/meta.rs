@@ -2,6 +2,7 @@
 
 use offshoot_core::{ObjectId, RelPath, Result, Timestamp, WorkspaceId};
 
+use crate::merge_meta::{MergeReads, MergeWrites};
 use crate::project_meta::{ProjectReads, ProjectWrites};
 use crate::rows::{
     EntryRow, HistoryFilter, HistoryRow, NewHistory, NewObject, ObjectRow, PackRow, SnapshotRow,
@@ -65,7 +66,7 @@ pub trait MetaStore: Send + Sync {
 }
 
 /// What can be asked inside a transaction.
-pub trait ReadTx: ProjectReads {
+pub trait ReadTx: ProjectReads + MergeReads {
     /// A setting of the store, such as the boot that last used it.
     fn setting(&self, key: &str) -> Result<Option<String>>;
 
@@ -148,7 +149,7 @@ pub trait ReadTx: ProjectReads {
 }
 
 /// What can be changed inside a transaction.
-pub trait WriteTx: ReadTx + ProjectWrites {
+pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
     /// Sets a setting.
     fn put_setting(&mut self, key: &str, value: &str) -> Result<()>;
 

@@ -3,6 +3,7 @@
 mod codec;
 mod error;
 mod group;
+mod merges;
 mod migrate;
 mod projects;
 mod read;

@@ -73,7 +73,7 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> Decoded<Timestamp> {
     row.get(column).map(Timestamp)
 }
 
-fn cause(row: &Row<'_>, first: usize) -> Decoded<Cause> {
+pub(super) fn cause(row: &Row<'_>, first: usize) -> Decoded<Cause> {
     Ok(Cause {
         operator: Operator::new(row.get_ref(first)?.as_str()?),
         claim: row.get(first + 1)?,

@@ -397,6 +397,8 @@ impl ReadTx for Tx<'_> {
             ("SELECT head, tree, sidecar FROM workspace", 3),
             ("SELECT id, parent, tree, sidecar FROM snapshot", 4),
             ("SELECT base, base_tree, base_sidecar FROM fork", 3),
+            ("SELECT base, ours, theirs FROM review", 3),
+            ("SELECT content FROM candidate", 1),
         ] {
             let mut statement = self.statement(sql)?;
             let mut rows = statement.query([]).sql()?;

@@ -12,7 +12,7 @@
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -180,4 +180,69 @@ CREATE TABLE agent (
     ended_at INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX agent_parent ON agent (parent);
+";
+
+const VERSION_3: &str = "
+CREATE TABLE completion (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    workspace INTEGER NOT NULL REFERENCES workspace (key),
+    options TEXT NOT NULL,
+    operator INTEGER NOT NULL REFERENCES operator (key),
+    claim TEXT,
+    message_id TEXT,
+    at INTEGER NOT NULL,
+    landed INTEGER NOT NULL
+);
+
+CREATE TABLE merge (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    workspace INTEGER NOT NULL REFERENCES workspace (key),
+    base BLOB NOT NULL,
+    ours BLOB,
+    theirs BLOB NOT NULL,
+    snapshot BLOB,
+    at INTEGER NOT NULL,
+    operator INTEGER NOT NULL REFERENCES operator (key),
+    claim TEXT,
+    message_id TEXT,
+    priority INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    undone_by BLOB
+);
+CREATE INDEX merge_project ON merge (project);
+CREATE INDEX merge_workspace ON merge (workspace);
+
+CREATE TABLE review (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    project INTEGER NOT NULL REFERENCES workspace (key),
+    workspace INTEGER NOT NULL REFERENCES workspace (key),
+    merge TEXT NOT NULL,
+    path BLOB NOT NULL,
+    state INTEGER NOT NULL,
+    base BLOB,
+    ours BLOB,
+    theirs BLOB,
+    opened_at INTEGER NOT NULL,
+    details TEXT NOT NULL,
+    snapshot BLOB
+);
+CREATE INDEX review_project ON review (project, state);
+CREATE INDEX review_workspace ON review (workspace);
+
+CREATE TABLE candidate (
+    review TEXT NOT NULL REFERENCES review (id),
+    number INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    operator INTEGER NOT NULL REFERENCES operator (key),
+    claim TEXT,
+    message_id TEXT,
+    at INTEGER NOT NULL,
+    note TEXT,
+    PRIMARY KEY (review, number)
+) WITHOUT ROWID;
 ";

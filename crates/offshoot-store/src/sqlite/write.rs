@@ -24,7 +24,7 @@ impl ToSql for Id<'_> {
     }
 }
 
-fn optional(id: &Option<ObjectId>) -> Option<Id<'_>> {
+pub(super) fn optional(id: &Option<ObjectId>) -> Option<Id<'_>> {
     id.as_ref().map(Id)
 }
 
@@ -34,7 +34,7 @@ impl Tx<'_> {
     }
 
     /// The number of an operator, who is remembered by name once only.
-    fn operator(&mut self, operator: &Operator) -> Result<i64> {
+    pub(super) fn operator(&mut self, operator: &Operator) -> Result<i64> {
         if let Some((known, key)) = &self.operator
             && known == operator
         {
@@ -167,6 +167,11 @@ impl WriteTx for Tx<'_> {
             "DELETE FROM entry WHERE workspace = ?1",
             "DELETE FROM snapshot WHERE workspace = ?1",
             "DELETE FROM history WHERE workspace = ?1",
+            "DELETE FROM candidate WHERE review IN
+                (SELECT id FROM review WHERE workspace = ?1 OR project = ?1)",
+            "DELETE FROM review WHERE workspace = ?1 OR project = ?1",
+            "DELETE FROM completion WHERE workspace = ?1 OR project = ?1",
+            "DELETE FROM merge WHERE workspace = ?1 OR project = ?1",
             "DELETE FROM fork WHERE workspace = ?1",
             "DELETE FROM fork WHERE project = ?1",
             "DELETE FROM layer WHERE project = ?1",
@@ -366,6 +371,10 @@ impl WriteTx for Tx<'_> {
             "UPDATE history SET before = ?2 WHERE before = ?1",
             "UPDATE history SET after = ?2 WHERE after = ?1",
             "UPDATE entry SET id = ?2 WHERE id = ?1",
+            "UPDATE review SET base = ?2 WHERE base = ?1",
+            "UPDATE review SET ours = ?2 WHERE ours = ?1",
+            "UPDATE review SET theirs = ?2 WHERE theirs = ?1",
+            "UPDATE candidate SET content = ?2 WHERE content = ?1",
         ] {
             self.change(sql, params![Id(old), Id(new)])?;
         }

@@ -1,0 +1,153 @@
+//! Merges and reviews.
+
+use offshoot_core::{Cause, Operator, Timestamp};
+
+use super::fixtures::{add_workspace, id, path, read, try_write, write};
+use crate::{
+    CandidateRow, CompletionRow, MergeRow, MetaStore, ReviewRow, ReviewState, WorkspaceKey,
+};
+
+fn cause(name: &str) -> Cause {
+    Cause {
+        operator: Operator::new(name),
+        claim: Some("claim".to_owned()),
+        message_id: Some("m1".to_owned()),
+    }
+}
+
+fn completion(name: &str, project: WorkspaceKey, workspace: WorkspaceKey) -> CompletionRow {
+    CompletionRow {
+        id: name.to_owned(),
+        project,
+        workspace,
+        options: "{}".to_owned(),
+        cause: cause("asker"),
+        at: Timestamp(4),
+        landed: false,
+    }
+}
+
+fn merge(name: &str, project: WorkspaceKey, workspace: WorkspaceKey) -> MergeRow {
+    MergeRow {
+        id: name.to_owned(),
+        project,
+        workspace,
+        base: id(1, 1),
+        ours: None,
+        theirs: id(1, 2),
+        snapshot: None,
+        at: Timestamp(5),
+        cause: cause("asker"),
+        priority: 3,
+        outcome: "{}".to_owned(),
+        undone_by: None,
+    }
+}
+
+fn review(name: &str, project: WorkspaceKey, workspace: WorkspaceKey) -> ReviewRow {
+    ReviewRow {
+        id: name.to_owned(),
+        project,
+        workspace,
+        merge: "m".to_owned(),
+        path: path(b"a/\xff"),
+        state: ReviewState::Open,
+        base: None,
+        ours: Some(id(2, 1)),
+        theirs: Some(id(2, 2)),
+        opened_at: Timestamp(6),
+        details: "{}".to_owned(),
+        snapshot: None,
+    }
+}
+
+pub(super) fn what_was_asked_for_waits_in_order(meta: &dyn MetaStore) {
+    let (one, other) = (add_workspace(meta, "one"), add_workspace(meta, "other"));
+    let rows: Vec<CompletionRow> = [("z", one), ("a", other), ("m", one)]
+        .map(|(name, project)| completion(name, project, other))
+        .into();
+    for row in &rows {
+        write(meta, |tx| tx.put_completion(row));
+    }
+    assert_eq!(read(meta, |tx| tx.completions(None)), rows);
+    let of_one = read(meta, |tx| tx.completions(Some(one)));
+    assert_eq!(of_one, [rows[0].clone(), rows[2].clone()]);
+    let mut landed = rows[0].clone();
+    landed.landed = true;
+    write(meta, |tx| tx.put_completion(&landed));
+    assert_eq!(read(meta, |tx| tx.completions(Some(one)))[0], landed);
+    write(meta, |tx| tx.remove_completion("z"));
+    assert_eq!(
+        read(meta, |tx| tx.completions(Some(one))),
+        [rows[2].clone()]
+    );
+    write(meta, |tx| tx.erase_workspace(one));
+    assert_eq!(read(meta, |tx| tx.completions(None)), [rows[1].clone()]);
+}
+
+pub(super) fn receipts(meta: &dyn MetaStore) {
+    let (project, fork) = (add_workspace(meta, "p"), add_workspace(meta, "f"));
+    let mut first = merge("first", project, fork);
+    let second = merge("second", project, fork);
+    write(meta, |tx| tx.put_merge(&first));
+    write(meta, |tx| tx.put_merge(&second));
+    first.ours = Some(id(3, 1));
+    first.snapshot = Some(id(3, 2));
+    first.undone_by = Some(id(3, 3));
+    first.outcome = "[]".to_owned();
+    write(meta, |tx| tx.put_merge(&first));
+    assert_eq!(read(meta, |tx| tx.merge("first")), Some(first.clone()));
+    assert_eq!(read(meta, |tx| tx.merge("none")), None);
+    assert_eq!(
+        read(meta, |tx| tx.merges(project, 0)),
+        [second.clone(), first]
+    );
+    assert_eq!(read(meta, |tx| tx.merges(project, 1)), [second.clone()]);
+    assert_eq!(read(meta, |tx| tx.last_merge(fork)), Some(second));
+    assert_eq!(read(meta, |tx| tx.last_merge(project)), None);
+}
+
+pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
+    let (project, fork) = (add_workspace(meta, "p"), add_workspace(meta, "f"));
+    let first = review("z", project, fork);
+    let mut second = review("a", project, fork);
+    write(meta, |tx| tx.put_review(&first));
+    write(meta, |tx| tx.put_review(&second));
+    let all = |unresolved| read(meta, |tx| tx.reviews(Some(project), unresolved));
+    assert_eq!(all(true), [first.clone(), second.clone()]);
+    second.state = ReviewState::Decided;
+    write(meta, |tx| tx.put_review(&second));
+    assert_eq!(all(true).len(), 2);
+    second.state = ReviewState::Resolved;
+    second.snapshot = Some(id(4, 4));
+    second.details = "x".to_owned();
+    write(meta, |tx| tx.put_review(&second));
+    assert_eq!(all(true), [first.clone()]);
+    assert_eq!(all(false), [first.clone(), second.clone()]);
+    assert_eq!(read(meta, |tx| tx.reviews(None, false)).len(), 2);
+    assert_eq!(read(meta, |tx| tx.review("a")), Some(second));
+    let candidate = |number| CandidateRow {
+        review: "z".to_owned(),
+        number,
+        content: id(5, number as u8),
+        cause: cause("proposer"),
+        at: Timestamp(7),
+        note: Some("why".to_owned()),
+    };
+    write(meta, |tx| tx.add_candidate(&candidate(1)));
+    assert!(try_write(meta, |tx| tx.add_candidate(&candidate(1))).is_err());
+    write(meta, |tx| tx.add_candidate(&candidate(2)));
+    let candidates = read(meta, |tx| tx.candidates("z"));
+    assert_eq!(candidates, [candidate(1), candidate(2)]);
+    let roots = read(meta, |tx| {
+        let mut roots = Vec::new();
+        tx.visit_roots(&mut |id| roots.push(id))?;
+        Ok(roots)
+    });
+    let named = [id(2, 1), id(2, 2), id(5, 1), id(5, 2)];
+    assert!(named.iter().all(|id| roots.contains(id)));
+    write(meta, |tx| tx.replace_object_id(&id(5, 1), &id(6, 1)));
+    assert_eq!(read(meta, |tx| tx.candidates("z"))[0].content, id(6, 1));
+    write(meta, |tx| tx.erase_workspace(fork));
+    assert!(all(false).is_empty());
+}

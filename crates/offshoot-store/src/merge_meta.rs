@@ -1,0 +1,50 @@
+//! The part of the store's traits that is about merges and reviews.
+
+use offshoot_core::Result;
+
+use crate::merge_rows::{CandidateRow, CompletionRow, MergeRow, ReviewRow};
+use crate::rows::WorkspaceKey;
+
+/// What can be asked about merges and reviews.
+pub trait MergeReads {
+    /// Merges that were asked for and are not done with, in the order in which they were; of one
+    /// project, or of all.
+    fn completions(&self, project: Option<WorkspaceKey>) -> Result<Vec<CompletionRow>>;
+
+    /// A merge by its name.
+    fn merge(&self, id: &str) -> Result<Option<MergeRow>>;
+
+    /// The newest merges of a project, newest first; 0 means all.
+    fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>>;
+
+    /// The newest merge of a workspace.
+    fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
+
+    /// A review by its name.
+    fn review(&self, id: &str) -> Result<Option<ReviewRow>>;
+
+    /// Reviews in the order in which they were opened; of one project or of all, those that are
+    /// not resolved only or all.
+    fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>>;
+
+    /// Proposed resolutions of a review, in the order of numbers.
+    fn candidates(&self, review: &str) -> Result<Vec<CandidateRow>>;
+}
+
+/// What can be changed about merges and reviews.
+pub trait MergeWrites {
+    /// Sets a merge that was asked for.
+    fn put_completion(&mut self, row: &CompletionRow) -> Result<()>;
+
+    /// Forgets a merge that was asked for.
+    fn remove_completion(&mut self, id: &str) -> Result<()>;
+
+    /// Sets the receipt of a merge.
+    fn put_merge(&mut self, row: &MergeRow) -> Result<()>;
+
+    /// Sets a review.
+    fn put_review(&mut self, row: &ReviewRow) -> Result<()>;
+
+    /// Adds a proposed resolution. Its number must be one more than the newest.
+    fn add_candidate(&mut self, row: &CandidateRow) -> Result<()>;
+}

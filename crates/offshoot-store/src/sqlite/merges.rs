@@ -1,0 +1,270 @@
+//! Merges and reviews inside a transaction.
+
+use offshoot_core::{Error, RelPath, Result};
+use rusqlite::types::Type;
+use rusqlite::{Row, params};
+
+use super::Tx;
+use super::codec::{self, Decoded, bad, cause};
+use super::read::limit_or_all;
+use super::write::{Id, optional};
+use crate::{
+    CandidateRow, CompletionRow, MergeReads, MergeRow, MergeWrites, ReviewRow, ReviewState,
+    WorkspaceKey,
+};
+
+const COMPLETION: &str = "SELECT id, project, workspace, options, \
+     (SELECT name FROM operator WHERE key = completion.operator), claim, message_id, at, landed \
+     FROM completion";
+const MERGE: &str = "SELECT id, project, workspace, base, ours, theirs, snapshot, at, \
+     (SELECT name FROM operator WHERE key = merge.operator), claim, message_id, priority, \
+     outcome, undone_by FROM merge";
+const REVIEW: &str = "SELECT id, project, workspace, merge, path, state, base, ours, theirs, \
+     opened_at, details, snapshot FROM review";
+
+fn completion(row: &Row<'_>) -> Decoded<CompletionRow> {
+    Ok(CompletionRow {
+        id: row.get(0)?,
+        project: WorkspaceKey(row.get(1)?),
+        workspace: WorkspaceKey(row.get(2)?),
+        options: row.get(3)?,
+        cause: cause(row, 4)?,
+        at: codec::time(row, 7)?,
+        landed: row.get(8)?,
+    })
+}
+
+fn merge(row: &Row<'_>) -> Decoded<MergeRow> {
+    Ok(MergeRow {
+        id: row.get(0)?,
+        project: WorkspaceKey(row.get(1)?),
+        workspace: WorkspaceKey(row.get(2)?),
+        base: codec::id(row, 3)?,
+        ours: codec::optional_id(row, 4)?,
+        theirs: codec::id(row, 5)?,
+        snapshot: codec::optional_id(row, 6)?,
+        at: codec::time(row, 7)?,
+        cause: cause(row, 8)?,
+        priority: row.get(11)?,
+        outcome: row.get(12)?,
+        undone_by: codec::optional_id(row, 13)?,
+    })
+}
+
+fn review_state(row: &Row<'_>, column: usize) -> Decoded<ReviewState> {
+    match row.get(column)? {
+        0i64 => Ok(ReviewState::Open),
+        1 => Ok(ReviewState::Decided),
+        2 => Ok(ReviewState::Resolved),
+        _ => bad(column, Type::Integer),
+    }
+}
+
+fn review(row: &Row<'_>) -> Decoded<ReviewRow> {
+    Ok(ReviewRow {
+        id: row.get(0)?,
+        project: WorkspaceKey(row.get(1)?),
+        workspace: WorkspaceKey(row.get(2)?),
+        merge: row.get(3)?,
+        path: RelPath::from_normal(row.get_ref(4)?.as_blob()?),
+        state: review_state(row, 5)?,
+        base: codec::optional_id(row, 6)?,
+        ours: codec::optional_id(row, 7)?,
+        theirs: codec::optional_id(row, 8)?,
+        opened_at: codec::time(row, 9)?,
+        details: row.get(10)?,
+        snapshot: codec::optional_id(row, 11)?,
+    })
+}
+
+fn candidate(row: &Row<'_>) -> Decoded<CandidateRow> {
+    Ok(CandidateRow {
+        review: row.get(0)?,
+        number: row.get(1)?,
+        content: codec::id(row, 2)?,
+        cause: cause(row, 3)?,
+        at: codec::time(row, 6)?,
+        note: row.get(7)?,
+    })
+}
+
+impl MergeReads for Tx<'_> {
+    fn completions(&self, project: Option<WorkspaceKey>) -> Result<Vec<CompletionRow>> {
+        match project {
+            Some(project) => self.all(
+                &format!("{COMPLETION} WHERE project = ?1 ORDER BY number"),
+                [project.0],
+                completion,
+            ),
+            None => self.all(&format!("{COMPLETION} ORDER BY number"), [], completion),
+        }
+    }
+
+    fn merge(&self, id: &str) -> Result<Option<MergeRow>> {
+        self.one(&format!("{MERGE} WHERE id = ?1"), [id], merge)
+    }
+
+    fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>> {
+        self.all(
+            &format!("{MERGE} WHERE project = ?1 ORDER BY number DESC LIMIT ?2"),
+            params![project.0, limit_or_all(limit)],
+            merge,
+        )
+    }
+
+    fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
+        self.one(
+            &format!("{MERGE} WHERE workspace = ?1 ORDER BY number DESC LIMIT 1"),
+            [workspace.0],
+            merge,
+        )
+    }
+
+    fn review(&self, id: &str) -> Result<Option<ReviewRow>> {
+        self.one(&format!("{REVIEW} WHERE id = ?1"), [id], review)
+    }
+
+    fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>> {
+        let below = if unresolved { 2 } else { 3 };
+        match project {
+            Some(project) => self.all(
+                &format!("{REVIEW} WHERE project = ?1 AND state < ?2 ORDER BY number"),
+                params![project.0, below],
+                review,
+            ),
+            None => self.all(
+                &format!("{REVIEW} WHERE state < ?1 ORDER BY number"),
+                [below],
+                review,
+            ),
+        }
+    }
+
+    fn candidates(&self, review: &str) -> Result<Vec<CandidateRow>> {
+        self.all(
+            "SELECT review, number, content,
+                (SELECT name FROM operator WHERE key = candidate.operator), claim, message_id, at,
+                note
+             FROM candidate WHERE review = ?1 ORDER BY number",
+            [review],
+            candidate,
+        )
+    }
+}
+
+impl MergeWrites for Tx<'_> {
+    fn put_completion(&mut self, row: &CompletionRow) -> Result<()> {
+        let operator = self.operator(&row.cause.operator)?;
+        self.change(
+            "INSERT INTO completion (id, project, workspace, options, operator, claim, message_id,
+                at, landed)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             ON CONFLICT (id) DO UPDATE SET options = excluded.options, landed = excluded.landed",
+            params![
+                row.id,
+                row.project.0,
+                row.workspace.0,
+                row.options,
+                operator,
+                row.cause.claim,
+                row.cause.message_id,
+                row.at.0,
+                row.landed,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn remove_completion(&mut self, id: &str) -> Result<()> {
+        self.change("DELETE FROM completion WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    fn put_merge(&mut self, row: &MergeRow) -> Result<()> {
+        let operator = self.operator(&row.cause.operator)?;
+        self.change(
+            "INSERT INTO merge (id, project, workspace, base, ours, theirs, snapshot, at, operator,
+                claim, message_id, priority, outcome, undone_by)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (id) DO UPDATE SET ours = excluded.ours, snapshot = excluded.snapshot,
+                outcome = excluded.outcome, undone_by = excluded.undone_by",
+            params![
+                row.id,
+                row.project.0,
+                row.workspace.0,
+                Id(&row.base),
+                optional(&row.ours),
+                Id(&row.theirs),
+                optional(&row.snapshot),
+                row.at.0,
+                operator,
+                row.cause.claim,
+                row.cause.message_id,
+                row.priority,
+                row.outcome,
+                optional(&row.undone_by),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn put_review(&mut self, row: &ReviewRow) -> Result<()> {
+        let state = match row.state {
+            ReviewState::Open => 0,
+            ReviewState::Decided => 1,
+            ReviewState::Resolved => 2,
+        };
+        self.change(
+            "INSERT INTO review (id, project, workspace, merge, path, state, base, ours, theirs,
+                opened_at, details, snapshot)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (id) DO UPDATE SET merge = excluded.merge, state = excluded.state,
+                base = excluded.base, ours = excluded.ours, theirs = excluded.theirs,
+                details = excluded.details, snapshot = excluded.snapshot",
+            params![
+                row.id,
+                row.project.0,
+                row.workspace.0,
+                row.merge,
+                row.path.as_bytes(),
+                state,
+                optional(&row.base),
+                optional(&row.ours),
+                optional(&row.theirs),
+                row.opened_at.0,
+                row.details,
+                optional(&row.snapshot),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn add_candidate(&mut self, row: &CandidateRow) -> Result<()> {
+        let newest = self
+            .candidates(&row.review)?
+            .last()
+            .map_or(0, |row| row.number);
+        if row.number != newest + 1 {
+            return Err(Error::internal(format!(
+                "candidate number {} does not follow {newest}",
+                row.number
+            )));
+        }
+        let operator = self.operator(&row.cause.operator)?;
+        self.change(
+            "INSERT INTO candidate (review, number, content, operator, claim, message_id, at, note)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                row.review,
+                row.number,
+                Id(&row.content),
+                operator,
+                row.cause.claim,
+                row.cause.message_id,
+                row.at.0,
+                row.note,
+            ],
+        )?;
+        Ok(())
+    }
+}
