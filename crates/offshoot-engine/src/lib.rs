@@ -3,7 +3,10 @@
 //! An [`Engine`] is one data directory, opened. It composes the store, the git objects and the
 //! safe directories, which do not know each other.
 
+mod agents;
+mod as_text;
 mod check;
+mod complete;
 mod engine;
 mod export;
 mod files;
@@ -14,9 +17,11 @@ mod incoming;
 mod index;
 mod layers;
 mod lines;
+mod merge_log;
 mod metadata;
 mod mime;
 mod objects;
+mod policy;
 mod project;
 mod projection;
 mod providers;
@@ -27,6 +32,7 @@ mod recovery;
 mod recovery_forks;
 mod restore;
 mod retention;
+mod review;
 mod run;
 mod snapshot;
 mod source;
@@ -40,15 +46,19 @@ mod update;
 mod upkeep;
 mod workspace;
 
+pub use agents::Agent;
 pub use check::{CheckReport, Problem};
+pub use complete::{CompleteOptions, Completed, Decided, Together, Waiting};
 pub use engine::{Engine, EngineOptions};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use fork::{Fork, ForkOptions};
 pub use incoming::Content;
 pub use index::Entry;
+pub use merge_log::MergeReceipt;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::type_name;
+pub use policy::{MergeSettings, PathPolicy, Policy};
 pub use project::{FileVersion, Project, ProjectEntry};
 pub use purge::Purged;
 pub use read::{
@@ -56,6 +66,7 @@ pub use read::{
 };
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
+pub use review::{Candidate, Resolution, Resolved, Review, Who};
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};
 pub use sync::{OutsideChange, Synced};

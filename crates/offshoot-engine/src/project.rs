@@ -91,7 +91,8 @@ pub(crate) struct ProjectDraft {
     /// What differs from the head.
     pub(crate) changes: Vec<StateChange>,
     objects: Vec<NewObject>,
-    next: WorkspaceRow,
+    /// The row as it will be.
+    pub(crate) next: WorkspaceRow,
     sizes: Vec<i64>,
 }
 
@@ -347,9 +348,10 @@ impl Engine {
                 return Ok((head.into(), false));
             }
             let landed = self.store().write(Durability::Synced, |tx| {
-                if !land_draft(tx, &draft, recorded)? {
+                if !is_unmoved(tx, &draft.row)? {
                     return Ok(false);
                 }
+                land_draft(tx, &draft, recorded)?;
                 land(tx, &draft)?;
                 Ok(true)
             })?;
@@ -469,15 +471,18 @@ impl Engine {
     }
 }
 
-/// Writes a draft unless the head moved. Returns whether it did.
-fn land_draft(tx: &mut dyn WriteTx, draft: &ProjectDraft, recorded: &Recorded<'_>) -> Result<bool> {
-    let now = tx.workspace_by_key(draft.row.key)?;
-    let same = |now: &WorkspaceRow| {
-        now.state == WorkspaceState::Open && now.revision == draft.row.revision
-    };
-    if !now.as_ref().is_some_and(same) {
-        return Ok(false);
-    }
+/// Whether a project is still as it was.
+pub(crate) fn is_unmoved(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
+    let now = tx.workspace_by_key(row.key)?;
+    Ok(now.is_some_and(|now| now.state == WorkspaceState::Open && now.revision == row.revision))
+}
+
+/// Writes a draft. The project must be as it was when the draft was made.
+pub(crate) fn land_draft(
+    tx: &mut dyn WriteTx,
+    draft: &ProjectDraft,
+    recorded: &Recorded<'_>,
+) -> Result<()> {
     for object in &draft.objects {
         tx.put_object(object)?;
     }
@@ -501,7 +506,7 @@ fn land_draft(tx: &mut dyn WriteTx, draft: &ProjectDraft, recorded: &Recorded<'_
         entry.size = *size;
         tx.add_history(&entry)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// A new project's row and settings.

@@ -122,6 +122,18 @@ impl Engine {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Taken> {
+        self.take_snapshot_with(row, label, include_ignored, cause, Durability::Synced)
+    }
+
+    /// The same with a say in who waits for the disk.
+    pub(crate) fn take_snapshot_with(
+        &self,
+        row: &WorkspaceRow,
+        label: Option<&str>,
+        include_ignored: bool,
+        cause: &Cause,
+        durability: Durability,
+    ) -> Result<Taken> {
         let at = self.now();
         for _ in 0..OPTIMISTIC_TRIES {
             let draft = match self
@@ -131,7 +143,7 @@ impl Engine {
                 Prepared::Unchanged(row) => return Ok(unchanged(row)),
                 Prepared::New(draft) => draft,
             };
-            let stored = self.store().write(Durability::Synced, |tx| {
+            let stored = self.store().write(durability, |tx| {
                 let now = open_row_by_key(tx, row)?;
                 if now.revision != draft.row.revision || now.head != draft.row.head {
                     return Ok(None);
@@ -146,7 +158,7 @@ impl Engine {
             }
         }
         // Writers are quicker than we are: let them wait for once.
-        self.store().write(Durability::Synced, |tx| {
+        self.store().write(durability, |tx| {
             match self.draft_snapshot(tx, row, label, include_ignored, cause, at)? {
                 Prepared::Unchanged(row) => Ok(unchanged(row)),
                 Prepared::New(draft) => {

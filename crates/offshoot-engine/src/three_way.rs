@@ -34,8 +34,6 @@ pub(crate) struct ThreeWay {
     pub(crate) auto_resolved: Vec<AutoResolution>,
     /// Paths that both sides changed in the same way.
     pub(crate) unchanged: Vec<RelPath>,
-    /// Paths of theirs that the proposal brings.
-    pub(crate) merged: Vec<RelPath>,
 }
 
 /// Merges what theirs changed since the base into ours.
@@ -62,7 +60,6 @@ pub(crate) fn merge_states(
         proposal: Proposal::default(),
     };
     applied.apply(&outcome.edits)?;
-    let merged = outcome.edits.iter().map(|edit| edit.path.clone()).collect();
     let decided: BTreeSet<&RelPath> = outcome
         .conflicts
         .iter()
@@ -76,7 +73,6 @@ pub(crate) fn merge_states(
         conflicts: outcome.conflicts,
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
-        merged,
     })
 }
 
@@ -187,25 +183,23 @@ impl Applied<'_> {
             if self.proposal.edits.contains_key(&change.path) {
                 continue;
             }
-            let ours = || self.states.ours.entry(self.objects, &change.path);
-            match (change.before, change.after) {
-                (None, Some(after)) if after.kind == EntryKind::Dir => {
-                    if ours()?.is_none() && !self.below_a_leaf(&change.path)? {
-                        self.proposal
-                            .edits
-                            .insert(change.path.clone(), StateEdit::Put(after));
-                    }
+            let is_dir =
+                |entry: Option<StateEntry>| entry.filter(|entry| entry.kind == EntryKind::Dir);
+            let ours = self.states.ours.entry(self.objects, &change.path)?;
+            let edit = match (change.before, is_dir(change.before), is_dir(change.after)) {
+                (None, _, Some(after)) if ours.is_none() && !self.below_a_leaf(&change.path)? => {
+                    StateEdit::Put(after)
                 }
-                (Some(before), None) if before.kind == EntryKind::Dir => {
-                    let is_dir = ours()?.is_some_and(|entry| entry.kind == EntryKind::Dir);
-                    if is_dir && self.nothing_stays_in(&change.path)? {
-                        self.proposal
-                            .edits
-                            .insert(change.path.clone(), StateEdit::Remove);
-                    }
+                (Some(_), Some(_), None)
+                    if change.after.is_none()
+                        && is_dir(ours).is_some()
+                        && self.nothing_stays_in(&change.path)? =>
+                {
+                    StateEdit::Remove
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            self.proposal.edits.insert(change.path.clone(), edit);
         }
         Ok(())
     }

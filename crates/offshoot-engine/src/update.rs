@@ -31,6 +31,7 @@ use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
 use crate::restore::{change_set, count, kind_of, op_of, topmost};
+use crate::snapshot::state_of;
 use crate::state::{State, StateChange};
 use crate::three_way::{ThreeStates, merge_states};
 use crate::workspace::{line_of, put_row};
@@ -150,7 +151,7 @@ impl Engine {
                 .with_hint("only forks of a project have a base to move"));
         }
         let synced = self.sync_held(&row, false, cause)?;
-        let plan = || self.store().read(|tx| self.plan_update(tx, &row));
+        let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
         let Some(first) = plan()? else {
             let base = self.store().read(|tx| fork_row(tx, &row))?.base;
             return Ok(Updated {
@@ -176,7 +177,34 @@ impl Engine {
         Ok(plan.answer(kept))
     }
 
-    fn plan_update(&self, tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<Plan>> {
+    /// Moves a fork that was merged onto the head of its project, with what it changed since that
+    /// merge. Where a conflict of the merge waits for a decision, the fork takes what the project
+    /// has: its own is kept by the review. Stays where it is if what it changed since conflicts.
+    pub(crate) fn move_onto_head(
+        &self,
+        id: &WorkspaceId,
+        merged: Option<ObjectId>,
+        cause: &Cause,
+    ) -> Result<()> {
+        let (row, _lock) = self.hold_alone(id)?;
+        let synced = self.sync_held(&row, false, cause)?;
+        let plan = self
+            .store()
+            .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;
+        let Some(plan) = plan.filter(|plan| plan.conflicts.is_empty()) else {
+            return Ok(());
+        };
+        let kept = self.keep_last_state(&row, "before update", cause)?;
+        self.move_base(&row, &plan, &synced.ignored, kept, cause)
+    }
+
+    /// `merged` is a snapshot of the workspace that the project has already.
+    fn plan_update(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        merged: Option<&ObjectId>,
+    ) -> Result<Option<Plan>> {
         let row = open_row_by_key(tx, row)?;
         let fork = fork_row(tx, &row)?;
         let project = tx
@@ -195,8 +223,13 @@ impl Engine {
             .base()
             .edit(&mut bench, &index.pending(false)?.edits)?;
         let ours = state_of_row(&project);
+        let since = match merged {
+            Some(id) => tx.snapshot(row.key, id)?.map(|row| state_of(&row)),
+            None => None,
+        };
+        let since = since.unwrap_or(base_state(&fork));
         let states = ThreeStates {
-            base: &base_state(&fork),
+            base: &since,
             ours: &ours,
             theirs: &theirs,
         };
@@ -252,7 +285,7 @@ impl Engine {
         }
         let name = plan.fork.provider.as_deref().unwrap_or("copy");
         let provider = self.provider_that_made(name.parse()?)?;
-        let stack = self.stack_for(plan.fork.project, crate::snapshot::state_of(&plan.head))?;
+        let stack = self.stack_for(plan.fork.project, state_of(&plan.head))?;
         let old = self.fork_dirs(&row, plan.fork.place);
         let next = ForkDirs::new(
             self.fork_dirs(&row, plan.fork.place + 1).private,

@@ -1,127 +1,15 @@
 //! Projects and forks through the engine, with every provider that works here.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod rig;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
-use offshoot_core::{Cause, ChangeKind, ErrorCode, Operator, ProjectId, RelPath, WorkspaceId};
-use offshoot_engine::{Content, Engine, EngineOptions, ForkOptions, Point, WriteOptions};
+use offshoot_core::{ChangeKind, ErrorCode, RelPath};
+use offshoot_engine::{Content, ForkOptions, Point, WriteOptions};
 use offshoot_fs::ProviderName;
-use offshoot_testkit::HostDir;
-
-struct Rig {
-    engine: Engine,
-    host: HostDir,
-    provider: ProviderName,
-}
-
-impl Rig {
-    fn new(provider: ProviderName) -> Rig {
-        let host = HostDir::new();
-        let engine = open(host.path(), provider);
-        Rig {
-            engine,
-            host,
-            provider,
-        }
-    }
-
-    fn reopen(&mut self) {
-        self.engine = open(self.host.path(), self.provider);
-    }
-
-    /// A project with a few files.
-    fn project(&self, name: &str) -> ProjectId {
-        let id: ProjectId = name.parse().unwrap();
-        self.engine.create_project(&id, &user()).unwrap();
-        for (path, content) in [
-            ("README", "read me\n"),
-            ("src/main.rs", "fn main() {}\n"),
-            ("src/lib.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"),
-            ("docs/a/b", "deep\n"),
-            (".gitignore", "target/\n*.log\n"),
-        ] {
-            self.put(&id, path, content);
-        }
-        id
-    }
-
-    fn put(&self, project: &ProjectId, path: &str, content: &str) {
-        let content = Content::Bytes(content.as_bytes());
-        self.engine
-            .put_in_project(
-                project,
-                &p(path),
-                content,
-                &WriteOptions::default(),
-                &user(),
-            )
-            .unwrap();
-    }
-
-    fn fork(&self, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
-        let options = ForkOptions {
-            agent: Some(agent.parse().unwrap()),
-            ..ForkOptions::default()
-        };
-        let (fork, path) = self.engine.fork_out(project, &options, &user()).unwrap();
-        assert_eq!(fork.provider, Some(self.provider));
-        (fork.workspace.id, path)
-    }
-
-    fn changes(&self, id: &WorkspaceId) -> Vec<(String, ChangeKind)> {
-        let changes = self.engine.changes(id, &user()).unwrap();
-        let set = changes.set.changes.into_iter();
-        set.map(|one| (one.path.to_text(), one.change)).collect()
-    }
-
-    fn project_text(&self, project: &ProjectId, path: &str) -> String {
-        let mut file = self
-            .engine
-            .open_project_file(project, None, &p(path))
-            .unwrap();
-        let mut text = String::new();
-        file.content.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    fn check(&self) {
-        self.engine.wait_for_upkeep();
-        let report = self.engine.check().unwrap();
-        assert!(report.problems.is_empty(), "{:?}", report.problems);
-    }
-}
-
-fn open(host: &Path, provider: ProviderName) -> Engine {
-    let mut options = EngineOptions::new(host.join("data"));
-    options.provider = Some(provider);
-    Engine::open(options).unwrap()
-}
-
-fn user() -> Cause {
-    Cause::by(Operator::user())
-}
-
-fn p(text: &str) -> RelPath {
-    RelPath::parse(text.as_bytes()).unwrap()
-}
-
-/// Runs a test with each provider that works in the place for temporary files.
-fn with_each(test: impl Fn(Rig)) {
-    let place = HostDir::new();
-    let probes = offshoot_fs::probe(place.path()).unwrap();
-    let works: Vec<ProviderName> = probes
-        .iter()
-        .filter(|probe| probe.works)
-        .map(|probe| probe.name)
-        .collect();
-    assert!(works.contains(&ProviderName::Copy));
-    for provider in works {
-        println!("with {provider}");
-        test(Rig::new(provider));
-    }
-}
+use rig::{Rig, p, user, with_each};
 
 #[test]
 fn a_fork_shows_its_base_and_keeps_its_changes_apart() {

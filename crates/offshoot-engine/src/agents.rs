@@ -1,0 +1,231 @@
+//! The tree of agents under `root`.
+//!
+//! A direct child of root owns a workspace under its own name; every descendant works in that of its
+//! nearest ancestor. Agents that ended stay in the tree for those below them.
+
+use std::collections::HashSet;
+
+use offshoot_core::{
+    AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
+};
+use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx};
+
+use crate::engine::{Engine, open_row_in};
+use crate::fork::ForkOptions;
+use crate::workspace::{Quota, line_of};
+
+/// The name of the top of the tree.
+const ROOT: &str = "root";
+/// The longest role, in bytes.
+const MAX_ROLE: usize = 256;
+
+/// One agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Its name.
+    pub id: AgentId,
+    /// The agent above it; none directly below root.
+    pub parent: Option<AgentId>,
+    /// What it is there for.
+    pub role: String,
+    /// The workspace it works in: its own or that of an agent above it; none if there is none.
+    pub workspace: Option<WorkspaceId>,
+    /// Whether that is its own.
+    pub owns_workspace: bool,
+    /// When it came into being.
+    pub created_at: Timestamp,
+}
+
+impl Engine {
+    /// Lets an agent come into being below another one, or below `root`. A direct child of root
+    /// gets a workspace under its own name: a fork if a project is named, else an empty one.
+    pub fn spawn(
+        &self,
+        parent: &str,
+        role: &str,
+        project: Option<&ProjectId>,
+        cause: &Cause,
+    ) -> Result<Agent> {
+        if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "a role has 1 to {MAX_ROLE} bytes and no control characters"
+            )));
+        }
+        let id = fresh_id(role)?;
+        let parent = match parent {
+            ROOT => None,
+            name => Some(name.parse::<AgentId>()?),
+        };
+        if let Some(parent) = &parent {
+            if project.is_some() {
+                return Err(Error::invalid(
+                    "only a direct child of root gets a workspace of its own",
+                )
+                .with_hint("leave the project out, or spawn it below root"));
+            }
+            // Before anything is made: the parent must be there.
+            self.store().read(|tx| find_agent(tx, parent))?;
+        }
+        let workspace = match &parent {
+            None => Some(self.workspace_for(&id, project, cause)?),
+            Some(_) => None,
+        };
+        let row = AgentRow {
+            id: id.clone(),
+            parent,
+            role: role.to_owned(),
+            workspace,
+            created_at: self.now(),
+            ended_at: None,
+        };
+        self.store().write(Durability::Synced, |tx| {
+            if let Some(parent) = &row.parent {
+                find_agent(tx, parent)?;
+            }
+            tx.put_agent(&row)?;
+            if let Some(workspace) = workspace_of(tx, &row)?
+                && let Ok(found) = open_row_in(tx, &workspace)
+            {
+                let line = line_of(&found, HistoryOp::AgentSpawn, cause, row.created_at);
+                tx.add_history(&line)?;
+            }
+            as_agent(tx, row.clone())
+        })
+    }
+
+    fn workspace_for(
+        &self,
+        agent: &AgentId,
+        project: Option<&ProjectId>,
+        cause: &Cause,
+    ) -> Result<WorkspaceId> {
+        match project {
+            Some(project) => {
+                let options = ForkOptions {
+                    agent: Some(agent.clone()),
+                    ..ForkOptions::default()
+                };
+                Ok(self.fork(project, &options, cause)?.workspace.id)
+            }
+            None => {
+                let id: WorkspaceId = agent.as_str().parse()?;
+                self.create_workspace(Some(id), Layout::Plain, Quota::default(), cause)
+                    .map(|made| made.id)
+            }
+        }
+    }
+
+    /// Every agent that has not ended, in the order of names.
+    pub fn agents(&self) -> Result<Vec<Agent>> {
+        self.store().read(|tx| {
+            let rows = tx.agents()?;
+            rows.into_iter().map(|row| as_agent(tx, row)).collect()
+        })
+    }
+
+    /// One agent.
+    pub fn agent(&self, id: &AgentId) -> Result<Agent> {
+        self.store().read(|tx| as_agent(tx, find_agent(tx, id)?))
+    }
+
+    /// Removes an agent from the tree. Its workspace stays, and so do the agents below it, which
+    /// keep working in the workspace that they have. Ending it again changes nothing.
+    pub fn end_agent(&self, id: &AgentId, cause: &Cause) -> Result<()> {
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let Some(mut row) = tx.agent(id)? else {
+                return Err(no_agent(id));
+            };
+            if row.ended_at.is_some() {
+                return Ok(());
+            }
+            row.ended_at = Some(at);
+            tx.put_agent(&row)?;
+            if let Some(workspace) = workspace_of(tx, &row)?
+                && let Ok(found) = open_row_in(tx, &workspace)
+            {
+                tx.add_history(&line_of(&found, HistoryOp::AgentEnd, cause, at))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The workspace that an agent works in: its own, or that of its nearest ancestor that has one.
+    pub fn workspace_of_agent(&self, id: &AgentId) -> Result<WorkspaceId> {
+        self.store().read(|tx| {
+            let row = find_agent(tx, id)?;
+            workspace_of(tx, &row)?.ok_or_else(|| {
+                Error::new(
+                    ErrorCode::WorkspaceNotAssigned,
+                    format!("neither `{id}` nor an agent above it has a workspace"),
+                )
+                .with_hint("spawn it below root, or fork a project for it")
+            })
+        })
+    }
+}
+
+/// The open workspace of the nearest agent, going up, that has one.
+fn workspace_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceId>> {
+    let mut seen = HashSet::new();
+    let mut at = Some(row.clone());
+    while let Some(row) = at {
+        if let Some(workspace) = &row.workspace
+            && open_row_in(tx, workspace).is_ok()
+        {
+            return Ok(Some(workspace.clone()));
+        }
+        // A tree has no rings, but a damaged store must not keep us for ever.
+        if !seen.insert(row.id.clone()) {
+            return Ok(None);
+        }
+        at = match &row.parent {
+            Some(parent) => tx.agent(parent)?,
+            None => None,
+        };
+    }
+    Ok(None)
+}
+
+fn as_agent(tx: &dyn ReadTx, row: AgentRow) -> Result<Agent> {
+    let workspace = workspace_of(tx, &row)?;
+    Ok(Agent {
+        owns_workspace: workspace.is_some() && workspace == row.workspace,
+        workspace,
+        id: row.id,
+        parent: row.parent,
+        role: row.role,
+        created_at: row.created_at,
+    })
+}
+
+fn find_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<AgentRow> {
+    match tx.agent(id)? {
+        Some(row) if row.ended_at.is_none() => Ok(row),
+        _ => Err(no_agent(id)),
+    }
+}
+
+fn no_agent(id: &AgentId) -> Error {
+    Error::new(
+        ErrorCode::AgentNotFound,
+        format!("there is no agent `{id}`"),
+    )
+    .with_hint("`offshoot agent list` shows those there are")
+}
+
+/// A name made of the role and something that no other has.
+fn fresh_id(role: &str) -> Result<AgentId> {
+    let mut name: String = role
+        .to_ascii_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    name = name.trim_matches('-').to_owned();
+    if name.is_empty() {
+        name.push_str("agent");
+    }
+    let random = uuid::Uuid::now_v7().simple().to_string();
+    format!("{name}-{}", &random[24..]).parse()
+}

@@ -1,0 +1,693 @@
+//! Completing a workspace: what it changed since its base is merged into its project.
+//!
+//! Who asks for a merge leaves a row first and then waits for the project's turn. Whoever has the
+//! turn works off what waits, the oldest first, so that a merge that was asked for is done even if
+//! the process that asked is gone. A merge lands in one transaction: snapshot, versions, history,
+//! reviews and receipt, on the head that it was made from; if the head moved, it is made again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use offshoot_core::{
+    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, WorkspaceId,
+};
+use offshoot_git::ObjectReader;
+use offshoot_merge::{Choice, Conflict, MergeOptions};
+use offshoot_store::{
+    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow, Via,
+    WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::as_text;
+use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::fork::{base_state, fork_row, project_name};
+use crate::index::Index;
+use crate::lines::LineFor;
+use crate::objects::Workbench;
+use crate::policy::{MergeSettings, Policy};
+use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
+use crate::review::{new_review, parts_of};
+use crate::state::State;
+use crate::three_way::{ThreeStates, merge_states, settled};
+use crate::workspace::line_of;
+
+/// How often a merge is made again because the head moved.
+const TRIES: usize = 64;
+/// How long a merge waits for those before it.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How a workspace is merged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompleteOptions {
+    /// Decides every conflict, instead of the project's policies.
+    pub policy: Option<Policy>,
+    /// Nothing lands until every conflict is decided; none as the project says.
+    pub atomic: Option<bool>,
+    /// The workspace stays and moves onto the merged head.
+    pub keep: bool,
+    /// Ignored files are merged too.
+    pub include_ignored: bool,
+}
+
+/// What came of a merge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completed {
+    /// Its name; none for a plan.
+    pub merge_id: Option<String>,
+    /// The project.
+    pub project: String,
+    /// The workspace.
+    pub workspace: String,
+    /// The snapshot of the project that landed; none if nothing did.
+    #[serde(with = "as_text::optional")]
+    pub snapshot: Option<ObjectId>,
+    /// The snapshot of the workspace that was merged; none for a plan.
+    #[serde(with = "as_text::optional")]
+    pub theirs: Option<ObjectId>,
+    /// Paths of the project that changed.
+    #[serde(with = "as_text::list")]
+    pub merged: Vec<RelPath>,
+    /// Paths that wait for somebody to decide.
+    pub conflicts: Vec<Waiting>,
+    /// Paths that the project had already in the same form.
+    #[serde(with = "as_text::list")]
+    pub unchanged: Vec<RelPath>,
+    /// Paths that both changed and that fit together.
+    pub auto_resolved: Vec<Together>,
+    /// Conflicts that a policy decided, with what lost.
+    pub decided: Vec<Decided>,
+    /// Whether the workspace was asked to stay.
+    pub keep: bool,
+    /// Whether nothing lands before every conflict is decided.
+    pub atomic: bool,
+}
+
+/// A conflict that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Where.
+    #[serde(with = "as_text")]
+    pub path: RelPath,
+    /// Which parts of it; empty for all of it.
+    pub parts: Vec<String>,
+    /// Why.
+    pub kind: String,
+    /// Its review; none for a plan.
+    pub review_id: Option<String>,
+}
+
+/// A path that both sides changed and that was put together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// Where.
+    #[serde(with = "as_text")]
+    pub path: RelPath,
+    /// How: `same`, `lines`, `words` or `json`.
+    pub method: String,
+}
+
+/// A conflict that a policy decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// Where.
+    #[serde(with = "as_text")]
+    pub path: RelPath,
+    /// Which parts of it; empty for all of it.
+    pub parts: Vec<String>,
+    /// By which policy.
+    pub policy: Policy,
+    /// Who won: `ours`, `theirs` or `both`.
+    pub winner: String,
+    /// The whole content of the side that lost; none if that side had removed it.
+    #[serde(with = "as_text::optional")]
+    pub lost: Option<ObjectId>,
+    /// Who had written what lost.
+    pub lost_by: Option<String>,
+}
+
+/// What a merge would do to a project as it is now.
+pub(crate) struct MergePlan {
+    project: WorkspaceRow,
+    draft: Option<ProjectDraft>,
+    completed: Completed,
+    reviews: Vec<ReviewRow>,
+}
+
+/// What is merged.
+pub(crate) struct Merging<'a> {
+    pub(crate) row: &'a WorkspaceRow,
+    pub(crate) fork: &'a ForkRow,
+    pub(crate) theirs: State,
+    /// The snapshot that holds it; none for a plan.
+    pub(crate) snapshot: Option<ObjectId>,
+    pub(crate) options: &'a CompleteOptions,
+    /// The name of the merge.
+    pub(crate) id: &'a str,
+    pub(crate) cause: &'a Cause,
+}
+
+impl Engine {
+    /// Merges a workspace into its project. Completing it again changes nothing and gives the same
+    /// answer, also when the workspace is gone.
+    pub fn complete(
+        &self,
+        id: &WorkspaceId,
+        options: &CompleteOptions,
+        cause: &Cause,
+    ) -> Result<Completed> {
+        let row = match self.store().read(|tx| tx.workspace(id))? {
+            None => return Err(no_workspace(id)),
+            Some(row) => row,
+        };
+        if row.state == WorkspaceState::Closed {
+            let last = self.store().read(|tx| tx.last_merge(row.key))?;
+            return last.map_or_else(|| Err(no_workspace(id)), |last| receipt(&last));
+        }
+        let project = self.project_of_fork(&row)?;
+        let completion = CompletionRow {
+            id: uuid::Uuid::now_v7().simple().to_string(),
+            project,
+            workspace: row.key,
+            options: serde_json::to_string(options)
+                .map_err(|error| Error::internal(error.to_string()))?,
+            cause: cause.clone(),
+            at: self.now(),
+            landed: false,
+        };
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.put_completion(&completion))?;
+        self.work_off(project, Some(&completion.id))?
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::WorkspaceBusy,
+                    format!("the merge of `{id}` could not be done"),
+                )
+                .with_hint("nothing was lost; try again")
+            })
+    }
+
+    /// What completing a workspace would do now. Nothing is stored but what outside programs did.
+    pub fn plan_completion(
+        &self,
+        id: &WorkspaceId,
+        options: &CompleteOptions,
+        cause: &Cause,
+    ) -> Result<Completed> {
+        let (row, _lock) = self.hold_alone(id)?;
+        self.project_of_fork(&row)?;
+        self.sync_held(&row, options.include_ignored, cause)?;
+        self.store().read(|tx| {
+            let row = open_row_by_key(tx, &row)?;
+            let fork = fork_row(tx, &row)?;
+            let index = Index::new(self.store(), tx, &row);
+            let mut bench = Workbench::new(&index.objects);
+            let pending = index.pending(options.include_ignored)?;
+            let merging = Merging {
+                row: &row,
+                fork: &fork,
+                theirs: index.base().edit(&mut bench, &pending.edits)?,
+                snapshot: None,
+                options,
+                id: "",
+                cause,
+            };
+            let mut completed = self.plan_merge(tx, &bench, &merging)?.completed;
+            completed.merge_id = None;
+            completed.snapshot = None;
+            for waiting in &mut completed.conflicts {
+                waiting.review_id = None;
+            }
+            Ok(completed)
+        })
+    }
+
+    /// Does every merge that was asked for and not done, in all projects. For the start of a
+    /// server. Returns how many are left because they could not be done now.
+    pub fn work_off_completions(&self) -> Result<usize> {
+        let waiting = self.store().read(|tx| tx.completions(None))?;
+        let projects: BTreeSet<i64> = waiting.iter().map(|row| row.project.0).collect();
+        for project in projects {
+            self.work_off(WorkspaceKey(project), None)?;
+        }
+        Ok(self.store().read(|tx| tx.completions(None))?.len())
+    }
+
+    /// Works off what waits for a project, up to one merge or all. Returns what came of that one.
+    fn work_off(&self, project: WorkspaceKey, until: Option<&str>) -> Result<Option<Completed>> {
+        let _turn = self
+            .inner
+            .locks
+            .exclusive(&format!("merge-{}", project.0), PATIENCE)?;
+        for row in self.store().read(|tx| tx.completions(Some(project)))? {
+            let own = until == Some(row.id.as_str());
+            match self.run_completion(&row) {
+                Ok(completed) if own => return Ok(Some(completed)),
+                Ok(_) => {}
+                Err(error) => {
+                    // What can succeed later waits for whoever asked for it.
+                    let later = [
+                        ErrorCode::WorkspaceBusy,
+                        ErrorCode::StoreUnavailable,
+                        ErrorCode::Timeout,
+                        ErrorCode::QuotaExceeded,
+                    ];
+                    if own || !later.contains(&error.code()) {
+                        self.store()
+                            .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id))?;
+                    }
+                    if own {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        match until {
+            // Somebody else did it.
+            Some(id) => match self.store().read(|tx| tx.merge(id))? {
+                Some(merge) => receipt(&merge).map(Some),
+                None => Ok(None),
+            },
+            None => Ok(None),
+        }
+    }
+
+    fn run_completion(&self, waiting: &CompletionRow) -> Result<Completed> {
+        let options: CompleteOptions = serde_json::from_str(&waiting.options)
+            .map_err(|_| Error::internal("the options of a merge cannot be read"))?;
+        let row = self
+            .store()
+            .read(|tx| tx.workspace_by_key(waiting.workspace))?;
+        let open = row.filter(|row| row.state == WorkspaceState::Open);
+        let completed = match (&open, waiting.landed) {
+            (Some(row), false) => self.merge_workspace(row, &options, waiting)?,
+            _ => match self.store().read(|tx| tx.last_merge(waiting.workspace))? {
+                Some(last) => receipt(&last)?,
+                None => {
+                    return Err(Error::new(
+                        ErrorCode::WorkspaceNotFound,
+                        "the workspace was deleted before it was merged",
+                    ));
+                }
+            },
+        };
+        if let Some(row) = open {
+            self.tidy_after_merge(&row, &completed, &waiting.cause)?;
+        }
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id))?;
+        Ok(completed)
+    }
+
+    /// Merges and lands. The workspace stays as it is.
+    fn merge_workspace(
+        &self,
+        row: &WorkspaceRow,
+        options: &CompleteOptions,
+        waiting: &CompletionRow,
+    ) -> Result<Completed> {
+        let _lock = self.exclusive(row)?;
+        let settings = self
+            .store()
+            .read(|tx| MergeSettings::read(tx, waiting.project))?;
+        let include_ignored = options.include_ignored || settings.include_ignored;
+        self.sync_with(row, include_ignored, Durability::Relaxed)?;
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        // The merge that follows waits for the disk, and with it what is stored here.
+        let taken = self.take_snapshot_with(
+            &row,
+            None,
+            include_ignored,
+            &waiting.cause,
+            Durability::Relaxed,
+        )?;
+        let theirs = taken.snapshot;
+        let last = self.store().read(|tx| tx.last_merge(row.key))?;
+        let fork = self.store().read(|tx| fork_row(tx, &row))?;
+        if let Some(last) = last
+            && last.theirs == theirs.id
+            && last.base == fork.base
+        {
+            return receipt(&last);
+        }
+        for _ in 0..TRIES {
+            let plan = self.store().read(|tx| {
+                let snapshot = tx.snapshot(row.key, &theirs.id)?;
+                let snapshot = snapshot.ok_or_else(|| Error::internal("a snapshot has no row"))?;
+                let merging = Merging {
+                    row: &row,
+                    fork: &fork,
+                    theirs: crate::snapshot::state_of(&snapshot),
+                    snapshot: Some(snapshot.id),
+                    options,
+                    id: &waiting.id,
+                    cause: &waiting.cause,
+                };
+                let mut plan = self.plan_merge(tx, &self.objects_in(tx), &merging)?;
+                plan.completed.theirs = Some(theirs.id);
+                Ok(plan)
+            })?;
+            let landed = self.store().write(Durability::Synced, |tx| {
+                self.land_merge(tx, &plan, &fork, waiting, theirs.id)
+            })?;
+            if landed {
+                if plan.draft.is_some() {
+                    self.publish(plan.project.key);
+                }
+                return Ok(plan.completed);
+            }
+        }
+        Err(
+            Error::new(ErrorCode::WorkspaceBusy, "the project keeps changing")
+                .with_hint("nothing was merged; try again"),
+        )
+    }
+
+    /// What merging would do, given the project as it is in this transaction.
+    pub(crate) fn plan_merge(
+        &self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        merging: &Merging<'_>,
+    ) -> Result<MergePlan> {
+        let fork = merging.fork;
+        let project = tx
+            .workspace_by_key(fork.project)?
+            .filter(|row| row.state == WorkspaceState::Open)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::ProjectNotFound,
+                    "the project of the workspace was deleted",
+                )
+            })?;
+        let settings = MergeSettings::read(tx, project.key)?;
+        let (base, ours) = (base_state(fork), state_of_row(&project));
+        let states = ThreeStates {
+            base: &base,
+            ours: &ours,
+            theirs: &merging.theirs,
+        };
+        let merge = merge_states(self.store(), objects, states, &MergeOptions::default())?;
+        let mut proposal = merge.proposal;
+        let atomic = match merging.options.atomic {
+            Some(atomic) => atomic,
+            None => settings.landing == Landing::Atomic,
+        };
+        let mut completed = Completed {
+            merge_id: Some(merging.id.to_owned()),
+            project: project.id.to_string(),
+            workspace: merging.row.id.to_string(),
+            snapshot: None,
+            theirs: None,
+            merged: Vec::new(),
+            conflicts: Vec::new(),
+            unchanged: merge.unchanged,
+            auto_resolved: merge
+                .auto_resolved
+                .iter()
+                .map(|one| Together {
+                    path: one.path.clone(),
+                    method: format!("{:?}", one.method).to_lowercase(),
+                })
+                .collect(),
+            decided: Vec::new(),
+            keep: merging.options.keep,
+            atomic,
+        };
+        let mut reviews = Vec::new();
+        for conflict in &merge.conflicts {
+            let policy = merging
+                .options
+                .policy
+                .unwrap_or_else(|| settings.policy(&conflict.path));
+            let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
+            let edits = choice.and_then(|choice| conflict.settle(choice));
+            let (Some(choice), Some(edits)) = (choice, edits) else {
+                let review = new_review(tx, conflict, merging, &project, &base, objects)?;
+                completed.conflicts.push(Waiting {
+                    path: conflict.path.clone(),
+                    parts: parts_of(conflict),
+                    kind: conflict.kind.as_str().to_owned(),
+                    review_id: Some(review.id.clone()),
+                });
+                reviews.push(review);
+                continue;
+            };
+            let more = settled(self.store(), objects, states, &edits)?;
+            proposal.edits.extend(more.edits);
+            proposal.contents.extend(more.contents);
+            completed.decided.push(decided(
+                tx,
+                conflict,
+                policy,
+                choice,
+                (&project, merging.row),
+            )?);
+        }
+        if atomic && !reviews.is_empty() {
+            proposal = Proposal::default();
+        }
+        let label = format!("Merge {}", merging.row.id);
+        let cause = merge_cause(merging);
+        let recorded = recorded(&label, &cause, self.now());
+        let draft = match proposal.edits.is_empty() {
+            true => None,
+            false => Some(self.draft_project(tx, project.clone(), proposal, &recorded)?),
+        };
+        let draft = draft.filter(|draft| !draft.changes.is_empty());
+        if let Some(draft) = &draft {
+            completed.snapshot = Some(draft.snapshot.id);
+            let leaves = draft.changes.iter().filter(|change| {
+                let is_dir = |entry: Option<crate::StateEntry>| {
+                    entry.is_none_or(|entry| entry.kind == EntryKind::Dir)
+                };
+                !(is_dir(change.before) && is_dir(change.after))
+            });
+            completed.merged = leaves.map(|change| change.path.clone()).collect();
+        }
+        Ok(MergePlan {
+            project,
+            draft,
+            completed,
+            reviews,
+        })
+    }
+
+    /// Who wins a conflict by a policy; none if somebody has to decide.
+    fn choice_of(
+        &self,
+        tx: &dyn ReadTx,
+        policy: Policy,
+        conflict: &Conflict,
+        fork: &ForkRow,
+        project: &WorkspaceRow,
+    ) -> Result<Option<Choice>> {
+        Ok(match policy {
+            Policy::Review => None,
+            Policy::LastWriterWins | Policy::Theirs => Some(Choice::Theirs),
+            Policy::Ours => Some(Choice::Ours),
+            Policy::Union => Some(Choice::Union),
+            Policy::Priority => {
+                let ours = priority_of_ours(tx, project, &conflict.path)?;
+                match fork.priority.cmp(&ours) {
+                    std::cmp::Ordering::Greater => Some(Choice::Theirs),
+                    std::cmp::Ordering::Less => Some(Choice::Ours),
+                    std::cmp::Ordering::Equal => None,
+                }
+            }
+        })
+    }
+
+    /// Writes a merge unless the head moved. Returns whether it did.
+    fn land_merge(
+        &self,
+        tx: &mut dyn WriteTx,
+        plan: &MergePlan,
+        fork: &ForkRow,
+        waiting: &CompletionRow,
+        theirs: ObjectId,
+    ) -> Result<bool> {
+        let at = plan
+            .draft
+            .as_ref()
+            .map_or_else(|| self.now(), |draft| draft.snapshot.at);
+        let cause = plan.draft.as_ref().map_or_else(
+            || waiting.cause.clone(),
+            |draft| draft.snapshot.cause.clone(),
+        );
+        let label = plan
+            .draft
+            .as_ref()
+            .and_then(|draft| draft.snapshot.label.clone())
+            .unwrap_or_default();
+        if !is_unmoved(tx, &plan.project)? {
+            return Ok(false);
+        }
+        let next = plan
+            .draft
+            .as_ref()
+            .map_or(&plan.project, |draft| &draft.next);
+        let line = LineFor {
+            row: next,
+            at,
+            via: Via::Merge,
+            cause: &cause,
+        };
+        // What lost is a version of the path, although it never stood there: before what won.
+        for decided in &plan.completed.decided {
+            if let Some(lost) = decided.lost {
+                let mut kept = line.file(HistoryOp::Write, &decided.path, EntryKind::File);
+                kept.cause = Cause {
+                    operator: Operator::new(decided.lost_by.as_deref().unwrap_or("system")),
+                    claim: Some(format!(
+                        "lost to {} by {} in merge {}",
+                        decided.winner,
+                        decided.policy.as_str(),
+                        waiting.id
+                    )),
+                    message_id: None,
+                };
+                kept.after = Some(lost);
+                tx.add_history(&kept)?;
+            }
+        }
+        if let Some(draft) = &plan.draft {
+            land_draft(tx, draft, &recorded(&label, &cause, at))?;
+        }
+        for review in &plan.reviews {
+            tx.put_review(review)?;
+            let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
+            opened.before = review.ours;
+            tx.add_history(&opened)?;
+        }
+        tx.put_merge(&MergeRow {
+            id: waiting.id.clone(),
+            project: plan.project.key,
+            workspace: fork.workspace,
+            base: fork.base,
+            ours: plan.project.head,
+            theirs,
+            snapshot: plan.completed.snapshot,
+            at,
+            cause: waiting.cause.clone(),
+            priority: fork.priority,
+            outcome: serde_json::to_string(&plan.completed)
+                .map_err(|error| Error::internal(error.to_string()))?,
+            undone_by: None,
+        })?;
+        // In the workspace's own history too: it was merged.
+        let row = tx
+            .workspace_by_key(fork.workspace)?
+            .ok_or_else(|| Error::internal("a workspace vanished"))?;
+        let mut merged = line_of(&row, HistoryOp::Merge, &waiting.cause, at);
+        merged.before = Some(theirs);
+        merged.after = plan.completed.snapshot;
+        tx.add_history(&merged)?;
+        tx.put_completion(&CompletionRow {
+            landed: true,
+            ..waiting.clone()
+        })?;
+        Ok(true)
+    }
+
+    /// Moves the workspace onto the merged head, or takes it away unless a decision is awaited.
+    pub(crate) fn tidy_after_merge(
+        &self,
+        row: &WorkspaceRow,
+        completed: &Completed,
+        cause: &Cause,
+    ) -> Result<()> {
+        if completed.keep {
+            return self.move_onto_head(&row.id, completed.theirs, cause);
+        }
+        let waiting = self.store().read(|tx| {
+            let fork = fork_row(tx, row)?;
+            let reviews = tx.reviews(Some(fork.project), true)?;
+            Ok(reviews.iter().any(|review| review.workspace == row.key))
+        })?;
+        if waiting {
+            return Ok(());
+        }
+        self.delete_workspace(&row.id, cause).map(drop)
+    }
+
+    fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {
+        if row.kind != WorkspaceKind::Fork {
+            return Err(Error::invalid(format!("`{}` is no fork", row.id))
+                .with_hint("only forks of a project can be merged into it"));
+        }
+        self.store().read(|tx| {
+            let fork = fork_row(tx, row)?;
+            project_name(tx, &fork)?;
+            Ok(fork.project)
+        })
+    }
+}
+
+fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> Recorded<'a> {
+    Recorded {
+        label,
+        further_parents: &[],
+        op: HistoryOp::Merge,
+        via: Via::Merge,
+        cause,
+        at,
+    }
+}
+
+/// A merge is done by the system; the agent is named as a claim.
+fn merge_cause(merging: &Merging<'_>) -> Cause {
+    let agent = merging.fork.agent.as_ref();
+    Cause {
+        operator: Operator::system(),
+        claim: Some(agent.map_or_else(|| merging.row.id.to_string(), ToString::to_string)),
+        message_id: merging.cause.message_id.clone(),
+    }
+}
+
+/// The weight of whoever last changed a path of the project: that of the merge, or none.
+fn priority_of_ours(tx: &dyn ReadTx, project: &WorkspaceRow, path: &RelPath) -> Result<i64> {
+    let Some(last) = tx.last_write(project.key, path)? else {
+        return Ok(0);
+    };
+    let merges = tx.merges(project.key, 0)?;
+    let by = merges.iter().find(|merge| merge.at == last.line.at);
+    Ok(by.map_or(0, |merge| merge.priority))
+}
+
+fn decided(
+    tx: &dyn ReadTx,
+    conflict: &Conflict,
+    policy: Policy,
+    choice: Choice,
+    (project, workspace): (&WorkspaceRow, &WorkspaceRow),
+) -> Result<Decided> {
+    let (winner, loser, of) = match choice {
+        Choice::Theirs => ("theirs", conflict.ours, Some(project)),
+        Choice::Union => ("both", None, None),
+        Choice::Ours | Choice::Base => ("ours", conflict.theirs, Some(workspace)),
+    };
+    let lost_by = match of {
+        None => None,
+        Some(row) => tx.last_write(row.key, &conflict.path)?.map(|line| {
+            line.line
+                .cause
+                .claim
+                .unwrap_or(line.line.cause.operator.to_string())
+        }),
+    };
+    Ok(Decided {
+        path: conflict.path.clone(),
+        parts: parts_of(conflict),
+        policy,
+        winner: winner.to_owned(),
+        lost: loser.map(|entry| entry.id),
+        lost_by,
+    })
+}
+
+/// What a receipt says.
+pub(crate) fn receipt(row: &MergeRow) -> Result<Completed> {
+    serde_json::from_str(&row.outcome)
+        .map_err(|_| Error::internal("the receipt of a merge cannot be read"))
+}

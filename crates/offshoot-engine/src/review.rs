@@ -1,0 +1,790 @@
+//! Reviews: conflicts that wait for a decision, and the decisions.
+//!
+//! A review keeps what the workspace changed at the path and around it, not only three contents. So
+//! it can be computed again against whatever the project has become by the time somebody decides.
+
+use offshoot_core::{
+    Cause, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, GitMode, ObjectId, ObjectKind,
+    PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp,
+};
+use offshoot_git::ObjectReader;
+use offshoot_merge::{Choice, Conflict, MergeOptions, Part};
+use offshoot_store::{
+    CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState, Via,
+    WorkspaceRow, WriteTx,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::as_text;
+use crate::complete::{Completed, Merging, receipt};
+use crate::engine::Engine;
+use crate::incoming::Content;
+use crate::objects::{StoredObjects, Workbench};
+use crate::project::{Proposal, Recorded, open_project};
+use crate::snapshot::{Snapshot, state_of};
+use crate::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::three_way::{ThreeStates, merge_states, settled};
+use crate::workspace::line_of;
+
+/// Who wrote one side of a conflict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The operator.
+    pub operator: String,
+    /// On whose behalf, as was claimed; for a merge the agent.
+    pub claim: Option<String>,
+    /// The message of a conversation that led to it.
+    pub message_id: Option<String>,
+    /// When.
+    pub at: String,
+}
+
+/// What a review row keeps as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Details {
+    kind: String,
+    parts: Vec<String>,
+    #[serde(with = "as_text::list")]
+    related: Vec<RelPath>,
+    /// The snapshot of the project that both began with.
+    #[serde(with = "as_text")]
+    base_snapshot: ObjectId,
+    /// The snapshot of the workspace whose changes these are.
+    #[serde(with = "as_text::optional")]
+    theirs_snapshot: Option<ObjectId>,
+    /// The paths of the workspace that belong to it.
+    #[serde(with = "as_text::list")]
+    paths: Vec<RelPath>,
+    ours_by: Option<Who>,
+    theirs_by: Option<Who>,
+    decision: Option<Decision>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Decision {
+    choice: String,
+    #[serde(with = "as_text::optional")]
+    content: Option<ObjectId>,
+    by: Who,
+}
+
+/// A conflict that waits for a decision, or waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// Its name.
+    pub id: String,
+    /// The project.
+    pub project: String,
+    /// The workspace whose change it is.
+    pub workspace: String,
+    /// The merge that found it.
+    pub merge_id: String,
+    /// Where.
+    pub path: RelPath,
+    /// Which parts of it; empty for all of it.
+    pub parts: Vec<String>,
+    /// Why.
+    pub kind: String,
+    /// `open`, `decided` (it lands with the others of its merge) or `resolved`.
+    pub state: &'static str,
+    /// Content that both began with.
+    pub base: Option<ObjectId>,
+    /// Content of the project when the conflict was found.
+    pub ours: Option<ObjectId>,
+    /// Content of the workspace.
+    pub theirs: Option<ObjectId>,
+    /// Who wrote what the project has.
+    pub ours_by: Option<Who>,
+    /// Who wrote what the workspace has.
+    pub theirs_by: Option<Who>,
+    /// Whether the project has changed the path since: a decision is computed against that.
+    pub changed_since: bool,
+    /// When it was found.
+    pub opened_at: Timestamp,
+    /// What was decided: the choice and by whom.
+    pub decision: Option<(String, Who)>,
+    /// The snapshot that the decision made.
+    pub snapshot: Option<ObjectId>,
+    /// Proposed resolutions.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A proposed resolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its number, from 1.
+    pub number: i64,
+    /// The content.
+    pub content: ObjectId,
+    /// Who proposed it.
+    pub by: Who,
+    /// What the proposer says about it.
+    pub note: Option<String>,
+}
+
+/// How a review is decided.
+pub enum Resolution<'a> {
+    /// What the project has.
+    Ours,
+    /// What the workspace has.
+    Theirs,
+    /// What both began with.
+    Base,
+    /// Both, ours first.
+    Union,
+    /// This.
+    Content(Content<'a>),
+    /// A proposed resolution, by its number.
+    Candidate(i64),
+}
+
+/// What a decision did.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The review as it is now.
+    pub review: Review,
+    /// The snapshot that it made; none if the project had it already, or if it waits for the other
+    /// conflicts of its merge.
+    pub snapshot: Option<Snapshot>,
+    /// Whether the project had changed the path since the conflict was found.
+    pub recomputed: bool,
+}
+
+/// A decision, ready to be applied to any head.
+enum Wanted {
+    Choice(Choice),
+    Content(ObjectId, offshoot_store::NewObject),
+}
+
+impl Engine {
+    /// Conflicts that wait, of one project or of all; with `all` those that are resolved too.
+    pub fn reviews(&self, project: Option<&ProjectId>, all: bool) -> Result<Vec<Review>> {
+        self.store().read(|tx| {
+            let key = match project {
+                Some(id) => Some(open_project(tx, id)?.key),
+                None => None,
+            };
+            let rows = tx.reviews(key, !all)?;
+            rows.into_iter()
+                .map(|row| self.as_review(tx, row))
+                .collect()
+        })
+    }
+
+    /// One review.
+    pub fn review(&self, id: &str) -> Result<Review> {
+        self.store()
+            .read(|tx| self.as_review(tx, find_review(tx, id)?))
+    }
+
+    /// Proposes a resolution. Nothing is decided by it.
+    pub fn propose(
+        &self,
+        id: &str,
+        content: Content<'_>,
+        note: Option<&str>,
+        cause: &Cause,
+    ) -> Result<Review> {
+        let incoming = self.take_in(content)?;
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let review = find_review(tx, id)?;
+            if review.state == ReviewState::Resolved {
+                return Err(already_resolved(id));
+            }
+            tx.put_object(&incoming.object)?;
+            let number = tx.candidates(id)?.last().map_or(1, |last| last.number + 1);
+            tx.add_candidate(&CandidateRow {
+                review: id.to_owned(),
+                number,
+                content: incoming.id,
+                cause: cause.clone(),
+                at,
+                note: note.map(str::to_owned),
+            })?;
+            self.as_review(tx, review)
+        })
+    }
+
+    /// Decides a review. The project gets what was chosen as a new snapshot; a merge that lands
+    /// whole waits until its last conflict is decided.
+    pub fn resolve(&self, id: &str, how: Resolution<'_>, cause: &Cause) -> Result<Resolved> {
+        let (row, merge) = self.store().read(|tx| {
+            let row = find_review(tx, id)?;
+            let merge = tx.merge(&row.merge)?;
+            Ok((row, merge))
+        })?;
+        if row.state == ReviewState::Resolved {
+            return Err(already_resolved(id));
+        }
+        let (word, wanted) = self.wanted(id, how)?;
+        let decision = Decision {
+            choice: word,
+            content: match &wanted {
+                Wanted::Content(content, _) => Some(*content),
+                Wanted::Choice(_) => None,
+            },
+            by: who(cause, self.now()),
+        };
+        let completed = merge.as_ref().map(receipt).transpose()?;
+        let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
+        if whole {
+            return self.decide(&row, wanted, decision, cause);
+        }
+        let recomputed = self.review(id)?.changed_since;
+        let snapshot = self.land_decisions(&[(row.clone(), wanted, decision)], cause)?;
+        if let Some(completed) = &completed {
+            self.tidy_after_reviews(&row, completed, cause)?;
+        }
+        Ok(Resolved {
+            review: self.review(id)?,
+            snapshot,
+            recomputed,
+        })
+    }
+
+    /// Notes a decision of a merge that lands whole, and lands it with the last one.
+    fn decide(
+        &self,
+        row: &ReviewRow,
+        wanted: Wanted,
+        decision: Decision,
+        cause: &Cause,
+    ) -> Result<Resolved> {
+        let recomputed = self.review(&row.id)?.changed_since;
+        let open = self.store().write(Durability::Synced, |tx| {
+            if let Wanted::Content(_, object) = &wanted {
+                tx.put_object(object)?;
+            }
+            let mut now = find_review(tx, &row.id)?;
+            let mut details = details_of(&now)?;
+            details.decision = Some(decision.clone());
+            now.details = as_json(&details)?;
+            now.state = ReviewState::Decided;
+            tx.put_review(&now)?;
+            let same_merge = tx.reviews(Some(row.project), true)?;
+            Ok(same_merge
+                .iter()
+                .filter(|other| other.merge == row.merge && other.state == ReviewState::Open)
+                .count())
+        })?;
+        let snapshot = if open == 0 {
+            self.land_whole(row, cause)?
+        } else {
+            None
+        };
+        Ok(Resolved {
+            review: self.review(&row.id)?,
+            snapshot,
+            recomputed,
+        })
+    }
+
+    /// Lands a merge whose conflicts are all decided.
+    fn land_whole(&self, row: &ReviewRow, cause: &Cause) -> Result<Option<Snapshot>> {
+        let (reviews, merge) = self.store().read(|tx| {
+            let mut reviews = tx.reviews(Some(row.project), true)?;
+            reviews.retain(|other| other.merge == row.merge);
+            Ok((reviews, tx.merge(&row.merge)?))
+        })?;
+        let Some(merge) = merge else {
+            return Err(Error::internal("a review belongs to no merge"));
+        };
+        let mut decided = Vec::new();
+        for review in reviews {
+            let decision = details_of(&review)?
+                .decision
+                .ok_or_else(|| Error::internal("a decided review has no decision"))?;
+            let wanted = match decision.content {
+                Some(content) => self.wanted_content(content)?,
+                None => Wanted::Choice(choice_named(&decision.choice)?),
+            };
+            decided.push((review, wanted, decision));
+        }
+        let snapshot = self.land(&decided, Some(&merge), cause)?;
+        let completed = receipt(&merge)?;
+        self.tidy_after_reviews(row, &completed, cause)?;
+        Ok(snapshot)
+    }
+
+    fn land_decisions(
+        &self,
+        decided: &[(ReviewRow, Wanted, Decision)],
+        cause: &Cause,
+    ) -> Result<Option<Snapshot>> {
+        self.land(decided, None, cause)
+    }
+
+    /// Brings decisions into the project, and with them the rest of a merge that waited for them.
+    fn land(
+        &self,
+        decided: &[(ReviewRow, Wanted, Decision)],
+        merge: Option<&MergeRow>,
+        cause: &Cause,
+    ) -> Result<Option<Snapshot>> {
+        let Some((first, ..)) = decided.first() else {
+            return Ok(None);
+        };
+        let project = self.store().read(|tx| {
+            let row = tx.workspace_by_key(first.project)?;
+            row.ok_or_else(|| Error::internal("the project of a review is gone"))
+        })?;
+        let project_id: ProjectId = project.id.as_str().parse()?;
+        let paths: Vec<String> = decided.iter().map(|one| one.0.path.to_text()).collect();
+        let label = format!("Resolve {}", paths.join(", "));
+        let recorded = Recorded {
+            label: &label,
+            further_parents: &[],
+            op: HistoryOp::ReviewResolve,
+            via: Via::Merge,
+            cause,
+            at: self.now(),
+        };
+        let make = |objects: &StoredObjects<'_>, head: &State| {
+            let mut proposal = Proposal::default();
+            if let Some(merge) = merge {
+                proposal = self.rest_of_merge(objects, head, merge)?;
+            }
+            for (review, wanted, _) in decided {
+                let more = self.settle(objects, head, review, wanted)?;
+                proposal.edits.extend(more.edits);
+                proposal.contents.extend(more.contents);
+            }
+            Ok(proposal)
+        };
+        let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
+            for (review, wanted, decision) in decided {
+                if let Wanted::Content(_, object) = wanted {
+                    tx.put_object(object)?;
+                }
+                let mut now = find_review(tx, &review.id)?;
+                if now.state == ReviewState::Resolved {
+                    return Err(already_resolved(&review.id));
+                }
+                let mut details = details_of(&now)?;
+                details.decision = Some(decision.clone());
+                now.details = as_json(&details)?;
+                now.state = ReviewState::Resolved;
+                now.snapshot = snapshot;
+                tx.put_review(&now)?;
+            }
+            if let (Some(merge), Some(snapshot)) = (merge, snapshot) {
+                let mut completed = receipt(merge)?;
+                completed.snapshot = Some(snapshot);
+                tx.put_merge(&MergeRow {
+                    snapshot: Some(snapshot),
+                    outcome: as_json(&completed)?,
+                    ..merge.clone()
+                })?;
+            }
+            Ok(())
+        };
+        let (snapshot, created) =
+            self.change_project(&project_id, &recorded, make, |tx, draft| {
+                mark(tx, Some(draft.snapshot.id))
+            })?;
+        if created {
+            return Ok(Some(snapshot));
+        }
+        // The project has it already: the decision is noted all the same.
+        let line = |row: &WorkspaceRow| -> NewHistory {
+            line_of(row, HistoryOp::ReviewResolve, cause, recorded.at)
+        };
+        self.store().write(Durability::Synced, |tx| {
+            mark(tx, None)?;
+            tx.add_history(&line(&project)).map(drop)
+        })?;
+        Ok(None)
+    }
+
+    /// What a merge that waited brings beside its conflicts, onto the head as it is now.
+    fn rest_of_merge(
+        &self,
+        objects: &StoredObjects<'_>,
+        head: &State,
+        merge: &MergeRow,
+    ) -> Result<Proposal> {
+        let (base, theirs) =
+            self.sides_of(merge.project, merge.workspace, &merge.base, &merge.theirs)?;
+        let states = ThreeStates {
+            base: &base,
+            ours: head,
+            theirs: &theirs,
+        };
+        let again = merge_states(self.store(), objects, states, &MergeOptions::default())?;
+        let known: Vec<RelPath> = self.store().read(|tx| {
+            let reviews = tx.reviews(Some(merge.project), false)?;
+            let of_merge = reviews
+                .into_iter()
+                .filter(|review| review.merge == merge.id);
+            Ok(of_merge.map(|review| review.path).collect())
+        })?;
+        let new: Vec<String> = again
+            .conflicts
+            .iter()
+            .filter(|conflict| !known.contains(&conflict.path))
+            .map(|conflict| conflict.path.to_text())
+            .collect();
+        if !new.is_empty() {
+            return Err(Error::new(
+                ErrorCode::MergeConflict,
+                "the project has changed since, and more paths conflict now",
+            )
+            .with_hint("complete the workspace again: every conflict gets its review")
+            .with_details(serde_json::json!({ "conflicts": new })));
+        }
+        Ok(again.proposal)
+    }
+
+    /// The states of two snapshots: the base, of the project, and what the workspace had.
+    fn sides_of(
+        &self,
+        project: offshoot_store::WorkspaceKey,
+        workspace: offshoot_store::WorkspaceKey,
+        base: &ObjectId,
+        theirs: &ObjectId,
+    ) -> Result<(State, State)> {
+        let gone = || Error::internal("a snapshot of a merge is gone");
+        self.store().read(|tx| {
+            let base = tx.snapshot(project, base)?.ok_or_else(gone)?;
+            let theirs = tx.snapshot(workspace, theirs)?.ok_or_else(gone)?;
+            Ok((state_of(&base), state_of(&theirs)))
+        })
+    }
+
+    /// The edits of the head that a decision about one review comes to.
+    fn settle(
+        &self,
+        objects: &StoredObjects<'_>,
+        head: &State,
+        review: &ReviewRow,
+        wanted: &Wanted,
+    ) -> Result<Proposal> {
+        let details = details_of(review)?;
+        let theirs_snapshot = details
+            .theirs_snapshot
+            .ok_or_else(|| Error::internal("a review has no snapshot of its workspace"))?;
+        let (base, full) = self.sides_of(
+            review.project,
+            review.workspace,
+            &details.base_snapshot,
+            &theirs_snapshot,
+        )?;
+        // Only what belongs to this conflict.
+        let mut edits = StateEdits::new();
+        for path in &details.paths {
+            let edit = match full.entry(objects, path)? {
+                Some(entry) => StateEdit::Put(entry),
+                None => StateEdit::Remove,
+            };
+            edits.insert(path.clone(), edit);
+        }
+        let mut bench = Workbench::new(objects);
+        let theirs = base.edit(&mut bench, &edits)?;
+        let states = ThreeStates {
+            base: &base,
+            ours: head,
+            theirs: &theirs,
+        };
+        let again = merge_states(self.store(), &bench, states, &MergeOptions::default())?;
+        let conflict = again
+            .conflicts
+            .iter()
+            .find(|conflict| conflict.path == review.path)
+            .or(again.conflicts.first());
+        match wanted {
+            Wanted::Choice(Choice::Ours) => Ok(Proposal::default()),
+            Wanted::Choice(choice) => match conflict {
+                Some(conflict) => {
+                    let edits = conflict.settle(*choice).ok_or_else(|| {
+                        Error::invalid(format!(
+                            "`{}` cannot be settled by taking both",
+                            review.path
+                        ))
+                        .with_hint("choose ours, theirs or base, or give the content")
+                    })?;
+                    settled(self.store(), &bench, states, &edits)
+                }
+                // The project has come to agree: what the workspace has fits in.
+                None if *choice == Choice::Theirs => Ok(again.proposal),
+                None => put(head, &base, objects, &review.path, None),
+            },
+            Wanted::Content(content, object) => {
+                let mut proposal = put(head, &theirs, &bench, &review.path, Some(*content))?;
+                proposal.contents.push(object.clone());
+                if let Some(moved) = conflict.and_then(|conflict| conflict.ours_path.as_ref()) {
+                    proposal.edits.insert(moved.clone(), StateEdit::Remove);
+                }
+                Ok(proposal)
+            }
+        }
+    }
+
+    fn wanted(&self, review: &str, how: Resolution<'_>) -> Result<(String, Wanted)> {
+        let choice = |word: &str, choice| Ok((word.to_owned(), Wanted::Choice(choice)));
+        match how {
+            Resolution::Ours => choice("ours", Choice::Ours),
+            Resolution::Theirs => choice("theirs", Choice::Theirs),
+            Resolution::Base => choice("base", Choice::Base),
+            Resolution::Union => choice("union", Choice::Union),
+            Resolution::Content(content) => {
+                let incoming = self.take_in(content)?;
+                let wanted = Wanted::Content(incoming.id, incoming.object);
+                Ok(("content".to_owned(), wanted))
+            }
+            Resolution::Candidate(number) => {
+                let candidates = self.store().read(|tx| tx.candidates(review))?;
+                let found = candidates.iter().find(|one| one.number == number);
+                let found = found.ok_or_else(|| {
+                    Error::invalid(format!("the review has no candidate {number}"))
+                        .with_hint(format!("`offshoot review show {review}` lists them"))
+                })?;
+                let wanted = self.wanted_content(found.content)?;
+                Ok((format!("candidate {number}"), wanted))
+            }
+        }
+    }
+
+    fn wanted_content(&self, id: ObjectId) -> Result<Wanted> {
+        let bytes = self.whole_object(&id)?;
+        let object = self.store().prepare(ObjectKind::Blob, id, &bytes)?;
+        Ok(Wanted::Content(id, object))
+    }
+
+    /// A workspace that was kept because of its reviews goes with the last of them.
+    fn tidy_after_reviews(
+        &self,
+        review: &ReviewRow,
+        completed: &Completed,
+        cause: &Cause,
+    ) -> Result<()> {
+        let row = self
+            .store()
+            .read(|tx| tx.workspace_by_key(review.workspace))?;
+        let open = row.filter(|row| row.state == offshoot_store::WorkspaceState::Open);
+        match open {
+            Some(row) if !completed.keep => self.tidy_after_merge(&row, completed, cause),
+            _ => Ok(()),
+        }
+    }
+
+    fn as_review(&self, tx: &dyn ReadTx, row: ReviewRow) -> Result<Review> {
+        let details = details_of(&row)?;
+        let name = |key| -> Result<(String, Option<WorkspaceRow>)> {
+            let found = tx.workspace_by_key(key)?;
+            Ok((
+                found
+                    .as_ref()
+                    .map_or_else(String::new, |row| row.id.to_string()),
+                found,
+            ))
+        };
+        let (project, project_row) = name(row.project)?;
+        let (workspace, _) = name(row.workspace)?;
+        let objects = self.objects_in(tx);
+        let now = match &project_row {
+            Some(project) => crate::project::state_of_row(project).entry(&objects, &row.path)?,
+            None => None,
+        };
+        let candidates = tx.candidates(&row.id)?.into_iter().map(|one| Candidate {
+            number: one.number,
+            content: one.content,
+            by: who(&one.cause, one.at),
+            note: one.note,
+        });
+        Ok(Review {
+            candidates: candidates.collect(),
+            changed_since: row.state != ReviewState::Resolved
+                && now.and_then(|entry| entry.id) != row.ours,
+            project,
+            workspace,
+            merge_id: row.merge,
+            path: row.path,
+            parts: details.parts,
+            kind: details.kind,
+            state: match row.state {
+                ReviewState::Open => "open",
+                ReviewState::Decided => "decided",
+                ReviewState::Resolved => "resolved",
+            },
+            base: row.base,
+            ours: row.ours,
+            theirs: row.theirs,
+            ours_by: details.ours_by,
+            theirs_by: details.theirs_by,
+            opened_at: row.opened_at,
+            decision: details.decision.map(|one| (one.choice, one.by)),
+            snapshot: row.snapshot,
+            id: row.id,
+        })
+    }
+}
+
+/// The review of a conflict: the one that waits for it already, or a new one.
+pub(crate) fn new_review(
+    tx: &dyn ReadTx,
+    conflict: &Conflict,
+    merging: &Merging<'_>,
+    project: &WorkspaceRow,
+    base: &State,
+    objects: &dyn ObjectReader,
+) -> Result<ReviewRow> {
+    let changes = base.diff(objects, &merging.theirs, &RelPath::root())?;
+    let belongs = |path: &RelPath| {
+        let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
+        near(&conflict.path)
+            || conflict.related.iter().any(near)
+            || conflict.ours_path.as_ref().is_some_and(near)
+    };
+    let paths = changes
+        .into_iter()
+        .filter(|change| {
+            let leaf =
+                |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
+            (leaf(change.before) || leaf(change.after)) && belongs(&change.path)
+        })
+        .map(|change| change.path)
+        .collect();
+    let written_by = |row: &WorkspaceRow| -> Result<Option<Who>> {
+        let line = tx.last_write(row.key, &conflict.path)?;
+        Ok(line.map(|line| who(&line.line.cause, line.line.at)))
+    };
+    let details = Details {
+        kind: conflict.kind.as_str().to_owned(),
+        parts: parts_of(conflict),
+        related: conflict.related.clone(),
+        base_snapshot: merging.fork.base,
+        theirs_snapshot: merging.snapshot,
+        paths,
+        ours_by: written_by(project)?,
+        theirs_by: written_by(merging.row)?,
+        decision: None,
+    };
+    let waiting = tx.reviews(Some(project.key), true)?;
+    let same = waiting
+        .into_iter()
+        .find(|row| row.workspace == merging.row.key && row.path == conflict.path);
+    let id = |entry: Option<offshoot_merge::TreeEntry>| {
+        entry
+            .filter(|entry| entry.mode != GitMode::Dir)
+            .map(|entry| entry.id)
+    };
+    Ok(ReviewRow {
+        id: same.as_ref().map_or_else(
+            || uuid::Uuid::now_v7().simple().to_string(),
+            |row| row.id.clone(),
+        ),
+        project: project.key,
+        workspace: merging.row.key,
+        merge: merging.id.to_owned(),
+        path: conflict.path.clone(),
+        state: ReviewState::Open,
+        base: id(conflict.base),
+        ours: id(conflict.ours),
+        theirs: id(conflict.theirs),
+        opened_at: same.map_or_else(Timestamp::now, |row| row.opened_at),
+        details: as_json(&details)?,
+        snapshot: None,
+    })
+}
+
+/// The conflicting parts of a file as text; empty for all of it.
+pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
+    let Some(content) = &conflict.content else {
+        return Vec::new();
+    };
+    let parts = content.parts.iter().filter_map(|one| match &one.part {
+        Part::Whole => None,
+        Part::Lines { ours, .. } => Some(match ours.len() {
+            0 => format!("after line {}", ours.start),
+            1 => format!("line {}", ours.end),
+            _ => format!("lines {}-{}", ours.start + 1, ours.end),
+        }),
+        Part::Json { pointer } => Some(match pointer.is_empty() {
+            true => "/".to_owned(),
+            false => pointer.clone(),
+        }),
+    });
+    parts.collect()
+}
+
+/// A file at a path with the bits that the head has there, or else the other side.
+fn put(
+    head: &State,
+    other: &State,
+    objects: &dyn ObjectReader,
+    path: &RelPath,
+    content: Option<ObjectId>,
+) -> Result<Proposal> {
+    let file = |entry: Option<StateEntry>| entry.filter(|entry| entry.kind == EntryKind::File);
+    let there = other.entry(objects, path)?;
+    let entry = match content {
+        Some(id) => {
+            let like = file(head.entry(objects, path)?).or(file(there));
+            let perm = like.map_or(PLAIN_FILE_PERM, |entry| entry.perm);
+            Some(StateEntry {
+                kind: EntryKind::File,
+                perm: if perm & 0o111 != 0 && like.is_none() {
+                    EXEC_FILE_PERM
+                } else {
+                    perm
+                },
+                id: Some(id),
+            })
+        }
+        None => there,
+    };
+    let edit = match entry {
+        Some(entry) => StateEdit::Put(entry),
+        None => StateEdit::Remove,
+    };
+    Ok(Proposal {
+        edits: StateEdits::from([(path.clone(), edit)]),
+        contents: Vec::new(),
+    })
+}
+
+fn choice_named(word: &str) -> Result<Choice> {
+    match word {
+        "ours" => Ok(Choice::Ours),
+        "theirs" => Ok(Choice::Theirs),
+        "base" => Ok(Choice::Base),
+        "union" => Ok(Choice::Union),
+        _ => Err(Error::internal("a decision cannot be read")),
+    }
+}
+
+pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
+    Who {
+        operator: cause.operator.to_string(),
+        claim: cause.claim.clone(),
+        message_id: cause.message_id.clone(),
+        at: at.to_string(),
+    }
+}
+
+fn details_of(row: &ReviewRow) -> Result<Details> {
+    serde_json::from_str(&row.details).map_err(|_| Error::internal("a review cannot be read"))
+}
+
+fn as_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
+}
+
+fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {
+    tx.review(id)?.ok_or_else(|| {
+        Error::new(
+            ErrorCode::ReviewNotFound,
+            format!("there is no review `{}`", id.escape_debug()),
+        )
+        .with_hint("`offshoot review list` shows those that wait")
+    })
+}
+
+fn already_resolved(id: &str) -> Error {
+    Error::new(
+        ErrorCode::AlreadyExists,
+        format!("the review `{id}` is resolved"),
+    )
+    .with_hint("edit the project, or undo the merge, to change what was decided")
+}
