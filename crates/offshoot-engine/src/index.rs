@@ -289,9 +289,6 @@ impl<'a> Ignore<'a> {
         let Some(parent) = path.parent() else {
             return Ok(false);
         };
-        if crate::state::belongs_to_nested_git(path) {
-            return Ok(false);
-        }
         let parent_ignored = match self.verdicts.get(&parent) {
             Some(verdict) => *verdict,
             None => {
@@ -300,7 +297,10 @@ impl<'a> Ignore<'a> {
                 verdict
             }
         };
-        Ok(parent_ignored || self.rules_in(&parent)?.is_ignored(path, is_dir))
+        if parent_ignored || crate::state::belongs_to_nested_git(path) {
+            return Ok(parent_ignored);
+        }
+        Ok(self.rules_in(&parent)?.is_ignored(path, is_dir))
     }
 
     fn rules_in(&mut self, dir: &RelPath) -> Result<IgnoreRules> {

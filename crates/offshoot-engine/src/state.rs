@@ -109,6 +109,13 @@ pub(crate) fn belongs_to_nested_git(path: &RelPath) -> bool {
     path.has_part(b".git")
 }
 
+/// The directory that a nested repository is in, for a path of one. Ignore rules do not reach into
+/// a repository, but an ignored directory is ignored with the repositories in it.
+pub(crate) fn around_nested_git(path: &RelPath) -> Option<RelPath> {
+    let at = path.parts().position(|part| part == b".git")?;
+    path.ancestors().into_iter().nth(at)
+}
+
 impl State {
     /// What stands at `path`; the root is always a directory.
     pub fn entry(&self, objects: &dyn ObjectReader, path: &RelPath) -> Result<Option<StateEntry>> {

@@ -224,9 +224,10 @@ impl ScanFilter for SyncFilter<'_> {
             return false;
         }
         let path = RelPath::from_normal(entry.path);
-        if crate::state::belongs_to_nested_git(&path) {
-            return false;
-        }
-        rules.is_ignored(&path, entry.kind == EntryKind::Dir) && !self.is_tracked(&path)
+        let ignored = match crate::state::around_nested_git(&path) {
+            Some(around) => !around.is_root() && rules.is_ignored(&around, true),
+            None => rules.is_ignored(&path, entry.kind == EntryKind::Dir),
+        };
+        ignored && !self.is_tracked(&path)
     }
 }

@@ -17,7 +17,7 @@ use crate::layers::Stack;
 use crate::objects::Workbench;
 use crate::project::size_of;
 use crate::read::DiskEntry;
-use crate::state::belongs_to_nested_git;
+use crate::state::around_nested_git;
 use crate::sync::{Found, ROUNDS, Synced, differs};
 use crate::sync_disk::Taken;
 
@@ -124,12 +124,15 @@ impl Engine {
             let index = Index::new(self.store(), tx, &now);
             let rules = DiskRules::new(dir);
             let left_out = |path: &RelPath, is_dir: bool| -> bool {
-                if include_ignored || belongs_to_nested_git(path) {
+                if include_ignored {
                     return false;
                 }
+                let ignored = match around_nested_git(path) {
+                    Some(around) => rules.ignores(&around, true),
+                    None => rules.ignores(path, is_dir),
+                };
                 // What is tracked stays tracked; when in doubt, it is looked at.
-                rules.ignores(path, is_dir)
-                    && matches!(index.base().entry(&index.objects, path), Ok(None))
+                ignored && matches!(index.base().entry(&index.objects, path), Ok(None))
             };
             let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
             let mut closed = |path: &RelPath, _: &Stat| left_out(path, true);

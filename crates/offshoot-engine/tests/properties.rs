@@ -310,12 +310,11 @@ const RULES: [&[u8]; 4] = [b"", b"*.log\n", b"build/\n*.log\n", b"build/\n"];
 fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
     let rules = String::from_utf8_lossy(rules).into_owned();
     let full = RelPath::from_normal(path.0.clone());
-    if full.has_part(b".git") {
-        return false;
-    }
     let mut steps = full.ancestors();
     steps.push(full);
-    steps.iter().skip(1).any(|step| {
+    // Rules do not reach into a nested repository.
+    let outside = |step: &&RelPath| !step.has_part(b".git");
+    steps.iter().skip(1).filter(outside).any(|step| {
         let node = image.get(&NodePath(step.as_bytes().to_vec()));
         let is_dir = matches!(node, Some(Node::Dir(_)));
         (rules.contains("*.log") && step.name().ends_with(b".log"))
