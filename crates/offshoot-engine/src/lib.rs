@@ -3,8 +3,11 @@
 //! An [`Engine`] is one data directory, opened. It composes the store, the git objects and the
 //! safe directories, which do not know each other.
 
+mod access;
 mod check;
+mod content_ids;
 mod engine;
+mod events;
 mod export;
 mod files;
 mod hold;
@@ -22,16 +25,21 @@ mod recovery;
 mod restore;
 mod retention;
 mod run;
+mod server_lock;
 mod snapshot;
 mod source;
 mod state;
 mod sync;
 mod sync_disk;
 mod sync_record;
+mod tokens;
+mod walk;
 mod workspace;
 
+pub use access::{Access, Operation, Pattern, Principal, PrincipalKind, Reach, Rule, Scope};
 pub use check::{CheckReport, Problem};
 pub use engine::{Engine, EngineOptions};
+pub use events::{Event, HandedOut};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use incoming::Content;
@@ -44,7 +52,10 @@ pub use read::{
 };
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
+pub use server_lock::ServerLock;
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};
 pub use sync::{OutsideChange, Synced};
+pub use tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
+pub use walk::WalkEntry;
 pub use workspace::{Deleted, Quota, Workspace};

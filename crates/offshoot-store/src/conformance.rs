@@ -12,6 +12,7 @@ mod blob;
 mod concurrent;
 mod fixtures;
 mod rows;
+mod tokens;
 mod transactions;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         rows::packs_and_moves,
         rows::erasing_and_roots,
         rows::replacing_an_object_id,
+        tokens::tokens_are_added_found_and_revoked,
     ];
     for check in checks {
         check(&*make());

@@ -9,7 +9,8 @@ use offshoot_core::{
 
 use crate::{
     BlobInfo, BlobStore, Durability, EntryRow, HistoryFilter, HistoryRow, MetaStore, NewHistory,
-    NewObject, ObjectRow, PackRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    NewObject, ObjectRow, PackRow, ReadTx, SnapshotRow, TokenRow, WorkspaceKey, WorkspaceRow,
+    WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -186,6 +187,8 @@ macro_rules! pass_on_reads {
             history(filter: &HistoryFilter) -> Vec<HistoryRow>;
             last_write(workspace: WorkspaceKey, path: &RelPath) -> Option<HistoryRow>;
             last_seq() -> i64;
+            token_by_hash(hash: &[u8; 32]) -> Option<TokenRow>;
+            tokens(after: Option<&str>, limit: usize) -> Vec<TokenRow>;
             visit_roots(visit: &mut dyn FnMut(ObjectId)) -> ();
         }
     };
@@ -218,5 +221,7 @@ impl WriteTx for FaultyWrite<'_> {
         rewrite_snapshot(row: &SnapshotRow) -> ();
         replace_object_id(old: &ObjectId, new: &ObjectId) -> ();
         add_history(line: &NewHistory) -> i64;
+        add_token(row: &TokenRow) -> ();
+        revoke_token(id: &str, at: Timestamp) -> bool;
     }
 }

@@ -32,6 +32,6 @@ pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
 pub use objects::Store;
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
-    PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
+    PackRow, SnapshotRow, TokenRow, Via, WorkspaceKey, WorkspaceRow, WorkspaceState,
 };
 pub use sqlite::{SqliteOptions, SqliteStore};

@@ -10,7 +10,7 @@
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, TOKENS];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -121,4 +121,17 @@ CREATE TABLE history (
 );
 CREATE INDEX history_workspace ON history (workspace);
 CREATE INDEX history_path ON history (workspace, path);
+";
+
+const TOKENS: &str = "
+CREATE TABLE token (
+    id TEXT NOT NULL PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    scope TEXT NOT NULL,
+    label TEXT,
+    issued_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) WITHOUT ROWID;
 ";
