@@ -82,6 +82,13 @@ pub(crate) struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Answer over HTTP; prints one URL to open
+    Serve(Serve),
+    /// Issue, list and revoke tokens
+    Token {
+        #[command(subcommand)]
+        command: TokenCommand,
+    },
     /// Create, list, show and delete workspaces
     Workspace {
         #[command(subcommand)]
@@ -341,6 +348,60 @@ pub(crate) enum WorkspaceCommand {
         /// The most files and directories it may hold, or `none`
         #[arg(long, value_name = "N", visible_alias = "inodes")]
         quota_inodes: Option<String>,
+    },
+}
+
+/// `serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// Where to listen [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Listen where other machines can reach it although nothing is encrypted
+    #[arg(long)]
+    pub(crate) allow_plain_http: bool,
+    /// A name under which it is reached, beside addresses and `localhost`; may be repeated
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Write the log as one JSON document a line
+    #[arg(long)]
+    pub(crate) log_json: bool,
+}
+
+/// What can be done with tokens.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Issue a token; its secret is printed once and kept nowhere
+    #[command(group = clap::ArgGroup::new("reach").required(true))]
+    Issue {
+        /// For everything
+        #[arg(long, group = "reach")]
+        admin: bool,
+        /// For the workspaces of this agent
+        #[arg(long, value_name = "ID", group = "reach")]
+        agent: Option<String>,
+        /// For this workspace
+        #[arg(long, value_name = "WS", group = "reach")]
+        workspace: Option<String>,
+        /// For the workspaces forked from this project
+        #[arg(long, value_name = "NAME", group = "reach")]
+        project: Option<String>,
+        /// Only these paths and operations, such as `src/**:read,write`; may be repeated
+        #[arg(long, value_name = "PATTERN:OPS")]
+        allow: Vec<String>,
+        /// How long it is valid, such as `90s`, `1h` or `30d` [default: until revoked]
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<String>,
+        /// What it is for; also the name of its holder in the history
+        #[arg(long, value_name = "TEXT")]
+        label: Option<String>,
+    },
+    /// List tokens, without their secrets
+    List,
+    /// Take a token back
+    Revoke {
+        /// Its id, as `token list` shows it
+        id: String,
     },
 }
 

@@ -45,6 +45,28 @@ pub(crate) fn amount(typed: &str) -> Result<i64> {
     number.checked_mul(1 << shift).ok_or_else(bad)
 }
 
+/// A time: `90`, `90s`, `15m`, `1h`, `30d`. In seconds.
+pub(crate) fn seconds(typed: &str) -> Result<u64> {
+    let bad = || {
+        Error::invalid(format!("`{}` is no time", typed.escape_debug()))
+            .with_hint("write a number of seconds, or `15m`, `1h`, `30d`")
+    };
+    let digits = typed.len() - typed.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = typed.split_at(digits);
+    let factor = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number
+        .checked_mul(factor)
+        .filter(|&n| n > 0)
+        .ok_or_else(bad)
+}
+
 /// A limit: an amount, or `none`.
 pub(crate) fn limit(typed: &str) -> Result<Option<i64>> {
     if typed == "none" {
@@ -84,6 +106,12 @@ mod tests {
         }
         assert!(amount("9000000000t").is_err());
         assert_eq!(limit("none").unwrap(), None);
+        for (typed, expected) in [("90", 90), ("15m", 900), ("1h", 3600), ("2d", 172_800)] {
+            assert_eq!(seconds(typed).unwrap(), expected);
+        }
+        for bad in ["", "0", "1w", "h", "-1", "99999999999999999999d"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

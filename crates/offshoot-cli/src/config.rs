@@ -8,6 +8,7 @@ use offshoot_core::{Cause, Error, ErrorCode, Operator, Result};
 use serde::Deserialize;
 
 use crate::args::Args;
+use crate::config_server::ServerSettings;
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) operator: Setting<String>,
     pub(crate) message: Option<Setting<String>>,
     pub(crate) lock_timeout_s: Setting<u64>,
+    pub(crate) log: Setting<String>,
+    pub(crate) server: ServerSettings,
 }
 
 /// The settings file.
@@ -62,6 +65,9 @@ struct File {
     blobs: Option<String>,
     operator: Option<String>,
     lock_timeout_s: Option<u64>,
+    log: Option<String>,
+    #[serde(default)]
+    server: toml::Table,
 }
 
 impl Settings {
@@ -107,6 +113,9 @@ impl Settings {
                 file.lock_timeout_s,
             )
             .unwrap_or_else(|| default(30)),
+            log: pick(None, text("OFFSHOOT_LOG")?, file.log)
+                .unwrap_or_else(|| default("info".to_owned())),
+            server: ServerSettings::resolve(&file.server, text)?,
             config,
         };
         settings.check()?;
@@ -215,7 +224,7 @@ fn read_file(path: &Path) -> Result<File> {
     })?;
     toml::from_str(&text).map_err(|cause| {
         Error::invalid(format!("the settings file `{}` is wrong", path.display()))
-            .with_hint("it may set `data`, `database`, `blobs`, `operator` and `lock_timeout_s`")
+            .with_hint("it may set `data`, `database`, `blobs`, `operator`, `lock_timeout_s`, `log` and the section `[server]`")
             .with_source(cause)
     })
 }

@@ -5,10 +5,9 @@ mod bench;
 mod bytes;
 mod commands;
 mod config;
-mod diff;
+mod config_server;
 mod output;
 mod progress;
-mod wire;
 
 use std::process::ExitCode;
 

@@ -13,6 +13,7 @@ use offshoot_store::{
     Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
+use crate::content_ids::ContentIds;
 use crate::index::Index;
 use crate::layers::Stack;
 use crate::providers::Providers;
@@ -83,6 +84,9 @@ impl DataDir {
     pub(crate) fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }
+    pub(crate) fn server_lock(&self) -> PathBuf {
+        self.0.join("server.lock")
+    }
     pub(crate) fn locks(&self) -> PathBuf {
         self.0.join("locks")
     }
@@ -140,6 +144,7 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) locks: WorkspaceLocks,
     pub(crate) options: EngineOptions,
+    pub(crate) content_ids: ContentIds,
     /// Set when a directory could not be brought in line with the store: the next engine that is
     /// opened has to do it.
     pub(crate) needs_recovery: AtomicBool,
@@ -188,6 +193,7 @@ impl Engine {
                 store,
                 locks,
                 options,
+                content_ids: ContentIds::default(),
                 needs_recovery: AtomicBool::new(false),
                 checkpoint_due: AtomicBool::new(false),
                 stacks: Mutex::default(),
@@ -206,6 +212,15 @@ impl Engine {
             inner: Arc::clone(&self.inner),
             _last: None,
         }
+    }
+
+    /// A file without a name on the disk of the data directory, for what is on its way in.
+    pub fn temp_file(&self) -> Result<std::fs::File> {
+        tempfile::tempfile_in(self.inner.data.tmp()).map_err(|cause| {
+            Error::new(ErrorCode::WriteFailed, "there is no room for the content")
+                .with_hint("check the free space")
+                .with_source(cause)
+        })
     }
 
     pub(crate) fn store(&self) -> &Store {

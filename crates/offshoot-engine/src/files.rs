@@ -26,6 +26,8 @@ pub enum Expect {
     Anything,
     /// Nothing.
     Absent,
+    /// Something, whatever it is.
+    Present,
     /// A file with this content.
     Content(ObjectId),
 }
@@ -377,7 +379,11 @@ impl Engine {
             return self.project_paths(&held.row, std::slice::from_ref(path));
         }
         staged.set_perm(entry.perm);
-        held.dir.commit(staged, path, true, Sync::None).map(drop)
+        let stat = held.dir.commit(staged, path, true, Sync::None)?;
+        if let (Some(id), false) = (entry.id, held.row.handed_out) {
+            self.inner.content_ids.put(&stat, id, true);
+        }
+        Ok(())
     }
 }
 
@@ -446,10 +452,15 @@ fn truncate_utf8(name: &[u8], room: usize) -> &[u8] {
     &name[..end]
 }
 
-fn check_expectation(path: &RelPath, before: Option<&Entry>, expect: Expect) -> Result<()> {
+pub(crate) fn check_expectation(
+    path: &RelPath,
+    before: Option<&Entry>,
+    expect: Expect,
+) -> Result<()> {
     let met = match expect {
         Expect::Anything => true,
         Expect::Absent => before.is_none(),
+        Expect::Present => before.is_some(),
         Expect::Content(id) => before.and_then(|entry| entry.id) == Some(id),
     };
     if met {

@@ -3,11 +3,14 @@
 //! An [`Engine`] is one data directory, opened. It composes the store, the git objects and the
 //! safe directories, which do not know each other.
 
+mod access;
 mod agents;
 mod as_text;
 mod check;
 mod complete;
+mod content_ids;
 mod engine;
+mod events;
 mod export;
 mod files;
 mod fork;
@@ -34,6 +37,7 @@ mod restore;
 mod retention;
 mod review;
 mod run;
+mod server_lock;
 mod snapshot;
 mod source;
 mod state;
@@ -42,14 +46,18 @@ mod sync_disk;
 mod sync_fork;
 mod sync_record;
 mod three_way;
+mod tokens;
 mod update;
 mod upkeep;
+mod walk;
 mod workspace;
 
+pub use access::{Access, Operation, Pattern, Principal, PrincipalKind, Reach, Rule, Scope};
 pub use agents::Agent;
 pub use check::{CheckReport, Problem};
 pub use complete::{CompleteOptions, Completed, Decided, Together, Waiting};
 pub use engine::{Engine, EngineOptions};
+pub use events::{Event, HandedOut};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use fork::{Fork, ForkOptions};
@@ -67,8 +75,11 @@ pub use read::{
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
 pub use review::{Candidate, Resolution, Resolved, Review, Who};
+pub use server_lock::ServerLock;
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};
 pub use sync::{OutsideChange, Synced};
+pub use tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
 pub use update::{BaseMoved, Changes, Updated};
+pub use walk::WalkEntry;
 pub use workspace::{Deleted, Quota, Workspace};

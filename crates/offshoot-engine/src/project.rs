@@ -231,15 +231,7 @@ impl Engine {
                 Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
             })
         })?;
-        let mut source = Source::of_object(self.clone(), content)?;
-        let mime = source.mime(path)?;
-        source.rewind()?;
-        Ok(OpenFile {
-            size: source.size,
-            id: Some(content),
-            mime,
-            content: Box::new(source),
-        })
+        OpenFile::of(Source::of_object(self.clone(), content)?, path)
     }
 
     /// Every version that a path had, newest first. Looks at each snapshot.
@@ -572,6 +564,7 @@ fn refuse_edit(
     let as_expected = match options.expect {
         Expect::Anything => true,
         Expect::Absent => before.is_none(),
+        Expect::Present => before.is_some(),
         Expect::Content(id) => before.is_some_and(|entry| entry.id == Some(id)),
     };
     if as_expected {

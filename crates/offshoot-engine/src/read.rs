@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use offshoot_core::{
-    EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_METADATA, Timestamp,
-    WorkspaceId, escape_bytes,
+    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::WorkspaceRow;
@@ -15,6 +14,7 @@ use crate::incoming::unreadable;
 use crate::index::{Entry, Index};
 use crate::projection::missing_content;
 use crate::source::{Source, characters, count_characters};
+use crate::workspace::is_session_metadata;
 
 /// The most that one window holds: characters of text or bytes of anything else.
 pub const MAX_WINDOW: usize = 5000;
@@ -88,16 +88,56 @@ pub struct Info {
     pub materialized: bool,
 }
 
-/// A file opened for reading, wherever its bytes are.
+/// A file opened for reading, wherever its bytes are: they come by its [`Read`].
 pub struct OpenFile {
-    /// The bytes.
-    pub content: Box<dyn Read + Send>,
-    /// How many.
+    source: Source,
+    /// How many bytes there are.
     pub size: u64,
-    /// Their id; none where only the directory knows.
-    pub id: Option<ObjectId>,
     /// The MIME type.
     pub mime: String,
+    /// When it last changed; none where only the history knows.
+    pub modified_at: Option<Timestamp>,
+}
+
+impl OpenFile {
+    pub(crate) fn of(mut source: Source, path: &RelPath) -> Result<Self> {
+        let mime = source.mime(path)?;
+        Ok(OpenFile {
+            size: source.size,
+            modified_at: source.modified_at,
+            mime,
+            source,
+        })
+    }
+
+    /// Bytes at hand, such as those of a snapshot, under the name of a path.
+    pub fn of_bytes(bytes: Vec<u8>, path: &RelPath) -> Result<Self> {
+        OpenFile::of(Source::of_bytes(bytes), path)
+    }
+
+    /// The id of the bytes if it is known without reading them.
+    pub fn known_content_id(&self) -> Option<ObjectId> {
+        self.source.known_content_id()
+    }
+
+    /// The id of exactly the bytes that this file reads, from the first on. Costs one pass over a
+    /// file on disk that was not asked for before; reading starts again at the beginning.
+    pub fn content_id(&mut self) -> Result<ObjectId> {
+        let id = self.source.content_id()?;
+        self.source.rewind()?;
+        Ok(id)
+    }
+
+    /// Goes on reading at this byte. A step on disk; content in the store is read up to there.
+    pub fn skip_to(&mut self, offset: u64) -> Result<()> {
+        self.source.skip_to(offset)
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.source.read(buffer)
+    }
 }
 
 impl Engine {
@@ -160,15 +200,7 @@ impl Engine {
 
     /// Opens a file for streaming.
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
-        let mut source = self.source(id, path)?;
-        let mime = source.mime(path)?;
-        source.rewind()?;
-        Ok(OpenFile {
-            size: source.size,
-            id: source.id,
-            mime,
-            content: Box::new(source),
-        })
+        OpenFile::of(self.source(id, path)?, path)
     }
 
     /// The MIME type of a file.
@@ -190,7 +222,7 @@ impl Engine {
             if stat.is_dir() {
                 return Err(is_a_directory(path));
             }
-            return Ok(Source::of_file(file, stat.size));
+            return Ok(Source::of_file(self.clone(), file, stat, !row.handed_out));
         }
         let entry = self.store().read(|tx| {
             let index = Index::new(self.store(), tx, &row);
@@ -206,7 +238,7 @@ impl Engine {
 
     /// Files that are not in the workspace but read as if they were.
     fn made_up_file(&self, row: &WorkspaceRow, path: &RelPath) -> Result<Option<String>> {
-        if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+        if is_session_metadata(row, path) {
             return Ok(Some(crate::workspace::session_metadata(row)));
         }
         let mut parts = path.parts();
@@ -249,7 +281,7 @@ impl Engine {
                 continue;
             };
             let path = path.join_name(&found.name);
-            if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+            if is_session_metadata(&row, &path) {
                 continue;
             }
             let mime = match kind {
@@ -391,7 +423,7 @@ impl Engine {
     pub(crate) fn count_on_disk(&self, row: &WorkspaceRow) -> Result<Counted> {
         let mut counted = Counted::default();
         self.dir_of(row)?.walk(&RelPath::root(), |path, stat| {
-            if row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes() {
+            if is_session_metadata(row, path) {
                 return Ok(Walk::Skip);
             }
             counted.disk_usage += stat.disk_usage() as i64;

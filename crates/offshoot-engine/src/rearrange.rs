@@ -6,7 +6,7 @@ use offshoot_core::{
 use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
-use crate::files::{Written, refuse_unwritable};
+use crate::files::{Expect, Written, check_expectation, refuse_unwritable};
 use crate::hold::Held;
 use crate::index::{Entry, Index, missing_parents, new_dir_row};
 use crate::lines::{LineFor, changed_row};
@@ -84,6 +84,18 @@ impl Engine {
         recursive: bool,
         cause: &Cause,
     ) -> Result<usize> {
+        self.delete_file_if(id, path, recursive, Expect::Anything, cause)
+    }
+
+    /// The same if what is there is what the caller expects.
+    pub fn delete_file_if(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        recursive: bool,
+        expect: Expect,
+        cause: &Cause,
+    ) -> Result<usize> {
         let row = self.open_row(id)?;
         refuse_unwritable(&row, path)?;
         let (row, _lock) = self.hold_alone(id)?;
@@ -96,6 +108,7 @@ impl Engine {
             let (top, below, parent) = {
                 let index = Index::new(self.store(), tx, &row);
                 let top = index.entry(path)?.ok_or_else(|| no_file(path))?;
+                check_expectation(path, Some(&top), expect)?;
                 let mut below = Vec::new();
                 if top.is_dir() {
                     index.walk(path, &mut |path, entry| {

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use offshoot_core::{ObjectId, RelPath, Result};
+use offshoot_core::{ObjectId, ObjectKind, RelPath, Result, Timestamp};
+use offshoot_sys::Stat;
 
 use crate::engine::Engine;
 use crate::incoming::unreadable;
@@ -13,11 +14,17 @@ use crate::projection::missing_content;
 pub(crate) struct Source {
     reader: Reader,
     pub(crate) size: u64,
-    pub(crate) id: Option<ObjectId>,
+    pub(crate) modified_at: Option<Timestamp>,
 }
 
 enum Reader {
-    File(File),
+    File {
+        engine: Engine,
+        file: File,
+        stat: Stat,
+        /// Nobody writes into the file while it is open; see `ContentIds`.
+        sealed: bool,
+    },
     Object {
         engine: Engine,
         id: ObjectId,
@@ -27,11 +34,16 @@ enum Reader {
 }
 
 impl Source {
-    pub(crate) fn of_file(file: File, size: u64) -> Self {
+    pub(crate) fn of_file(engine: Engine, file: File, stat: Stat, sealed: bool) -> Self {
         Source {
-            reader: Reader::File(file),
-            size,
-            id: None,
+            size: stat.size,
+            modified_at: Some(stat.modified()),
+            reader: Reader::File {
+                engine,
+                file,
+                stat,
+                sealed,
+            },
         }
     }
 
@@ -40,7 +52,7 @@ impl Source {
         Source {
             reader: Reader::Bytes(std::io::Cursor::new(bytes)),
             size,
-            id: None,
+            modified_at: None,
         }
     }
 
@@ -52,13 +64,47 @@ impl Source {
         Ok(Source {
             reader: Reader::Object { engine, id, open },
             size,
-            id: Some(id),
+            modified_at: None,
         })
+    }
+
+    /// The id of the content if it is known without reading it.
+    pub(crate) fn known_content_id(&self) -> Option<ObjectId> {
+        match &self.reader {
+            Reader::Object { id, .. } => Some(*id),
+            Reader::File { engine, stat, .. } => engine.inner.content_ids.get(stat),
+            Reader::Bytes(_) => None,
+        }
+    }
+
+    /// The id of the content. A file on disk is read for it unless it is remembered; then it has
+    /// to be rewound.
+    pub(crate) fn content_id(&mut self) -> Result<ObjectId> {
+        match &mut self.reader {
+            Reader::Object { id, .. } => Ok(*id),
+            Reader::Bytes(bytes) => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
+            Reader::File {
+                engine,
+                file,
+                stat,
+                sealed,
+            } => {
+                let known = &engine.inner.content_ids;
+                if let Some(id) = known.get(stat) {
+                    return Ok(id);
+                }
+                let id = crate::incoming::hash_file(file, stat.size)?;
+                known.put(stat, id, *sealed);
+                Ok(id)
+            }
+        }
     }
 
     pub(crate) fn rewind(&mut self) -> Result<()> {
         match &mut self.reader {
-            Reader::File(file) => file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable),
+            Reader::File { file, .. } => {
+                file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable)
+            }
             Reader::Bytes(bytes) => {
                 bytes.set_position(0);
                 Ok(())
@@ -75,7 +121,7 @@ impl Source {
     }
 
     pub(crate) fn skip_to(&mut self, offset: u64) -> Result<()> {
-        if let Reader::File(file) = &mut self.reader {
+        if let Reader::File { file, .. } = &mut self.reader {
             return file
                 .seek(SeekFrom::Start(offset))
                 .map(drop)
@@ -101,7 +147,7 @@ impl Source {
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match &mut self.reader {
-            Reader::File(file) => file.read(buffer),
+            Reader::File { file, .. } => file.read(buffer),
             Reader::Object { open, .. } => open.read(buffer),
             Reader::Bytes(bytes) => bytes.read(buffer),
         }

@@ -439,6 +439,11 @@ pub(crate) fn new_row(
     }
 }
 
+/// Whether the path is the file that describes a session workspace.
+pub(crate) fn is_session_metadata(row: &WorkspaceRow, path: &RelPath) -> bool {
+    row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes()
+}
+
 /// The content of `.metadata.json`.
 pub(crate) fn session_metadata(row: &WorkspaceRow) -> String {
     let value = serde_json::json!({

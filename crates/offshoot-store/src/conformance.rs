@@ -14,6 +14,7 @@ mod fixtures;
 mod merges;
 mod projects;
 mod rows;
+mod tokens;
 mod transactions;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         merges::what_was_asked_for_waits_in_order,
         merges::receipts,
         merges::reviews_and_candidates,
+        tokens::tokens_are_added_found_and_revoked,
     ];
     for check in checks {
         check(&*make());

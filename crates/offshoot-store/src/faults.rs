@@ -12,7 +12,7 @@ use crate::{
     AgentRow, BlobInfo, BlobStore, CandidateRow, CompletionRow, Durability, EntryRow, ForkRow,
     HistoryFilter, HistoryRow, LayerRow, MergeReads, MergeRow, MergeWrites, MetaStore, NewHistory,
     NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites, ReadTx, ReviewRow,
-    SnapshotRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    SnapshotRow, TokenRow, WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -189,6 +189,8 @@ macro_rules! pass_on_reads {
             history(filter: &HistoryFilter) -> Vec<HistoryRow>;
             last_write(workspace: WorkspaceKey, path: &RelPath) -> Option<HistoryRow>;
             last_seq() -> i64;
+            token_by_hash(hash: &[u8; 32]) -> Option<TokenRow>;
+            tokens(after: Option<&str>, limit: usize) -> Vec<TokenRow>;
             visit_roots(visit: &mut dyn FnMut(ObjectId)) -> ();
         }
     };
@@ -290,5 +292,7 @@ impl WriteTx for FaultyWrite<'_> {
         rewrite_snapshot(row: &SnapshotRow) -> ();
         replace_object_id(old: &ObjectId, new: &ObjectId) -> ();
         add_history(line: &NewHistory) -> i64;
+        add_token(row: &TokenRow) -> ();
+        revoke_token(id: &str, at: Timestamp) -> bool;
     }
 }

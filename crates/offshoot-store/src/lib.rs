@@ -40,6 +40,6 @@ pub use project_meta::{ProjectReads, ProjectWrites};
 pub use project_rows::{AgentRow, ForkRow, Landing, LayerRow, ProjectRow};
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
-    PackRow, SnapshotRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
+    PackRow, SnapshotRow, TokenRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 pub use sqlite::{SqliteOptions, SqliteStore};

@@ -6,7 +6,7 @@ use crate::merge_meta::{MergeReads, MergeWrites};
 use crate::project_meta::{ProjectReads, ProjectWrites};
 use crate::rows::{
     EntryRow, HistoryFilter, HistoryRow, NewHistory, NewObject, ObjectRow, PackRow, SnapshotRow,
-    WorkspaceKey, WorkspaceRow,
+    TokenRow, WorkspaceKey, WorkspaceRow,
 };
 
 /// How long a caller of [`MetaStore::write`] waits.
@@ -143,6 +143,12 @@ pub trait ReadTx: ProjectReads + MergeReads {
     /// The last history number given out; 0 in an empty store.
     fn last_seq(&self) -> Result<i64>;
 
+    /// The token whose secret has this SHA-256, revoked and expired ones too.
+    fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>>;
+
+    /// Tokens in the order of their ids (bytewise), those after `after` only; 0 means all.
+    fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<TokenRow>>;
+
     /// Calls `visit` with every object id that a row of history, entries, workspaces or snapshots
     /// names. These, and what can be reached from them, are what garbage collection keeps.
     fn visit_roots(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()>;
@@ -206,4 +212,10 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
 
     /// Adds a line to the history and returns its number.
     fn add_history(&mut self, line: &NewHistory) -> Result<i64>;
+
+    /// Adds a token. `already_exists` if one has that id or that hash.
+    fn add_token(&mut self, row: &TokenRow) -> Result<()>;
+
+    /// Takes a token back. Returns false if there is none of that id that was valid until now.
+    fn revoke_token(&mut self, id: &str, at: Timestamp) -> Result<bool>;
 }

@@ -1,7 +1,7 @@
 //! What the store holds, row by row. These are persisted formats: change them with a migration.
 
 use offshoot_core::{
-    Cause, EntryKind, Layout, ObjectId, ObjectKind, RelPath, Timestamp, WorkspaceId,
+    Cause, EntryKind, Layout, ObjectId, ObjectKind, Operator, RelPath, Timestamp, WorkspaceId,
 };
 
 /// The number of a workspace inside the store. Unlike the id it is never used again.
@@ -194,6 +194,27 @@ pub struct SnapshotRow {
     pub dirs: i64,
     /// Bytes in it.
     pub bytes: i64,
+}
+
+/// One token. Its secret is never kept, only the hash of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    /// Its name, which is no secret.
+    pub id: String,
+    /// The SHA-256 of the secret.
+    pub hash: [u8; 32],
+    /// What its holder may do, in the engine's own words.
+    pub scope: String,
+    /// What it is for, as its issuer said.
+    pub label: Option<String>,
+    /// Who issued it.
+    pub issued_by: Operator,
+    /// When.
+    pub created_at: Timestamp,
+    /// When it stops being valid; none means never.
+    pub expires_at: Option<Timestamp>,
+    /// When it was taken back.
+    pub revoked_at: Option<Timestamp>,
 }
 
 macro_rules! words {

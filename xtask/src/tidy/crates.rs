@@ -30,11 +30,14 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
 const TESTKIT: &str = "offshoot-testkit";
 
 /// Outside libraries, by the beginning of their names, and the packages that may use them.
-const OWNERS: [(&str, &[&str]); 5] = [
+const OWNERS: [(&str, &[&str]); 8] = [
     ("rusqlite", &["offshoot-store"]),
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
-    ("imara-diff", &["offshoot-merge", "offshoot-cli"]),
+    ("imara-diff", &["offshoot-merge", "offshoot-server"]),
+    ("axum", &["offshoot-server"]),
+    ("hyper", &["offshoot-server"]),
+    ("notify", &["offshoot-server"]),
     ("libc", &["offshoot-sys"]),
 ];
 

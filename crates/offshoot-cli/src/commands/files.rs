@@ -15,7 +15,7 @@ use crate::args::{Cat, Edit, Put, Upload};
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, count, local, printable, shown, size, when};
 use crate::progress::Progress;
-use crate::wire;
+use offshoot_server::wire;
 
 const CHUNK: usize = 128 << 10;
 
@@ -74,7 +74,8 @@ pub(super) fn cat(cx: &mut Context<'_>, args: &Cat) -> CommandResult {
     let (mut content, size): (Box<dyn Read>, u64) = match &args.at {
         None => {
             let file = cx.engine.open_file(&id, &path)?;
-            (file.content, file.size)
+            let size = file.size;
+            (Box::new(file), size)
         }
         Some(at) => {
             let bytes = cx.engine.file_at(&id, at, &path)?;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use offshoot_core::escape_bytes;
 
 use crate::config::{Setting, Settings};
+use crate::config_server::KNOWN;
 use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
-use crate::wire;
+use offshoot_server::wire;
 
 /// Below this a data directory is called full.
 const LITTLE_SPACE: u64 = 256 << 20;
@@ -25,7 +26,7 @@ pub(super) fn show_settings(settings: &Settings, output: &mut Output) -> Command
         .iter()
         .map(|setting| {
             vec![
-                setting.name.to_owned(),
+                setting.full_name(),
                 printable(setting.value.as_deref().unwrap_or("-")),
                 setting.origin.to_owned(),
                 setting.variable.to_owned(),
@@ -52,6 +53,7 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
             name,
             value,
             origin: origin.unwrap_or("default"),
+            section: None,
             variable,
         }
     };
@@ -59,7 +61,7 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
     let of_text = |setting: &Setting<String>| (setting.value.clone(), setting.origin.as_str());
     let timeout = &settings.lock_timeout_s;
     let timeout = (timeout.value.to_string(), timeout.origin.as_str());
-    vec![
+    let mut listed = vec![
         entry(
             "config",
             "OFFSHOOT_CONFIG",
@@ -83,7 +85,15 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
             settings.message.as_ref().map(of_text),
         ),
         entry("lock_timeout_s", "OFFSHOOT_LOCK_TIMEOUT_S", Some(timeout)),
-    ]
+        entry("log", "OFFSHOOT_LOG", Some(of_text(&settings.log))),
+    ];
+    for (known, setting) in KNOWN.iter().zip(&settings.server.values) {
+        let value = Some(of_text(setting)).filter(|(value, _)| !value.is_empty());
+        let mut shown = entry(known.name, known.variable, value);
+        shown.section = Some("server");
+        listed.push(shown);
+    }
+    listed
 }
 
 pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult {

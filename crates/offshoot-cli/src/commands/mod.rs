@@ -5,7 +5,9 @@ mod files;
 mod machine;
 mod maintenance;
 mod merge_file;
+mod serve;
 mod snapshots;
+mod token;
 mod workspace;
 
 pub(crate) use merge_file::MergeFileArgs;
@@ -111,6 +113,8 @@ fn bench(options: &BenchOptions, output: &mut Output) -> CommandResult {
 fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult {
     let cx = &mut context;
     match command {
+        Command::Serve(args) => serve::run(cx, &args),
+        Command::Token { command } => token::run(cx, &command),
         Command::Workspace { command } => workspace::run(cx, command),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
         Command::Cat(args) => files::cat(cx, &args),

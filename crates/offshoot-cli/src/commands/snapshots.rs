@@ -10,11 +10,11 @@ use offshoot_engine::{Engine, Point, history_as_json};
 use super::Context;
 use crate::args::Diff;
 use crate::bytes;
-use crate::diff::{TextDiff, compare, file_header};
 use crate::output::{
     Align, Color, CommandResult, Exit, Output, count, printable, short, shown, size, when,
 };
-use crate::wire;
+use offshoot_server::diff::{TextDiff, compare, file_header};
+use offshoot_server::wire;
 
 pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     let set = cx.engine.diff(id, Point::Head, Point::Now, &cx.cause)?;

@@ -1,6 +1,7 @@
 //! What the tests of projects, forks and merges share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Cause, ChangeKind, Operator, ProjectId, RelPath, WorkspaceId};
@@ -81,7 +82,7 @@ impl Rig {
             .open_project_file(project, None, &p(path))
             .unwrap();
         let mut text = String::new();
-        file.content.read_to_string(&mut text).unwrap();
+        file.read_to_string(&mut text).unwrap();
         text
     }
 

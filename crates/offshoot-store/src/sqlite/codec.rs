@@ -7,8 +7,8 @@ use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 
 use crate::{
-    EntryRow, HistoryOp, HistoryRow, NewHistory, ObjectPlace, ObjectRow, PackRow, SnapshotRow, Via,
-    WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
+    EntryRow, HistoryOp, HistoryRow, NewHistory, ObjectPlace, ObjectRow, PackRow, SnapshotRow,
+    TokenRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 /// The columns of one kind of row in the order in which its function here reads them. A macro,
@@ -41,6 +41,9 @@ macro_rules! columns {
         "seq, workspace, revision, at, op, via, path, source, \
          (SELECT name FROM operator WHERE key = history.operator), claim, message_id, kind, \
          before, after, size, mime"
+    };
+    (token) => {
+        "id, hash, scope, label, issued_by, created_at, expires_at, revoked_at"
     };
 }
 pub(super) use columns;
@@ -311,5 +314,18 @@ pub(super) fn history(row: &Row<'_>) -> Decoded<HistoryRow> {
             size: row.get(14)?,
             mime: row.get(15)?,
         },
+    })
+}
+
+pub(super) fn token(row: &Row<'_>) -> Decoded<TokenRow> {
+    Ok(TokenRow {
+        id: row.get(0)?,
+        hash: row.get(1)?,
+        scope: row.get(2)?,
+        label: row.get(3)?,
+        issued_by: Operator::new(row.get_ref(4)?.as_str()?),
+        created_at: time(row, 5)?,
+        expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+        revoked_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
     })
 }

@@ -205,10 +205,8 @@ mod tests {
         let mut broken = MIGRATIONS.to_vec();
         broken.push("CREATE TABLE half (x); CREATE TABLE workspace (x);");
         apply_migrations(&mut connection, &broken).unwrap_err();
-        assert_eq!(
-            schema_version(&connection).unwrap(),
-            MIGRATIONS.len() as i64
-        );
+        let version = schema_version(&connection).unwrap();
+        assert_eq!(version, MIGRATIONS.len() as i64);
         assert!(connection.prepare("SELECT * FROM half").is_err());
     }
 

@@ -8,8 +8,8 @@ use super::Tx;
 use super::codec::{self, columns};
 use super::error::SqlResult;
 use crate::{
-    EntryRow, HistoryFilter, HistoryRow, ObjectRow, PackRow, ReadTx, SnapshotRow, WorkspaceKey,
-    WorkspaceRow,
+    EntryRow, HistoryFilter, HistoryRow, ObjectRow, PackRow, ReadTx, SnapshotRow, TokenRow,
+    WorkspaceKey, WorkspaceRow,
 };
 
 impl Tx<'_> {
@@ -388,6 +388,26 @@ impl ReadTx for Tx<'_> {
             |row| row.get(0),
         )?;
         Ok(given.unwrap_or(0))
+    }
+
+    fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
+        self.one(
+            concat!("SELECT ", columns!(token), " FROM token WHERE hash = ?1"),
+            [&hash[..]],
+            codec::token,
+        )
+    }
+
+    fn tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<TokenRow>> {
+        self.all(
+            concat!(
+                "SELECT ",
+                columns!(token),
+                " FROM token WHERE id > ?1 ORDER BY id LIMIT ?2"
+            ),
+            params![after.unwrap_or_default(), limit_or_all(limit)],
+            codec::token,
+        )
     }
 
     fn visit_roots(&self, visit: &mut dyn FnMut(ObjectId)) -> Result<()> {

@@ -12,7 +12,7 @@
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -244,5 +244,18 @@ CREATE TABLE candidate (
     at INTEGER NOT NULL,
     note TEXT,
     PRIMARY KEY (review, number)
+) WITHOUT ROWID;
+";
+
+const VERSION_4: &str = "
+CREATE TABLE token (
+    id TEXT NOT NULL PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    scope TEXT NOT NULL,
+    label TEXT,
+    issued_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
 ) WITHOUT ROWID;
 ";

@@ -11,8 +11,8 @@ use super::codec::{
 use super::error::SqlResult;
 use super::read::{bounds_below, split};
 use crate::{
-    EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, WorkspaceKey, WorkspaceKind,
-    WorkspaceRow, WriteTx,
+    EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, TokenRow, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WriteTx,
 };
 
 /// An id as a parameter.
@@ -406,5 +406,39 @@ impl WriteTx for Tx<'_> {
             ],
         )?;
         Ok(self.connection.last_insert_rowid())
+    }
+
+    fn add_token(&mut self, row: &TokenRow) -> Result<()> {
+        let sql = "INSERT INTO token (id, hash, scope, label, issued_by, created_at, expires_at,
+                revoked_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+        let added = self.change(
+            sql,
+            params![
+                row.id,
+                &row.hash[..],
+                row.scope,
+                row.label,
+                row.issued_by.as_str(),
+                row.created_at.0,
+                row.expires_at.map(|at| at.0),
+                row.revoked_at.map(|at| at.0),
+            ],
+        )?;
+        if added == 1 {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::AlreadyExists,
+            format!("the token `{}` exists", row.id),
+        ))
+    }
+
+    fn revoke_token(&mut self, id: &str, at: Timestamp) -> Result<bool> {
+        let revoked = self.change(
+            "UPDATE token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+            params![id, at.0],
+        )?;
+        Ok(revoked == 1)
     }
 }

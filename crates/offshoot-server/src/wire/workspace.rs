@@ -2,14 +2,16 @@
 
 use offshoot_core::Layout;
 use offshoot_engine as engine;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{hex, time};
+use super::{LayoutName, hex, time};
 
 /// A workspace without its files.
-#[derive(Debug, Serialize)]
-pub(crate) struct Workspace {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Workspace {
     id: String,
+    #[schemars(with = "LayoutName")]
     layout: Layout,
     head: Option<String>,
     version: i64,
@@ -45,8 +47,8 @@ impl From<&engine::Workspace> for Workspace {
 }
 
 /// The limits of a workspace.
-#[derive(Debug, Serialize)]
-pub(crate) struct Quota {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Quota {
     bytes: Option<i64>,
     inodes: Option<i64>,
 }
@@ -61,8 +63,8 @@ impl From<&engine::Workspace> for Quota {
 }
 
 /// Several workspaces.
-#[derive(Debug, Serialize)]
-pub(crate) struct Workspaces {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Workspaces {
     workspaces: Vec<Workspace>,
 }
 
@@ -75,21 +77,23 @@ impl From<&[engine::Workspace]> for Workspaces {
 }
 
 /// The path of a workspace on this machine.
-#[derive(Debug, Serialize)]
-pub(crate) struct HostPath {
-    pub(crate) path: String,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct HostPath {
+    /// Where.
+    pub path: String,
 }
 
 /// A deleted workspace.
-#[derive(Debug, Serialize)]
-pub(crate) struct DeletedWorkspace {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeletedWorkspace {
     id: String,
     deleted: bool,
     kept_snapshot: Option<String>,
 }
 
 impl DeletedWorkspace {
-    pub(crate) fn new(id: &str, deleted: &engine::Deleted) -> Self {
+    /// The answer to a deletion.
+    pub fn new(id: &str, deleted: &engine::Deleted) -> Self {
         DeletedWorkspace {
             id: id.to_owned(),
             deleted: deleted.existed,
@@ -99,8 +103,8 @@ impl DeletedWorkspace {
 }
 
 /// An exported repository.
-#[derive(Debug, Serialize)]
-pub(crate) struct Exported {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Exported {
     head: String,
     snapshots: usize,
     objects: u64,

@@ -2,17 +2,22 @@
 
 use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath};
 use offshoot_engine as engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{hex, texts, time};
+use crate::diff::TextDiff;
+
+use super::{ChangeWord, EntryType, hex, texts, time};
 
 /// One path that differs.
-#[derive(Debug, Serialize)]
-pub(crate) struct ChangedPath {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChangedPath {
     path: String,
+    #[schemars(with = "ChangeWord")]
     change: ChangeKind,
     #[serde(rename = "type")]
+    #[schemars(with = "EntryType")]
     kind: EntryKind,
     before: Option<String>,
     after: Option<String>,
@@ -35,8 +40,8 @@ fn changed_paths(set: &ChangeSet) -> Vec<ChangedPath> {
 }
 
 /// What changed since the newest snapshot.
-#[derive(Debug, Serialize)]
-pub(crate) struct Status {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Status {
     workspace: String,
     base: Option<String>,
     changes: Vec<ChangedPath>,
@@ -44,7 +49,8 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    pub(crate) fn new(workspace: &engine::Workspace, set: &ChangeSet) -> Self {
+    /// The changes of a workspace.
+    pub fn new(workspace: &engine::Workspace, set: &ChangeSet) -> Self {
         Status {
             workspace: workspace.id.to_string(),
             base: hex(workspace.head),
@@ -55,30 +61,60 @@ impl Status {
 }
 
 /// What differs between two points.
-#[derive(Debug, Serialize)]
-pub(crate) struct Difference {
-    pub(crate) from: Option<String>,
-    pub(crate) to: Option<String>,
-    pub(crate) changes: Vec<FileDifference>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Difference {
+    /// From where.
+    pub from: Option<String>,
+    /// To where; none means now.
+    pub to: Option<String>,
+    /// Path by path.
+    pub changes: Vec<FileDifference>,
 }
 
 /// What differs in one path.
-#[derive(Debug, Serialize)]
-pub(crate) struct FileDifference {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileDifference {
+    /// Which path, and how.
     #[serde(flatten)]
-    pub(crate) change: ChangedPath,
+    pub change: ChangedPath,
     /// Whether the content is no text.
-    pub(crate) binary: bool,
-    pub(crate) added_lines: Option<u32>,
-    pub(crate) removed_lines: Option<u32>,
+    pub binary: bool,
+    /// Lines that came.
+    pub added_lines: Option<u32>,
+    /// Lines that went.
+    pub removed_lines: Option<u32>,
     /// The hunks in the unified format.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) diff: Option<String>,
+    pub diff: Option<String>,
+}
+
+impl FileDifference {
+    /// Which path and how, without its lines.
+    pub fn without_lines(change: &Change) -> Self {
+        FileDifference {
+            change: ChangedPath::from(change),
+            binary: false,
+            added_lines: None,
+            removed_lines: None,
+            diff: None,
+        }
+    }
+
+    /// Adds the lines; none means that the content is no text.
+    pub fn add_lines(&mut self, text: Option<TextDiff>) {
+        let Some(text) = text else {
+            self.binary = true;
+            return;
+        };
+        self.added_lines = Some(text.added);
+        self.removed_lines = Some(text.removed);
+        self.diff = Some(String::from_utf8_lossy(&text.hunks).into_owned());
+    }
 }
 
 /// A snapshot.
-#[derive(Debug, Serialize)]
-pub(crate) struct Snapshot {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Snapshot {
     id: String,
     number: i64,
     label: Option<String>,
@@ -111,8 +147,8 @@ impl From<&engine::Snapshot> for Snapshot {
 }
 
 /// The answer to a request for a snapshot.
-#[derive(Debug, Serialize)]
-pub(crate) struct Taken {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Taken {
     #[serde(flatten)]
     snapshot: Snapshot,
     /// False if nothing had changed and the newest snapshot is the answer.
@@ -129,8 +165,8 @@ impl From<&engine::Taken> for Taken {
 }
 
 /// Several snapshots, newest first.
-#[derive(Debug, Serialize)]
-pub(crate) struct Snapshots {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Snapshots {
     snapshots: Vec<Snapshot>,
 }
 
@@ -143,8 +179,8 @@ impl From<&[engine::Snapshot]> for Snapshots {
 }
 
 /// What a restore did.
-#[derive(Debug, Serialize)]
-pub(crate) struct Restored {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Restored {
     snapshot: String,
     kept_snapshot: Option<String>,
     changes: Vec<ChangedPath>,
@@ -161,28 +197,52 @@ impl From<&engine::Restored> for Restored {
 }
 
 /// What happened, newest first.
-#[derive(Debug, Serialize)]
-pub(crate) struct History {
-    pub(crate) history: Vec<Value>,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct History {
+    /// Line by line.
+    #[schemars(with = "Vec<HistoryLine>")]
+    pub history: Vec<Value>,
 }
 
 /// One line of the history, read back from the shape that every door shows.
-#[derive(Debug, Deserialize)]
-pub(crate) struct HistoryLine {
-    pub(crate) op: String,
-    pub(crate) via: String,
-    pub(crate) path: String,
-    pub(crate) operator: String,
-    pub(crate) version: i64,
-    pub(crate) from: Option<String>,
-    pub(crate) message_id: Option<String>,
-    pub(crate) after: Option<String>,
-    pub(crate) size: Option<i64>,
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct HistoryLine {
+    /// Its number, which is also its event number.
+    pub seq: i64,
+    /// When.
+    pub at: String,
+    /// What happened.
+    pub op: String,
+    /// How it came in.
+    pub via: String,
+    /// Where; empty for what concerns the workspace as a whole.
+    pub path: String,
+    /// Who.
+    pub operator: String,
+    /// The revision of the workspace that it made.
+    pub version: i64,
+    /// For a move: where it came from.
+    pub from: Option<String>,
+    /// On whose behalf, as the caller merely claims.
+    pub claim: Option<String>,
+    /// The message that led to it.
+    pub message_id: Option<String>,
+    /// What stands or stood there.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The content before.
+    pub before: Option<String>,
+    /// The content after.
+    pub after: Option<String>,
+    /// Bytes after.
+    pub size: Option<i64>,
+    /// The MIME type that the caller gave.
+    pub mime_type: Option<String>,
 }
 
 /// What a sync found.
-#[derive(Debug, Serialize)]
-pub(crate) struct Synced {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Synced {
     walked: bool,
     changes: Vec<OutsideChange>,
     refused: Vec<Refused>,
@@ -190,15 +250,16 @@ pub(crate) struct Synced {
     unsettled: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct OutsideChange {
     path: String,
     op: &'static str,
     #[serde(rename = "type")]
+    #[schemars(with = "EntryType")]
     kind: EntryKind,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Refused {
     path: String,
     reason: String,

@@ -2,22 +2,24 @@
 
 use offshoot_core::EntryKind;
 use offshoot_engine as engine;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{hex, time};
+use super::{EntryType, HistoryLine, hex, time};
 
 /// A listing.
-#[derive(Debug, Serialize)]
-pub(crate) struct Listing {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Listing {
     entries: Vec<ListEntry>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct ListEntry {
     name: String,
     path: String,
     #[serde(rename = "type")]
+    #[schemars(with = "EntryType")]
     kind: EntryKind,
     size: i64,
     modified_at: String,
@@ -43,8 +45,8 @@ impl From<&[engine::ListEntry]> for Listing {
 }
 
 /// A directory with the directories in it.
-#[derive(Debug, Serialize)]
-pub(crate) struct DirNode {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DirNode {
     name: String,
     path: String,
     children: Vec<DirNode>,
@@ -61,8 +63,8 @@ impl From<&engine::DirNode> for DirNode {
 }
 
 /// Counts of a workspace.
-#[derive(Debug, Serialize)]
-pub(crate) struct Info {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Info {
     file_count: i64,
     dir_count: i64,
     total_size: i64,
@@ -87,10 +89,11 @@ impl From<&engine::Info> for Info {
 }
 
 /// Everything known about one path.
-#[derive(Debug, Serialize)]
-pub(crate) struct Metadata {
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Metadata {
     path: String,
     #[serde(rename = "type")]
+    #[schemars(with = "EntryType")]
     kind: EntryKind,
     /// What a person would call the kind of file, such as `image`.
     file_type: Option<&'static str>,
@@ -102,6 +105,7 @@ pub(crate) struct Metadata {
     modified_at: Option<String>,
     operator: Option<String>,
     message_ids: Vec<String>,
+    #[schemars(with = "Vec<HistoryLine>")]
     history: Vec<Value>,
 }
 
@@ -140,9 +144,9 @@ impl From<&engine::Metadata> for Metadata {
 }
 
 /// A part of a file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Window {
+pub struct Window {
     content: String,
     start: u64,
     total: u64,
@@ -170,7 +174,7 @@ impl From<engine::Window> for Window {
 
 impl Window {
     /// The same over bytes at hand, such as those of a snapshot.
-    pub(crate) fn of(bytes: &[u8], offset: u64, length: usize) -> Self {
+    pub fn of(bytes: &[u8], offset: u64, length: usize) -> Self {
         let length = length.min(engine::MAX_WINDOW);
         let skip = usize::try_from(offset).unwrap_or(usize::MAX);
         match std::str::from_utf8(bytes)
@@ -225,9 +229,9 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// A file that was written or moved.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Written {
+pub struct Written {
     path: String,
     size: i64,
     mime_type: String,
@@ -254,7 +258,7 @@ impl From<&engine::Written> for Written {
 
 impl Written {
     /// The answer to an edit, which also says how many places were replaced.
-    pub(crate) fn edited(written: &engine::Written, replaced: usize) -> Self {
+    pub fn edited(written: &engine::Written, replaced: usize) -> Self {
         Written {
             replaced: Some(replaced),
             ..Written::from(written)
@@ -263,25 +267,30 @@ impl Written {
 }
 
 /// A moved file, link or directory.
-#[derive(Debug, Serialize)]
-pub(crate) struct Moved {
-    pub(crate) from: String,
-    pub(crate) to: String,
-    pub(crate) version: i64,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Moved {
+    /// From where.
+    pub from: String,
+    /// To where.
+    pub to: String,
+    /// The revision of the workspace that this made.
+    pub version: i64,
 }
 
 /// A made directory.
-#[derive(Debug, Serialize)]
-pub(crate) struct Made {
-    pub(crate) path: String,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Made {
+    /// Where.
+    pub path: String,
 }
 
 /// A deleted path.
-#[derive(Debug, Serialize)]
-pub(crate) struct Deleted {
-    pub(crate) path: String,
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Deleted {
+    /// Where.
+    pub path: String,
     /// Files and links that went with it.
-    pub(crate) files: usize,
+    pub files: usize,
 }
 
 #[cfg(test)]

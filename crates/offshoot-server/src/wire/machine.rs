@@ -8,38 +8,61 @@ use super::{hex, time};
 
 /// The settings in force.
 #[derive(Debug, Serialize)]
-pub(crate) struct Settings {
-    pub(crate) settings: Vec<Setting>,
+pub struct Settings {
+    /// One by one.
+    pub settings: Vec<Setting>,
 }
 
 /// One setting.
 #[derive(Debug, Serialize)]
-pub(crate) struct Setting {
-    pub(crate) name: &'static str,
-    pub(crate) value: Option<String>,
-    pub(crate) origin: &'static str,
-    pub(crate) variable: &'static str,
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// The section of the settings file that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section: Option<&'static str>,
+    /// Its value; none if it is not set.
+    pub value: Option<String>,
+    /// Where the value comes from.
+    pub origin: &'static str,
+    /// The variable of the environment that sets it.
+    pub variable: &'static str,
+}
+
+impl Setting {
+    /// Its name with its section.
+    pub fn full_name(&self) -> String {
+        match self.section {
+            Some(section) => format!("{section}.{}", self.name),
+            None => self.name.to_owned(),
+        }
+    }
 }
 
 /// What was found out about this machine.
 #[derive(Debug, Serialize)]
-pub(crate) struct Doctor {
-    pub(crate) checks: Vec<Check>,
+pub struct Doctor {
+    /// One by one.
+    pub checks: Vec<Check>,
 }
 
 /// One thing that was tried.
 #[derive(Debug, Serialize)]
-pub(crate) struct Check {
-    pub(crate) name: &'static str,
-    pub(crate) ok: bool,
-    pub(crate) value: String,
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it works.
+    pub ok: bool,
+    /// What was found.
+    pub value: String,
+    /// What to change to get more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) advice: Option<String>,
+    pub advice: Option<String>,
 }
 
 /// What a clean-up did, or would do.
 #[derive(Debug, Serialize)]
-pub(crate) struct Cleaned {
+pub struct Cleaned {
     dry_run: bool,
     workspaces: Vec<CleanedWorkspace>,
     collected: Option<Collected>,
@@ -89,7 +112,7 @@ impl From<&engine::Cleaned> for Cleaned {
 
 /// What a check looked at and what it found.
 #[derive(Debug, Serialize)]
-pub(crate) struct CheckReport {
+pub struct CheckReport {
     ok: bool,
     workspaces: u64,
     snapshots: u64,
@@ -123,7 +146,7 @@ impl From<&engine::CheckReport> for CheckReport {
 
 /// What a purge erased.
 #[derive(Debug, Serialize)]
-pub(crate) struct Purged {
+pub struct Purged {
     contents: Vec<String>,
     snapshots: Vec<Rewritten>,
     files: Vec<PurgedFile>,

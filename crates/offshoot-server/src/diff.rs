@@ -12,17 +12,17 @@ const LOOKED_AT: usize = 8000;
 const TOO_LARGE: usize = 32 << 20;
 
 /// The difference between two contents.
-pub(crate) struct TextDiff {
+pub struct TextDiff {
     /// Lines that came.
-    pub(crate) added: u32,
+    pub added: u32,
     /// Lines that went.
-    pub(crate) removed: u32,
+    pub removed: u32,
     /// The hunks, without a file header.
-    pub(crate) hunks: Vec<u8>,
+    pub hunks: Vec<u8>,
 }
 
 /// Compares two texts line by line. None if one of them is no text.
-pub(crate) fn compare(before: &[u8], after: &[u8]) -> Option<TextDiff> {
+pub fn compare(before: &[u8], after: &[u8]) -> Option<TextDiff> {
     if !is_text(before) || !is_text(after) {
         return None;
     }
@@ -111,7 +111,7 @@ fn to_bytes(text: &str) -> Vec<u8> {
 }
 
 /// The two lines that name a file. None means that it is not there on that side.
-pub(crate) fn file_header(before: Option<&str>, after: Option<&str>) -> String {
+pub fn file_header(before: Option<&str>, after: Option<&str>) -> String {
     let side = |prefix: &str, path: Option<&str>| match path {
         None => "/dev/null".to_owned(),
         Some(path) => quoted(&format!("{prefix}/{path}")),

@@ -1,0 +1,412 @@
+//! The use cases on behalf of a principal: each asks the one check first.
+//!
+//! Doors hold an [`Access`] and nothing else, so that no call can go around the check.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use offshoot_core::{
+    Cause, ChangeSet, Error, ErrorCode, Layout, ObjectId, RelPath, Result, WorkspaceId,
+};
+use offshoot_store::HistoryRow;
+
+use super::{Operation, Principal, Reach};
+use crate::engine::Engine;
+use crate::{
+    Content, Deleted, DirNode, Event, Expect, Info, ListEntry, Metadata, OpenFile, Point, Quota,
+    Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace, WriteOptions, Written,
+};
+
+/// The use cases, as one principal may call them.
+#[derive(Clone)]
+pub struct Access {
+    engine: Engine,
+    principal: Arc<Principal>,
+    cause: Cause,
+}
+
+impl Engine {
+    /// The use cases for a principal, and why they are called.
+    pub fn access(&self, principal: Arc<Principal>, message_id: Option<String>) -> Access {
+        let mut cause = Cause::by(principal.operator.clone());
+        cause.message_id = message_id;
+        Access {
+            engine: self.clone(),
+            principal,
+            cause,
+        }
+    }
+}
+
+impl Access {
+    /// Who is asking.
+    pub fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// Who and why, as the history will have it.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// The workspace that the credential stands for, for callers that name none.
+    pub fn own_workspace(&self) -> Result<WorkspaceId> {
+        match &self.principal.scope.reach {
+            Reach::Workspace(id) => Ok(id.clone()),
+            Reach::Agent(agent) => {
+                let id: WorkspaceId = agent.as_str().parse()?;
+                match self.engine.workspace(&id) {
+                    Ok(_) => Ok(id),
+                    Err(error) if error.code() == ErrorCode::WorkspaceNotFound => Err(Error::new(
+                        ErrorCode::WorkspaceNotAssigned,
+                        "no workspace is assigned to this agent",
+                    )),
+                    Err(error) => Err(error),
+                }
+            }
+            Reach::Everything | Reach::Project(_) => Err(Error::new(
+                ErrorCode::WorkspaceNotAssigned,
+                "this token stands for no single workspace",
+            )
+            .with_hint("use a token of an agent or a workspace")),
+        }
+    }
+
+    /// See [`Engine::workspaces`]; those out of reach are left out.
+    pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
+        if self.principal.scope.reach == Reach::Everything {
+            return self.engine.workspaces(after, limit);
+        }
+        let mut own = self.engine.workspaces(after, 0)?;
+        own.retain(|workspace| self.principal.reaches(&workspace.id));
+        if limit > 0 {
+            own.truncate(limit);
+        }
+        Ok(own)
+    }
+
+    /// See [`Engine::workspace`].
+    pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
+        self.principal.check_reach(id)?;
+        self.engine.workspace(id)
+    }
+
+    /// See [`Engine::create_workspace`].
+    pub fn create_workspace(
+        &self,
+        id: Option<WorkspaceId>,
+        layout: Layout,
+        quota: Quota,
+    ) -> Result<Workspace> {
+        self.principal.check_everything()?;
+        self.engine.create_workspace(id, layout, quota, &self.cause)
+    }
+
+    /// See [`Engine::create_workspace_from`].
+    pub fn create_workspace_from(
+        &self,
+        id: Option<WorkspaceId>,
+        snapshot: &str,
+        quota: Quota,
+    ) -> Result<Workspace> {
+        self.principal.check_everything()?;
+        self.engine
+            .create_workspace_from(id, snapshot, quota, &self.cause)
+    }
+
+    /// See [`Engine::delete_workspace`].
+    pub fn delete_workspace(&self, id: &WorkspaceId) -> Result<Deleted> {
+        self.principal.check_reach(id)?;
+        self.principal.check_everything()?;
+        self.engine.delete_workspace(id, &self.cause)
+    }
+
+    /// See [`Engine::set_quota`].
+    pub fn set_quota(&self, id: &WorkspaceId, quota: Quota) -> Result<Workspace> {
+        self.principal.check_reach(id)?;
+        self.principal.check_everything()?;
+        self.engine.set_quota(id, quota, &self.cause)
+    }
+
+    /// See [`Engine::hand_out_path`]. A host path is for admins alone.
+    pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
+        self.principal.check_reach(id)?;
+        self.principal.check_everything()?;
+        self.engine.hand_out_path(id)
+    }
+
+    /// See [`Engine::open_file`].
+    pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
+        self.settle(Operation::Read, id, path)?;
+        self.engine.open_file(id, path)
+    }
+
+    /// See [`Engine::file_at`].
+    pub fn file_at(&self, id: &WorkspaceId, snapshot: &str, path: &RelPath) -> Result<Vec<u8>> {
+        // The trees of a snapshot are asked for the very path: no link is followed.
+        self.principal.check(Operation::Read, id, path)?;
+        self.engine.file_at(id, snapshot, path)
+    }
+
+    /// See [`Engine::read_window`].
+    pub fn read_window(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Window> {
+        self.settle(Operation::Read, id, path)?;
+        self.engine.read_window(id, path, offset, length)
+    }
+
+    /// See [`Engine::write_file`].
+    pub fn write_file(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        content: Content<'_>,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        self.settle(Operation::Write, id, path)?;
+        self.engine
+            .write_file(id, path, content, options, &self.cause)
+    }
+
+    /// See [`Engine::upload`].
+    pub fn upload(
+        &self,
+        id: &WorkspaceId,
+        name: &[u8],
+        content: Content<'_>,
+        options: &WriteOptions,
+    ) -> Result<Written> {
+        let dir = self.workspace(id)?.layout.upload_dir();
+        self.principal.check_all_below(Operation::Write, id, &dir)?;
+        self.engine.upload(id, name, content, options, &self.cause)
+    }
+
+    /// See [`Engine::edit_file`].
+    pub fn edit_file(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        old: &str,
+        new: &str,
+        all: bool,
+    ) -> Result<(usize, Written)> {
+        self.settle(Operation::Read, id, path)?;
+        self.settle(Operation::Write, id, path)?;
+        self.engine.edit_file(id, path, old, new, all, &self.cause)
+    }
+
+    /// See [`Engine::delete_file_if`].
+    pub fn delete_file(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        recursive: bool,
+        expect: Expect,
+    ) -> Result<usize> {
+        self.settle(Operation::Delete, id, path)?;
+        if recursive {
+            self.principal
+                .check_all_below(Operation::Delete, id, path)?;
+        }
+        self.engine
+            .delete_file_if(id, path, recursive, expect, &self.cause)
+    }
+
+    /// See [`Engine::move_file`].
+    pub fn move_file(&self, id: &WorkspaceId, from: &RelPath, to: &RelPath) -> Result<Written> {
+        self.settle(Operation::Delete, id, from)?;
+        self.settle(Operation::Write, id, to)?;
+        if self.principal.is_limited() {
+            // What is moved may be a directory, with all that is in it.
+            self.principal
+                .check_all_below(Operation::Delete, id, from)?;
+            self.principal.check_all_below(Operation::Write, id, to)?;
+        }
+        self.engine.move_file(id, from, to, &self.cause)
+    }
+
+    /// See [`Engine::make_dir_in`].
+    pub fn make_dir(&self, id: &WorkspaceId, path: &RelPath) -> Result<RelPath> {
+        self.settle(Operation::Write, id, path)?;
+        self.engine.make_dir_in(id, path, &self.cause)
+    }
+
+    /// See [`Engine::list`]; what may not be seen is left out.
+    pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
+        self.principal.check_reach(id)?;
+        if !self.principal.sees(path) {
+            self.principal.check(Operation::Read, id, path)?;
+        }
+        if self.principal.is_limited() {
+            self.engine.refuse_links(id, path)?;
+        }
+        let mut entries = self.engine.list(id, path)?;
+        entries.retain(|entry| self.principal.sees(&entry.path));
+        Ok(entries)
+    }
+
+    /// See [`Engine::tree`]; what may not be seen is left out.
+    pub fn tree(&self, id: &WorkspaceId) -> Result<DirNode> {
+        self.principal.check_reach(id)?;
+        let mut root = self.engine.tree(id)?;
+        self.prune(&mut root);
+        Ok(root)
+    }
+
+    fn prune(&self, node: &mut DirNode) {
+        if self.principal.is_limited() {
+            node.children
+                .retain(|child| self.principal.sees(&child.path));
+            node.children.iter_mut().for_each(|child| self.prune(child));
+        }
+    }
+
+    /// See [`Engine::info`].
+    pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
+        self.principal.check_reach(id)?;
+        self.engine.info(id)
+    }
+
+    /// See [`Engine::metadata`].
+    pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
+        self.settle(Operation::Read, id, path)?;
+        self.engine.metadata(id, path)
+    }
+
+    /// See [`Engine::history`]; lines of paths that may not be read are left out.
+    pub fn history(
+        &self,
+        id: &WorkspaceId,
+        path: Option<&RelPath>,
+        limit: usize,
+    ) -> Result<Vec<HistoryRow>> {
+        match path {
+            Some(path) => self.principal.check(Operation::Read, id, path)?,
+            None => self.principal.check_reach(id)?,
+        }
+        let mut lines = self.engine.history(id, path, limit)?;
+        lines.retain(|row| self.sees_line(row));
+        Ok(lines)
+    }
+
+    /// Whether an event may be shown.
+    pub fn sees_event(&self, event: &Event) -> bool {
+        self.principal.reaches(&event.workspace) && self.sees_line(&event.row)
+    }
+
+    fn sees_line(&self, row: &HistoryRow) -> bool {
+        let reads = |path: &RelPath| path.is_root() || self.principal.reads(path);
+        reads(&row.line.path) && row.line.from.as_ref().is_none_or(reads)
+    }
+
+    /// See [`Engine::diff`]; changes of paths that may not be read are left out.
+    pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
+        self.principal.check_reach(id)?;
+        let mut set = self.engine.diff(id, from, to, &self.cause)?;
+        set.changes
+            .retain(|change| self.principal.reads(&change.path));
+        set.ignored.retain(|path| self.principal.sees(path));
+        Ok(set)
+    }
+
+    /// The content that a change of [`Access::diff`] names; nothing is nothing.
+    pub fn content_of(&self, id: Option<ObjectId>) -> Result<Vec<u8>> {
+        id.map_or(Ok(Vec::new()), |id| self.engine.content_of(&id))
+    }
+
+    /// See [`Engine::walk`]; what may not be read is left out.
+    pub fn walk(&self, id: &WorkspaceId, below: &RelPath) -> Result<Vec<WalkEntry>> {
+        self.principal.check_reach(id)?;
+        let mut entries = self.engine.walk(id, below)?;
+        entries.retain(|entry| self.principal.reads(&entry.path));
+        Ok(entries)
+    }
+
+    /// See [`Engine::open_entry`].
+    pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
+        self.principal.check(Operation::Read, id, path)?;
+        self.engine.open_entry(id, path)
+    }
+
+    /// See [`Engine::snapshot`].
+    pub fn snapshot(
+        &self,
+        id: &WorkspaceId,
+        label: Option<&str>,
+        include_ignored: bool,
+    ) -> Result<Taken> {
+        self.principal
+            .check_all_below(Operation::Snapshot, id, &RelPath::root())?;
+        self.engine
+            .snapshot(id, label, include_ignored, &self.cause)
+    }
+
+    /// See [`Engine::snapshots`].
+    pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
+        self.principal.check_reach(id)?;
+        self.engine.snapshots(id, limit)
+    }
+
+    /// See [`Engine::restore`].
+    pub fn restore(
+        &self,
+        id: &WorkspaceId,
+        snapshot: &str,
+        path: Option<&RelPath>,
+    ) -> Result<Restored> {
+        let root = RelPath::root();
+        self.principal
+            .check_all_below(Operation::Restore, id, path.unwrap_or(&root))?;
+        self.engine.restore(id, snapshot, path, &self.cause)
+    }
+
+    /// See [`Engine::sync`].
+    pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
+        self.principal.check_reach(id)?;
+        let mut synced = self.engine.sync(id, &self.cause)?;
+        synced
+            .changes
+            .retain(|change| self.principal.reads(&change.path));
+        synced
+            .refused
+            .retain(|(path, _)| self.principal.reads(path));
+        synced.ignored.retain(|path| self.principal.sees(path));
+        synced.unsettled.retain(|path| self.principal.reads(path));
+        Ok(synced)
+    }
+
+    /// The check for a path that links may lead elsewhere. Whoever may do everything in the
+    /// workspace may follow its links; a limited token may not, or a link in an allowed place
+    /// would open every other.
+    fn settle(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+        self.principal.check(operation, id, path)?;
+        if self.principal.is_limited() {
+            self.engine.refuse_links(id, path)?;
+            self.check_described(operation, id, path)?;
+        }
+        Ok(())
+    }
+
+    /// `.meta/PATH` tells about `PATH`, and `.meta/.meta` about all of them.
+    fn check_described(
+        &self,
+        operation: Operation,
+        id: &WorkspaceId,
+        path: &RelPath,
+    ) -> Result<()> {
+        let meta = RelPath::from_normal(".meta");
+        match path.strip_prefix(&meta) {
+            None => Ok(()),
+            Some(all) if all == meta => {
+                let root = RelPath::root();
+                self.principal.check_all_below(operation, id, &root)
+            }
+            Some(described) => self.principal.check(operation, id, &described),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Remembers the content id of files on disk, so that a large one is hashed once and not with
+//! every request for it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use offshoot_core::{ObjectId, Timestamp};
+use offshoot_sys::Stat;
+
+/// So many files are remembered in each of two generations.
+const GENERATION: usize = 4096;
+/// A file that changed so short a time ago may change again within the same tick of the clock.
+const SETTLED_MICROS: i64 = 50_000;
+
+/// What a file is known by. Whatever is written to it changes its `ctime`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Identity {
+    dev: u64,
+    ino: u64,
+    ctime_ns: i128,
+    size: u64,
+}
+
+impl From<&Stat> for Identity {
+    fn from(stat: &Stat) -> Self {
+        Identity {
+            dev: stat.dev,
+            ino: stat.ino,
+            ctime_ns: stat.ctime_ns,
+            size: stat.size,
+        }
+    }
+}
+
+/// A cache of bounded size: when the young generation is full it becomes the old one.
+#[derive(Default)]
+pub(crate) struct ContentIds(Mutex<[HashMap<Identity, ObjectId>; 2]>);
+
+impl ContentIds {
+    /// The id of the file, if it was remembered and the file has not changed since.
+    pub(crate) fn get(&self, stat: &Stat) -> Option<ObjectId> {
+        let key = Identity::from(stat);
+        let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        generations
+            .iter()
+            .find_map(|known| known.get(&key))
+            .copied()
+    }
+
+    /// Remembers the id of a file that was hashed. `sealed` says that nobody writes into it: our
+    /// own writes replace files and never change one.
+    pub(crate) fn put(&self, stat: &Stat, id: ObjectId, sealed: bool) {
+        let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
+        if !sealed && Timestamp::now().0 - changed.0 < SETTLED_MICROS {
+            return;
+        }
+        let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if generations[0].len() >= GENERATION {
+            generations[1] = std::mem::take(&mut generations[0]);
+        }
+        generations[0].insert(Identity::from(stat), id);
+    }
+}

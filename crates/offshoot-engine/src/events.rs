@@ -1,0 +1,92 @@
+//! Events: every line of the history, over all workspaces, in the order of their commits.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use offshoot_core::{Result, WorkspaceId};
+use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceKey, WorkspaceRow};
+
+use crate::engine::Engine;
+
+/// Something that happened in a workspace.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Where.
+    pub workspace: WorkspaceId,
+    /// What, with its number.
+    pub row: HistoryRow,
+}
+
+impl Engine {
+    /// The number of the newest event; 0 if there is none. Other processes' events count too.
+    pub fn last_event(&self) -> Result<i64> {
+        self.store().read(|tx| tx.last_seq())
+    }
+
+    /// Events with a greater number, oldest first. Whoever asks again with the last number seen
+    /// misses none: numbers follow commits.
+    pub fn events_after(
+        &self,
+        seq: i64,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Event>> {
+        self.store().read(|tx| {
+            let key = match workspace {
+                None => None,
+                Some(id) => match tx.workspace(id)? {
+                    Some(row) => Some(row.key),
+                    None => return Ok(Vec::new()),
+                },
+            };
+            let rows = tx.history(&HistoryFilter {
+                workspace: key,
+                after_seq: seq,
+                limit,
+                ..HistoryFilter::default()
+            })?;
+            let mut names: HashMap<WorkspaceKey, WorkspaceId> = HashMap::new();
+            let mut events = Vec::with_capacity(rows.len());
+            for row in rows {
+                let key = row.line.workspace;
+                let name = match names.get(&key) {
+                    Some(name) => Some(name.clone()),
+                    None => tx.workspace_by_key(key)?.map(|workspace| workspace.id),
+                };
+                if let Some(workspace) = name {
+                    names.insert(key, workspace.clone());
+                    events.push(Event { workspace, row });
+                }
+            }
+            Ok(events)
+        })
+    }
+}
+
+/// A workspace whose directory outside programs may change.
+#[derive(Clone, Debug)]
+pub struct HandedOut {
+    /// Which.
+    pub id: WorkspaceId,
+    /// Its directory on this machine.
+    pub path: PathBuf,
+    /// How many directories it holds, as of the last sync.
+    pub dirs: usize,
+}
+
+impl Engine {
+    /// The workspaces whose path was given to anyone, for whoever watches their directories.
+    pub fn handed_out(&self) -> Result<Vec<HandedOut>> {
+        let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
+        let place = |row: WorkspaceRow| HandedOut {
+            path: self.inner.data.workspace(&row.id),
+            dirs: row.dirs as usize,
+            id: row.id,
+        };
+        Ok(rows
+            .into_iter()
+            .filter(|row| row.handed_out && row.materialized)
+            .map(place)
+            .collect())
+    }
+}

@@ -1,0 +1,43 @@
+//! One server per data directory.
+
+use std::fs::{File, OpenOptions, TryLockError};
+
+use offshoot_core::{Error, ErrorCode, Result};
+
+use crate::engine::Engine;
+
+/// Held by the one server of a data directory while it lives.
+#[derive(Debug)]
+pub struct ServerLock {
+    _held: File,
+}
+
+impl Engine {
+    /// Takes the place of the one server. `workspace_busy` if another process has it.
+    pub fn lock_for_server(&self) -> Result<ServerLock> {
+        let path = self.inner.data.server_lock();
+        let held = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+            .map_err(cannot_lock)?;
+        match held.try_lock() {
+            Ok(()) => Ok(ServerLock { _held: held }),
+            Err(TryLockError::WouldBlock) => Err(Error::new(
+                ErrorCode::WorkspaceBusy,
+                "another server runs on this data directory",
+            )
+            .with_hint("use that one, stop it, or choose another directory with `--data DIR`")),
+            Err(TryLockError::Error(cause)) => Err(cannot_lock(cause)),
+        }
+    }
+}
+
+fn cannot_lock(cause: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "the data directory cannot be locked",
+    )
+    .with_source(cause)
+}

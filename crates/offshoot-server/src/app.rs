@@ -1,0 +1,35 @@
+//! What all requests of a server share.
+
+use std::sync::Arc;
+
+use offshoot_engine::Engine;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{BadTokens, TokenCache};
+use crate::events::EventLog;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
+use crate::sign_in::SignIn;
+use crate::watch::Watcher;
+
+/// The shared state of a server.
+pub(crate) struct App {
+    pub(crate) engine: Engine,
+    pub(crate) options: ServerOptions,
+    pub(crate) tokens: TokenCache,
+    pub(crate) bad_tokens: BadTokens,
+    pub(crate) sign_in: SignIn,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) watcher: Arc<Watcher>,
+    /// One permit for each request that is being answered.
+    pub(crate) requests: Semaphore,
+    /// One permit for each stream of events.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Set when the server is told to stop; streams end then.
+    pub(crate) stopping: CancellationToken,
+}
+
+/// The state as handlers get it.
+pub(crate) type Shared = Arc<App>;

@@ -1,0 +1,7 @@
+//! Whole workspaces as archives: packing while it is sent, unpacking with nothing trusted.
+
+mod pack;
+mod unpack;
+
+pub(crate) use pack::{Format, pack};
+pub(crate) use unpack::{UnpackLimits, unpack};

@@ -1,0 +1,305 @@
+//! Bytes between the blocking engine and the network, both ways, with bounded memory.
+
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use offshoot_core::{Error, ErrorCode, Result};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// What is read from a file at a time.
+const CHUNK: usize = 128 << 10;
+
+/// Runs blocking work on the pool for it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let span = tracing::Span::current();
+    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
+        Ok(answer) => answer,
+        Err(cause) => Err(Error::internal("the request ended in a panic").with_source(cause)),
+    }
+}
+
+/// The body of a request as a blocking reader.
+///
+/// The engine knows only that reading failed; why is kept here, for an answer that says it.
+pub(crate) struct BodyReader {
+    body: Body,
+    chunk: Bytes,
+    taken: u64,
+    limit: u64,
+    idle: Duration,
+    handle: Handle,
+    failure: Option<Error>,
+}
+
+impl BodyReader {
+    /// A reader that is to be used on a blocking thread of the present runtime.
+    pub(crate) fn new(body: Body, limit: u64, idle: Duration) -> Self {
+        BodyReader {
+            body,
+            chunk: Bytes::new(),
+            taken: 0,
+            limit,
+            idle,
+            handle: Handle::current(),
+            failure: None,
+        }
+    }
+
+    /// Replaces an error that a failure of this reader led to by that failure.
+    pub(crate) fn explain<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        outcome.map_err(|error| self.failure.take().unwrap_or(error))
+    }
+
+    fn fail(&mut self, error: Error) -> io::Error {
+        let text = error.message().to_owned();
+        self.failure = Some(error);
+        io::Error::other(text)
+    }
+
+    /// Fetches the next bytes; false at the end.
+    fn fetch(&mut self) -> io::Result<bool> {
+        while self.chunk.is_empty() {
+            let idle = self.idle;
+            let body = &mut self.body;
+            let next = self
+                .handle
+                .block_on(async { tokio::time::timeout(idle, body.frame()).await });
+            match next {
+                Err(_) => {
+                    let error =
+                        Error::new(ErrorCode::Timeout, "the body of the request stood still");
+                    return Err(self.fail(error));
+                }
+                Ok(None) => return Ok(false),
+                Ok(Some(Err(cause))) => {
+                    let error =
+                        Error::invalid("the body of the request broke off").with_source(cause);
+                    return Err(self.fail(error));
+                }
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.taken += data.len() as u64;
+                        self.chunk = data;
+                    }
+                }
+            }
+            if self.taken > self.limit {
+                return Err(self.fail(too_large(self.limit)));
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Read for BodyReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() || !self.fetch()? {
+            return Ok(0);
+        }
+        let n = self.chunk.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&self.chunk.split_to(n));
+        Ok(n)
+    }
+}
+
+/// The error for a body beyond its limit.
+pub(crate) fn too_large(limit: u64) -> Error {
+    Error::new(
+        ErrorCode::PayloadTooLarge,
+        format!("the body of the request has more than {limit} bytes"),
+    )
+    .with_hint("nothing was changed; send less at once, or raise the limit of the server")
+    .with_details(serde_json::json!({ "limit": limit }))
+}
+
+/// Reads a small body whole.
+pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<Bytes> {
+    let mut body = body;
+    let mut all: Vec<u8> = Vec::new();
+    loop {
+        let next = tokio::time::timeout(idle, body.frame()).await;
+        let frame = match next {
+            Err(_) => {
+                let message = "the body of the request stood still";
+                return Err(Error::new(ErrorCode::Timeout, message));
+            }
+            Ok(None) => return Ok(all.into()),
+            Ok(Some(Err(cause))) => {
+                let message = "the body of the request broke off";
+                return Err(Error::invalid(message).with_source(cause));
+            }
+            Ok(Some(Ok(frame))) => frame,
+        };
+        if let Ok(data) = frame.into_data() {
+            if (all.len() + data.len()) as u64 > limit {
+                return Err(too_large(limit));
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+}
+
+/// An answer that is read from a blocking reader, chunk by chunk. Between chunks no thread is
+/// held, however slow the client is.
+pub(crate) struct ReadBody {
+    state: ReadState,
+    left: u64,
+}
+
+enum ReadState {
+    Idle(Option<Box<dyn Read + Send>>),
+    Busy(JoinHandle<(Box<dyn Read + Send>, io::Result<Bytes>)>),
+}
+
+impl ReadBody {
+    /// At most `length` bytes of a reader.
+    pub(crate) fn of(reader: Box<dyn Read + Send>, length: u64) -> Body {
+        Body::new(ReadBody {
+            state: ReadState::Idle(Some(reader)),
+            left: length,
+        })
+    }
+}
+
+fn read_chunk(reader: &mut dyn Read, wanted: usize) -> io::Result<Bytes> {
+    let mut chunk = vec![0; wanted];
+    let mut filled = 0;
+    while filled < wanted {
+        match reader.read(&mut chunk[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    chunk.truncate(filled);
+    Ok(chunk.into())
+}
+
+impl http_body::Body for ReadBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        loop {
+            let left = self.left;
+            match &mut self.state {
+                ReadState::Idle(_) if left == 0 => return Poll::Ready(None),
+                ReadState::Idle(reader) => {
+                    let Some(mut reader) = reader.take() else {
+                        return Poll::Ready(None);
+                    };
+                    let wanted = left.min(CHUNK as u64) as usize;
+                    self.state = ReadState::Busy(tokio::task::spawn_blocking(move || {
+                        let read = read_chunk(&mut *reader, wanted);
+                        (reader, read)
+                    }));
+                }
+                ReadState::Busy(task) => {
+                    let (reader, read) = match ready!(Pin::new(task).poll(cx)) {
+                        Ok(done) => done,
+                        Err(cause) => return Poll::Ready(Some(Err(io::Error::other(cause)))),
+                    };
+                    let chunk = match read {
+                        // A file that became shorter cannot fill the length that was promised:
+                        // the connection has to break, or the client would take it for whole.
+                        Ok(chunk) if chunk.is_empty() => {
+                            self.state = ReadState::Idle(None);
+                            let error = io::Error::from(io::ErrorKind::UnexpectedEof);
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                        Ok(chunk) => chunk,
+                        Err(error) => {
+                            self.state = ReadState::Idle(None);
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                    };
+                    self.left -= chunk.len() as u64;
+                    self.state = ReadState::Idle(Some(reader));
+                    return Poll::Ready(Some(Ok(Frame::data(chunk))));
+                }
+            }
+        }
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.left)
+    }
+}
+
+/// An answer whose chunks come through a channel: from a task, or from a blocking writer.
+pub(crate) struct ChannelBody(mpsc::Receiver<io::Result<Bytes>>);
+
+impl ChannelBody {
+    /// The sending end and the body. At most `depth` chunks wait.
+    pub(crate) fn pair(depth: usize) -> (mpsc::Sender<io::Result<Bytes>>, Body) {
+        let (sender, receiver) = mpsc::channel(depth);
+        (sender, Body::new(ChannelBody(receiver)))
+    }
+}
+
+impl http_body::Body for ChannelBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(ready!(self.0.poll_recv(cx)).map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+/// The other end of a [`ChannelBody`] for blocking writers. Writing waits while the client is slow
+/// and fails when it is gone.
+pub(crate) struct ChannelWriter {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    chunk: Vec<u8>,
+}
+
+impl ChannelWriter {
+    pub(crate) fn new(sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+        ChannelWriter {
+            sender,
+            chunk: Vec::with_capacity(CHUNK),
+        }
+    }
+
+    /// Breaks the answer off, so that the client does not take it for whole.
+    pub(crate) fn abort(self, why: &str) {
+        let _ = self
+            .sender
+            .blocking_send(Err(io::Error::other(why.to_owned())));
+    }
+}
+
+impl io::Write for ChannelWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() >= CHUNK {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
+        self.sender
+            .blocking_send(Ok(full.into()))
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}

@@ -1,0 +1,85 @@
+//! Errors as answers: the code decides the status, the cause stays in the log.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use offshoot_core::{Error, ErrorCode};
+
+/// What a handler returns.
+pub(crate) type Answer = Result<Response, Problem>;
+
+/// An error with the status it is answered with.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    error: Error,
+    status: StatusCode,
+}
+
+impl Problem {
+    /// An error whose status is not the one of its code.
+    pub(crate) fn with_status(error: Error, status: StatusCode) -> Self {
+        Problem { error, status }
+    }
+
+    /// For a snapshot that the URL names: what is not there is 404, not a wrong request.
+    pub(crate) fn in_url(error: Error) -> Self {
+        match error.code() {
+            ErrorCode::SnapshotNotFound => Problem::with_status(error, StatusCode::NOT_FOUND),
+            _ => Problem::from(error),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let status = StatusCode::from_u16(error.code().http_status())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Problem { error, status }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        if self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED {
+            // Details of our own failures are for the log alone.
+            tracing::error!(code = self.error.code().as_str(), error = ?self.error, "request failed");
+        }
+        let mut response = json_bytes(self.status, self.error.to_json().to_string());
+        let headers = response.headers_mut();
+        match self.error.code() {
+            ErrorCode::Unauthorized => {
+                headers.insert(
+                    header::WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Bearer realm=\"offshoot\""),
+                );
+            }
+            ErrorCode::RateLimited | ErrorCode::StoreUnavailable | ErrorCode::WorkspaceBusy => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// A JSON answer.
+pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Answer {
+    let text = serde_json::to_string(value)
+        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))?;
+    Ok(json_bytes(status, text))
+}
+
+/// A JSON answer with status 200.
+pub(crate) fn ok(value: &impl serde::Serialize) -> Answer {
+    json(StatusCode::OK, value)
+}
+
+fn json_bytes(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}

@@ -1,0 +1,333 @@
+//! Live events: one follower of the store, and any number of streams that read after it.
+//!
+//! A stream keeps a cursor and never a queue of its own, so that a slow one loses nothing and costs
+//! nothing. Recent events are shared; older ones come from the store.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
+use offshoot_engine::{Engine, Event, history_as_json};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::app::{App, Shared};
+use crate::auth::Caller;
+use crate::body::{ChannelBody, blocking};
+use crate::error::{Answer, Problem};
+use crate::extract::Query;
+
+/// How often the store is asked for events of other processes.
+const POLL: Duration = Duration::from_millis(100);
+/// Recent events that are kept in memory.
+const RECENT: usize = 4096;
+/// Events that are read at a time.
+const BATCH: usize = 512;
+/// How often an open stream asks whether its credential is still valid.
+const RECHECK: Duration = Duration::from_secs(2);
+
+/// An event and how a stream shows it.
+pub(crate) struct Shown {
+    event: Event,
+    frame: Bytes,
+}
+
+impl Shown {
+    fn new(event: Event) -> Self {
+        let mut value = history_as_json(&event.row);
+        value["workspace"] = event.workspace.as_str().into();
+        let frame = format!("id: {}\nevent: change\ndata: {value}\n\n", event.row.seq);
+        Shown {
+            event,
+            frame: frame.into(),
+        }
+    }
+
+    fn seq(&self) -> i64 {
+        self.event.row.seq
+    }
+}
+
+/// The events of the store, followed by one task for all streams.
+pub(crate) struct EventLog {
+    engine: Engine,
+    recent: RwLock<Recent>,
+    latest: watch::Sender<i64>,
+    wake: Notify,
+}
+
+/// All events after `floor`, up to the latest.
+struct Recent {
+    floor: i64,
+    events: VecDeque<Arc<Shown>>,
+}
+
+impl EventLog {
+    pub(crate) fn new(engine: Engine) -> Result<Self> {
+        let floor = engine.last_event()?;
+        Ok(EventLog {
+            engine,
+            recent: RwLock::new(Recent {
+                floor,
+                events: VecDeque::new(),
+            }),
+            latest: watch::Sender::new(floor),
+            wake: Notify::new(),
+        })
+    }
+
+    /// Something was changed through this server: there is no need to wait for the next poll.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// The number of the newest event that streams can see.
+    pub(crate) fn latest(&self) -> i64 {
+        *self.latest.borrow()
+    }
+
+    /// Follows the store until the server stops.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        loop {
+            let (engine, after) = (self.engine.clone(), self.latest());
+            match blocking(move || engine.events_after(after, None, BATCH)).await {
+                Ok(events) if !events.is_empty() => {
+                    self.publish(events);
+                    continue;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(?error, "events could not be read; trying again"),
+            }
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+    }
+
+    fn publish(&self, events: Vec<Event>) {
+        let mut latest = self.latest();
+        let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
+        for event in events {
+            latest = event.row.seq;
+            recent.events.push_back(Arc::new(Shown::new(event)));
+        }
+        while recent.events.len() > RECENT {
+            if let Some(old) = recent.events.pop_front() {
+                recent.floor = old.seq();
+            }
+        }
+        drop(recent);
+        self.latest.send_replace(latest);
+    }
+
+    /// Events after a number, oldest first; none if there are none yet.
+    async fn after(&self, seq: i64) -> Result<Vec<Arc<Shown>>> {
+        {
+            let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
+            if seq >= recent.floor {
+                let from = recent.events.partition_point(|event| event.seq() <= seq);
+                return Ok(recent
+                    .events
+                    .iter()
+                    .skip(from)
+                    .take(BATCH)
+                    .cloned()
+                    .collect());
+            }
+        }
+        let engine = self.engine.clone();
+        let events = blocking(move || engine.events_after(seq, None, BATCH)).await?;
+        Ok(events
+            .into_iter()
+            .map(|event| Arc::new(Shown::new(event)))
+            .collect())
+    }
+}
+
+/// One open stream.
+struct Stream {
+    app: Shared,
+    caller: Caller,
+    workspace: Option<WorkspaceId>,
+    cursor: i64,
+    checked: Instant,
+    sender: mpsc::Sender<std::io::Result<Bytes>>,
+}
+
+/// Why a stream ends. Nobody is told: the client sees the connection close and asks again.
+struct Ended;
+
+impl Stream {
+    async fn run(mut self) -> std::result::Result<(), Ended> {
+        let mut latest = self.app.events.latest.subscribe();
+        let stopping = self.app.stopping.clone();
+        let mut heartbeat = tokio::time::interval(self.app.options.limits.heartbeat);
+        heartbeat.reset();
+        loop {
+            latest.borrow_and_update();
+            self.catch_up().await?;
+            tokio::select! {
+                changed = latest.changed() => changed.map_err(|_| Ended)?,
+                _ = heartbeat.tick() => self.send(Bytes::from_static(b": heartbeat\n\n")).await?,
+                () = tokio::time::sleep(RECHECK) => self.check().await?,
+                () = stopping.cancelled() => return Err(Ended),
+                () = self.sender.closed() => return Err(Ended),
+            }
+        }
+    }
+
+    async fn catch_up(&mut self) -> std::result::Result<(), Ended> {
+        loop {
+            let batch = self
+                .app
+                .events
+                .after(self.cursor)
+                .await
+                .map_err(|_| Ended)?;
+            let Some(last) = batch.last() else {
+                return Ok(());
+            };
+            let last = last.seq();
+            for shown in &batch {
+                if self.wants(&shown.event) {
+                    self.send(shown.frame.clone()).await?;
+                    self.app.metrics.events_sent.fetch_add(1, Ordering::Relaxed);
+                }
+                self.cursor = shown.seq();
+            }
+            self.cursor = last;
+        }
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        let asked_for = self
+            .workspace
+            .as_ref()
+            .is_none_or(|id| *id == event.workspace);
+        asked_for && self.caller.sees_event(event)
+    }
+
+    /// Sends, and while the client takes nothing, looks whether it may still get anything.
+    async fn send(&mut self, frame: Bytes) -> std::result::Result<(), Ended> {
+        if self.checked.elapsed() > RECHECK {
+            self.check().await?;
+        }
+        let stopping = self.app.stopping.clone();
+        let sender = self.sender.clone();
+        loop {
+            tokio::select! {
+                permit = sender.reserve() => {
+                    permit.map_err(|_| Ended)?.send(Ok(frame));
+                    return Ok(());
+                }
+                () = tokio::time::sleep(RECHECK) => self.check().await?,
+                () = stopping.cancelled() => return Err(Ended),
+            }
+        }
+    }
+
+    async fn check(&mut self) -> std::result::Result<(), Ended> {
+        let (app, secret) = (self.app.clone(), self.caller.secret.clone());
+        let answer = blocking(move || app.tokens.principal(&app.engine, &secret)).await;
+        self.checked = Instant::now();
+        match answer {
+            // A store that does not answer for a moment is no reason to end a stream.
+            Err(error) if error.code() == ErrorCode::Unauthorized => Err(Ended),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `GET /events`
+pub(crate) async fn events(
+    State(app): State<Shared>,
+    caller: Caller,
+    query: Query,
+    headers: HeaderMap,
+) -> Answer {
+    let workspace = query.text("workspace")?.map(str::parse).transpose()?;
+    if let Some(id) = &workspace {
+        caller.principal().check_reach(id)?;
+    }
+    if let Some(project) = query.text("project")? {
+        return Err(Error::new(
+            ErrorCode::ProjectNotFound,
+            format!("there is no project `{}`", project.escape_debug()),
+        )
+        .into());
+    }
+    let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
+        Error::new(
+            ErrorCode::RateLimited,
+            "too many streams of events are open",
+        )
+    })?;
+    let (cursor, first) = beginning(&app, &query, &headers)?;
+    let (sender, body) = ChannelBody::pair(8);
+    let stream = Stream {
+        workspace,
+        cursor,
+        checked: Instant::now(),
+        sender: sender.clone(),
+        app: app.clone(),
+        caller,
+    };
+    // The first bytes tell the client that the stream is open.
+    let _ = sender.try_send(Ok(first.into()));
+    app.metrics.streams.fetch_add(1, Ordering::Relaxed);
+    tokio::spawn(async move {
+        let metrics = stream.app.metrics.clone();
+        let _ = stream.run().await;
+        metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        drop(permit);
+    });
+    Ok(event_stream(body))
+}
+
+/// Where a stream begins, and its first bytes: with a `reset` if the client has to start anew.
+fn beginning(app: &App, query: &Query, headers: &HeaderMap) -> Result<(i64, String), Problem> {
+    let mut first = String::from("retry: 1000\n: open\n\n");
+    let header = headers.get("last-event-id").map(|value| {
+        let number = value
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
+        number.ok_or_else(|| Error::invalid("the header `Last-Event-ID` is no event number"))
+    });
+    let since = match header.transpose()? {
+        Some(since) => Some(since),
+        None => query.number::<i64>("since")?,
+    };
+    let latest = app.events.latest();
+    let Some(since) = since else {
+        return Ok((latest, first));
+    };
+    // The follower may be behind the store by a moment, which is no reason to send anyone back.
+    let newest = app.engine.last_event()?;
+    let too_old = newest.saturating_sub(since) > app.options.limits.max_event_backlog;
+    if since < 0 || since > newest || too_old {
+        first.push_str(&format!(
+            "id: {latest}\nevent: reset\ndata: {{\"seq\":{latest}}}\n\n"
+        ));
+        return Ok((latest, first));
+    }
+    Ok((since, first))
+}
+
+fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

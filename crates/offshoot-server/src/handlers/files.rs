@@ -1,0 +1,388 @@
+//! Files: raw content with conditions and ranges, listings, directories, moves.
+
+use std::io::Read as _;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use offshoot_core::{Error, ErrorCode, ObjectId, RelPath, Result, WorkspaceId};
+use offshoot_engine::{Content, OpenFile, WriteOptions};
+
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::body::{BodyReader, ReadBody, blocking, collect, too_large};
+use crate::error::{Answer, Problem, json, ok};
+use crate::etag::{self, Range, Verdict};
+use crate::extract::{Json, Params, Query};
+use crate::guard::{LARGE_BODY, content_length};
+use crate::wire;
+
+/// Up to here a file is read at once, on the thread that has the request: a hop to another thread
+/// costs more than the read.
+const INLINE: u64 = 64 << 10;
+/// Up to here its content is hashed there too, if it has to be.
+const INLINE_HASH: u64 = 16 << 10;
+
+/// `…/files/` without a path.
+pub(crate) async fn empty_path() -> Answer {
+    Err(RelPath::parse(b"").map_or_else(Problem::from, |_| {
+        Problem::from(Error::internal("an empty path was accepted"))
+    }))
+}
+
+/// `GET|HEAD …/files/{path}`
+pub(crate) async fn read(
+    caller: Caller,
+    params: Params,
+    query: Query,
+    method: Method,
+    headers: HeaderMap,
+) -> Answer {
+    let (id, path) = (params.workspace()?, params.path()?);
+    let preview = query.flag("preview")?;
+    let file = match query.text("at")? {
+        Some(at) => {
+            let (at, of) = (at.to_owned(), path.clone());
+            let bytes = blocking(move || caller.file_at(&id, &at, &of)).await;
+            OpenFile::of_bytes(bytes.map_err(Problem::in_url)?, &path)?
+        }
+        None => caller.open_file(&id, &path)?,
+    };
+    let (file, tag) = tagged(file).await?;
+    let verdict = etag::decide_read(&headers, &path, &tag)?;
+    let mut response = match verdict {
+        Verdict::NotModified => with_status(StatusCode::NOT_MODIFIED, Body::empty()),
+        Verdict::Go => {
+            let range = etag::range(&headers, &tag, file.size);
+            content(&range, file, &method, &path, preview).await?
+        }
+    };
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, value);
+    }
+    // Whoever holds a copy may keep it but asks each time whether it is still the content.
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("private, no-cache"),
+    );
+    Ok(response)
+}
+
+/// The tag of a file. To hash a large one takes a thread that may block.
+async fn tagged(mut file: OpenFile) -> Result<(OpenFile, String)> {
+    if file.size <= INLINE_HASH {
+        let id = file.content_id()?;
+        return Ok((file, etag::of(&id)));
+    }
+    if let Some(id) = file.known_content_id() {
+        return Ok((file, etag::of(&id)));
+    }
+    blocking(move || {
+        let id = file.content_id()?;
+        Ok((file, etag::of(&id)))
+    })
+    .await
+}
+
+fn with_status(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}
+
+/// The content, or the part of it that was asked for.
+async fn content(
+    range: &Range,
+    file: OpenFile,
+    method: &Method,
+    path: &RelPath,
+    preview: bool,
+) -> Answer {
+    let (status, from, to) = match *range {
+        Range::Whole => (StatusCode::OK, 0, file.size),
+        Range::Part(from, to) => (StatusCode::PARTIAL_CONTENT, from, to),
+        Range::Unsatisfiable => return Ok(beyond_the_end(file.size)),
+    };
+    let (size, mime, modified) = (file.size, file.mime.clone(), file.modified_at);
+    let length = to - from;
+    let body = if *method == Method::HEAD {
+        Body::empty()
+    } else if to <= INLINE {
+        Body::from(read_part(file, from, length)?)
+    } else {
+        let file = blocking(move || {
+            let mut file = file;
+            file.skip_to(from)?;
+            Ok(file)
+        })
+        .await?;
+        ReadBody::of(Box::new(file), length)
+    };
+    let mut response = with_status(status, body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if status == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {from}-{}/{size}", to - 1);
+        insert(headers, header::CONTENT_RANGE, &range);
+    }
+    if let Some(at) = modified {
+        insert(headers, header::LAST_MODIFIED, &http_date(at.seconds()));
+    }
+    describe(headers, &mime, path, preview);
+    Ok(response)
+}
+
+fn read_part(mut file: OpenFile, from: u64, length: u64) -> Result<Vec<u8>> {
+    if from > 0 {
+        file.skip_to(from)?;
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    file.take(length)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 != length {
+        return Err(unreadable(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(bytes)
+}
+
+fn beyond_the_end(size: u64) -> Response {
+    let error = Error::invalid(format!(
+        "the range lies outside the {size} bytes of the file"
+    ));
+    let problem = Problem::with_status(error, StatusCode::RANGE_NOT_SATISFIABLE);
+    let mut response = axum::response::IntoResponse::into_response(problem);
+    insert(
+        response.headers_mut(),
+        header::CONTENT_RANGE,
+        &format!("bytes */{size}"),
+    );
+    response
+}
+
+/// What the content is, and that a browser must not let it act for us: a stored page with a script
+/// would otherwise run as a page of ours.
+fn describe(headers: &mut HeaderMap, mime: &str, path: &RelPath, preview: bool) {
+    let charset = if mime.starts_with("text/") && !mime.contains("charset") {
+        "; charset=utf-8"
+    } else {
+        ""
+    };
+    insert(headers, header::CONTENT_TYPE, &format!("{mime}{charset}"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "sandbox; default-src 'none'; img-src 'self' data:; media-src 'self' data:; \
+             style-src 'unsafe-inline'; font-src data:",
+        ),
+    );
+    let how = if preview { "inline" } else { "attachment" };
+    let mut name = String::new();
+    for &byte in path.name() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    insert(
+        headers,
+        header::CONTENT_DISPOSITION,
+        &format!("{how}; filename*=UTF-8''{name}"),
+    );
+}
+
+fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+fn unreadable(cause: std::io::Error) -> Error {
+    Error::new(ErrorCode::ReadFailed, "the file could not be read").with_source(cause)
+}
+
+/// A moment as HTTP writes it.
+fn http_date(seconds: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    // The date comes from the form that every answer has: `2026-11-15T00:00:00.123456Z`.
+    let text = offshoot_core::Timestamp(seconds.saturating_mul(1_000_000)).to_string();
+    let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
+    let month = part(5, 7).parse::<usize>().unwrap_or(1).clamp(1, 12);
+    let day = DAYS[seconds.div_euclid(86_400).rem_euclid(7) as usize];
+    format!(
+        "{day}, {} {} {} {} GMT",
+        part(8, 10),
+        MONTHS[month - 1],
+        part(0, 4),
+        part(11, 19)
+    )
+}
+
+/// `PUT …/files/{path}`
+pub(crate) async fn write(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+    request: Request,
+) -> Answer {
+    let (id, path) = (params.workspace()?, params.path()?);
+    let (parts, body) = request.into_parts();
+    let headers = parts.headers;
+    let executable = match query.text("executable")? {
+        None => None,
+        Some(_) => Some(query.flag("executable")?),
+    };
+    let limits = &app.options.limits;
+    let announced = content_length(&headers);
+    if announced.is_some_and(|length| length > limits.max_body_bytes) {
+        return Err(too_large(limits.max_body_bytes).into());
+    }
+    let mime = media_type(&headers);
+    let prepare = move |caller: &Caller, id: &WorkspaceId, path: &RelPath| {
+        let expect = etag::expectation(&headers, path, || current_id(caller, id, path))?;
+        Ok::<_, Error>(WriteOptions {
+            mime,
+            executable,
+            expect,
+        })
+    };
+    let written = if announced.is_some_and(|length| length <= LARGE_BODY) {
+        // Known to be small: no thread waits while it arrives.
+        let bytes = collect(body, LARGE_BODY, limits.idle_timeout).await?;
+        blocking(move || {
+            let options = prepare(&caller, &id, &path)?;
+            caller.write_file(&id, &path, Content::Bytes(&bytes), &options)
+        })
+        .await?
+    } else {
+        let mut reader = BodyReader::new(body, limits.max_body_bytes, limits.idle_timeout);
+        blocking(move || {
+            let options = prepare(&caller, &id, &path)?;
+            let outcome = caller.write_file(&id, &path, Content::Stream(&mut reader), &options);
+            reader.explain(outcome)
+        })
+        .await?
+    };
+    let status = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = json(status, &wire::Written::from(&written))?;
+    insert(response.headers_mut(), header::ETAG, &etag::of(&written.id));
+    Ok(response)
+}
+
+/// The type that the client gives, unless it is the one that programs send for want of a better.
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let given = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let plain = given.split(';').next().unwrap_or_default().trim();
+    let says_nothing = [
+        "application/octet-stream",
+        "application/x-www-form-urlencoded",
+    ];
+    let is_type = plain.split_once('/').is_some_and(|(kind, rest)| {
+        !kind.is_empty() && !rest.is_empty() && plain.bytes().all(|byte| byte.is_ascii_graphic())
+    });
+    (is_type && !says_nothing.contains(&plain) && plain.len() <= 128).then(|| plain.to_owned())
+}
+
+/// The id of what is there now; none if nothing is.
+fn current_id(caller: &Caller, id: &WorkspaceId, path: &RelPath) -> Result<Option<ObjectId>> {
+    match caller.open_file(id, path) {
+        Ok(mut file) => file.content_id().map(Some),
+        Err(error) if error.code() == ErrorCode::FileNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `DELETE …/files/{path}`
+pub(crate) async fn delete(
+    caller: Caller,
+    params: Params,
+    query: Query,
+    headers: HeaderMap,
+) -> Answer {
+    let (id, path) = (params.workspace()?, params.path()?);
+    let recursive = query.flag("recursive")?;
+    let text = path.to_text();
+    let files = blocking(move || {
+        let expect = etag::expectation(&headers, &path, || current_id(&caller, &id, &path))?;
+        caller.delete_file(&id, &path, recursive, expect)
+    })
+    .await?;
+    ok(&wire::Deleted { path: text, files })
+}
+
+/// `GET …/list`
+pub(crate) async fn list(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, path) = (params.workspace()?, query.path_or_root("path")?);
+    let entries = blocking(move || caller.list(&id, &path)).await?;
+    ok(&wire::Listing::from(entries.as_slice()))
+}
+
+/// `GET …/tree`
+pub(crate) async fn tree(caller: Caller, params: Params) -> Answer {
+    let id = params.workspace()?;
+    let root = blocking(move || caller.tree(&id)).await?;
+    ok(&wire::DirNode::from(&root))
+}
+
+/// `GET …/metadata/{path}`
+pub(crate) async fn metadata(caller: Caller, params: Params) -> Answer {
+    let (id, path) = (params.workspace()?, params.path()?);
+    let metadata = blocking(move || caller.metadata(&id, &path)).await?;
+    ok(&wire::Metadata::from(&metadata))
+}
+
+/// `POST …/mkdir`
+pub(crate) async fn mkdir(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::PathRequest>,
+) -> Answer {
+    let (id, path) = (params.workspace()?, RelPath::parse_text(&asked.path)?);
+    let made = blocking(move || caller.make_dir(&id, &path)).await?;
+    ok(&wire::Made {
+        path: made.to_text(),
+    })
+}
+
+/// `POST …/move`
+pub(crate) async fn rename(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::MoveRequest>,
+) -> Answer {
+    let id = params.workspace()?;
+    let (from, to) = (
+        RelPath::parse_text(&asked.from)?,
+        RelPath::parse_text(&asked.to)?,
+    );
+    let text = from.to_text();
+    let moved = blocking(move || caller.move_file(&id, &from, &to)).await?;
+    ok(&wire::Moved {
+        from: text,
+        to: moved.path.to_text(),
+        version: moved.version,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+}

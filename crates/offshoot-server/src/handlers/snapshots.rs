@@ -1,0 +1,139 @@
+//! States of a workspace: history, differences, snapshots, restores, syncs.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use offshoot_core::{Change, RelPath, Result};
+use offshoot_engine::{Access, Point, history_as_json};
+
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::body::blocking;
+use crate::diff::compare;
+use crate::error::{Answer, Problem, json, ok};
+use crate::extract::{Json, Params, Query};
+use crate::wire;
+
+/// The usual number of lines on a page.
+const PAGE: usize = 50;
+
+/// `GET …/history`
+pub(crate) async fn history(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let (id, path) = (params.workspace()?, query.path("path")?);
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let lines = blocking(move || caller.history(&id, path.as_ref(), limit)).await?;
+    ok(&wire::History {
+        history: lines.iter().map(history_as_json).collect(),
+    })
+}
+
+/// `GET …/changes`
+pub(crate) async fn changes(caller: Caller, params: Params) -> Answer {
+    let id = params.workspace()?;
+    let (workspace, set) = blocking(move || {
+        let set = caller.diff(&id, Point::Head, Point::Now)?;
+        Ok((caller.workspace(&id)?, set))
+    })
+    .await?;
+    ok(&wire::Status::new(&workspace, &set))
+}
+
+/// `GET …/diff`
+pub(crate) async fn diff(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, below) = (params.workspace()?, query.path_or_root("path")?);
+    let from = query.text("from")?.map(str::to_owned);
+    let to = query.text("to")?.map(str::to_owned);
+    let name_only = query.flag("name_only")?;
+    let (shown_from, shown_to) = (from.clone(), to.clone());
+    let changes = blocking(move || {
+        let from = from.as_deref().map_or(Point::Head, Point::Snapshot);
+        let to = to.as_deref().map_or(Point::Now, Point::Snapshot);
+        let set = caller.diff(&id, from, to)?;
+        differences(&caller, &set.changes, &below, name_only)
+    })
+    .await
+    .map_err(Problem::in_url)?;
+    ok(&wire::Difference {
+        from: shown_from,
+        to: shown_to,
+        changes,
+    })
+}
+
+fn differences(
+    access: &Access,
+    changes: &[Change],
+    below: &RelPath,
+    name_only: bool,
+) -> Result<Vec<wire::FileDifference>> {
+    let mut shapes = Vec::new();
+    for change in changes
+        .iter()
+        .filter(|change| change.path.starts_with(below))
+    {
+        let mut shape = wire::FileDifference::without_lines(change);
+        if !name_only && change.before != change.after {
+            let (before, after) = (
+                access.content_of(change.before)?,
+                access.content_of(change.after)?,
+            );
+            shape.add_lines(compare(&before, &after));
+        }
+        shapes.push(shape);
+    }
+    Ok(shapes)
+}
+
+/// `GET …/snapshots`
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let id = params.workspace()?;
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let found = blocking(move || caller.snapshots(&id, limit)).await?;
+    ok(&wire::Snapshots::from(found.as_slice()))
+}
+
+/// `POST …/snapshots`
+pub(crate) async fn take(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::SnapshotRequest>,
+) -> Answer {
+    let id = params.workspace()?;
+    let taken =
+        blocking(move || caller.snapshot(&id, asked.label.as_deref(), asked.include_ignored))
+            .await?;
+    let status = if taken.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    json(status, &wire::Taken::from(&taken))
+}
+
+/// `POST …/restore`
+pub(crate) async fn restore(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::RestoreRequest>,
+) -> Answer {
+    let id = params.workspace()?;
+    let path = asked.path.as_deref().map(RelPath::parse_text).transpose()?;
+    let restored = blocking(move || caller.restore(&id, &asked.snapshot, path.as_ref())).await?;
+    ok(&wire::Restored::from(&restored))
+}
+
+/// `POST …/sync`
+pub(crate) async fn sync(caller: Caller, params: Params) -> Answer {
+    let id = params.workspace()?;
+    let synced = blocking(move || caller.sync(&id)).await?;
+    ok(&wire::Synced::from(&synced))
+}

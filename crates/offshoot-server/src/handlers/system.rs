@@ -1,0 +1,99 @@
+//! The server itself: health, metrics, documents, and requests that no route takes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use offshoot_core::Error;
+
+use crate::app::Shared;
+use crate::body::blocking;
+use crate::error::{Answer, Problem, ok};
+use crate::{openapi, wire};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Pages of ours have a style of their own and nothing else.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
+/// `GET /healthz`
+pub(crate) async fn health(State(app): State<Shared>) -> Answer {
+    blocking(move || app.engine.last_event()).await?;
+    ok(&wire::Health {
+        status: "ok",
+        version: VERSION,
+    })
+}
+
+/// `GET /metrics`
+pub(crate) async fn metrics(State(app): State<Shared>) -> Answer {
+    let text = app.metrics.render(app.events.latest());
+    let mut response = text.into_response();
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    );
+    Ok(response)
+}
+
+/// `GET /openapi.json`
+pub(crate) async fn openapi() -> Answer {
+    static DOCUMENT: OnceLock<serde_json::Value> = OnceLock::new();
+    ok(DOCUMENT.get_or_init(openapi::document))
+}
+
+/// `GET /docs`
+pub(crate) async fn docs() -> Response {
+    static PAGE: OnceLock<String> = OnceLock::new();
+    page(PAGE.get_or_init(openapi::page))
+}
+
+/// `GET /`
+pub(crate) async fn home() -> Response {
+    page(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Offshoot</title>\
+         <h1>Offshoot</h1><p>The server runs. <a href=\"/docs\">The API</a></p></html>",
+    )
+}
+
+fn page(html: &'static str) -> Response {
+    let mut response = Html(html).into_response();
+    response.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(PAGE_POLICY),
+    );
+    response
+}
+
+/// `GET /capabilities`
+pub(crate) async fn capabilities(State(app): State<Shared>) -> Answer {
+    let outside_changes = match app.metrics.unwatched.load(Ordering::Relaxed) {
+        _ if !app.options.watch => "off",
+        0 => "watching",
+        _ => "syncing",
+    };
+    ok(&wire::Capabilities {
+        version: VERSION,
+        layouts: vec!["plain", "session"],
+        archives: vec!["zip", "tar.gz"],
+        imports: vec!["zip", "tar", "tar.gz"],
+        outside_changes,
+        max_body_bytes: app.options.limits.max_body_bytes,
+        max_page: app.options.limits.max_page,
+    })
+}
+
+/// A request for which there is no route.
+pub(crate) async fn no_route(method: Method, uri: Uri) -> Problem {
+    let error = Error::invalid(format!("there is no route `{method} {}`", uri.path()))
+        .with_hint("`GET /docs` lists the routes");
+    Problem::with_status(error, StatusCode::NOT_FOUND)
+}
+
+/// A request whose route takes other methods only.
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let error = Error::invalid(format!("`{}` does not take {method}", uri.path()))
+        .with_hint("`GET /docs` lists the routes");
+    Problem::with_status(error, StatusCode::METHOD_NOT_ALLOWED)
+}

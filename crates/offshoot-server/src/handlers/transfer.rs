@@ -1,0 +1,276 @@
+//! Many files at once: uploads from forms, archives out, archives in.
+
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::time::Duration;
+
+use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::{FromRequest as _, Multipart, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
+use offshoot_engine::{Content, WriteOptions, Written};
+use tokio::sync::mpsc;
+
+use crate::app::Shared;
+use crate::archive::{Format, UnpackLimits, pack, unpack};
+use crate::auth::Caller;
+use crate::body::{BodyReader, ChannelBody, ChannelWriter, blocking, too_large};
+use crate::error::{Answer, Problem, ok};
+use crate::extract::{Params, Query};
+use crate::wire;
+
+/// The most files in one form.
+const MAX_FILES: usize = 1000;
+
+/// `POST …/uploads`
+pub(crate) async fn upload(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    request: Request,
+) -> Answer {
+    let files = take_uploads(&app, &caller, params.workspace()?, request).await?;
+    ok(&wire::Uploads { files })
+}
+
+/// Takes in the files of a form, one after the other, as they arrive.
+pub(crate) async fn take_uploads(
+    app: &Shared,
+    caller: &Caller,
+    id: WorkspaceId,
+    request: Request,
+) -> Result<Vec<wire::Upload>, Problem> {
+    // Whoever may not see the workspace shall learn that before sending files.
+    let (early, name) = (caller.clone(), id.clone());
+    blocking(move || early.workspace(&name)).await?;
+    let mut form = Multipart::from_request(request, app)
+        .await
+        .map_err(|cause| {
+            Error::invalid("the body is no form of the type `multipart/form-data`")
+                .with_source(cause)
+        })?;
+    let limits = &app.options.limits;
+    let mut left = limits.max_body_bytes;
+    let mut files = Vec::new();
+    while let Some(field) = within(limits.idle_timeout, form.next_field()).await? {
+        let Some(name) = field.file_name().map(str::to_owned) else {
+            continue;
+        };
+        if files.len() >= MAX_FILES {
+            return Err(Error::invalid(format!("a form holds at most {MAX_FILES} files")).into());
+        }
+        let given = field.content_type().map(str::to_owned);
+        let options = WriteOptions {
+            mime: given.filter(|mime| mime != "application/octet-stream"),
+            ..WriteOptions::default()
+        };
+        let (sender, reader) = FieldReader::new();
+        let task = tokio::spawn(blocking({
+            let (caller, id) = (caller.clone(), id.clone());
+            move || {
+                let mut reader = reader;
+                let content = Content::Stream(&mut reader);
+                caller.upload(&id, name.as_bytes(), content, &options)
+            }
+        }));
+        let sent = send_field(field, sender, &mut left, limits.idle_timeout).await;
+        let written = task
+            .await
+            .map_err(|cause| Error::internal("an upload ended in a panic").with_source(cause))?;
+        files.push(upload_outcome(sent, written, limits.max_body_bytes)?);
+    }
+    if files.is_empty() {
+        return Err(Error::invalid("the form holds no file")
+            .with_hint("send each file as a part with a `filename`")
+            .into());
+    }
+    Ok(files)
+}
+
+/// The reason that the sending side knows says more than what it led to on the other.
+fn upload_outcome(
+    sent: std::result::Result<(), SendError>,
+    written: Result<Written>,
+    limit: u64,
+) -> Result<wire::Upload> {
+    match sent {
+        Ok(()) | Err(SendError::Unwanted) => written.map(|written| wire::Upload::from(&written)),
+        Err(SendError::TooLarge) => Err(too_large(limit)),
+        Err(SendError::Broken(error)) => Err(error),
+    }
+}
+
+enum SendError {
+    /// The engine did not want any more; it says why.
+    Unwanted,
+    TooLarge,
+    Broken(Error),
+}
+
+/// Waits for a part of a form, but not forever.
+async fn within<T>(
+    idle: Duration,
+    next: impl Future<Output = std::result::Result<T, MultipartError>>,
+) -> Result<T> {
+    match tokio::time::timeout(idle, next).await {
+        Ok(answer) => {
+            answer.map_err(|cause| Error::invalid("the form is damaged").with_source(cause))
+        }
+        Err(_) => Err(Error::new(
+            ErrorCode::Timeout,
+            "the body of the request stood still",
+        )),
+    }
+}
+
+async fn send_field(
+    mut field: Field<'_>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    left: &mut u64,
+    idle: Duration,
+) -> std::result::Result<(), SendError> {
+    let broken = || Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    loop {
+        let chunk = match within(idle, field.chunk()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(chunk)) => chunk,
+            Err(error) => {
+                let _ = sender.send(broken()).await;
+                return Err(SendError::Broken(error));
+            }
+        };
+        match left.checked_sub(chunk.len() as u64) {
+            Some(rest) => *left = rest,
+            None => {
+                let _ = sender.send(broken()).await;
+                return Err(SendError::TooLarge);
+            }
+        }
+        if sender.send(Ok(chunk)).await.is_err() {
+            return Err(SendError::Unwanted);
+        }
+    }
+}
+
+/// A part of a form as a blocking reader.
+struct FieldReader {
+    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    chunk: Bytes,
+}
+
+impl FieldReader {
+    fn new() -> (mpsc::Sender<io::Result<Bytes>>, Self) {
+        let (sender, receiver) = mpsc::channel(8);
+        let chunk = Bytes::new();
+        (sender, FieldReader { receiver, chunk })
+    }
+}
+
+impl Read for FieldReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.chunk.is_empty() {
+            match self.receiver.blocking_recv() {
+                None => return Ok(0),
+                Some(chunk) => self.chunk = chunk?,
+            }
+        }
+        let n = self.chunk.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&self.chunk.split_to(n));
+        Ok(n)
+    }
+}
+
+/// `GET …/archive`
+pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, below) = (params.workspace()?, query.path_or_root("path")?);
+    let format = Format::parse(query.text("format")?)?;
+    let name = if below.is_root() {
+        id.to_string()
+    } else {
+        String::from_utf8_lossy(below.name()).into_owned()
+    };
+    let entries = blocking({
+        let (caller, id, below) = (caller.clone(), id.clone(), below.clone());
+        move || caller.walk(&id, &below)
+    })
+    .await?;
+    let (sender, body) = ChannelBody::pair(4);
+    tokio::task::spawn_blocking(move || {
+        let fail = sender.clone();
+        let packed = pack(
+            &caller,
+            &id,
+            &below,
+            &entries,
+            format,
+            ChannelWriter::new(sender),
+        )
+        .and_then(|mut out| {
+            out.flush().map_err(|cause| {
+                Error::internal("the archive could not be sent").with_source(cause)
+            })
+        });
+        if let Err(error) = packed {
+            tracing::warn!(?error, "an archive was broken off");
+            ChannelWriter::new(fail).abort("the archive could not be completed");
+        }
+    });
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(format.media_type()),
+    );
+    let plain: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || "-._~".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let disposition = format!("attachment; filename=\"{plain}.{}\"", format.extension());
+    if let Ok(value) = HeaderValue::from_str(&disposition) {
+        headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+/// `POST …/import`
+pub(crate) async fn import(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+    request: Request,
+) -> Answer {
+    let (id, into) = (params.workspace()?, query.path_or_root("path")?);
+    let limits = app.options.limits.clone();
+    let mut reader = BodyReader::new(
+        request.into_body(),
+        limits.max_body_bytes,
+        limits.idle_timeout,
+    );
+    let imported = blocking(move || {
+        caller.workspace(&id)?;
+        let mut file = app.engine.temp_file()?;
+        let spooled = io::copy(&mut reader, &mut file)
+            .and_then(|_| file.seek(SeekFrom::Start(0)))
+            .map_err(|cause| {
+                Error::new(ErrorCode::WriteFailed, "the archive could not be received")
+                    .with_hint("nothing was changed; check the free space")
+                    .with_source(cause)
+            });
+        reader.explain(spooled)?;
+        let unpack_limits = UnpackLimits {
+            bytes: limits.max_unpacked_bytes,
+            entries: limits.max_archive_entries,
+        };
+        unpack(&caller, &id, &into, file, unpack_limits)
+    })
+    .await?;
+    ok(&imported)
+}

@@ -1,0 +1,29 @@
+//! The HTTP door of Offshoot: routes, live events, tokens, and the JSON shapes of every answer.
+//!
+//! A request passes `guard` (host, origin, limits, log), then `auth`, and reaches a handler with an
+//! [`offshoot_engine::Access`]: the use cases as its credential may call them. Handlers translate
+//! between HTTP and that; they decide nothing about permissions or paths.
+
+mod app;
+mod archive;
+mod auth;
+mod body;
+mod compatibility;
+pub mod diff;
+mod error;
+mod etag;
+mod events;
+mod extract;
+mod guard;
+mod handlers;
+mod metrics;
+mod openapi;
+mod options;
+mod routes;
+mod server;
+mod sign_in;
+mod watch;
+pub mod wire;
+
+pub use options::{Limits, ServerOptions};
+pub use server::{Server, serve};

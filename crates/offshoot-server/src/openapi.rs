@@ -1,0 +1,193 @@
+//! The OpenAPI document and the page that shows it, both made from the table of routes.
+
+use std::fmt::Write as _;
+
+use offshoot_core::ErrorCode;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::routes::{Payload, Route, table};
+
+/// The document, in OpenAPI 3.1.
+pub(crate) fn document() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in table() {
+        let item = paths.entry(route.path.clone()).or_insert_with(|| json!({}));
+        item[route.method.as_str().to_ascii_lowercase()] = operation(&route, &mut generator);
+    }
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert("Error".to_owned(), error_schema());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Offshoot",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Workspaces for agents and people that remember every change",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+        },
+        "security": [{ "token": [] }],
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut answers = Map::new();
+    answers.insert(
+        route.status.to_string(),
+        body(route.answer, "Done", generator),
+    );
+    answers.insert(
+        "default".to_owned(),
+        json!({
+            "description": "An error",
+            "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
+        }),
+    );
+    let mut operation = json!({
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": parameters(route),
+        "responses": answers,
+    });
+    if !matches!(route.request, Payload::Empty) {
+        let mut request = body(route.request, "", generator);
+        request["required"] = json!(matches!(route.request, Payload::Raw(_)));
+        operation["requestBody"] = request;
+    }
+    if route.open {
+        operation["security"] = json!([]);
+    }
+    operation
+}
+
+/// A name for generated clients: the method and the fixed parts of the path.
+fn operation_id(route: &Route) -> String {
+    let words = route.path.trim_start_matches("/api/v1").split('/');
+    let fixed: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(|word| word.trim_matches(['{', '}']).replace(['.', '-'], "_"))
+        .collect();
+    let place = if fixed.is_empty() {
+        "home".to_owned()
+    } else {
+        fixed.join("_")
+    };
+    format!("{}_{place}", route.method.as_str().to_ascii_lowercase())
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let in_path = route.path.split('/').filter_map(|part| {
+        let name = part.strip_prefix('{')?.strip_suffix('}')?;
+        let about = match name {
+            "path" => "A path in the workspace; its slashes are written as they are",
+            "workspace" => "The workspace",
+            "token" => "The id of a token",
+            _ => name,
+        };
+        Some(json!({
+            "name": name, "in": "path", "required": true,
+            "description": about, "schema": { "type": "string" },
+        }))
+    });
+    let others = route.params.iter().map(|param| {
+        json!({
+            "name": param.name, "in": param.place, "required": false,
+            "description": param.about, "schema": { "type": param.kind },
+        })
+    });
+    in_path.chain(others).collect()
+}
+
+fn body(payload: Payload, description: &str, generator: &mut SchemaGenerator) -> Value {
+    let mut body = match payload {
+        Payload::Empty => json!({}),
+        Payload::Json(schema) => {
+            json!({ "content": { "application/json": { "schema": schema(generator) } } })
+        }
+        Payload::Raw(media) => json!({ "content": { media: {} } }),
+    };
+    if !description.is_empty() {
+        body["description"] = json!(description);
+    }
+    body
+}
+
+fn error_schema() -> Value {
+    let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+    json!({
+        "type": "object",
+        "required": ["error"],
+        "properties": { "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {
+                "code": { "type": "string", "enum": codes },
+                "message": { "type": "string" },
+                "hint": { "type": "string", "description": "What to do about it" },
+                "details": { "description": "For programs" },
+            },
+        } },
+    })
+}
+
+/// The same for people, as one page without scripts.
+pub(crate) fn page() -> String {
+    let mut html = String::from(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Offshoot API</title>\
+         <meta name=viewport content=\"width=device-width\"><style>\
+         body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
+         code{font:14px ui-monospace,monospace}h2{margin-top:2.5rem;text-transform:capitalize}\
+         article{border-top:1px solid #ccc;padding:.5rem 0}b{display:inline-block;min-width:4.5em}\
+         ul{margin:.2rem 0}</style>\
+         <h1>Offshoot API</h1><p>Send <code>Authorization: Bearer TOKEN</code>; \
+         <code>offshoot token issue</code> makes one. Errors are \
+         <code>{\"error\": {code, message, hint?, details?}}</code>. The same for programs: \
+         <a href=\"/openapi.json\">openapi.json</a>.</p>",
+    );
+    let mut tag = "";
+    for route in table() {
+        if route.tag != tag {
+            tag = route.tag;
+            let _ = write!(html, "<h2>{tag}</h2>");
+        }
+        let _ = write!(
+            html,
+            "<article><code><b>{}</b> {}</code><br>{}",
+            route.method,
+            escape(&route.path),
+            escape(route.summary)
+        );
+        if !route.params.is_empty() {
+            html.push_str("<ul>");
+            for param in &route.params {
+                let _ = write!(
+                    html,
+                    "<li><code>{}</code> ({}): {}</li>",
+                    param.name,
+                    param.place,
+                    escape(param.about)
+                );
+            }
+            html.push_str("</ul>");
+        }
+        html.push_str("</article>");
+    }
+    html.push_str("</html>");
+    html
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}

@@ -1,0 +1,215 @@
+//! The server: listens, answers, and stops without losing what it has acknowledged.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_engine::{Engine, ServerLock};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::app::{App, Shared};
+use crate::events::EventLog;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
+use crate::routes;
+
+/// How long a client may take to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// The most bytes of a head: the longest path, encoded, fits with room for headers.
+const MAX_HEAD: usize = 64 << 10;
+/// Threads for blocking work: uploads hold one each while they arrive.
+const BLOCKING_THREADS: usize = 256;
+
+/// A server that listens and does not answer yet.
+pub struct Server {
+    app: Shared,
+    listener: TcpListener,
+    address: SocketAddr,
+    _lock: ServerLock,
+}
+
+impl Server {
+    /// Takes the place of the one server of the data directory and begins to listen.
+    pub async fn bind(engine: Engine, options: ServerOptions) -> Result<Server> {
+        options.check()?;
+        let lock = engine.lock_for_server()?;
+        let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
+            Error::new(
+                ErrorCode::InvalidRequest,
+                format!("`{}` cannot be listened on", options.listen),
+            )
+            .with_hint("choose another address with `--listen`")
+            .with_source(cause)
+        })?;
+        let address = listener
+            .local_addr()
+            .map_err(|cause| Error::internal("the listener has no address").with_source(cause))?;
+        let app = Arc::new(App {
+            tokens: Default::default(),
+            bad_tokens: Default::default(),
+            sign_in: Default::default(),
+            events: Arc::new(EventLog::new(engine.clone())?),
+            metrics: Arc::new(Metrics::default()),
+            watcher: Default::default(),
+            requests: Semaphore::new(options.limits.max_requests),
+            streams: Arc::new(Semaphore::new(options.limits.max_streams)),
+            stopping: CancellationToken::new(),
+            engine,
+            options,
+        });
+        Ok(Server {
+            app,
+            listener,
+            address,
+            _lock: lock,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A URL that signs one browser in, once.
+    pub fn sign_in_url(&self) -> Result<String> {
+        let code = self.app.sign_in.new_code()?;
+        Ok(format!("http://{}/sign-in?code={code}", self.address))
+    }
+
+    /// Answers until `stop` is done; then lets open requests finish, ends streams, and returns.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let app = &self.app;
+        let follower = tokio::spawn(app.events.clone().follow());
+        if app.options.watch {
+            app.watcher.start(
+                app.engine.clone(),
+                app.metrics.clone(),
+                app.options.limits.max_watches,
+                app.stopping.clone(),
+            );
+        }
+        let connections = TaskTracker::new();
+        tokio::select! {
+            () = accept(&self.listener, app, &connections) => {}
+            () = stop => {}
+        }
+        drop(self.listener);
+        app.stopping.cancel();
+        connections.close();
+        let limit = app.options.limits.stop_timeout;
+        if tokio::time::timeout(limit, connections.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests were still open after {} s", limit.as_secs());
+        }
+        follower.abort();
+    }
+}
+
+/// Takes connections as long as there is room for them.
+async fn accept(listener: &TcpListener, app: &Shared, connections: &TaskTracker) {
+    let router = routes::router(app.clone());
+    let room = Arc::new(Semaphore::new(app.options.limits.max_connections));
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (router, stopping) = (router.clone(), app.stopping.clone());
+                connections.spawn(answer(stream, peer, router, stopping, permit));
+            }
+            Err(cause) => {
+                // Too many open files, for one: it passes when others close.
+                tracing::warn!(%cause, "a connection could not be taken");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn answer(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    stopping: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+) {
+    // Answers are small and complete: there is nothing to wait for.
+    let _ = stream.set_nodelay(true);
+    let service = router.map_request(move |request: axum::http::Request<hyper::body::Incoming>| {
+        let mut request = request.map(axum::body::Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        request
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades();
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(cause) = ended {
+        tracing::debug!(%cause, "a connection broke");
+    }
+}
+
+/// Runs a server on a runtime of its own until the process is told to end. `ready` gets it before
+/// it answers, to tell where it is.
+pub fn serve(
+    engine: Engine,
+    options: ServerOptions,
+    ready: impl FnOnce(&Server) -> Result<()>,
+) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("offshoot-serve")
+        .build()
+        .map_err(|cause| Error::internal("the server cannot start").with_source(cause))?;
+    let outcome = runtime.block_on(async {
+        let server = Server::bind(engine, options).await?;
+        let stop = stop_signal()?;
+        ready(&server)?;
+        server.run(stop).await;
+        Ok(())
+    });
+    // What still runs is given up; a write that was not acknowledged may or may not have landed.
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    outcome
+}
+
+/// Done when the process is asked to end. Listening begins at once, so that no signal is missed.
+fn stop_signal() -> Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| {
+        signal(kind).map_err(|cause| Error::internal("signals cannot be heard").with_source(cause))
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+    })
+}

@@ -1,0 +1,71 @@
+//! The JSON shapes of answers. They are not the engine's types: the two meet here and only here.
+//!
+//! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
+//! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
+
+mod files;
+mod machine;
+mod requests;
+mod snapshots;
+mod tokens;
+mod transfer;
+mod workspace;
+
+pub use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
+pub use machine::{Check, CheckReport, Cleaned, Doctor, Purged, Setting, Settings};
+pub use requests::{
+    MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
+};
+pub use snapshots::{
+    ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
+    Status, Synced, Taken,
+};
+pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
+pub use transfer::{Imported, RefusedEntry, Upload, Uploads};
+pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
+
+use offshoot_core::{ObjectId, RelPath, Timestamp};
+use schemars::JsonSchema;
+
+fn time(at: Timestamp) -> String {
+    at.to_string()
+}
+
+fn hex(id: Option<ObjectId>) -> Option<String> {
+    id.map(ObjectId::to_hex)
+}
+
+fn texts(paths: &[RelPath]) -> Vec<String> {
+    paths.iter().map(RelPath::to_text).collect()
+}
+
+/// What stands at a path. Only its words are here, for schemas: values are the core's.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only the schema is used")]
+enum EntryType {
+    File,
+    Dir,
+    Symlink,
+}
+
+/// How a path differs.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only the schema is used")]
+enum ChangeWord {
+    Added,
+    Modified,
+    Deleted,
+    Mode,
+    Type,
+}
+
+/// Which places of a workspace may be written.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only the schema is used")]
+enum LayoutName {
+    Plain,
+    Session,
+}

@@ -1,0 +1,92 @@
+//! Bodies of requests. An unknown field is refused: it is more often a mistake than a wish.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use offshoot_core::Layout;
+
+use super::LayoutName;
+
+/// A workspace to create.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewWorkspace {
+    /// Its id; without it a new one.
+    pub id: Option<String>,
+    /// Which places may be written.
+    #[schemars(with = "Option<LayoutName>")]
+    pub layout: Option<Layout>,
+    /// Begin with this snapshot of any workspace, deleted ones too.
+    pub from: Option<String>,
+    /// Its limits.
+    pub quota: NewQuota,
+}
+
+/// Limits of a workspace; none means no limit.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewQuota {
+    /// The most bytes.
+    pub bytes: Option<i64>,
+    /// The most files, links and directories.
+    pub inodes: Option<i64>,
+}
+
+/// A path.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathRequest {
+    /// Where.
+    pub path: String,
+}
+
+/// A move.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveRequest {
+    /// From where.
+    pub from: String,
+    /// To where; nothing may be there.
+    pub to: String,
+}
+
+/// A snapshot to take.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SnapshotRequest {
+    /// What to call it; with a label it is always a new snapshot.
+    pub label: Option<String>,
+    /// Also take what the ignore rules leave out.
+    pub include_ignored: bool,
+}
+
+/// A snapshot to bring back.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreRequest {
+    /// Its id, or a prefix of it.
+    pub snapshot: String,
+    /// Only this path.
+    #[serde(default)]
+    pub path: Option<String>,
+}
+
+/// A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it reaches.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewToken {
+    /// Everything.
+    pub admin: bool,
+    /// The workspaces of this agent.
+    pub agent: Option<String>,
+    /// This workspace.
+    pub workspace: Option<String>,
+    /// The workspaces forked from this project.
+    pub project: Option<String>,
+    /// Only these paths and operations, each as `PATTERN:read,write`.
+    pub allow: Vec<String>,
+    /// What it is for; also the name of its holder in the history, unless that is an agent.
+    pub label: Option<String>,
+    /// How many seconds it is valid; without it until it is revoked.
+    pub ttl_s: Option<u64>,
+}

@@ -1,0 +1,425 @@
+//! Who may do what: another's thing answers as what does not exist, and what protects a browser.
+
+use std::time::{Duration, Instant};
+
+use crate::common;
+use crate::common::{Client, Running, Stream, form};
+
+fn start() -> (tempfile::TempDir, Running) {
+    let data = tempfile::tempdir().unwrap();
+    let running = Running::start(data.path());
+    for id in ["a", "b"] {
+        running.client().create(id);
+        running
+            .client()
+            .put(&format!("/api/v1/workspaces/{id}/files/f"), id.as_bytes());
+    }
+    (data, running)
+}
+
+/// Every route that names a workspace, with a body that is right.
+fn routes(workspace: &str, snapshot: &str) -> Vec<(&'static str, String, String)> {
+    let v1 = |method, rest: &str, body: &str| {
+        (
+            method,
+            format!("/api/v1/workspaces/{workspace}{rest}"),
+            body.to_owned(),
+        )
+    };
+    let older = |method, rest: &str| {
+        (
+            method,
+            format!("/api/workspace/{workspace}{rest}"),
+            String::new(),
+        )
+    };
+    vec![
+        v1("GET", "", ""),
+        v1("DELETE", "", ""),
+        v1("GET", "/quota", ""),
+        v1("PUT", "/quota", "{}"),
+        v1("GET", "/path", ""),
+        v1("GET", "/info", ""),
+        v1("GET", "/files/f", ""),
+        v1("GET", "/files/none", ""),
+        v1("GET", &format!("/files/f?at={snapshot}"), ""),
+        v1("HEAD", "/files/f", ""),
+        v1("PUT", "/files/f", "x"),
+        v1("DELETE", "/files/f", ""),
+        v1("GET", "/list", ""),
+        v1("GET", "/list?path=none", ""),
+        v1("GET", "/tree", ""),
+        v1("GET", "/metadata/f", ""),
+        v1("POST", "/mkdir", r#"{"path":"d"}"#),
+        v1("POST", "/move", r#"{"from":"f","to":"g"}"#),
+        v1("POST", "/uploads", "form"),
+        v1("GET", "/archive", ""),
+        v1("POST", "/import", "x"),
+        v1("GET", "/history", ""),
+        v1("GET", "/changes", ""),
+        v1("GET", "/diff", ""),
+        v1("GET", &format!("/diff?from={snapshot}"), ""),
+        v1("GET", "/snapshots", ""),
+        v1("POST", "/snapshots", "{}"),
+        v1(
+            "POST",
+            "/restore",
+            &format!("{{\"snapshot\":\"{snapshot}\"}}"),
+        ),
+        v1("POST", "/sync", ""),
+        (
+            "GET",
+            format!("/api/v1/events?workspace={workspace}"),
+            String::new(),
+        ),
+        older("GET", "/list"),
+        older("GET", "/tree"),
+        older("GET", "/history"),
+        older("GET", "/read/f"),
+        older("POST", "/sync"),
+        (
+            "POST",
+            format!("/api/workspace/{workspace}/upload"),
+            "form".to_owned(),
+        ),
+        older("DELETE", "/delete/f"),
+    ]
+}
+
+fn send(client: &Client, method: &str, target: &str, body: &str) -> common::Reply {
+    let (kind, form) = form(b"f.txt", b"x");
+    let (headers, body) = match body {
+        "form" => (vec![("Content-Type", kind.as_str())], form),
+        other => (vec![], other.as_bytes().to_vec()),
+    };
+    client.send(method, target.as_bytes(), &headers, &body)
+}
+
+#[test]
+fn another_ones_workspace_answers_as_one_that_does_not_exist() {
+    let (_data, running) = start();
+    let taken = running
+        .client()
+        .post("/api/v1/workspaces/b/snapshots", "{}")
+        .json();
+    let snapshot = taken["id"].as_str().unwrap().to_owned();
+    for caller in [
+        running.agent("a"),
+        running.client_for("a", &[]),
+        running.client_for("a", &["**:read"]),
+    ] {
+        for ((method, target, body), (_, unknown, _)) in routes("b", &snapshot)
+            .into_iter()
+            .zip(routes("z", &snapshot))
+        {
+            let theirs = send(&caller, method, &target, &body);
+            let nobodys = send(&caller, method, &unknown, &body);
+            assert_eq!(theirs.status, 404, "{method} {target} {}", theirs.text());
+            // The answers differ by the name that was asked for and by nothing else.
+            let (mut theirs, nobodys) = (theirs.comparable(), nobodys.comparable());
+            theirs.body = theirs.text().replace("`b`", "`z`").into_bytes();
+            assert_eq!(theirs, nobodys, "{method} {target}");
+        }
+        let list = caller.get("/api/v1/workspaces").json();
+        assert_eq!(list["workspaces"].as_array().unwrap().len(), 1);
+        assert_eq!(list["workspaces"][0]["id"], "a");
+    }
+    assert_eq!(
+        running.client().get("/api/v1/workspaces/b/files/f").text(),
+        "b"
+    );
+    // What concerns the store as a whole is for admins.
+    let agent = running.agent("a");
+    for (method, target, body) in [
+        ("POST", "/api/v1/workspaces", "{}"),
+        ("POST", "/api/v1/workspaces", r#"{"id":"b"}"#),
+        ("GET", "/api/v1/tokens", ""),
+        ("POST", "/api/v1/tokens", r#"{"admin":true}"#),
+        ("DELETE", "/api/v1/tokens/tok-x", ""),
+        ("DELETE", "/api/v1/workspaces/a", ""),
+        ("GET", "/api/v1/workspaces/a/path", ""),
+        ("PUT", "/api/v1/workspaces/a/quota", "{}"),
+    ] {
+        let reply = send(&agent, method, target, body);
+        assert_eq!(reply.code(), "permission_denied", "{method} {target}");
+    }
+    let me = agent.get("/api/v1/me").json();
+    assert_eq!(
+        (me["operator"].as_str(), me["workspace"].as_str()),
+        (Some("a"), Some("a"))
+    );
+}
+
+#[test]
+fn an_agent_hears_of_its_own_workspace_alone() {
+    let (_data, running) = start();
+    let mut stream = Stream::open(&running.agent("a"), "/api/v1/events?since=0", &[]);
+    running.client().put("/api/v1/workspaces/b/files/g", b"1");
+    running.client().put("/api/v1/workspaces/a/files/g", b"1");
+    let seen: Vec<String> = (0..3)
+        .map(|_| {
+            stream.next().unwrap().2["workspace"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(seen, ["a", "a", "a"]);
+}
+
+#[test]
+fn rules_hold_on_every_way_to_a_path() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let files = "/api/v1/workspaces/a/files";
+    admin.put(&format!("{files}/src/x.rs"), b"code");
+    admin.put(&format!("{files}/secret/key"), b"key");
+    let path = admin.get("/api/v1/workspaces/a/path").json();
+    let dir = std::path::PathBuf::from(path["path"].as_str().unwrap());
+    std::os::unix::fs::symlink("../secret/key", dir.join("src/link")).unwrap();
+    std::os::unix::fs::symlink("../secret", dir.join("src/dir")).unwrap();
+    let taken = admin.post("/api/v1/workspaces/a/snapshots", "{}").json();
+    let snapshot = taken["id"].as_str().unwrap();
+    let limited = running.client_for("a", &["src/**:read,write"]);
+    assert_eq!(limited.get(&format!("{files}/src/x.rs")).text(), "code");
+    assert_eq!(limited.put(&format!("{files}/src/y.rs"), b"y").status, 201);
+    for (method, target, body) in [
+        ("GET", format!("{files}/secret/key"), ""),
+        ("GET", format!("{files}/secret/none"), ""),
+        ("GET", format!("{files}/secret/key?at={snapshot}"), ""),
+        ("GET", format!("{files}/src/link"), ""),
+        ("GET", format!("{files}/src/dir/key"), ""),
+        ("PUT", format!("{files}/src/link"), "x"),
+        ("PUT", format!("{files}/src/dir/new"), "x"),
+        ("PUT", format!("{files}/f"), "x"),
+        ("DELETE", format!("{files}/src/x.rs"), ""),
+        ("GET", format!("{files}/.meta/secret/key"), ""),
+        ("GET", format!("{files}/.meta/.meta"), ""),
+        (
+            "GET",
+            "/api/v1/workspaces/a/metadata/secret/key".to_owned(),
+            "",
+        ),
+        (
+            "GET",
+            "/api/v1/workspaces/a/list?path=secret".to_owned(),
+            "",
+        ),
+        (
+            "GET",
+            "/api/v1/workspaces/a/list?path=src/dir".to_owned(),
+            "",
+        ),
+        (
+            "GET",
+            "/api/v1/workspaces/a/history?path=secret/key".to_owned(),
+            "",
+        ),
+        (
+            "POST",
+            "/api/v1/workspaces/a/move".to_owned(),
+            r#"{"from":"secret/key","to":"src/key"}"#,
+        ),
+        ("POST", "/api/v1/workspaces/a/snapshots".to_owned(), "{}"),
+        (
+            "POST",
+            "/api/v1/workspaces/a/restore".to_owned(),
+            &format!("{{\"snapshot\":\"{snapshot}\"}}"),
+        ),
+        ("POST", "/api/v1/workspaces/a/uploads".to_owned(), "form"),
+    ] {
+        let reply = send(&limited, method, &target, body);
+        assert_eq!(
+            reply.code(),
+            "permission_denied",
+            "{method} {target} {}",
+            reply.text()
+        );
+    }
+    for target in ["history", "changes", "diff", "tree", "list", "sync"] {
+        let method = if target == "sync" { "POST" } else { "GET" };
+        let reply = send(
+            &limited,
+            method,
+            &format!("/api/v1/workspaces/a/{target}"),
+            "",
+        );
+        assert_eq!(reply.status, 200, "{target} {}", reply.text());
+        assert!(
+            !reply.text().contains("secret"),
+            "{target} {}",
+            reply.text()
+        );
+    }
+    let archive = limited.get("/api/v1/workspaces/a/archive?format=tar.gz");
+    let mut names = Vec::new();
+    let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(&archive.body[..]));
+    for entry in tar.entries().unwrap() {
+        names.push(
+            entry
+                .unwrap()
+                .path()
+                .unwrap()
+                .to_string_lossy()
+                .into_owned(),
+        );
+    }
+    assert!(
+        names.iter().all(|name| name.starts_with("src")),
+        "{names:?}"
+    );
+    let mut stream = Stream::open(&limited, "/api/v1/events?since=0", &[]);
+    admin.put(&format!("{files}/src/last"), b"");
+    while let Some((_, _, data)) = stream.next() {
+        assert!(!data.to_string().contains("secret"), "{data}");
+        if data["path"] == "src/last" {
+            break;
+        }
+    }
+}
+
+#[test]
+fn bad_tokens_are_refused_and_then_told_to_wait() {
+    let data = tempfile::tempdir().unwrap();
+    let mut options = common::options();
+    options.limits.max_bad_tokens = 5;
+    let running = Running::start_with(data.path(), options);
+    let good = running.client();
+    for token in [
+        "",
+        "ofs_",
+        "ofs_00",
+        "x",
+        &good.token[..good.token.len() - 1],
+        &format!("{}0", good.token),
+    ] {
+        let bad = Client::new(running.address, token);
+        let reply = bad.get("/api/v1/workspaces");
+        assert!([401, 429].contains(&reply.status), "{token}");
+        assert!(!reply.text().contains(&good.token));
+    }
+    let bad = Client::new(running.address, "ofs_00");
+    let reply = bad.get("/api/v1/workspaces");
+    assert_eq!((reply.status, reply.code().as_str()), (429, "rate_limited"));
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    assert_eq!(good.get("/api/v1/workspaces").status, 200);
+    let basic = [("Authorization", "Basic YTpi")];
+    let none = Client::new(running.address, "");
+    assert_ne!(none.send("GET", b"/api/v1/me", &basic, b"").status, 200);
+}
+
+#[test]
+fn a_revoked_or_expired_token_ends_its_streams() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let issue = |body: &str| {
+        let issued = admin.post("/api/v1/tokens", body);
+        assert_eq!(issued.status, 201, "{}", issued.text());
+        let json = issued.json();
+        let text = |name: &str| json[name].as_str().unwrap().to_owned();
+        (text("id"), Client::new(running.address, &text("secret")))
+    };
+    let (id, client) = issue(r#"{"workspace":"a","label":"ci"}"#);
+    let (_, short) = issue(r#"{"workspace":"a","ttl_s":2}"#);
+    assert_eq!(client.get("/api/v1/workspaces/a").status, 200);
+    let mut streams = [&client, &short].map(|who| Stream::open(who, "/api/v1/events", &[]));
+    let began = Instant::now();
+    assert_eq!(
+        admin.delete(&format!("/api/v1/tokens/{id}")).json()["revoked"],
+        true
+    );
+    assert_eq!(client.get("/api/v1/workspaces/a").status, 401);
+    for stream in &mut streams {
+        stream.set_timeout(Duration::from_secs(8));
+        assert!(stream.next().is_none());
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(short.get("/api/v1/workspaces/a").status, 401);
+    // Another process revokes by the store alone.
+    let (id, client) = issue(r#"{"workspace":"a"}"#);
+    let mut stream = Stream::open(&client, "/api/v1/events", &[]);
+    let began = Instant::now();
+    running.engine.revoke_token(&id).unwrap();
+    stream.set_timeout(Duration::from_secs(8));
+    assert!(stream.next().is_none());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    let list = admin.get("/api/v1/tokens");
+    assert!(!list.text().contains("ofs_"), "a secret is listed");
+}
+
+#[test]
+fn other_hosts_and_other_sites_are_refused() {
+    let (_data, running) = start();
+    let client = running.client();
+    let own = format!("http://{}", running.address);
+    let with = |headers: &[(&str, &str)]| client.send("GET", b"/api/v1/me", headers, b"").status;
+    assert_eq!(with(&[("Host", "evil.example")]), 403);
+    assert_eq!(with(&[("Host", "127.0.0.1.evil.example")]), 403);
+    assert_eq!(with(&[("Host", "localhost")]), 200);
+    assert_eq!(with(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(with(&[("Origin", "null")]), 403);
+    assert_eq!(with(&[("Origin", &own)]), 200);
+    // Also on routes that need no token, and on streams.
+    for target in ["/healthz", "/metrics", "/docs", "/api/v1/events"] {
+        let reply = client.send("GET", target.as_bytes(), &[("Host", "evil.example")], b"");
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (403, "permission_denied"),
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn a_cookie_alone_changes_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let (running, url) = Running::start_with_sign_in(data.path());
+    let nobody = Client::new(running.address, "");
+    let target = url.split_once(&running.address.to_string()).unwrap().1;
+    let signed = nobody.get(target);
+    assert_eq!(signed.status, 200, "{}", signed.text());
+    let set = signed.header("set-cookie").unwrap().to_owned();
+    assert!(
+        set.contains("HttpOnly") && set.contains("SameSite=Strict"),
+        "{set}"
+    );
+    // The link works once.
+    assert_eq!(nobody.get(target).status, 401);
+    let cookie = set.split(';').next().unwrap();
+    let by_cookie = |method: &str, path: &str, more: &[(&str, &str)]| {
+        let headers = [&[("Cookie", cookie)], more].concat();
+        nobody.send(method, path.as_bytes(), &headers, b"{}")
+    };
+    let me = by_cookie("GET", "/api/v1/me", &[]).json();
+    assert_eq!(
+        (me["kind"].as_str(), me["operator"].as_str()),
+        (Some("user"), Some("user"))
+    );
+    let csrf = me["csrf_token"].as_str().unwrap();
+    let refused = by_cookie("POST", "/api/v1/workspaces", &[]);
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (403, "permission_denied")
+    );
+    assert_eq!(
+        by_cookie("POST", "/api/v1/workspaces", &[("Offshoot-Csrf", "0")]).status,
+        403
+    );
+    assert_eq!(
+        by_cookie("POST", "/api/v1/workspaces", &[("Offshoot-Csrf", csrf)]).status,
+        201
+    );
+    assert_eq!(
+        by_cookie("POST", "/sign-out", &[("Offshoot-Csrf", csrf)]).status,
+        204
+    );
+    assert_eq!(by_cookie("GET", "/api/v1/me", &[]).status, 401);
+}

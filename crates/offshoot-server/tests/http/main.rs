@@ -1,0 +1,10 @@
+//! The server from outside, through raw sockets. One binary, because linking takes longer than most
+//! of the tests.
+
+mod archives;
+mod common;
+mod document;
+mod events;
+mod files;
+mod identity;
+mod paths;
