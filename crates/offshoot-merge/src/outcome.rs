@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use offshoot_core::{GitMode, RelPath};
 
-use crate::conflict::{Choice, Part};
+use crate::conflict::Choice;
 use crate::content::{ContentConflict, Method};
+use crate::reason::ResolvedPart;
 use crate::tree::TreeEntry;
 
 /// The outcome of a merge. Nothing of it is done yet.
@@ -200,6 +201,6 @@ pub struct AutoResolution {
     pub method: Method,
     /// Where it stood before, if a rename was followed.
     pub renamed_from: Option<RelPath>,
-    /// The parts in which both sides met.
-    pub parts: Vec<Part>,
+    /// The parts in which both sides met, each with the reason why no one had to decide.
+    pub parts: Vec<ResolvedPart>,
 }

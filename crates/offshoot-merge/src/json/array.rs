@@ -179,7 +179,7 @@ impl<'a> Merger<'a> {
         if rest_theirs.iter().any(|shape| known.contains(shape)) {
             return self.conflicting(containers, cluster, ours, entries);
         }
-        self.join();
+        self.join()?;
         self.take(containers, Side::Ours, cluster.ours.clone(), entries);
         let rest = cluster.theirs.start + alike..cluster.theirs.end;
         self.take(containers, Side::Theirs, rest, entries);

@@ -11,6 +11,7 @@ use super::{Contents, Head, PathChange, TreeEntry};
 use crate::content::{ContentMerge, Method, Sides, merge_content};
 use crate::limits::Limits;
 use crate::outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
+use crate::reason::ResolvedPart;
 use crate::rules::{Engine, Rules};
 
 /// How trees are merged.
@@ -420,7 +421,12 @@ impl<'a> TreeMerge<'a> {
         sides: &Sides,
         engine: Engine,
     ) {
-        match merge_content(sides, engine, &self.options.limits) {
+        match merge_content(
+            sides,
+            engine,
+            self.options.rules.allowed,
+            &self.options.limits,
+        ) {
             ContentMerge::Clean(merged) => {
                 // What came out may be what one side has, under its own id.
                 let same = |bytes: &[u8], entry: Option<TreeEntry>| {
@@ -472,7 +478,7 @@ impl<'a> TreeMerge<'a> {
         }
     }
 
-    fn resolved(&mut self, meeting: &Meeting<'_>, method: Method, parts: Vec<crate::Part>) {
+    fn resolved(&mut self, meeting: &Meeting<'_>, method: Method, parts: Vec<ResolvedPart>) {
         self.outcome.auto_resolved.push(AutoResolution {
             path: meeting.path.clone(),
             method,
