@@ -30,14 +30,18 @@ impl ConflictingHunk<'_> {
             return None;
         }
         let Texts { base, ours, theirs } = self.texts;
-        let lines = ImportLines::around(self.lines, self.region, self.whole_ours);
         let alone = |reason: Reason, attempt: &dyn Fn() -> Option<Vec<u8>>| {
             let bytes = allowed.contains(reason).then(attempt).flatten()?;
             Some((bytes, reason))
         };
         merge_words(self.texts, allowed, budget)
             .or_else(|| alone(Reason::MoreOfTheSame, &|| self.more_of_the_same()))
-            .or_else(|| alone(Reason::Imports, &|| lines.merge(base, ours, theirs)))
+            .or_else(|| {
+                alone(Reason::Imports, &|| {
+                    let around = ImportLines::around(self.lines, self.region, self.whole_ours);
+                    around.merge(base, ours, theirs)
+                })
+            })
     }
 
     /// The side that did all that the other did and more: its lines hold the other's, in order,

@@ -1,34 +1,42 @@
-//! Imports that both sides added at the same place: both are kept.
+//! Imports that both sides added at the same place of a sorted list: both are kept, sorted.
 //!
-//! The order of imports has no meaning in most languages, so both can stay; what could go wrong is
-//! that both bring in the same name, and then it is left to someone.
+//! The list must show its order by at least two imports around the new ones, so that there is one
+//! place for each, and the sides must bring in different names.
 
 use std::collections::HashSet;
 
 use crate::diff3::Region;
 use crate::split::ThreeWay;
 
-/// The lines of ours right before and after a hunk, as far as they are imports.
+/// So many imports around the new ones show that a list is kept sorted.
+const MIN_AROUND: usize = 2;
+/// No further than this is looked on either side.
+const MAX_AROUND: usize = 100;
+
+/// The imports of ours right before and after a hunk.
 pub(crate) struct ImportLines<'a> {
-    before: Option<&'a [u8]>,
-    after: Option<&'a [u8]>,
+    before: Vec<&'a [u8]>,
+    after: Vec<&'a [u8]>,
 }
 
 impl<'a> ImportLines<'a> {
     /// Looks at the lines around a region of ours.
     pub(crate) fn around(lines: &ThreeWay, region: &Region, ours: &'a [u8]) -> Self {
-        let line = |place: usize| {
-            let place =
-                (place < lines.ours.len()).then(|| lines.ours.bytes(&(place..place + 1)))?;
-            Some(&ours[place]).filter(|line| names(line).is_some())
-        };
+        let line = |place: usize| &ours[lines.ours.bytes(&(place..place + 1))];
+        let is_import = |line: &&[u8]| names(line).is_some();
+        let before = (0..region.ours.start).rev().take(MAX_AROUND).map(line);
+        let after = (region.ours.end..lines.ours.len())
+            .take(MAX_AROUND)
+            .map(line);
+        let mut before: Vec<&[u8]> = before.take_while(is_import).collect();
+        before.reverse();
         ImportLines {
-            before: region.ours.start.checked_sub(1).and_then(line),
-            after: line(region.ours.end),
+            before,
+            after: after.take_while(is_import).collect(),
         }
     }
 
-    /// Both sides' imports: sorted if each side is with the lines around it, else ours first.
+    /// Both sides' imports, if each side is sorted with the lines around it.
     pub(crate) fn merge(&self, base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
         if !base.is_empty() || !ours.ends_with(b"\n") || !theirs.ends_with(b"\n") {
             return None;
@@ -46,15 +54,13 @@ impl<'a> ImportLines<'a> {
         }
         let sorted = self.is_sorted_with(&of_ours) && self.is_sorted_with(&of_theirs);
         let mut merged = [of_ours, of_theirs].concat();
-        if sorted {
-            merged.sort_unstable();
-        }
-        Some(merged.concat())
+        merged.sort_unstable();
+        sorted.then(|| merged.concat())
     }
 
     fn is_sorted_with(&self, lines: &[&[u8]]) -> bool {
         let all = self.before.iter().chain(lines).chain(&self.after);
-        all.is_sorted()
+        self.before.len() + self.after.len() >= MIN_AROUND && all.is_sorted()
     }
 }
 

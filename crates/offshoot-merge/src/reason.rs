@@ -15,7 +15,7 @@ pub enum Reason {
     Joined,
     /// Both made the same change and differ in blanks; ours' blanks are kept.
     Blanks,
-    /// Both added imports at the same place.
+    /// Both added imports at the same place of a sorted list.
     Imports,
     /// Both raised the same version; the higher one is kept.
     HigherVersion,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::parse::{Container, Document, Item, Kind, NodeId, Shapes, parse, parse_lines};
+use super::parse::{Container, Document, Item, Kind, Node, NodeId, Shapes, parse, parse_lines};
 use crate::conflict::{Choice, Part, PartConflict, PartKind, Side};
 use crate::limits::{Budget, Limits};
 use crate::reason::{Reason, Reasons, ResolvedPart};
@@ -92,6 +92,10 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     pub(super) fn root(&self) -> NodeId {
         self.document.root
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node<'a>> {
+        self.document.nodes.iter()
     }
 
     pub(super) fn text(&self, range: Range<usize>) -> &'a [u8] {
