@@ -6,6 +6,7 @@ use crate::conflict::{Choice, Part, PartConflict, PartKind};
 use crate::diff3::Region;
 use crate::json::{Form, is_sound, merge_json};
 use crate::limits::Limits;
+use crate::reason::{Reasons, ResolvedPart};
 use crate::rules::Engine;
 use crate::text::{Piece, TextMerge, merge_text};
 
@@ -37,7 +38,7 @@ pub struct CleanContent {
     /// The way that led to it.
     pub method: Method,
     /// The parts that git would have called a conflict, or that were put in an order of our own.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ResolvedPart>,
 }
 
 /// The way that led to a merged content.
@@ -61,6 +62,7 @@ pub struct ContentConflict {
     /// What conflicts, in the order of the file.
     pub parts: Vec<PartConflict>,
     layout: Layout,
+    allowed: Reasons,
     limits: Limits,
 }
 
@@ -72,7 +74,14 @@ enum Layout {
 }
 
 /// Merges the content of one file. Equal sides and sides equal to the base are settled first.
-pub fn merge_content(sides: &Sides, engine: Engine, limits: &Limits) -> ContentMerge {
+///
+/// `allowed` says in which ways a part that both sides changed may be put together.
+pub fn merge_content(
+    sides: &Sides,
+    engine: Engine,
+    allowed: Reasons,
+    limits: &Limits,
+) -> ContentMerge {
     let (base, ours, theirs) = (&*sides.base, &*sides.ours, &*sides.theirs);
     if ours == theirs || theirs == base {
         return clean(ours.to_vec(), Method::Same, Vec::new());
@@ -86,10 +95,10 @@ pub fn merge_content(sides: &Sides, engine: Engine, limits: &Limits) -> ContentM
         return whole_conflict(sides, limits);
     }
     match engine {
-        Engine::Json => merge_json_file(sides, Form::Document, limits),
-        Engine::JsonLines => merge_json_file(sides, Form::Lines, limits),
-        Engine::Lines => merge_text_file(sides, false, limits),
-        _ => merge_text_file(sides, true, limits),
+        Engine::Json => merge_json_file(sides, Form::Document, allowed, limits),
+        Engine::JsonLines => merge_json_file(sides, Form::Lines, allowed, limits),
+        Engine::Lines => merge_text_file(sides, Reasons::none(), limits),
+        _ => merge_text_file(sides, allowed, limits),
     }
 }
 
@@ -98,7 +107,7 @@ pub fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(8000).any(|&byte| byte == 0)
 }
 
-fn clean(bytes: Vec<u8>, method: Method, parts: Vec<Part>) -> ContentMerge {
+fn clean(bytes: Vec<u8>, method: Method, parts: Vec<ResolvedPart>) -> ContentMerge {
     ContentMerge::Clean(CleanContent {
         bytes,
         method,
@@ -106,12 +115,12 @@ fn clean(bytes: Vec<u8>, method: Method, parts: Vec<Part>) -> ContentMerge {
     })
 }
 
-fn merge_text_file(sides: &Sides, words: bool, limits: &Limits) -> ContentMerge {
+fn merge_text_file(sides: &Sides, allowed: Reasons, limits: &Limits) -> ContentMerge {
     let (ours, theirs) = (&sides.ours, &sides.theirs);
-    let merge = merge_text(&sides.base, ours, theirs, words, limits);
+    let merge = merge_text(&sides.base, ours, theirs, allowed, limits);
     match merge.clean_bytes(ours, theirs) {
         Some(bytes) => {
-            let parts: Vec<Part> = word_parts(&merge);
+            let parts = resolved_parts(&merge);
             let method = if parts.is_empty() {
                 Method::Lines
             } else {
@@ -127,48 +136,47 @@ fn merge_text_file(sides: &Sides, words: bool, limits: &Limits) -> ContentMerge 
 ///
 /// The line merge comes first so that a file which git merges comes out as git has it, byte for
 /// byte; but lines know nothing of keys, so its result must be sound JSON if the sides were.
-fn merge_json_file(sides: &Sides, form: Form, limits: &Limits) -> ContentMerge {
+fn merge_json_file(sides: &Sides, form: Form, allowed: Reasons, limits: &Limits) -> ContentMerge {
     let (base, ours, theirs) = (&*sides.base, &*sides.ours, &*sides.theirs);
     let sound = |bytes: &[u8]| is_sound(bytes, form, limits.depth);
-    let lines = merge_text(base, ours, theirs, false, limits).clean_bytes(ours, theirs);
+    let lines = merge_text(base, ours, theirs, Reasons::none(), limits).clean_bytes(ours, theirs);
     let all_sound = || [base, ours, theirs].iter().all(|side| sound(side));
     if let Some(bytes) = lines
         && (sound(&bytes) || !all_sound())
     {
         return clean(bytes, Method::Lines, Vec::new());
     }
-    if let Ok(merge) = merge_json(base, ours, theirs, form, &[], limits) {
+    if let Ok(merge) = merge_json(base, ours, theirs, form, &[], allowed, limits) {
         if merge.conflicts.is_empty() {
-            let json = |pointer| Part::Json { pointer };
-            return clean(
-                merge.bytes,
-                Method::Json,
-                merge.joined.into_iter().map(json).collect(),
-            );
+            return clean(merge.bytes, Method::Json, merge.resolved);
         }
         return ContentMerge::Conflict(ContentConflict {
             sides: sides.clone(),
             parts: merge.conflicts,
             layout: Layout::Json(form),
+            allowed,
             limits: *limits,
         });
     }
-    let merge = merge_text(base, ours, theirs, true, limits);
+    let merge = merge_text(base, ours, theirs, allowed, limits);
     match merge.clean_bytes(ours, theirs) {
         Some(bytes) if sound(&bytes) || !all_sound() => {
-            clean(bytes, Method::Words, word_parts(&merge))
+            clean(bytes, Method::Words, resolved_parts(&merge))
         }
         Some(_) => whole_conflict(sides, limits),
         None => text_conflict(sides, &merge, limits),
     }
 }
 
-fn word_parts(merge: &TextMerge) -> Vec<Part> {
-    let words = merge.pieces.iter().filter_map(|piece| match piece {
-        Piece::Words(_, region) => Some(lines_part(region)),
+fn resolved_parts(merge: &TextMerge) -> Vec<ResolvedPart> {
+    let resolved = merge.pieces.iter().filter_map(|piece| match piece {
+        Piece::Resolved(_, region, reason) => Some(ResolvedPart {
+            part: lines_part(region),
+            reason: *reason,
+        }),
         _ => None,
     });
-    words.collect()
+    resolved.collect()
 }
 
 fn lines_part(region: &Region) -> Part {
@@ -203,6 +211,7 @@ fn text_conflict(sides: &Sides, merge: &TextMerge, limits: &Limits) -> ContentMe
         sides: sides.clone(),
         parts: parts.collect(),
         layout: Layout::Text(merge.pieces.clone()),
+        allowed: Reasons::none(),
         limits: *limits,
     })
 }
@@ -219,6 +228,7 @@ fn whole_conflict(sides: &Sides, limits: &Limits) -> ContentMerge {
         sides: sides.clone(),
         parts: vec![part],
         layout: Layout::Whole,
+        allowed: Reasons::none(),
         limits: *limits,
     })
 }
@@ -241,7 +251,16 @@ impl ContentConflict {
                 Choice::Union => None,
             },
             Layout::Json(form) => {
-                let merge = merge_json(base, ours, theirs, *form, choices, &self.limits).ok()?;
+                let merge = merge_json(
+                    base,
+                    ours,
+                    theirs,
+                    *form,
+                    choices,
+                    self.allowed,
+                    &self.limits,
+                )
+                .ok()?;
                 is_sound(&merge.bytes, *form, self.limits.depth).then_some(merge.bytes)
             }
             Layout::Text(pieces) => Some(self.resolve_text(pieces, choices)),
@@ -262,7 +281,7 @@ impl ContentConflict {
             match piece {
                 Piece::Ours(range) => append(&mut merged, &ours[range.clone()]),
                 Piece::Theirs(range) => append(&mut merged, &theirs[range.clone()]),
-                Piece::Words(bytes, _) => append(&mut merged, bytes),
+                Piece::Resolved(bytes, ..) => append(&mut merged, bytes),
                 Piece::Conflict(_) => {
                     let Some((part, choice)) = conflicts.next() else {
                         continue;

@@ -4,6 +4,7 @@ use crate::conflict::{Choice, PartConflict};
 use crate::content::{CleanContent, ContentConflict, ContentMerge, Method, Sides, merge_content};
 use crate::limits::Limits;
 use crate::markers::{MarkerOptions, render};
+use crate::reason::{Reasons, ResolvedPart};
 use crate::rules::{Engine, Rules};
 
 /// How one file is merged.
@@ -28,6 +29,8 @@ pub enum FileMerge {
         bytes: Vec<u8>,
         /// How they were found.
         method: Method,
+        /// The parts that git would have called a conflict, each with the reason.
+        parts: Vec<ResolvedPart>,
     },
     /// Something conflicts.
     Conflict {
@@ -82,20 +85,26 @@ pub fn merge_file(
         ours: ours.into(),
         theirs: theirs.into(),
     };
-    let engine = if options.lines_only {
-        Engine::Lines
+    let (engine, allowed) = if options.lines_only {
+        (Engine::Lines, Reasons::none())
     } else {
-        options.rules.engine(path)
+        (options.rules.engine(path), options.rules.allowed)
     };
-    match merge_content(&sides, engine, &options.limits) {
-        ContentMerge::Clean(CleanContent { bytes, method, .. }) => {
-            FileMerge::Clean { bytes, method }
-        }
+    match merge_content(&sides, engine, allowed, &options.limits) {
+        ContentMerge::Clean(CleanContent {
+            bytes,
+            method,
+            parts,
+        }) => FileMerge::Clean {
+            bytes,
+            method,
+            parts,
+        },
         ContentMerge::Conflict(conflict) => {
             let marked = options
                 .markers
                 .as_ref()
-                .and_then(|markers| render(&sides, markers, !options.lines_only, &options.limits));
+                .and_then(|markers| render(&sides, markers, allowed, &options.limits));
             FileMerge::Conflict {
                 conflict: Box::new(conflict),
                 marked,

@@ -16,14 +16,18 @@ mod content;
 mod diff;
 mod diff3;
 mod file;
+mod hunk;
+mod imports;
 mod json;
 mod limits;
 mod markers;
 mod outcome;
+mod reason;
 mod rules;
 mod split;
 mod text;
 mod tree;
+mod version;
 mod words;
 
 pub use conflict::{Choice, Part, PartConflict, PartKind, Side};
@@ -34,6 +38,7 @@ pub use file::{FileMerge, MergeFileOptions, merge_file};
 pub use limits::Limits;
 pub use markers::MarkerOptions;
 pub use outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
+pub use reason::{Reason, Reasons, ResolvedPart};
 pub use rules::{Engine, Pattern, Rules};
 pub use tree::{
     Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,

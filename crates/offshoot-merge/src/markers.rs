@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::content::{Sides, is_binary};
 use crate::diff3::{Region, Who};
 use crate::limits::{Budget, Limits};
+use crate::reason::Reasons;
 use crate::split::{Split, ThreeWay};
 use crate::text::{Piece, merge_text};
 
@@ -45,14 +46,14 @@ impl Default for MarkerOptions {
 pub(crate) fn render(
     sides: &Sides,
     options: &MarkerOptions,
-    words: bool,
+    allowed: Reasons,
     limits: &Limits,
 ) -> Option<Vec<u8>> {
     let Sides { base, ours, theirs } = sides;
     if [base, ours, theirs].iter().any(|side| is_binary(side)) {
         return None;
     }
-    let merge = merge_text(base, ours, theirs, words, limits);
+    let merge = merge_text(base, ours, theirs, allowed, limits);
     let lines = &merge.lines;
     let changed = lines.regions(&mut Budget::new(limits)).into_iter();
     let changed = changed.filter(|region| region.who == Who::Ours);
@@ -81,7 +82,7 @@ pub(crate) fn render(
         match piece {
             Piece::Ours(range) => out.extend_from_slice(&ours[range]),
             Piece::Theirs(range) => out.extend_from_slice(&theirs[range]),
-            Piece::Words(bytes, _) => out.extend_from_slice(&bytes),
+            Piece::Resolved(bytes, ..) => out.extend_from_slice(&bytes),
             Piece::Conflict(region) => writer.conflict(&region, &mut out),
         }
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use offshoot_core::{GitMode, RelPath};
 
-use crate::conflict::{Choice, Part};
+use crate::conflict::Choice;
 use crate::content::{ContentConflict, Method};
+use crate::reason::ResolvedPart;
 use crate::tree::TreeEntry;
 
 /// The outcome of a merge. Nothing of it is done yet.
@@ -63,6 +64,9 @@ pub enum ConflictKind {
     BothRenamed,
     /// Equal content with different permission bits and nothing to start from.
     ModesDiffer,
+    /// One side added it to a directory that the other side renamed; `related` names where it was
+    /// put, the path is where it would go along with the directory.
+    DirectoryRenamed,
 }
 
 impl ConflictKind {
@@ -77,6 +81,7 @@ impl ConflictKind {
             ConflictKind::FileOrDirectory => "file_or_directory",
             ConflictKind::BothRenamed => "both_renamed",
             ConflictKind::ModesDiffer => "modes_differ",
+            ConflictKind::DirectoryRenamed => "directory_renamed",
         }
     }
 
@@ -146,11 +151,18 @@ impl Conflict {
     fn settle_whole(&self, choice: Choice) -> Option<Vec<Edit>> {
         let entry = match choice {
             Choice::Ours => return Some(Vec::new()),
+            // The workspace's way is that the file goes along, whoever added it.
+            Choice::Theirs if self.kind == ConflictKind::DirectoryRenamed => {
+                self.theirs.or(self.ours)
+            }
             Choice::Theirs => self.theirs,
             Choice::Base => self.base,
             Choice::Union => return None,
         };
         let mut edits: Vec<Edit> = self.ours_path.iter().map(removal).collect();
+        if self.kind == ConflictKind::DirectoryRenamed && choice == Choice::Base {
+            return Some(edits);
+        }
         let target = match (self.kind, choice) {
             (ConflictKind::BothRenamed, Choice::Theirs) => self.related.last()?,
             // The base of a renamed file stands under its old name.
@@ -200,6 +212,6 @@ pub struct AutoResolution {
     pub method: Method,
     /// Where it stood before, if a rename was followed.
     pub renamed_from: Option<RelPath>,
-    /// The parts in which both sides met.
-    pub parts: Vec<Part>,
+    /// The parts in which both sides met, each with the reason why no one had to decide.
+    pub parts: Vec<ResolvedPart>,
 }

@@ -1,4 +1,6 @@
-//! Which engine merges which file.
+//! Which engine merges which file, and what it may decide by itself.
+
+use crate::reason::Reasons;
 
 /// How the content of a file is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,11 +82,16 @@ fn skip_stars(pattern: &[u8], states: &mut [bool]) {
     }
 }
 
+/// What decides how files are merged.
+///
 /// The engine per path: rules in order, the first that matches; then the file's extension.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Patterns with the engine they ask for.
     pub engines: Vec<(Pattern, Engine)>,
+    /// The ways in which a part that both sides changed may be put together; all, unless said
+    /// otherwise.
+    pub allowed: Reasons,
 }
 
 impl Rules {

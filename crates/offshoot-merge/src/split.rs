@@ -118,6 +118,8 @@ fn memchr_newline(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The length of the first word: a run of word characters, of blanks, or a single other byte.
+///
+/// Numbers with dots are one word: of `1.2.3` the sides may not change a part each.
 pub(crate) fn word_length(bytes: &[u8]) -> usize {
     let class = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | 0x80.. => 1,
@@ -127,8 +129,19 @@ pub(crate) fn word_length(bytes: &[u8]) -> usize {
     let Some(first) = bytes.first().map(|&byte| class(byte)) else {
         return 0;
     };
-    match first {
-        0 => 1,
-        run => bytes.iter().take_while(|&&byte| class(byte) == run).count(),
+    let run = |from: usize| {
+        let rest = bytes[from..].iter();
+        from + rest.take_while(|&&byte| class(byte) == first).count()
+    };
+    if first == 0 {
+        return 1;
     }
+    let mut length = run(0);
+    while bytes[0].is_ascii_digit()
+        && bytes.get(length) == Some(&b'.')
+        && bytes.get(length + 1).is_some_and(u8::is_ascii_digit)
+    {
+        length = run(length + 1);
+    }
+    length
 }

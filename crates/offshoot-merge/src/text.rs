@@ -1,14 +1,13 @@
 //! The merge of text: by line as git does it, then by word inside what conflicts.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::conflict::Side;
-use crate::diff::{Symbol, is_subsequence};
 use crate::diff3::{Region, Who};
+use crate::hunk::ConflictingHunk;
 use crate::limits::{Budget, Limits};
+use crate::reason::{Reason, Reasons};
 use crate::split::{ThreeWay, line_length};
-use crate::words::merge_words;
+use crate::words::Texts;
 
 /// A stretch of the merged text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +16,8 @@ pub(crate) enum Piece {
     Ours(Range<usize>),
     /// Bytes of theirs.
     Theirs(Range<usize>),
-    /// Lines that both changed, put together word by word.
-    Words(Vec<u8>, Region),
+    /// Lines that both changed, put together.
+    Resolved(Vec<u8>, Region, Reason),
     /// Lines that both changed in different ways.
     Conflict(Region),
 }
@@ -37,7 +36,7 @@ impl TextMerge {
             match piece {
                 Piece::Ours(range) => merged.extend_from_slice(&ours[range.clone()]),
                 Piece::Theirs(range) => merged.extend_from_slice(&theirs[range.clone()]),
-                Piece::Words(bytes, _) => merged.extend_from_slice(bytes),
+                Piece::Resolved(bytes, ..) => merged.extend_from_slice(bytes),
                 Piece::Conflict(_) => return None,
             }
         }
@@ -53,12 +52,12 @@ impl TextMerge {
     }
 }
 
-/// Merges by line; `words` also lets the second pass work inside the conflicts.
+/// Merges by line; what is `allowed` is then tried on each hunk that conflicts.
 pub(crate) fn merge_text(
     base: &[u8],
     ours: &[u8],
     theirs: &[u8],
-    words: bool,
+    allowed: Reasons,
     limits: &Limits,
 ) -> TextMerge {
     let mut budget = Budget::new(limits);
@@ -68,36 +67,26 @@ pub(crate) fn merge_text(
     let mut done = 0;
     for region in regions {
         let ours_bytes = lines.ours.bytes(&region.ours);
-        let theirs_bytes = lines.theirs.bytes(&region.theirs);
         match region.who {
             Who::Ours | Who::Both => continue,
             Who::Theirs => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
-                pieces.push(Piece::Theirs(theirs_bytes));
+                pieces.push(Piece::Theirs(lines.theirs.bytes(&region.theirs)));
             }
             Who::Conflict => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
-                let merged = words.then(|| {
-                    let base_bytes = lines.base.bytes(&region.base);
-                    merge_words(
-                        &base[base_bytes],
-                        &ours[ours_bytes.clone()],
-                        &theirs[theirs_bytes.clone()],
-                        &mut budget,
-                    )
-                });
-                let merged = merged.flatten().or_else(|| {
-                    let side = words.then(|| superset(&lines, &region)).flatten()?;
-                    let range = if side == Side::Ours {
-                        &ours_bytes
-                    } else {
-                        &theirs_bytes
-                    };
-                    let bytes = if side == Side::Ours { ours } else { theirs };
-                    Some(bytes[range.clone()].to_vec())
-                });
-                pieces.push(match merged {
-                    Some(bytes) => Piece::Words(bytes, region),
+                let hunk = ConflictingHunk {
+                    texts: Texts {
+                        base: &base[lines.base.bytes(&region.base)],
+                        ours: &ours[ours_bytes.clone()],
+                        theirs: &theirs[lines.theirs.bytes(&region.theirs)],
+                    },
+                    whole_ours: ours,
+                    lines: &lines,
+                    region: &region,
+                };
+                pieces.push(match hunk.settle(allowed, &mut budget) {
+                    Some((bytes, reason)) => Piece::Resolved(bytes, region, reason),
                     None => Piece::Conflict(region),
                 });
             }
@@ -106,34 +95,4 @@ pub(crate) fn merge_text(
     }
     pieces.push(Piece::Ours(done..ours.len()));
     TextMerge { pieces, lines }
-}
-
-/// The side that did all that the other did and more: its lines hold the other's, in order, and it
-/// keeps no line of the base that the other removed. Then nothing of either is lost by taking it.
-fn superset(lines: &ThreeWay, region: &Region) -> Option<Side> {
-    let base = &lines.base.symbols[region.base.clone()];
-    let ours = &lines.ours.symbols[region.ours.clone()];
-    let theirs = &lines.theirs.symbols[region.theirs.clone()];
-    if holds_all(base, ours, theirs) {
-        Some(Side::Ours)
-    } else if holds_all(base, theirs, ours) {
-        Some(Side::Theirs)
-    } else {
-        None
-    }
-}
-
-fn holds_all(base: &[Symbol], more: &[Symbol], less: &[Symbol]) -> bool {
-    if less.is_empty() || !is_subsequence(less, more) {
-        return false;
-    }
-    let mut removed: HashMap<Symbol, isize> = HashMap::new();
-    for &line in less {
-        *removed.entry(line).or_default() += 1;
-    }
-    for &line in more {
-        *removed.entry(line).or_default() -= 1;
-    }
-    base.iter()
-        .all(|line| removed.get(line).is_none_or(|&count| count >= 0))
 }

@@ -312,6 +312,7 @@ fn json_lines_are_merged_by_record() {
 fn rules_choose_the_engine() {
     let engine = |pattern: &str, engine| Rules {
         engines: vec![(Pattern::new(pattern), engine)],
+        ..Rules::default()
     };
     let (base, ours, theirs) = (r#"{"a":1}"#, r#"{"a":1,"b":2}"#, r#"{"a":1,"c":3}"#);
     let run = |path: &str, rules: Rules| {

@@ -117,6 +117,27 @@ const EDITS: &[AtomicEdit] = &[
     ("add a file to d", |s, t| {
         set(s, t, "d/new", GitMode::File, "new in d\n")
     }),
+    ("add a directory to d", |s, t| {
+        set(
+            s,
+            t,
+            "d/sub/new",
+            GitMode::File,
+            "new in a directory of d\n",
+        )
+    }),
+    ("rename d into g", |_, t| {
+        rename(t, "d/b", "g/d/b");
+        rename(t, "d/c", "g/d/c");
+    }),
+    ("rename all in d to different places", |_, t| {
+        rename(t, "d/b", "g/b");
+        rename(t, "d/c", "h/c");
+    }),
+    ("rename all in d to the top", |_, t| {
+        rename(t, "d/b", "b");
+        rename(t, "d/c", "c");
+    }),
     ("change d/b", |s, t| replace(s, t, "d/b", "buzz", "hum")),
     ("delete d/b", |_, t| remove(t, "d/b")),
     ("delete d", |_, t| {

@@ -1,6 +1,6 @@
 //! Merges each collected case here and with git, and counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -24,6 +24,8 @@ struct Counts {
     json_conflicts: usize,
     json_resolved: usize,
     json_right: usize,
+    /// Files in which a reason took part, and how many of them came out as people did.
+    reasons: BTreeMap<String, (usize, usize)>,
     micros: Vec<u64>,
 }
 
@@ -41,6 +43,11 @@ impl Counts {
         self.json_conflicts += other.json_conflicts;
         self.json_resolved += other.json_resolved;
         self.json_right += other.json_right;
+        for (reason, (resolved, right)) in &other.reasons {
+            let counts = self.reasons.entry(reason.clone()).or_default();
+            counts.0 += resolved;
+            counts.1 += right;
+        }
         self.micros.extend(&other.micros);
     }
 
@@ -85,6 +92,8 @@ struct Options {
     show_conflicts: usize,
     /// Shows only paths that end so.
     suffix: String,
+    /// Writes each conflict of git with what became of it here.
+    cases: Option<std::fs::File>,
 }
 
 pub(crate) fn run(arguments: &[&str]) {
@@ -93,6 +102,7 @@ pub(crate) fn run(arguments: &[&str]) {
         show_wrong: 0,
         show_conflicts: 0,
         suffix: String::new(),
+        cases: None,
     };
     let mut repositories = Vec::new();
     for argument in arguments {
@@ -100,6 +110,7 @@ pub(crate) fn run(arguments: &[&str]) {
             ("--no-git", _) => options.git = false,
             ("--show-wrong", count) => options.show_wrong = count.parse().unwrap(),
             ("--show-conflicts", count) => options.show_conflicts = count.parse().unwrap(),
+            ("--cases", path) => options.cases = Some(std::fs::File::create(path).unwrap()),
             ("--suffix", suffix) => options.suffix = suffix.to_owned(),
             _ => repositories.push(PathBuf::from(argument)),
         }
@@ -113,15 +124,18 @@ pub(crate) fn run(arguments: &[&str]) {
     let mut all = Counts::default();
     for pair in repositories.chunks(2) {
         let counts = run_one(&pair[0], &pair[1], &mut options);
-        let name = pair[0]
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .replace('+', "/");
+        let named = |path: &Path| path.file_name() != Some("repo".as_ref());
+        let name = pair[0].ancestors().find(|path| named(path));
+        let name = name.and_then(Path::file_stem).unwrap_or_default();
+        let name = name.to_string_lossy().replace('+', "/");
         counts.print(&name);
         all.add(&counts);
     }
     all.print("all");
+    println!("\n| reasons together | files | as people did |\n|---|---|---|");
+    for (reasons, (resolved, right)) in &all.reasons {
+        println!("| {reasons} | {resolved} | {right} |");
+    }
 }
 
 fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
@@ -166,6 +180,14 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
             counts.micros.push(elapsed);
         }
         count(&mut counts, by_git.as_deref(), &outcome, &merged, path);
+        if let (None, Some(cases)) = (&by_git, &mut options.cases) {
+            let state = match &outcome {
+                FileMerge::Conflict { .. } => "conflict",
+                FileMerge::Clean { bytes, .. } if *bytes == merged => "right",
+                FileMerge::Clean { .. } => "different",
+            };
+            writeln!(cases, "{state}\t{commit}\t{path}").unwrap();
+        }
         let shown = path.ends_with(&options.suffix);
         let wrong = matches!(&outcome, FileMerge::Clean { bytes, .. } if *bytes != merged);
         if by_git.is_none() && wrong && shown && options.show_wrong > 0 {
@@ -223,6 +245,13 @@ fn count(
     counts.conflicts += 1;
     counts.resolved += usize::from(clean.is_some());
     counts.resolved_right += usize::from(right);
+    if let FileMerge::Clean { parts, .. } = outcome {
+        let reasons: BTreeSet<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
+        let reasons: Vec<&str> = reasons.into_iter().collect();
+        let known = counts.reasons.entry(reasons.join(" + ")).or_default();
+        known.0 += 1;
+        known.1 += usize::from(right);
+    }
     if path.ends_with(".json") {
         counts.json_conflicts += 1;
         counts.json_resolved += usize::from(clean.is_some());

@@ -179,11 +179,27 @@ impl<'a> Merger<'a> {
         if rest_theirs.iter().any(|shape| known.contains(shape)) {
             return self.conflicting(containers, cluster, ours, entries);
         }
-        self.join();
+        self.join()?;
+        let start = entries.len();
         self.take(containers, Side::Ours, cluster.ours.clone(), entries);
         let rest = cluster.theirs.start + alike..cluster.theirs.end;
         self.take(containers, Side::Theirs, rest, entries);
+        if self.is_kept_sorted(containers) {
+            entries[start..].sort_by(|one, two| text(&one.value).cmp(text(&two.value)));
+        }
         Ok(())
+    }
+
+    /// Whether all three arrays are texts in their order; one text or none tells nothing.
+    fn is_kept_sorted(&self, containers: Three<&Container<'_>>) -> bool {
+        let sorted = |source: &Source<'_>, container: &Container<'_>| {
+            let values = container.items.iter().map(|item| source.value(item.value));
+            values.clone().all(|value| value.starts_with(b"\"")) && values.map(text).is_sorted()
+        };
+        containers.base.items.len() > 1
+            && sorted(self.base, containers.base)
+            && sorted(self.ours, containers.ours)
+            && sorted(self.theirs, containers.theirs)
     }
 
     /// Elements that both replaced in different ways.
@@ -243,6 +259,12 @@ impl<'a> Merger<'a> {
             value: Cow::Borrowed(source.value(containers.of(side).items[place].value)),
         }));
     }
+}
+
+/// What stands between the quotes.
+fn text(value: &[u8]) -> &[u8] {
+    let value = value.strip_prefix(b"\"").unwrap_or(value);
+    value.strip_suffix(b"\"").unwrap_or(value)
 }
 
 /// The identity of every element, if each has one of its own.

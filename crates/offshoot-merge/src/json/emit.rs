@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::merge::{Form, Merger, Refused, Source, Three, Value};
-use super::parse::Container;
+use super::parse::{Container, Kind};
 use crate::conflict::Side;
 
 /// One item of a merged container.
@@ -76,14 +76,48 @@ impl<'a> Merger<'a> {
         out
     }
 
+    /// What to write between items where no line with two of them is at hand: as elsewhere in the
+    /// documents, else as wide as the colons are, else nothing.
+    fn blanks_between_items(&self) -> &'a [u8] {
+        let sources = [self.ours, self.theirs, self.base];
+        let elsewhere = sources
+            .iter()
+            .find_map(|source| source.blanks_between_items());
+        let spaced = || sources.iter().find_map(|source| source.spaces_out());
+        elsewhere.unwrap_or_else(|| if spaced() == Some(true) { b" " } else { b"" })
+    }
+
     fn is_root(&self, containers: Three<&'a Container<'a>>) -> bool {
         self.ours.is_root(containers.ours)
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// The blanks that this document writes between items of a line, if it has such a line.
+    fn blanks_between_items(&self) -> Option<&'a [u8]> {
+        let containers = self.nodes().filter_map(|node| match &node.kind {
+            Kind::Object(container) | Kind::Array(container) => Some(container),
+            Kind::Scalar => None,
+        });
+        let mut leads = containers.filter_map(|container| {
+            let second = container.items.get(1)?;
+            Some(self.text(second.lead.clone()))
+        });
+        leads.find(|lead| !lead.contains(&b'\n'))
+    }
+
+    /// Whether a blank stands behind the first colon.
+    fn spaces_out(&self) -> Option<bool> {
+        let mut objects = self.nodes().filter_map(|node| match &node.kind {
+            Kind::Object(container) => container.items.first(),
+            _ => None,
+        });
+        let prefix = self.item_prefix(objects.next()?);
+        Some(prefix.ends_with(b" "))
+    }
+
     fn is_root(&self, container: &Container<'_>) -> bool {
-        matches!(self.kind(self.root()), super::parse::Kind::Array(root)
+        matches!(self.kind(self.root()), Kind::Array(root)
             if std::ptr::eq(root, container))
     }
 }
@@ -124,7 +158,7 @@ impl<'a> Writer<'_, 'a> {
         match sibling {
             Some(lead) => lead,
             // The only item of a line: `{"a": 1}` becomes `{"a": 1, "b": 2}`.
-            None if own.is_empty() => b" ",
+            None if own.is_empty() => self.merger.blanks_between_items(),
             None => own,
         }
     }

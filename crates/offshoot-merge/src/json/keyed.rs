@@ -32,7 +32,11 @@ impl<'a> Merger<'a> {
             ours: &keys(containers.ours),
             theirs: &keys(containers.theirs),
         };
-        self.keyed(containers, all, true)
+        let higher = self.higher_object(containers);
+        let outer = std::mem::replace(&mut self.higher, higher);
+        let merged = self.keyed(containers, all, true);
+        self.higher = outer;
+        merged
     }
 
     /// Merges items by their keys.
@@ -66,7 +70,7 @@ impl<'a> Merger<'a> {
         let spine = spine(&in_ours, &in_theirs, &in_both)?;
         let (order, joined) = merged_order(keys, spine, object);
         if joined {
-            self.join();
+            self.join()?;
         }
         let mut entries = Vec::with_capacity(order.len());
         for key in order {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::parse::{Container, Document, Item, Kind, NodeId, Shapes, parse, parse_lines};
+use super::parse::{Container, Document, Item, Kind, Node, NodeId, Shapes, parse, parse_lines};
 use crate::conflict::{Choice, Part, PartConflict, PartKind, Side};
 use crate::limits::{Budget, Limits};
+use crate::reason::{Reason, Reasons, ResolvedPart};
 
 /// How a file holds its JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) enum Refused {
     BothReformatted,
     /// A choice does not fit the conflict, such as a union of two numbers.
     ChoiceDoesNotFit,
+    /// Both added something at one place, and that is for someone to decide.
+    NotAllowed,
 }
 
 /// The merged bytes, and what conflicts in them.
@@ -33,8 +36,8 @@ pub(crate) struct JsonMerge {
     /// The merged document; each conflict is settled by its choice, or holds ours.
     pub(crate) bytes: Vec<u8>,
     pub(crate) conflicts: Vec<PartConflict>,
-    /// Pointers of objects and arrays where both sides added something at the same place.
-    pub(crate) joined: Vec<String>,
+    /// What both sides changed and was put together nevertheless.
+    pub(crate) resolved: Vec<ResolvedPart>,
 }
 
 /// Merges three documents. `choices` settles conflicts by their order; the rest take ours.
@@ -44,6 +47,7 @@ pub(crate) fn merge_json(
     theirs: &[u8],
     form: Form,
     choices: &[Choice],
+    allowed: Reasons,
     limits: &Limits,
 ) -> Result<JsonMerge, Refused> {
     let mut shapes = Shapes::new(base.len() + ours.len());
@@ -66,14 +70,16 @@ pub(crate) fn merge_json(
         choices,
         pointer: Vec::new(),
         conflicts: Vec::new(),
-        joined: Vec::new(),
+        resolved: Vec::new(),
+        allowed,
+        higher: None,
         budget: Budget::new(limits),
     };
     let bytes = merger.document()?;
     Ok(JsonMerge {
         bytes,
         conflicts: merger.conflicts,
-        joined: merger.joined,
+        resolved: merger.resolved,
     })
 }
 
@@ -86,6 +92,10 @@ pub(super) struct Source<'a> {
 impl<'a> Source<'a> {
     pub(super) fn root(&self) -> NodeId {
         self.document.root
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node<'a>> {
+        self.document.nodes.iter()
     }
 
     pub(super) fn text(&self, range: Range<usize>) -> &'a [u8] {
@@ -146,9 +156,12 @@ pub(super) struct Merger<'a> {
     pub(super) shapes: usize,
     pub(super) form: Form,
     choices: &'a [Choice],
-    pointer: Vec<String>,
+    pub(super) pointer: Vec<String>,
     conflicts: Vec<PartConflict>,
-    joined: Vec<String>,
+    resolved: Vec<ResolvedPart>,
+    pub(super) allowed: Reasons,
+    /// The side whose version was kept in the present object, if both sides raised it.
+    pub(super) higher: Option<Side>,
     pub(super) budget: Budget,
 }
 
@@ -233,6 +246,18 @@ impl<'a> Merger<'a> {
         if base_shape == Some(ours_shape) {
             return Ok(Some(Cow::Borrowed(theirs_bytes)));
         }
+        let certainty = self.certainty();
+        let higher = self.higher_version(base, ours, theirs, certainty);
+        if let Some(side) = higher.or_else(|| self.locked_with_version()) {
+            self.resolved(Reason::HigherVersion);
+            let theirs_is_higher = side == Side::Theirs;
+            let bytes = if theirs_is_higher {
+                theirs_bytes
+            } else {
+                ours_bytes
+            };
+            return Ok(Some(Cow::Borrowed(bytes)));
+        }
         let kind = if base.is_some() {
             PartKind::BothChanged
         } else {
@@ -276,9 +301,19 @@ impl<'a> Merger<'a> {
     }
 
     /// Records that both sides added something at one place of the present container.
-    pub(super) fn join(&mut self) {
+    pub(super) fn join(&mut self) -> Result<(), Refused> {
+        if !self.allowed.contains(Reason::Joined) {
+            return Err(Refused::NotAllowed);
+        }
+        self.resolved(Reason::Joined);
+        Ok(())
+    }
+
+    /// Records that the present value was put together, and why.
+    pub(super) fn resolved(&mut self, reason: Reason) {
         let pointer = self.pointer_text();
-        self.joined.push(pointer);
+        let part = Part::Json { pointer };
+        self.resolved.push(ResolvedPart { part, reason });
     }
 
     /// Runs `work` one level deeper.

@@ -5,6 +5,8 @@ mod emit;
 mod keyed;
 mod merge;
 mod parse;
+mod spelling;
+mod versions;
 
 pub(crate) use merge::{Form, merge_json};
 

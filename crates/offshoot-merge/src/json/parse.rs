@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use imara_diff::Interner;
 
+use super::spelling::{decode, meaning};
+
 /// Why a document is not merged by structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotJson {
@@ -69,7 +71,7 @@ pub(crate) struct Document<'a> {
     pub(crate) root: NodeId,
 }
 
-/// Numbers for values by meaning: members in any order, blanks aside, spelling as written.
+/// Numbers for values by meaning: members in any order, blanks aside, `1.0` as `1`.
 ///
 /// A check of validity alone needs none and leaves them off, which halves its time.
 pub(crate) struct Shapes<'a>(Option<Interner<Cow<'a, [u8]>>>);
@@ -94,6 +96,13 @@ impl<'a> Shapes<'a> {
         self.0
             .as_ref()
             .map_or(0, |interner| interner.num_tokens() as usize)
+    }
+
+    fn of_scalar(&mut self, spelled: &'a [u8]) -> u32 {
+        if self.0.is_none() {
+            return 0;
+        }
+        self.number(meaning(spelled))
     }
 
     fn of_items(&mut self, tag: u8, items: &[Item<'_>], nodes: &[Node<'_>]) -> u32 {
@@ -371,9 +380,7 @@ impl<'a, 's> Reader<'a, 's> {
             _ => self.number()?,
         }
         let range = start..self.at;
-        let shape = self
-            .shapes
-            .number(Cow::Borrowed(&self.bytes[range.clone()]));
+        let shape = self.shapes.of_scalar(&self.bytes[range.clone()]);
         self.nodes.push(Node {
             range,
             kind: Kind::Scalar,
@@ -461,41 +468,4 @@ fn has_duplicates(items: &[Item<'_>]) -> bool {
     let mut keys: Vec<&[u8]> = items.iter().map(|item| item.key.as_ref()).collect();
     keys.sort_unstable();
     keys.windows(2).any(|pair| pair[0] == pair[1])
-}
-
-/// Resolves the escapes of a key, so that `"a"` and `"\u0061"` are one key.
-fn decode(raw: &[u8]) -> Cow<'_, [u8]> {
-    if !raw.contains(&b'\\') {
-        return Cow::Borrowed(raw);
-    }
-    let mut units: Vec<u16> = Vec::with_capacity(raw.len());
-    let text = String::from_utf8_lossy(raw);
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        if character != '\\' {
-            units.extend_from_slice(character.encode_utf16(&mut [0; 2]));
-            continue;
-        }
-        units.push(match characters.next() {
-            Some('b') => 8,
-            Some('f') => 12,
-            Some('n') => 10,
-            Some('r') => 13,
-            Some('t') => 9,
-            Some('u') => (0..4).fold(0, |value, _| {
-                value * 16
-                    + characters
-                        .next()
-                        .and_then(|digit| digit.to_digit(16))
-                        .unwrap_or(0)
-            }) as u16,
-            Some(other) => other as u16,
-            None => break,
-        });
-    }
-    match String::from_utf16(&units) {
-        Ok(decoded) => Cow::Owned(decoded.into_bytes()),
-        // A lone surrogate has no UTF-8 form; the spelling itself is the key then.
-        Err(_) => Cow::Borrowed(raw),
-    }
 }

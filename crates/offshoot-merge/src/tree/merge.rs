@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use offshoot_core::{GitMode, RelPath, Result};
 
 use super::blocked::settle_blocked;
+use super::directory;
 use super::rename::find_renames;
 use super::table::{Cell, Kind, decide};
 use super::{Contents, Head, PathChange, TreeEntry};
+use crate::conflict::Side;
 use crate::content::{ContentMerge, Method, Sides, merge_content};
 use crate::limits::Limits;
 use crate::outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
+use crate::reason::ResolvedPart;
 use crate::rules::{Engine, Rules};
 
 /// How trees are merged.
@@ -37,6 +40,7 @@ pub fn merge_trees(
     let mut merge = TreeMerge::new(theirs, head, contents, options)?;
     if !options.no_renames {
         merge.follow_renames()?;
+        merge.settle_displaced()?;
     }
     for change in theirs {
         if !merge.handled.contains(&change.path) {
@@ -204,6 +208,32 @@ impl<'a> TreeMerge<'a> {
             if to_theirs.is_some() || to_ours.is_some() {
                 self.follow(change, to_ours, to_theirs)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Reports what one side added to a directory that the other side renamed.
+    fn settle_displaced(&mut self) -> Result<()> {
+        let mut sides = directory::Sides {
+            theirs: self.theirs,
+            ours: &mut self.ours,
+            head: self.head,
+        };
+        for displaced in sides.displaced()? {
+            if !self.handled.insert(displaced.from.clone()) {
+                continue;
+            }
+            let entry = Some(displaced.entry);
+            let by_ours = displaced.by == Side::Ours;
+            let meeting = Meeting {
+                path: &displaced.to,
+                base: None,
+                ours: entry.filter(|_| by_ours),
+                theirs: entry.filter(|_| !by_ours),
+                renamed_from: Some(&displaced.from),
+                ours_path: by_ours.then_some(&displaced.from),
+            };
+            self.conflict(&meeting, ConflictKind::DirectoryRenamed);
         }
         Ok(())
     }
@@ -420,7 +450,12 @@ impl<'a> TreeMerge<'a> {
         sides: &Sides,
         engine: Engine,
     ) {
-        match merge_content(sides, engine, &self.options.limits) {
+        match merge_content(
+            sides,
+            engine,
+            self.options.rules.allowed,
+            &self.options.limits,
+        ) {
             ContentMerge::Clean(merged) => {
                 // What came out may be what one side has, under its own id.
                 let same = |bytes: &[u8], entry: Option<TreeEntry>| {
@@ -472,7 +507,7 @@ impl<'a> TreeMerge<'a> {
         }
     }
 
-    fn resolved(&mut self, meeting: &Meeting<'_>, method: Method, parts: Vec<crate::Part>) {
+    fn resolved(&mut self, meeting: &Meeting<'_>, method: Method, parts: Vec<ResolvedPart>) {
         self.outcome.auto_resolved.push(AutoResolution {
             path: meeting.path.clone(),
             method,

@@ -1,6 +1,7 @@
 //! The merge of trees: what the workspace changed, brought onto the project head.
 
 mod blocked;
+mod directory;
 mod merge;
 mod rename;
 pub(crate) mod table;
@@ -39,11 +40,13 @@ pub trait Head {
     /// that the workspace changed, and per directory above those that it added.
     fn entry(&self, path: &RelPath) -> Result<Option<TreeEntry>>;
 
-    /// All leaves below a directory. Asked only where the workspace put a leaf in its place.
+    /// All leaves below a directory. Asked only where the workspace put a leaf in its place or
+    /// renamed it.
     fn leaves_below(&self, directory: &RelPath) -> Result<Vec<RelPath>>;
 
-    /// What the head changed since the base. Asked only when a path that the workspace changed
-    /// is gone from the head, to learn where it went; a walk that skips equal subtrees is enough.
+    /// What the head changed since the base. Asked only when a path that the workspace changed is
+    /// gone from the head, or a directory that it added something to, or when it renamed a
+    /// directory that the head still has; a walk that skips equal subtrees is enough.
     fn changes(&self) -> Result<Vec<PathChange>>;
 }
 

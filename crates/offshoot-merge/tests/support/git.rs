@@ -78,16 +78,7 @@ impl Repository {
             .iter()
             .map(|(ours, theirs)| format!("{ours} {theirs}\n"))
             .collect();
-        let (_, output) = self.run(
-            &[
-                "-c",
-                "merge.directoryRenames=false",
-                "merge-tree",
-                "--write-tree",
-                "--stdin",
-            ],
-            lines.as_bytes(),
-        );
+        let (_, output) = self.run(&["merge-tree", "--write-tree", "--stdin"], lines.as_bytes());
         // Each answer begins with the verdict and the tree; what follows is for people.
         let fields: Vec<&str> = output.split('\0').collect();
         let is_id =
