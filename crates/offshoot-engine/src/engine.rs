@@ -13,6 +13,7 @@ use offshoot_store::{
 };
 
 use crate::index::Index;
+use crate::memos::Memos;
 use crate::run::RunMark;
 
 /// How an engine is opened.
@@ -120,6 +121,7 @@ pub(crate) struct Inner {
     /// Set when a directory has more changes that may not be on disk than recovery should have
     /// to look at.
     pub(crate) checkpoint_due: AtomicBool,
+    pub(crate) memos: Memos,
     run: RunMark,
 }
 
@@ -158,6 +160,7 @@ impl Engine {
                 options,
                 needs_recovery: AtomicBool::new(false),
                 checkpoint_due: AtomicBool::new(false),
+                memos: Memos::default(),
                 run,
             }),
         };

@@ -11,6 +11,7 @@ mod hold;
 mod incoming;
 mod index;
 mod lines;
+mod memos;
 mod metadata;
 mod mime;
 mod objects;
