@@ -12,6 +12,7 @@ use offshoot_store::{
     Store, WorkspaceKey, WorkspaceRow, WorkspaceState,
 };
 
+use crate::hold::Hints;
 use crate::index::Index;
 use crate::memos::Memos;
 use crate::run::RunMark;
@@ -121,7 +122,10 @@ pub(crate) struct Inner {
     /// Set when a directory has more changes that may not be on disk than recovery should have
     /// to look at.
     pub(crate) checkpoint_due: AtomicBool,
+    /// Set while one thread does that; what is due for the others is the same.
+    pub(crate) checkpoint_running: AtomicBool,
     pub(crate) memos: Memos,
+    pub(crate) hints: Hints,
     run: RunMark,
 }
 
@@ -160,7 +164,9 @@ impl Engine {
                 options,
                 needs_recovery: AtomicBool::new(false),
                 checkpoint_due: AtomicBool::new(false),
+                checkpoint_running: AtomicBool::new(false),
                 memos: Memos::default(),
+                hints: Hints::default(),
                 run,
             }),
         };
