@@ -14,8 +14,10 @@ use offshoot_store::{
 };
 
 use crate::content_ids::ContentIds;
+use crate::hold::Hints;
 use crate::index::Index;
 use crate::layers::Stack;
+use crate::memos::Memos;
 use crate::providers::Providers;
 use crate::run::RunMark;
 use crate::upkeep::{LastHandle, Upkeep};
@@ -155,6 +157,10 @@ pub(crate) struct Inner {
     pub(crate) stacks: Mutex<HashMap<i64, Stack>>,
     pub(crate) providers: Providers,
     pub(crate) upkeep: Arc<Upkeep>,
+    /// Set while one thread does that; what is due for the others is the same.
+    pub(crate) checkpoint_running: AtomicBool,
+    pub(crate) memos: Memos,
+    pub(crate) hints: Hints,
     run: RunMark,
 }
 
@@ -199,6 +205,9 @@ impl Engine {
                 stacks: Mutex::default(),
                 providers: Providers::default(),
                 upkeep,
+                checkpoint_running: AtomicBool::new(false),
+                memos: Memos::default(),
+                hints: Hints::default(),
                 run,
             }),
         };

@@ -14,7 +14,7 @@ use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow,
 use crate::engine::{Engine, open_row_by_key};
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::index::{Entry, Index, missing_parents, new_dir_row};
+use crate::index::{Entry, Index, missing_of, new_dir_row};
 use crate::lines::LineFor;
 use crate::workspace::put_row;
 
@@ -79,8 +79,7 @@ impl Engine {
         options: &WriteOptions,
         cause: &Cause,
     ) -> Result<Written> {
-        let row = self.open_row(id)?;
-        refuse_unwritable(&row, path)?;
+        self.refuse_early(id, path)?;
         let mut incoming = self.take_in(content)?;
         self.write_incoming(
             id,
@@ -177,6 +176,16 @@ impl Engine {
         ))
     }
 
+    /// Refuses a path that nobody may change before its content is taken in.
+    fn refuse_early(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+        // What is remembered may be of an earlier workspace of that name: only a look at the
+        // store may refuse.
+        if refuse_unwritable(&self.row_or_hint(id)?, path).is_ok() {
+            return Ok(());
+        }
+        refuse_unwritable(&self.open_row(id)?, path)
+    }
+
     fn write_incoming(
         &self,
         id: &WorkspaceId,
@@ -199,7 +208,7 @@ impl Engine {
         {
             drop(held);
             // The write itself is done; a checkpoint that fails is tried again with a later one.
-            let _ = self.checkpoint();
+            let _ = self.checkpoint_if_due();
         }
         outcome
     }
@@ -255,7 +264,8 @@ impl Engine {
             revision,
             created,
         } = landed;
-        self.project_write(held, &path, &entry, staged)
+        staged.set_replaces(!created);
+        self.project_write(held, &path, &entry, revision, staged)
             .or_else(|error| self.projection_failed(held, std::slice::from_ref(&path), error))?;
         if Self::checkpoint_is_due(&held.row, revision) {
             self.inner
@@ -292,9 +302,9 @@ impl Engine {
         let revision = next.revision;
         let (path, before, new_dirs) = {
             let index = Index::new(self.store(), tx, row);
-            let path = target.settle(&index)?;
+            let (path, steps) = target.settle(&index)?;
             refuse_unwritable(row, &path)?;
-            let before = index.entry(&path)?;
+            let before = steps.last().and_then(|(_, entry)| *entry);
             check_expectation(&path, before.as_ref(), options.expect)?;
             if before.is_some_and(|entry| entry.is_dir()) {
                 return Err(Error::new(
@@ -303,7 +313,7 @@ impl Engine {
                 ));
             }
             next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
-            let missing = missing_parents(&index, &path)?;
+            let missing = missing_of(&steps)?;
             let rows: Result<Vec<EntryRow>> = missing
                 .iter()
                 .map(|dir| new_dir_row(&index, dir, revision))
@@ -329,18 +339,16 @@ impl Engine {
             tx.put_entry(row.key, dir)?;
             tx.add_history(&line.mkdir(&dir.path))?;
         }
-        tx.put_entry(
-            row.key,
-            &EntryRow {
-                path: path.clone(),
-                kind: Some(EntryKind::File),
-                opaque: false,
-                perm,
-                id: Some(incoming.id),
-                size: incoming.size,
-                revision,
-            },
-        )?;
+        let entry_row = EntryRow {
+            path: path.clone(),
+            kind: Some(EntryKind::File),
+            opaque: false,
+            perm,
+            id: Some(incoming.id),
+            size: incoming.size,
+            revision,
+        };
+        tx.put_entry(row.key, &entry_row)?;
         let op = if before.is_none() {
             HistoryOp::Create
         } else {
@@ -353,10 +361,8 @@ impl Engine {
         written.mime = options.mime.clone();
         tx.add_history(&written)?;
         put_row(tx, row, &next)?;
-        let index = Index::new(self.store(), tx, &next);
-        let entry = index
-            .entry(&path)?
-            .ok_or_else(|| Error::internal("a write left no entry"))?;
+        let entry =
+            Entry::of_row(&entry_row).ok_or_else(|| Error::internal("a write left no entry"))?;
         Ok(Landed {
             entry,
             path,
@@ -370,10 +376,11 @@ impl Engine {
         held: &Held,
         path: &RelPath,
         entry: &Entry,
+        revision: i64,
         mut staged: Staged,
     ) -> Result<()> {
         let _turn = self.turn(held)?;
-        if !held.exclusive && !self.still(&held.row, path, Some(entry))? {
+        if !held.exclusive && !self.still_written(&held.row, path, entry, revision)? {
             // Someone newer waits for its turn. We may not leave before the directory holds a
             // version at least as new as ours: our caller would read one from before its write.
             return self.project_paths(&held.row, std::slice::from_ref(path));
@@ -402,11 +409,25 @@ impl Target<'_> {
         }
     }
 
-    fn settle(&self, index: &Index<'_>) -> Result<RelPath> {
-        match self {
-            Target::Exactly(path) => index.resolve(path),
-            Target::FreeName(path) => free_name(index, path),
-        }
+    /// Where it really goes, and what stands on the way there.
+    fn settle(&self, index: &Index<'_>) -> Result<(RelPath, Vec<(RelPath, Option<Entry>)>)> {
+        let path = match self {
+            Target::Exactly(path) => {
+                let steps = index.steps(path)?;
+                // Without a link on the way it leads to where it says.
+                let is_link = |entry: &Entry| entry.kind == EntryKind::Symlink;
+                if !steps
+                    .iter()
+                    .any(|(_, entry)| entry.as_ref().is_some_and(is_link))
+                {
+                    return Ok(((*path).clone(), steps));
+                }
+                index.resolve(path)?
+            }
+            Target::FreeName(path) => free_name(index, path)?,
+        };
+        let steps = index.steps(&path)?;
+        Ok((path, steps))
     }
 }
 

@@ -1,6 +1,9 @@
 //! Holding a workspace for a change: its locks, its directory, and what is done when the directory
 //! does not take a change that is committed.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use offshoot_core::{Cause, Error, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::WorkspaceRow;
@@ -17,7 +20,41 @@ pub(crate) struct Held {
     _lock: WorkspaceLock,
 }
 
+/// Rows of workspaces as they were when they were last held, so that a change need not ask which
+/// lock to take. They may be out of date, and are nothing but a guess.
+#[derive(Default)]
+pub(crate) struct Hints(Mutex<HashMap<WorkspaceId, WorkspaceRow>>);
+
+/// So many rows are remembered.
+const MOST_HINTS: usize = 1_024;
+
+impl Hints {
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkspaceId, WorkspaceRow>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: &WorkspaceId) -> Option<WorkspaceRow> {
+        self.lock().get(id).cloned()
+    }
+
+    fn put(&self, row: &WorkspaceRow) {
+        let mut hints = self.lock();
+        if hints.len() >= MOST_HINTS {
+            hints.clear();
+        }
+        hints.insert(row.id.clone(), row.clone());
+    }
+}
+
 impl Engine {
+    /// The open workspace of that name, possibly as it was some time ago.
+    pub(crate) fn row_or_hint(&self, id: &WorkspaceId) -> Result<WorkspaceRow> {
+        match self.inner.hints.get(id) {
+            Some(row) => Ok(row),
+            None => self.open_row(id),
+        }
+    }
+
     /// The right to project, one at a time unless the workspace is ours alone.
     pub(crate) fn turn(&self, held: &Held) -> Result<Option<WorkspaceLock>> {
         if held.exclusive {
@@ -43,6 +80,24 @@ impl Engine {
         })
     }
 
+    /// Whether the index still says of a path what a write made it say in this revision.
+    pub(crate) fn still_written(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        entry: &Entry,
+        revision: i64,
+    ) -> Result<bool> {
+        // A row of that revision was written by that write and by nobody else.
+        let written = self.store().read(|tx| {
+            let rows = tx.entries_on_path(row.key, path)?;
+            Ok(rows
+                .last()
+                .is_some_and(|row| row.path == *path && row.revision == revision))
+        })?;
+        Ok(written || self.still(row, path, Some(entry))?)
+    }
+
     /// The change is committed but the directory did not take it. It is tried once more from the
     /// store; if that fails too, the next start of any process puts it right.
     pub(crate) fn projection_failed(
@@ -66,18 +121,28 @@ impl Engine {
     /// Holds a workspace for the change of one path: its directory exists, and what outside
     /// programs did to the path is recorded.
     pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
+        let mut hint = self.inner.hints.get(id);
         loop {
-            let row = self.open_row(id)?;
+            // What is remembered only says which lock to take; the look after it decides.
+            let hinted = hint.is_some();
+            let row = match hint.take() {
+                Some(row) => row,
+                None => self.open_row(id)?,
+            };
             let lone = row.handed_out || !row.materialized;
             let lock = if lone {
                 self.exclusive(&row)?
             } else {
                 self.shared(&row)?
             };
-            let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+            let now = match self.store().read(|tx| open_row_by_key(tx, &row)) {
+                Err(_) if hinted => continue,
+                answer => answer?,
+            };
             if now.handed_out != row.handed_out || now.materialized != row.materialized {
                 continue;
             }
+            self.inner.hints.put(&now);
             let dir = self.materialize(&now)?;
             if now.handed_out {
                 self.sync_path(&now, &dir, path, cause)?;

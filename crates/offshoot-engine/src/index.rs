@@ -31,7 +31,7 @@ pub struct Entry {
 
 impl Entry {
     /// The entry of a row, if it is not gone.
-    fn of_row(row: &EntryRow) -> Option<Entry> {
+    pub(crate) fn of_row(row: &EntryRow) -> Option<Entry> {
         row.kind.map(|kind| Entry {
             kind,
             perm: row.perm,
@@ -101,6 +101,31 @@ impl<'a> Index<'a> {
             return Ok(None);
         }
         Ok(self.base().entry(&self.objects, path)?.map(Entry::of_state))
+    }
+
+    /// What stands at each directory above `path`, the root first, and at `path` itself: what a
+    /// change has to know, for little more than [`Index::entry`] costs.
+    pub(crate) fn steps(&self, path: &RelPath) -> Result<Vec<(RelPath, Option<Entry>)>> {
+        let rows = self.tx.entries_on_path(self.row.key, path)?;
+        let mut rows = rows.iter().peekable();
+        let mut hidden = false;
+        let mut places = path.ancestors();
+        places.push(path.clone());
+        let look = |place: RelPath| {
+            let entry = match rows.next_if(|row| row.path == place) {
+                Some(row) => {
+                    hidden |= hides_base(row);
+                    Entry::of_row(row)
+                }
+                None if hidden => None,
+                None => self
+                    .base()
+                    .entry(&self.objects, &place)?
+                    .map(Entry::of_state),
+            };
+            Ok((place, entry))
+        };
+        places.into_iter().map(look).collect()
     }
 
     /// The bytes of a file or link, 0 for a directory.
@@ -334,9 +359,15 @@ impl<'a> Ignore<'a> {
 ///
 /// Directories on the way that do not exist are made; the paths of those are returned.
 pub(crate) fn missing_parents(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
+    missing_of(&index.steps(path)?)
+}
+
+/// The same of steps that are known already.
+pub(crate) fn missing_of(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPath>> {
     let mut missing = Vec::new();
-    for above in path.ancestors().into_iter().skip(1) {
-        match index.entry(&above)? {
+    let above = steps.split_last().map_or(steps, |(_, above)| above);
+    for (above, entry) in above.iter().skip(1) {
+        match entry {
             Some(entry) if entry.is_dir() => {}
             Some(_) => {
                 return Err(Error::new(
@@ -344,7 +375,7 @@ pub(crate) fn missing_parents(index: &Index<'_>, path: &RelPath) -> Result<Vec<R
                     format!("`{above}` is a file, so nothing can be below it"),
                 ));
             }
-            None => missing.push(above),
+            None => missing.push(above.clone()),
         }
     }
     Ok(missing)

@@ -20,6 +20,7 @@ mod incoming;
 mod index;
 mod layers;
 mod lines;
+mod memos;
 mod merge_log;
 mod metadata;
 mod mime;

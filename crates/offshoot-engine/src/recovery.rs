@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result};
 use offshoot_fs::SafeDir;
@@ -21,7 +22,7 @@ use crate::read::DiskEntry;
 
 const BOOT_SETTING: &str = "boot_id";
 /// A directory that so many revisions are not known to be durable of is synced at once.
-const MOST_UNSYNCED: i64 = 2_000;
+const MOST_UNSYNCED: i64 = 8_000;
 /// What processes leave in `tmp/` is removed when it is this old, or when nobody else lives.
 const LEFTOVER_SECONDS: u64 = 3_600;
 
@@ -47,9 +48,7 @@ impl Engine {
         }
         if !all_well {
             // The marks stay, so the next start tries again; so does ours, if it is the reason.
-            self.inner
-                .needs_recovery
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            self.inner.needs_recovery.store(true, Ordering::Relaxed);
             return Ok(());
         }
         if rebooted {
@@ -226,15 +225,31 @@ impl Engine {
     /// Makes the directories durable, so that less has to be looked at after an unclean stop. For
     /// idle moments; costs one sync of the file system.
     pub fn checkpoint(&self) -> Result<()> {
-        // What a failed projection left behind is found by what is not marked as durable.
-        if self
-            .inner
-            .needs_recovery
-            .load(std::sync::atomic::Ordering::Relaxed)
-        {
+        self.sync_dirs(|_| true)?;
+        self.store().meta().tidy()
+    }
+
+    /// The same in the midst of work, for those that recovery would have to look at for long.
+    ///
+    /// Several writers may find this due at once; all but the first have nothing to do. The log
+    /// of the store keeps its length, or the next commits would have to make it longer again.
+    pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
+        let running = &self.inner.checkpoint_running;
+        if running.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let rows = self.store().read(|tx| tx.unsynced_workspaces())?;
+        let done = self.sync_dirs(|row| Self::checkpoint_is_due(row, row.revision));
+        running.store(false, Ordering::SeqCst);
+        done
+    }
+
+    fn sync_dirs(&self, wanted: impl Fn(&WorkspaceRow) -> bool) -> Result<()> {
+        // What a failed projection left behind is found by what is not marked as durable.
+        if self.inner.needs_recovery.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut rows = self.store().read(|tx| tx.unsynced_workspaces())?;
+        rows.retain(wanted);
         if rows.is_empty() {
             return Ok(());
         }
@@ -258,7 +273,7 @@ impl Engine {
             self.store()
                 .write(Durability::Relaxed, |tx| tx.mark_layer_synced(layer.key))?;
         }
-        self.store().meta().tidy()
+        Ok(())
     }
 
     /// Whether so much is not known to be durable that a checkpoint is due at once.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 
 use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
@@ -29,7 +30,7 @@ use crate::sync_record::Recorder;
 /// A memo is written anew when the old one leaves more than this to look at again.
 const MEMO_IS_WORTH_FILES: usize = 256;
 const MEMO_IS_WORTH_BYTES: u64 = 4 << 20;
-const MEMO_IS_WORTH_REVISIONS: i64 = 512;
+const MEMO_IS_WORTH_LINES: usize = 512;
 /// A first sync of at least so many files becomes a state at once instead of rows.
 const FOLD_FROM: usize = 1_000;
 /// Walks of one sync while outside programs are busy.
@@ -130,8 +131,7 @@ impl Engine {
         if row.kind == WorkspaceKind::Fork {
             return self.sync_fork(&row, &dir, include_ignored, durability);
         }
-        let memo_path = self.inner.data.memo(row.key);
-        let mut memo = Memo::load(&memo_path);
+        let mut memo = self.load_memo(row.key);
         let mut synced = Synced {
             walked: true,
             ..Synced::default()
@@ -155,10 +155,10 @@ impl Engine {
             synced.ignored.clone_from(&scan.ignored);
             synced.unsettled = outcome.unsettled;
             synced.changes.extend(outcome.changes);
-            if is_worth_a_memo(&scan, &memo, outcome.revision) {
+            if is_worth_a_memo(&scan, &memo, outcome.lines_since) {
                 let hashed = outcome.hashed;
-                memo = scan.finish(outcome.revision as u64, |path| hashed.get(path).copied());
-                memo.save(&memo_path)?;
+                let new = scan.finish(outcome.seq as u64, |path| hashed.get(path).copied());
+                memo = self.save_memo(row.key, new)?;
             }
             // Somebody wrote while we walked: what we saw may be half of what they did.
             let busy = outcome.newest >= started;
@@ -216,14 +216,30 @@ impl Engine {
         } = hashing;
         let mut found = found.into_inner().unwrap_or_default();
         let unsettled = unsettled.into_inner().unwrap_or_default();
-        self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
-        let bulk = bulk.finish()?;
-        let folded = self.fold_fresh(fresh, &found)?;
-        let (changes, revision) =
-            self.record_found(row, found, Some(&bulk), folded.as_ref(), durability)?;
+        let lines_since =
+            self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
+        let folds = fresh && found.len() >= FOLD_FROM && found.values().all(Option::is_some);
+        let (changes, seq) = if folds {
+            // Trees are built while the rows of contents and history are written.
+            std::thread::scope(|scope| {
+                let (sender, receiver) = channel();
+                let found = &found;
+                scope.spawn(move || sender.send(self.fold_fresh(found)));
+                let bulk = bulk.finish()?;
+                let mut folding = Folding {
+                    receiver,
+                    folded: None,
+                };
+                self.record_found(row, found, Some(&bulk), Some(&mut folding), durability)
+            })?
+        } else {
+            let bulk = bulk.finish()?;
+            self.record_found(row, &found, Some(&bulk), None, durability)?
+        };
         Ok(Outcome {
             changes,
-            revision,
+            seq,
+            lines_since,
             hashed: hashed.into_inner().unwrap_or_default(),
             unsettled,
             newest: newest.into_inner().unwrap_or_default(),
@@ -276,7 +292,8 @@ impl Engine {
         })
     }
 
-    /// Directories, deletions, and what the walk did not look at.
+    /// Directories, deletions, and what the walk did not look at. Returns how many lines the
+    /// history has that the memo does not know.
     fn compare_the_rest(
         &self,
         row: &WorkspaceRow,
@@ -286,7 +303,7 @@ impl Engine {
         unsettled: &[RelPath],
         bulk: &BulkWriter,
         found: &mut Found,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let seen: BTreeSet<&RelPath> = scan
             .unknown
             .iter()
@@ -298,14 +315,17 @@ impl Engine {
             let index = Index::new(self.store(), tx, row);
             // Whatever came, changed or went through us since the last walk, the memo does not
             // know: a directory that it knows may be one that we removed and somebody made again.
+            // Asked for by number, which the index leads to; by revision, every line of the
+            // workspace would be looked at.
             let since = match memo.is_empty() {
                 true => Vec::new(),
                 false => tx.history(&HistoryFilter {
                     workspace: Some(row.key),
-                    after_revision: memo.tag() as i64,
+                    after_seq: memo.tag() as i64,
                     ..HistoryFilter::default()
                 })?,
             };
+            let lines_since = since.len();
             let touched: BTreeSet<RelPath> = since
                 .into_iter()
                 .flat_map(|line| [Some(line.line.path), line.line.from])
@@ -346,7 +366,8 @@ impl Engine {
                     found.insert(path, None);
                 }
             }
-            self.follow_ignored(&index, dir, bulk, &|path| seen.contains(path), found)
+            self.follow_ignored(&index, dir, bulk, &|path| seen.contains(path), found)?;
+            Ok(lines_since)
         })
     }
 
@@ -451,15 +472,12 @@ impl Engine {
             return Ok(());
         }
         let bulk = bulk.finish()?;
-        self.record_found(row, found, Some(&bulk), None, Durability::Synced)
+        self.record_found(row, &found, Some(&bulk), None, Durability::Synced)
             .map(drop)
     }
 
     /// The state of a first sync of many files, which needs no rows above it: there was nothing.
-    fn fold_fresh(&self, fresh: bool, found: &Found) -> Result<Option<(State, Vec<NewObject>)>> {
-        if !fresh || found.len() < FOLD_FROM || found.values().any(Option::is_none) {
-            return Ok(None);
-        }
+    fn fold_fresh(&self, found: &Found) -> Result<Folded> {
         let objects = StoredObjects {
             store: self.store(),
             tx: None,
@@ -477,16 +495,17 @@ impl Engine {
             .filter_map(|(path, entry)| Some((path.clone(), put(entry.as_ref()?))))
             .collect();
         let state = State::default().edit(&mut bench, &edits)?;
-        Ok(Some((state, bench.prepare(self.store())?)))
+        Ok((state, bench.prepare(self.store())?))
     }
 
-    /// Writes outside changes into the index and the history. Returns them, and the revision.
+    /// Writes outside changes into the index and the history. Returns them, and the number of the
+    /// last line of the history.
     pub(crate) fn record_found(
         &self,
         row: &WorkspaceRow,
-        found: Found,
+        found: &Found,
         bulk: Option<&Bulk>,
-        folded: Option<&(State, Vec<NewObject>)>,
+        mut folding: Option<&mut Folding>,
         durability: Durability,
     ) -> Result<(Vec<OutsideChange>, i64)> {
         let at = self.now();
@@ -503,7 +522,7 @@ impl Engine {
             next.last_sync = Some(at);
             if found.is_empty() {
                 tx.update_workspace(&next)?;
-                return Ok((Vec::new(), next.revision));
+                return Ok((Vec::new(), tx.last_seq()?));
             }
             next = changed_row(&next, at);
             if let Some(bulk) = bulk {
@@ -526,20 +545,20 @@ impl Engine {
             };
             let still_empty = (before.tree, before.sidecar) == (EMPTY_TREE, EMPTY_TREE)
                 && tx.entries_below(before.key, &RelPath::root())?.is_empty();
-            if let Some((state, objects)) = folded.filter(|_| still_empty) {
-                recorder.all_new(tx, &found, state, objects, &mut changes)?;
+            if let Some(folding) = folding.as_mut().filter(|_| still_empty) {
+                recorder.all_new(tx, found, folding, &mut changes)?;
                 tx.update_workspace(&next)?;
-                return Ok((changes, next.revision));
+                return Ok((changes, tx.last_seq()?));
             }
-            for (path, there) in &found {
+            for (path, there) in found {
                 match there {
-                    None => recorder.gone(tx, path, &found, &mut changes)?,
+                    None => recorder.gone(tx, path, found, &mut changes)?,
                     Some(entry) => recorder.there(tx, path, entry, &mut changes)?,
                 }
             }
             // Outside programs are not stopped by a quota: the next write through us is.
             tx.update_workspace(&next)?;
-            Ok((changes, next.revision))
+            Ok((changes, tx.last_seq()?))
         })
     }
 }
@@ -558,20 +577,45 @@ pub(crate) fn differs(there: Option<&DiskEntry>, known: Option<&Entry>) -> bool 
 /// An old memo is as good for files: one that changed since looks different from it and is
 /// compared again. It is not for directories, which are known by their bits alone: one that went
 /// and came back, or had its bits changed and changed back, would look as if nothing had happened.
-fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, revision: i64) -> bool {
+fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
     let to_hash: u64 = scan.unknown.iter().map(|seen| seen.stat.size).sum();
     memo.is_empty()
         || !scan.missing.is_empty()
         || scan.dirs.iter().any(|dir| dir.state != DirState::Known)
         || scan.unknown.len() > MEMO_IS_WORTH_FILES
         || to_hash > MEMO_IS_WORTH_BYTES
-        || revision - memo.tag() as i64 > MEMO_IS_WORTH_REVISIONS
+        || lines_since > MEMO_IS_WORTH_LINES
+}
+
+/// A state and the objects that it is made of.
+pub(crate) type Folded = (State, Vec<NewObject>);
+
+/// A state that another thread builds.
+pub(crate) struct Folding {
+    receiver: Receiver<Result<Folded>>,
+    folded: Option<Folded>,
+}
+
+impl Folding {
+    /// Waits until it is there.
+    pub(crate) fn wait(&mut self) -> Result<&Folded> {
+        if self.folded.is_none() {
+            let sent = self.receiver.recv();
+            self.folded = Some(sent.map_err(|_| Error::internal("no state was built"))??);
+        }
+        self.folded
+            .as_ref()
+            .ok_or_else(|| Error::internal("no state was built"))
+    }
 }
 
 /// What one walk led to.
 struct Outcome {
     changes: Vec<OutsideChange>,
-    revision: i64,
+    /// The last line of the history once they were recorded.
+    seq: i64,
+    /// The lines that the memo of the walk did not know.
+    lines_since: usize,
     hashed: HashMap<RelPath, ObjectId>,
     unsettled: Vec<RelPath>,
     /// The newest change among those found.

@@ -93,7 +93,7 @@ impl Engine {
                 Ok((walk.found, walk.memo, worth, walk.newest))
             })?;
             let bulk = bulk.finish()?;
-            let (changes, _) = self.record_found(row, found, Some(&bulk), None, durability)?;
+            let (changes, _) = self.record_found(row, &found, Some(&bulk), None, durability)?;
             synced.changes.extend(changes);
             if worth {
                 new_memo.save(&memo_path)?;

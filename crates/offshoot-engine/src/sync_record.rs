@@ -3,14 +3,13 @@
 use std::collections::HashSet;
 
 use offshoot_core::{EntryKind, RelPath, Result};
-use offshoot_store::{EntryRow, HistoryOp, NewObject, WorkspaceRow, WriteTx};
+use offshoot_store::{EntryRow, HistoryOp, WorkspaceRow, WriteTx};
 
 use crate::engine::Engine;
 use crate::index::{Entry, Index};
 use crate::lines::LineFor;
 use crate::read::DiskEntry;
-use crate::state::State;
-use crate::sync::{Found, OutsideChange};
+use crate::sync::{Folding, Found, OutsideChange};
 
 /// Writes found changes into the index, one by one, in the order of paths.
 pub(crate) struct Recorder<'a> {
@@ -28,13 +27,9 @@ impl Recorder<'_> {
         &mut self,
         tx: &mut dyn WriteTx,
         found: &Found,
-        state: &State,
-        objects: &[NewObject],
+        folding: &mut Folding,
         changes: &mut Vec<OutsideChange>,
     ) -> Result<()> {
-        for object in objects {
-            tx.put_object(object)?;
-        }
         for (path, entry) in found {
             let Some(entry) = entry else { continue };
             let op = match entry.kind {
@@ -55,6 +50,10 @@ impl Recorder<'_> {
                 op,
                 kind: entry.kind,
             });
+        }
+        let (state, objects) = folding.wait()?;
+        for object in objects {
+            tx.put_object(object)?;
         }
         self.next.tree = state.tree;
         self.next.sidecar = state.sidecar;

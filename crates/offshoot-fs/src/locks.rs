@@ -7,6 +7,10 @@
 //!
 //! A lock on a file can only be asked for again and again by whoever does not want to wait for
 //! ever. So the threads of one process queue in memory first, and only the first of them asks.
+//!
+//! The threads of one process that share a workspace share one lock on its file as well. Whoever
+//! comes while it is held joins without a call of the system, but not for long: after a moment
+//! the next one passes the gate again, where somebody may wait to be alone.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_sys::{FileLock, LockMode};
+use offshoot_sys::{FileLock, LockMode, ParkedLock};
 
 /// How long a projection may take; it is the work of milliseconds.
 const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,11 +28,16 @@ const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// they do is no reason to call the workspace busy.
 const GATE_GRACE: Duration = Duration::from_millis(5);
 
+/// How long others may join a shared lock after its gate was passed. Whoever waits to be alone
+/// waits so much longer; it is the time of a few writes.
+const JOINABLE: Duration = Duration::from_millis(2);
+
 /// The lock files of all workspaces, in one directory.
 #[derive(Clone, Debug)]
 pub struct WorkspaceLocks {
     dir: PathBuf,
     turns: Arc<Turns>,
+    parties: Arc<Parties>,
 }
 
 /// A held lock; dropping it releases it, and so does the end of the process.
@@ -36,8 +45,19 @@ pub struct WorkspaceLocks {
 #[must_use = "the lock is released when this is dropped"]
 pub struct WorkspaceLock {
     // In this order: the file is released before the next thread of this process has its turn.
-    _held: FileLock,
+    _held: Held,
     _turn: Option<Turn>,
+}
+
+/// How a lock on a file is held.
+#[derive(Debug)]
+enum Held {
+    /// By this holder alone.
+    Own { _file: FileLock },
+    /// Together with other threads of this process.
+    Shared { _member: Member },
+    /// By this holder alone, with a file that the party keeps open for the next one.
+    Lent { _lent: Lent },
 }
 
 impl WorkspaceLocks {
@@ -48,49 +68,98 @@ impl WorkspaceLocks {
         Ok(WorkspaceLocks {
             dir,
             turns: Arc::default(),
+            parties: Arc::default(),
         })
     }
 
     /// Takes part in the workspace together with others.
     pub fn shared(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
-        self.pass_gate(name, LockMode::Shared, timeout)
+        let party = self.parties.of(name);
+        if let Some(member) = Member::join(&self.parties, name, &party) {
+            return Ok(member.into_lock());
+        }
+        let member = self.open_or_renew(name, &party, timeout);
+        if member.is_err() {
+            self.parties.leave(name, &party);
+        }
+        member.map(Member::into_lock)
+    }
+
+    fn open_or_renew(&self, name: &str, party: &Arc<Party>, timeout: Duration) -> Result<Member> {
+        let (_gate, left) = self.gate(name, timeout)?;
+        // Only who passes the gate opens a party, so nobody else can do so here.
+        if let Some(member) = Member::renew(&self.parties, name, party) {
+            return Ok(member);
+        }
+        let file = acquire(name, &self.file(name, "main")?, LockMode::Shared, left)?;
+        Ok(Member::open(&self.parties, name, party, file))
     }
 
     /// Takes the workspace alone. While it waits nobody else gets in.
     pub fn exclusive(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
-        self.pass_gate(name, LockMode::Exclusive, timeout)
+        let (gate, left) = self.gate(name, timeout)?;
+        let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
+        drop(gate);
+        Ok(WorkspaceLock {
+            _held: Held::Own { _file: file },
+            _turn: None,
+        })
     }
 
     /// Takes the short lock for putting files in place.
     pub fn projection(&self, name: &str) -> Result<WorkspaceLock> {
         let path = self.file(name, "projection")?;
-        self.alone(name, &path, PROJECTION_TIMEOUT)
+        // The file stays open as long as a thread here shares the workspace: it is removed only
+        // by whoever has the workspace alone.
+        match self.parties.existing(name) {
+            None => self.alone(name, &path, PROJECTION_TIMEOUT),
+            Some(party) => {
+                let deadline = Instant::now() + PROJECTION_TIMEOUT;
+                let turn = Turn::wait(&self.turns, &path, deadline).ok_or_else(|| busy(name))?;
+                let left = deadline.saturating_duration_since(Instant::now());
+                let parked = lock(&party.projection).take();
+                let file = match parked {
+                    Some(parked) => parked
+                        .acquire(LockMode::Exclusive, left)
+                        .map_err(cannot_lock)?
+                        .ok_or_else(|| busy(name))?,
+                    None => acquire(name, &path, LockMode::Exclusive, left)?,
+                };
+                let lent = Lent {
+                    party,
+                    file: Some(file),
+                };
+                Ok(WorkspaceLock {
+                    _held: Held::Lent { _lent: lent },
+                    _turn: Some(turn),
+                })
+            }
+        }
     }
 
     /// Removes the lock files of a workspace that is gone. Waits for those who hold them.
     pub fn forget(&self, name: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
-        for kind in ["projection", "main", "gate"] {
+        // All at once and in the order in which everybody takes them: whoever projects holds the
+        // main lock, so nobody is left who has one of these files open and still counts on it.
+        let mut held = Vec::new();
+        for kind in ["gate", "main", "projection"] {
             let path = self.file(name, kind)?;
             let left = deadline.saturating_duration_since(Instant::now());
-            acquire(name, &path, LockMode::Exclusive, left)?
-                .remove()
-                .map_err(cannot_lock)?;
+            held.push(acquire(name, &path, LockMode::Exclusive, left)?);
+        }
+        for lock in held.into_iter().rev() {
+            lock.remove().map_err(cannot_lock)?;
         }
         Ok(())
     }
 
-    fn pass_gate(&self, name: &str, mode: LockMode, timeout: Duration) -> Result<WorkspaceLock> {
+    /// Passes the gate. Returns also how much of the time is left for the main lock.
+    fn gate(&self, name: &str, timeout: Duration) -> Result<(WorkspaceLock, Duration)> {
         let started = Instant::now();
         let patience = timeout.max(GATE_GRACE);
         let gate = self.alone(name, &self.file(name, "gate")?, patience)?;
-        let left = timeout.saturating_sub(started.elapsed());
-        let held = acquire(name, &self.file(name, "main")?, mode, left)?;
-        drop(gate);
-        Ok(WorkspaceLock {
-            _held: held,
-            _turn: None,
-        })
+        Ok((gate, timeout.saturating_sub(started.elapsed())))
     }
 
     /// Takes a lock that only one may have: first among the threads here, then among processes.
@@ -98,9 +167,9 @@ impl WorkspaceLocks {
         let deadline = Instant::now() + timeout;
         let turn = Turn::wait(&self.turns, path, deadline).ok_or_else(|| busy(name))?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let held = acquire(name, path, LockMode::Exclusive, left)?;
+        let file = acquire(name, path, LockMode::Exclusive, left)?;
         Ok(WorkspaceLock {
-            _held: held,
+            _held: Held::Own { _file: file },
             _turn: Some(turn),
         })
     }
@@ -128,6 +197,143 @@ fn busy(name: &str) -> Error {
         format!("`{name}` is held by another operation"),
     )
     .with_hint("wait until the other operation has ended and try again")
+}
+
+/// The threads of this process that share a workspace, by its name; a party that nobody is in or
+/// about to join is not there.
+#[derive(Debug, Default)]
+struct Parties(Mutex<HashMap<String, Arc<Party>>>);
+
+/// The threads of this process that share one workspace, and its lock.
+#[derive(Debug, Default)]
+struct Party {
+    state: Mutex<PartyState>,
+    /// The open file of the projection lock while none of them holds it.
+    projection: Mutex<Option<ParkedLock>>,
+}
+
+#[derive(Debug, Default)]
+struct PartyState {
+    members: usize,
+    /// The lock on the main file, while there are members.
+    main: Option<FileLock>,
+    /// When the gate was passed last.
+    gate_passed: Option<Instant>,
+}
+
+impl Parties {
+    fn of(&self, name: &str) -> Arc<Party> {
+        let mut parties = lock(&self.0);
+        match parties.get(name) {
+            Some(party) => party.clone(),
+            None => parties.entry(name.to_owned()).or_default().clone(),
+        }
+    }
+
+    /// Removes a party that nobody came to join.
+    fn leave(&self, name: &str, party: &Arc<Party>) {
+        let mut parties = lock(&self.0);
+        // The map and the caller: whoever else is in it or about to join holds a share.
+        if Arc::strong_count(party) == 2 {
+            parties.remove(name);
+        }
+    }
+
+    /// The party of those who share the workspace now, if any do.
+    fn existing(&self, name: &str) -> Option<Arc<Party>> {
+        let party = lock(&self.0).get(name)?.clone();
+        let shared = lock(&party.state).members > 0;
+        shared.then_some(party)
+    }
+}
+
+/// A thread's part in a shared lock; the last one to leave releases it.
+#[derive(Debug)]
+struct Member {
+    parties: Arc<Parties>,
+    name: String,
+    party: Arc<Party>,
+}
+
+impl Member {
+    /// Joins a party whose gate was passed a moment ago.
+    fn join(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Option<Member> {
+        let mut state = lock(&party.state);
+        let fresh = state.gate_passed.is_some_and(|at| at.elapsed() < JOINABLE);
+        if state.members == 0 || !fresh {
+            return None;
+        }
+        state.members += 1;
+        Some(Member::new(parties, name, party))
+    }
+
+    /// Joins a party of any age. The caller has passed the gate.
+    fn renew(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Option<Member> {
+        let mut state = lock(&party.state);
+        if state.members == 0 {
+            return None;
+        }
+        state.members += 1;
+        state.gate_passed = Some(Instant::now());
+        Some(Member::new(parties, name, party))
+    }
+
+    /// Opens a party. The caller has passed the gate and taken the lock.
+    fn open(parties: &Arc<Parties>, name: &str, party: &Arc<Party>, main: FileLock) -> Member {
+        let mut state = lock(&party.state);
+        state.members = 1;
+        state.main = Some(main);
+        state.gate_passed = Some(Instant::now());
+        Member::new(parties, name, party)
+    }
+
+    fn new(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Member {
+        Member {
+            parties: parties.clone(),
+            name: name.to_owned(),
+            party: party.clone(),
+        }
+    }
+
+    fn into_lock(self) -> WorkspaceLock {
+        WorkspaceLock {
+            _held: Held::Shared { _member: self },
+            _turn: None,
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut state = lock(&self.party.state);
+        state.members -= 1;
+        if state.members > 0 {
+            return;
+        }
+        // While nobody has the workspace, its files may be removed: none may stay open.
+        lock(&self.party.projection).take();
+        state.main.take();
+        drop(state);
+        self.parties.leave(&self.name, &self.party);
+    }
+}
+
+/// The projection lock with the file of a party, which gets it back.
+#[derive(Debug)]
+struct Lent {
+    party: Arc<Party>,
+    file: Option<FileLock>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let parked = self.file.take().map(FileLock::park);
+        // A party that has ended meanwhile keeps nothing open.
+        let state = lock(&self.party.state);
+        if state.members > 0 {
+            *lock(&self.party.projection) = parked;
+        }
+    }
 }
 
 /// The queues of this process, by lock file; one that nobody stands in is not there.

@@ -18,7 +18,7 @@ mod system;
 mod xattr;
 
 pub use dir::{DirReader, NameKind};
-pub use lock::{FileLock, LockMode};
+pub use lock::{FileLock, LockMode, ParkedLock};
 #[cfg(target_os = "linux")]
 pub use mount::{
     Overlay, attach_mount, clone_mount, is_mount_point, is_on_overlay, set_immutable, unmount_idle,

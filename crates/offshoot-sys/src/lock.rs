@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -27,7 +28,14 @@ pub enum LockMode {
 /// like two processes do.
 #[derive(Debug)]
 pub struct FileLock {
-    file: File,
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+/// The open file of a lock that was released, for whoever takes it again soon.
+#[derive(Debug)]
+pub struct ParkedLock {
+    file: Arc<File>,
     path: PathBuf,
 }
 
@@ -44,7 +52,7 @@ impl FileLock {
             }
             if is_current(&file, path)? {
                 return Ok(Some(FileLock {
-                    file,
+                    file: Arc::new(file),
                     path: path.to_owned(),
                 }));
             }
@@ -57,27 +65,29 @@ impl FileLock {
     /// `flock` cannot wait for a limited time, so this polls, at first every few microseconds:
     /// most locks are held for less than a millisecond.
     pub fn acquire(path: &Path, mode: LockMode, timeout: Duration) -> io::Result<Option<FileLock>> {
-        let deadline = Instant::now().checked_add(timeout);
-        let mut pause = FIRST_PAUSE;
+        let mut patience = Patience::new(timeout);
         let mut file = open_lock_file(path)?;
         loop {
-            if try_flock(&file, mode)? {
-                if is_current(&file, path)? {
-                    return Ok(Some(FileLock {
-                        file,
-                        path: path.to_owned(),
-                    }));
+            if !try_flock(&file, mode)? {
+                if !patience.pause() {
+                    return Ok(None);
                 }
+            } else if is_current(&file, path)? {
+                return Ok(Some(FileLock {
+                    file: Arc::new(file),
+                    path: path.to_owned(),
+                }));
+            } else {
                 file = open_lock_file(path)?;
-                continue;
             }
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(None);
-            }
-            let left = deadline.map_or(pause, |deadline| deadline - now);
-            std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Releases the lock and keeps its file open.
+    pub fn park(self) -> ParkedLock {
+        ParkedLock {
+            file: self.file.clone(),
+            path: self.path.clone(),
         }
     }
 
@@ -86,6 +96,50 @@ impl FileLock {
     /// Whoever waits on the removed file notices and starts over with a new one.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
+    }
+}
+
+impl ParkedLock {
+    /// Takes the lock again, as [`FileLock::acquire`] does but without a look at its name: only
+    /// for a file that nobody can have removed since it was parked.
+    pub fn acquire(self, mode: LockMode, timeout: Duration) -> io::Result<Option<FileLock>> {
+        let mut patience = Patience::new(timeout);
+        while !try_flock(&self.file, mode)? {
+            if !patience.pause() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(FileLock {
+            file: self.file,
+            path: self.path,
+        }))
+    }
+}
+
+/// Pauses that grow, until a time has passed.
+struct Patience {
+    deadline: Option<Instant>,
+    next: Duration,
+}
+
+impl Patience {
+    fn new(timeout: Duration) -> Self {
+        Patience {
+            deadline: Instant::now().checked_add(timeout),
+            next: FIRST_PAUSE,
+        }
+    }
+
+    /// Sleeps a little. False when there is no time left.
+    fn pause(&mut self) -> bool {
+        let now = Instant::now();
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            return false;
+        }
+        let left = self.deadline.map_or(self.next, |deadline| deadline - now);
+        std::thread::sleep(self.next.min(left));
+        self.next = (self.next * 2).min(LONGEST_PAUSE);
+        true
     }
 }
 

@@ -37,6 +37,7 @@ pub struct Staged {
     file: File,
     name: StageName,
     perm: u32,
+    replaces: bool,
 }
 
 /// A name at the root that is removed with its owner unless it was renamed away.
@@ -72,6 +73,16 @@ impl Staged {
         self.perm = perm;
     }
 
+    /// Says that a file is probably at its place already, and that its content need not reach the
+    /// disk any sooner for that.
+    ///
+    /// Some file systems write a file out when it is renamed over another one, so that programs
+    /// which do not flush lose less. To swap the two names and to remove the old file by its new
+    /// name is as atomic and costs no such write.
+    pub fn set_replaces(&mut self, replaces: bool) {
+        self.replaces = replaces;
+    }
+
     /// What was written so far.
     pub fn stat(&self) -> Result<Stat> {
         fstat(&self.file).map_err(|error| write_error(&RelPath::root(), error))
@@ -99,6 +110,7 @@ impl SafeDir {
             file,
             name,
             perm,
+            replaces: false,
         })
     }
 
@@ -128,7 +140,8 @@ impl SafeDir {
             Ok(())
         };
         finish().map_err(|error| write_error(to, error))?;
-        self.rename_stage(&mut staged.name, to, &parent)?;
+        let swap = staged.replaces && sync == Sync::None;
+        self.rename_stage(&mut staged.name, to, &parent, swap)?;
         if sync == Sync::Durable {
             self.sync_dir(&parent)
                 .map_err(|error| write_error(to, error))?;
@@ -178,7 +191,7 @@ impl SafeDir {
         let (mut name, ()) = self
             .with_stage_name("symlink", |name| Ok(symlinkat(target, self.root(), name)?))
             .map_err(|error| write_error(path, error))?;
-        self.rename_stage(&mut name, path, &parent)?;
+        self.rename_stage(&mut name, path, &parent, false)?;
         let made = CString::new(path.name()).map_err(io::Error::from);
         made.and_then(|made| offshoot_sys::lstat_at(&parent, &made))
             .map_err(|error| read_error(path, error))
@@ -240,10 +253,19 @@ impl SafeDir {
         }
     }
 
-    fn rename_stage(&self, stage: &mut StageName, to: &RelPath, parent: &impl AsFd) -> Result<()> {
+    fn rename_stage(
+        &self,
+        stage: &mut StageName,
+        to: &RelPath,
+        parent: &impl AsFd,
+        swap: bool,
+    ) -> Result<()> {
         let rename = || -> io::Result<()> {
             let name = CString::new(to.name())?;
             self.hit("rename")?;
+            if swap && swap_and_remove(stage, parent, &name)? {
+                return Ok(());
+            }
             Ok(renameat(stage.dir.root(), &stage.name, parent, &name)?)
         };
         rename().map_err(|error| write_error(to, error))?;
@@ -263,6 +285,25 @@ impl SafeDir {
     pub(super) fn sync_dir(&self, dir: &impl AsFd) -> io::Result<()> {
         self.hit("fsync")?;
         reopen_dir(dir)?.sync_all()
+    }
+}
+
+/// Swaps a staged file with what stands at its place, and removes that. False if it cannot be done
+/// this way and nothing has changed.
+fn swap_and_remove(stage: &StageName, parent: &impl AsFd, name: &CStr) -> io::Result<bool> {
+    let root = stage.dir.root();
+    // Nothing is there, or this file system cannot swap.
+    if offshoot_sys::rename_exchange(root, &stage.name, parent, name).is_err() {
+        return Ok(false);
+    }
+    match unlinkat(root, &stage.name, AtFlags::empty()) {
+        // A directory is not replaced: it goes back, and the rename says what is wrong.
+        Err(Errno::ISDIR | Errno::PERM) => {
+            offshoot_sys::rename_exchange(root, &stage.name, parent, name)?;
+            Ok(false)
+        }
+        // What cannot be removed now is removed with all that is left of stages.
+        _ => Ok(true),
     }
 }
 

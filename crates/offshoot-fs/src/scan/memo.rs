@@ -185,6 +185,11 @@ impl Memo {
         self.entries
     }
 
+    /// How many bytes of memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether it knows no path.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
