@@ -217,6 +217,35 @@ pub(crate) enum Command {
         #[arg(value_name = "WS")]
         workspace: String,
     },
+    /// Show who wrote each line of a file, when and why
+    Blame(crate::commands::BlameArgs),
+    /// Merge a workspace into its project
+    ///
+    /// Completing it again changes nothing and gives the same answer. Exit code 3 if conflicts
+    /// wait for review.
+    Complete(crate::commands::CompleteArgs),
+    /// Look at merges, undo one, or take back what lost in one
+    Merge {
+        #[command(subcommand)]
+        command: crate::commands::MergeCommand,
+    },
+    /// Look at conflicts that wait, propose resolutions and decide
+    Review {
+        #[command(subcommand)]
+        command: crate::commands::ReviewCommand,
+    },
+    /// Agents and the workspaces they work in
+    Agent {
+        #[command(subcommand)]
+        command: crate::commands::AgentCommand,
+    },
+    /// Create projects and say how merges into them are decided
+    Project {
+        #[command(subcommand)]
+        command: crate::commands::ProjectCommand,
+    },
+    /// Fork a project; prints the path of the workspace
+    Fork(crate::commands::ForkArgs),
     /// Remove the directories of workspaces that nobody uses, and content that nothing names
     Clean {
         /// Unused for so many days

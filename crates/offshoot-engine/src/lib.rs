@@ -5,6 +5,7 @@
 
 mod agents;
 mod as_text;
+mod blame;
 mod check;
 mod complete;
 mod engine;
@@ -20,6 +21,7 @@ mod lines;
 mod merge_log;
 mod metadata;
 mod mime;
+mod names;
 mod objects;
 mod policy;
 mod project;
@@ -47,6 +49,7 @@ mod upkeep;
 mod workspace;
 
 pub use agents::Agent;
+pub use blame::{BlameLine, BlameOf};
 pub use check::{CheckReport, Problem};
 pub use complete::{CompleteOptions, Completed, Decided, Together, Waiting};
 pub use engine::{Engine, EngineOptions};
@@ -58,6 +61,7 @@ pub use index::Entry;
 pub use merge_log::MergeReceipt;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::type_name;
+pub use offshoot_store::Landing;
 pub use policy::{MergeSettings, PathPolicy, Policy};
 pub use project::{FileVersion, Project, ProjectEntry};
 pub use purge::Purged;

@@ -150,11 +150,13 @@ fn as_receipt(row: &MergeRow) -> Result<MergeReceipt> {
 }
 
 fn find_merge(tx: &dyn ReadTx, id: &str) -> Result<MergeRow> {
-    tx.merge(id)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!("there is no merge `{}`", id.escape_debug()),
-        )
-        .with_hint("`offshoot merge log PROJECT` shows those there were")
-    })
+    tx.merge(id)?.ok_or_else(|| no_merge(id))
+}
+
+pub(crate) fn no_merge(id: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        format!("there is no merge `{}`", id.escape_debug()),
+    )
+    .with_hint("`offshoot merge log PROJECT` shows those there were")
 }

@@ -174,7 +174,7 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
 }
 
 /// Opens what the user named on this machine; `-` is stdin.
-fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<dyn Read>>> {
+pub(super) fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<dyn Read>>> {
     let shows = cx.output.shows_progress();
     if file.as_os_str() == OsStr::new("-") {
         if io::stdin().is_terminal() {

@@ -1,14 +1,25 @@
 //! The commands: each opens the engine if it needs it, calls it, and shows the answer.
 
+mod agents;
+mod blame;
 mod demo;
 mod files;
 mod machine;
 mod maintenance;
 mod merge_file;
+mod merges;
+mod policies;
+mod projects_for_now;
+mod reviews;
 mod snapshots;
 mod workspace;
 
+pub(crate) use agents::AgentCommand;
+pub(crate) use blame::BlameArgs;
 pub(crate) use merge_file::MergeFileArgs;
+pub(crate) use merges::{CompleteArgs, MergeCommand};
+pub(crate) use projects_for_now::{ForkArgs, ProjectCommand};
+pub(crate) use reviews::ReviewCommand;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -162,6 +173,13 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
             snapshots::history(cx, &id(&workspace)?, path.as_ref(), limit)
         }
         Command::Sync { workspace } => snapshots::sync(cx, &id(&workspace)?),
+        Command::Blame(args) => blame::run(cx, &args),
+        Command::Complete(args) => merges::complete(cx, &args),
+        Command::Merge { command } => merges::run(cx, &command),
+        Command::Review { command } => reviews::run(cx, &command),
+        Command::Agent { command } => agents::run(cx, &command),
+        Command::Project { command } => projects_for_now::run(cx, &command),
+        Command::Fork(args) => projects_for_now::fork(cx, &args),
         Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),

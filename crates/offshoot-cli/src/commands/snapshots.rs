@@ -202,7 +202,7 @@ fn show_difference(
 }
 
 /// The hunks as they are, or for a terminal line by line.
-fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
+pub(super) fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
     if !output.is_terminal() {
         return output.stdout().write_all(hunks);
     }

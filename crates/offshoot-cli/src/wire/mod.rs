@@ -3,13 +3,19 @@
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
 
+mod agents;
 mod files;
 mod machine;
+mod merges;
+mod reviews;
 mod snapshots;
 mod workspace;
 
+pub(crate) use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
 pub(crate) use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
 pub(crate) use machine::{Check, CheckReport, Cleaned, Doctor, Purged, Setting, Settings};
+pub(crate) use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub(crate) use reviews::{Resolved, Review, Reviews};
 pub(crate) use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshots, Status,
     Synced, Taken,
