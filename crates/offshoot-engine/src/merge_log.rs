@@ -97,7 +97,10 @@ impl Engine {
                 ErrorCode::MergeConflict,
                 "what the merge brought was changed since",
             )
-            .with_hint("nothing was undone; edit these paths, or undo the later merges first")
+            .with_hint(format!(
+                "nothing was undone; undo the later merges first, or edit `{}`",
+                paths.join("`, `")
+            ))
             .with_details(serde_json::json!({ "conflicts": paths })))
         };
         let project_id: ProjectId = project.id.as_str().parse()?;

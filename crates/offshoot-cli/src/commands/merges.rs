@@ -125,7 +125,10 @@ fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
     if merges.is_empty() {
         cx.output.note("nothing was merged yet");
     }
-    let rows: Vec<Vec<String>> = merges.iter().map(log_row).collect();
+    let mut rows = Vec::with_capacity(merges.len());
+    for merge in &merges {
+        rows.push(log_row(merge, state(cx, merge)?));
+    }
     cx.output.table(
         &[
             ("MERGE", Align::Left),
@@ -142,7 +145,7 @@ fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn log_row(merge: &MergeReceipt) -> Vec<String> {
+fn log_row(merge: &MergeReceipt, state: &str) -> Vec<String> {
     let done = &merge.completed;
     let snapshot = done.snapshot.map(|id| id.to_hex());
     vec![
@@ -153,19 +156,22 @@ fn log_row(merge: &MergeReceipt) -> Vec<String> {
         done.conflicts.len().to_string(),
         done.decided.len().to_string(),
         snapshot.as_deref().map_or("-", short).to_owned(),
-        state(merge).to_owned(),
+        state.to_owned(),
     ]
 }
 
 /// What became of a merge, in a word.
-fn state(merge: &MergeReceipt) -> &'static str {
+fn state(cx: &Context<'_>, merge: &MergeReceipt) -> offshoot_core::Result<&'static str> {
     let done = &merge.completed;
-    match (merge.undone_by, done.snapshot) {
+    let waits = waiting(cx, done)?;
+    Ok(match (merge.undone_by, done.snapshot) {
         (Some(_), _) => "undone",
+        (None, Some(_)) if waits => "landed in part",
         (None, Some(_)) => "landed",
+        (None, None) if waits => "waits",
         (None, None) if done.conflicts.is_empty() => "nothing new",
-        (None, None) => "waits",
-    }
+        (None, None) => "resolved",
+    })
 }
 
 fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
@@ -191,7 +197,7 @@ fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
         ("landing", landing(done).to_owned()),
         ("snapshot", hex(done.snapshot)),
         ("workspace at", hex(done.theirs)),
-        ("state", state(&merge).to_owned()),
+        ("state", state(cx, &merge)?.to_owned()),
         ("undone by", hex(merge.undone_by)),
     ];
     super::workspace::fields(cx, &rows)?;

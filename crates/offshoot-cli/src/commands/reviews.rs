@@ -166,19 +166,14 @@ fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
         rows.push(("snapshot", short(&snapshot.to_hex()).to_owned()));
     }
     super::workspace::fields(cx, &rows)?;
+    let project = format!("the project `{}`", review.project);
+    let workspace = format!("the workspace `{}`", review.workspace);
     let (base, ours, theirs) = (review.base, review.ours, review.theirs);
-    side(
-        cx,
-        "ours",
-        "the project",
-        review.ours_by.as_ref(),
-        base,
-        ours,
-    )?;
+    side(cx, "ours", &project, review.ours_by.as_ref(), base, ours)?;
     side(
         cx,
         "theirs",
-        "the workspace",
+        &workspace,
         review.theirs_by.as_ref(),
         base,
         theirs,
