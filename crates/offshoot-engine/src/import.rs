@@ -380,6 +380,7 @@ fn edits_to(
                 counts.same += u64::from(!is_dir);
             }
             Some(new) if is_dir != (new.kind == EntryKind::Dir) => {
+                counts.removed += u64::from(!is_dir);
                 edits.insert(path.clone(), StateEdit::Replace(new));
                 gone = Some(path.clone());
             }
