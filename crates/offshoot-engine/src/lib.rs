@@ -53,7 +53,10 @@ pub use incoming::Content;
 pub use index::Entry;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::type_name;
+pub use offshoot_fs::{Probe, ProviderName};
+pub use offshoot_store::Landing;
 pub use project::{FileVersion, Project, ProjectEntry};
+pub use providers::probe_providers_in;
 pub use purge::Purged;
 pub use read::{
     DirNode, Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text,

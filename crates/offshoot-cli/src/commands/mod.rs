@@ -2,9 +2,11 @@
 
 mod demo;
 mod files;
+mod fork;
 mod machine;
 mod maintenance;
 mod merge_file;
+mod project;
 mod snapshots;
 mod workspace;
 
@@ -83,6 +85,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     }
     let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
+    options.provider = settings.provider()?;
     let context = Context {
         engine: Engine::open(options)?,
         cause: settings.cause(),
@@ -112,6 +115,9 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
     let cx = &mut context;
     match command {
         Command::Workspace { command } => workspace::run(cx, command),
+        Command::Project { command } => project::run(cx, command),
+        Command::Fork(args) => fork::fork(cx, &args),
+        Command::Update { workspace, dry_run } => fork::update(cx, &id(&workspace)?, dry_run),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
         Command::Cat(args) => files::cat(cx, &args),
         Command::Put(args) => files::put(cx, &args),
