@@ -8,6 +8,7 @@ mod config;
 mod diff;
 mod output;
 mod progress;
+mod project_args;
 mod wire;
 
 use std::process::ExitCode;

@@ -2,7 +2,8 @@
 //!
 //! The history names every content that a path had, so only those contents are read and compared:
 //! the cost follows the versions of the path, not the size of the project. Beside that, the rows of
-//! the project's snapshots and merges are read once.
+//! the project's snapshots and merges are read once, and where a line is older than the import of
+//! the project, the imported snapshots are looked at one by one.
 //!
 //! A line that a merge brought is looked up in the workspace it came from, and a line that the
 //! workspace had from its base in the project again. What an undo, a restore or `take_lost` brings
@@ -15,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, Timestamp,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, Timestamp,
     WorkspaceId,
 };
 use offshoot_git::ObjectReader;
@@ -163,6 +164,8 @@ struct Place {
     agent: Option<String>,
     /// Oldest first.
     snapshots: Vec<SnapshotRow>,
+    /// How many of them came with the import that the project began with.
+    imported: usize,
     /// For a fork: the revision of each update and the base that it moved to.
     updates: HashMap<i64, ObjectId>,
     /// Whether it began as a snapshot of something else.
@@ -175,8 +178,10 @@ struct Place {
 impl Place {
     /// The first snapshot that has what was written at that time.
     fn snapshot_since(&self, at: Timestamp) -> Option<&SnapshotRow> {
-        let first = self.snapshots.partition_point(|one| one.at < at);
-        self.snapshots.get(first)
+        // Those that came with an import have times of their own.
+        let taken_here = &self.snapshots[self.imported..];
+        let first = taken_here.partition_point(|one| one.at < at);
+        taken_here.get(first)
     }
 
     fn is_project(&self) -> bool {
@@ -526,31 +531,72 @@ impl<'a> Tracer<'a> {
         {
             return Ok(known.clone());
         }
-        let place = self.place(key)?;
-        let elsewhere = match &place {
-            Some(place) if place.has_origin => self.from_origin(place, path)?,
-            _ => None,
+        let Some(place) = self.place(key)? else {
+            return Err(Error::internal("a version belongs to nothing"));
         };
-        let marked = match elsewhere.filter(|one| one.content == Some(content)) {
+        let found = match place.has_origin {
+            true => self.from_origin(&place, path)?,
+            false => self.imported(&place, path, content)?,
+        };
+        let marked = match found.filter(|one| one.content == Some(content)) {
             Some(marked) => marked,
+            // Nothing tells, such as after a purge: it was there when the place came into being.
             None => {
-                let first = match &place {
-                    Some(place) => self.first_with(place, path, content)?,
-                    None => None,
-                };
-                let first = first.ok_or_else(|| Error::internal("a version has no origin"))?;
                 let origin = self.add_origin(Origin {
                     place: key,
-                    operator: first.cause.operator.to_string(),
-                    agent: first.cause.claim,
-                    message_id: first.cause.message_id,
-                    snapshot: Some(first.id),
-                    at: first.at,
+                    operator: Operator::system().to_string(),
+                    agent: None,
+                    message_id: None,
+                    snapshot: place.snapshots.first().map(|row| row.id),
+                    at: place.row.created_at,
                 });
                 self.all_from(content, origin)?
             }
         };
         self.chain(key, path)?.beginning = Some(marked.clone());
+        Ok(marked)
+    }
+
+    /// What an import brought, through the snapshots that came with it. The history has no lines
+    /// for these, so each of them is looked at, as git would.
+    fn imported(
+        &mut self,
+        place: &Place,
+        path: &RelPath,
+        content: ObjectId,
+    ) -> Result<Option<Marked>> {
+        let mut versions: Vec<(&SnapshotRow, ObjectId)> = Vec::new();
+        for row in place.snapshots[..place.imported].iter().rev() {
+            let entry = state_of(row).entry(&self.objects, path)?;
+            let id = entry
+                .filter(|entry| entry.kind == EntryKind::File)
+                .and_then(|entry| entry.id);
+            match (versions.last_mut(), id) {
+                (None, Some(id)) if id == content => versions.push((row, id)),
+                (None, _) => {}
+                (Some(_), None) => break,
+                (Some((since, last)), Some(id)) if *last == id => *since = row,
+                (Some(_), Some(id)) => versions.push((row, id)),
+            }
+        }
+        let mut marked: Option<Marked> = None;
+        for (row, content) in versions.into_iter().rev() {
+            let own = self.add_origin(Origin {
+                place: place.row.key,
+                operator: row.cause.operator.to_string(),
+                agent: row.cause.claim.clone(),
+                message_id: row.cause.message_id.clone(),
+                snapshot: Some(row.id),
+                at: row.at,
+            });
+            let mut next = self.all_from(content, own)?;
+            if let (Some(before), Some(text)) = (&marked, self.text(&content)?) {
+                let mut taken = vec![None; next.lines.len()];
+                self.take(&mut taken, &text, before)?;
+                next.lines = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
+            }
+            marked = Some(next);
+        }
         Ok(marked)
     }
 
@@ -572,40 +618,6 @@ impl<'a> Tracer<'a> {
             }
         }
         Ok(None)
-    }
-
-    /// The snapshot that a content came with. The history has no line for it, so it came once and
-    /// stayed: halving finds it.
-    fn first_with(
-        &self,
-        place: &Place,
-        path: &RelPath,
-        content: ObjectId,
-    ) -> Result<Option<SnapshotRow>> {
-        let has = |row: &SnapshotRow| -> Result<bool> {
-            let entry = state_of(row).entry(&self.objects, path)?;
-            Ok(entry.and_then(|entry| entry.id) == Some(content))
-        };
-        let first_line = self
-            .chains
-            .get(&(place.row.key, path.clone()))
-            .and_then(|chain| chain.versions.first())
-            .map(|row| row.line.at);
-        let end = match first_line {
-            Some(at) => place.snapshots.partition_point(|row| row.at < at),
-            None => place.snapshots.len(),
-        };
-        let (mut low, mut high) = (0, end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if has(&place.snapshots[middle])? {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        let found = place.snapshots.get(low).or(place.snapshots.first());
-        Ok(found.cloned())
     }
 
     /// Gives lines that have no origin yet the one that an equal line of the source has.
@@ -661,6 +673,25 @@ impl<'a> Tracer<'a> {
         Ok(place)
     }
 
+    /// An import is the first thing that happens to a project, if it happens.
+    fn imported_snapshots(&self, place: &Place) -> Result<usize> {
+        let first = self.tx.history(&HistoryFilter {
+            workspace: Some(place.row.key),
+            path: Some(RelPath::root()),
+            limit: 1,
+            ..HistoryFilter::default()
+        })?;
+        let import = first
+            .first()
+            .filter(|row| row.line.op == HistoryOp::Import)
+            .and_then(|row| row.line.after);
+        let last = place
+            .snapshots
+            .iter()
+            .position(|row| Some(row.id) == import);
+        Ok(last.map_or(0, |last| last + 1))
+    }
+
     fn read_place(&self, row: WorkspaceRow) -> Result<Place> {
         let mut snapshots = self.tx.snapshots(row.key, 0)?;
         snapshots.reverse();
@@ -668,6 +699,7 @@ impl<'a> Tracer<'a> {
             project: None,
             agent: None,
             snapshots,
+            imported: 0,
             updates: HashMap::new(),
             has_origin: false,
             merges: Vec::new(),
@@ -676,6 +708,7 @@ impl<'a> Tracer<'a> {
         };
         let key = place.row.key;
         if place.is_project() {
+            place.imported = self.imported_snapshots(&place)?;
             place.merges = self.tx.merges(key, 0)?;
             place.reviews = self.tx.reviews(Some(key), false)?;
             return Ok(place);

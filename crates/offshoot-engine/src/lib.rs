@@ -14,6 +14,9 @@ mod files;
 mod fork;
 mod fork_memo;
 mod hold;
+mod import;
+mod import_git;
+mod import_source;
 mod incoming;
 mod index;
 mod layers;
@@ -56,14 +59,17 @@ pub use engine::{Engine, EngineOptions};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use fork::{Fork, ForkOptions};
+pub use import::{ImportOptions, ImportProgress, ImportStage, Imported, ProjectSynced};
 pub use incoming::Content;
 pub use index::Entry;
 pub use merge_log::MergeReceipt;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::type_name;
+pub use offshoot_fs::{Probe, ProviderName};
 pub use offshoot_store::Landing;
 pub use policy::{MergeSettings, PathPolicy, Policy};
 pub use project::{FileVersion, Project, ProjectEntry};
+pub use providers::probe_providers_in;
 pub use purge::Purged;
 pub use read::{
     DirNode, Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text,

@@ -99,7 +99,7 @@ fn skip(content: &mut dyn Read, bytes: u64) -> Result<()> {
 }
 
 /// Copies to stdout. Reading and writing fail for different reasons and are told apart.
-fn copy_out(
+pub(super) fn copy_out(
     cx: &mut Context<'_>,
     content: &mut dyn Read,
 ) -> std::result::Result<(), crate::output::Failure> {

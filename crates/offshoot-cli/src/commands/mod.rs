@@ -4,12 +4,13 @@ mod agents;
 mod blame;
 mod demo;
 mod files;
+mod fork;
 mod machine;
 mod maintenance;
 mod merge_file;
 mod merges;
 mod policies;
-mod projects_for_now;
+mod project;
 mod reviews;
 mod snapshots;
 mod workspace;
@@ -18,7 +19,7 @@ pub(crate) use agents::AgentCommand;
 pub(crate) use blame::BlameArgs;
 pub(crate) use merge_file::MergeFileArgs;
 pub(crate) use merges::{CompleteArgs, MergeCommand};
-pub(crate) use projects_for_now::{ForkArgs, ProjectCommand};
+pub(crate) use policies::PolicyArgs;
 pub(crate) use reviews::ReviewCommand;
 
 use std::ffi::OsStr;
@@ -94,6 +95,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     }
     let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
+    options.provider = settings.provider()?;
     let context = Context {
         engine: Engine::open(options)?,
         cause: settings.cause(),
@@ -123,6 +125,9 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
     let cx = &mut context;
     match command {
         Command::Workspace { command } => workspace::run(cx, command),
+        Command::Project { command } => project::run(cx, command),
+        Command::Fork(args) => fork::fork(cx, &args),
+        Command::Update { workspace, dry_run } => fork::update(cx, &id(&workspace)?, dry_run),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
         Command::Cat(args) => files::cat(cx, &args),
         Command::Put(args) => files::put(cx, &args),
@@ -178,8 +183,6 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Merge { command } => merges::run(cx, &command),
         Command::Review { command } => reviews::run(cx, &command),
         Command::Agent { command } => agents::run(cx, &command),
-        Command::Project { command } => projects_for_now::run(cx, &command),
-        Command::Fork(args) => projects_for_now::fork(cx, &args),
         Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),

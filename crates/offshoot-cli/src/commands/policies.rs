@@ -12,7 +12,8 @@ use crate::wire;
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// The project
-    name: String,
+    #[arg(value_name = "NAME")]
+    project: String,
     /// Decide conflicts in the paths of a pattern so; the first pattern that matches holds.
     /// Policies: `review`, `last-writer-wins`, `priority`, `ours`, `theirs`, `union`
     #[arg(long, value_name = "PATTERN=POLICY")]
@@ -48,7 +49,7 @@ pub(crate) enum YesNo {
 
 /// Shows the policies, after changing them if that was asked for.
 pub(super) fn policy(cx: &mut Context<'_>, args: &PolicyArgs) -> CommandResult {
-    let project: ProjectId = args.name.parse()?;
+    let project: ProjectId = args.project.parse()?;
     let before = cx.engine.merge_settings(&project)?;
     let mut settings = before.clone();
     if args.clear {

@@ -25,6 +25,20 @@ pub(crate) struct Setting {
 #[derive(Debug, Serialize)]
 pub(crate) struct Doctor {
     pub(crate) checks: Vec<Check>,
+    pub(crate) providers: Vec<ProviderCheck>,
+}
+
+/// A way to make forks, and whether it works here.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProviderCheck {
+    pub(crate) name: &'static str,
+    pub(crate) works: bool,
+    /// Whether new forks are made by it.
+    pub(crate) used: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why_not: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
 }
 
 /// One thing that was tried.

@@ -191,10 +191,7 @@ impl MergeSettings {
         MergeSettings {
             project: project.to_string(),
             policies: settings.policies.iter().map(policy).collect(),
-            landing: match settings.landing {
-                engine::Landing::Partial => "partial",
-                engine::Landing::Atomic => "atomic",
-            },
+            landing: super::landing(settings.landing),
             include_ignored: settings.include_ignored,
         }
     }

@@ -7,18 +7,25 @@ mod agents;
 mod files;
 mod machine;
 mod merges;
+mod projects;
 mod reviews;
 mod snapshots;
 mod workspace;
 
 pub(crate) use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
 pub(crate) use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
-pub(crate) use machine::{Check, CheckReport, Cleaned, Doctor, Purged, Setting, Settings};
+pub(crate) use machine::{
+    Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings,
+};
 pub(crate) use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub(crate) use projects::{
+    DeletedProject, Fork, Forks, Imported, Project, ProjectEntries, ProjectSynced, Projects,
+    Updated, Versions, landing,
+};
 pub(crate) use reviews::{Resolved, Review, Reviews};
 pub(crate) use snapshots::{
-    ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshots, Status,
-    Synced, Taken,
+    ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
+    Status, Synced, Taken,
 };
 pub(crate) use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
 
