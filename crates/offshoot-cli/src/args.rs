@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::project_args::{ForkArgs, ProjectCommand};
+
 /// Workspaces for agents and people that remember every change.
 #[derive(Debug, Parser)]
 #[command(
@@ -94,6 +96,22 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: WorkspaceCommand,
     },
+    /// Create, fill, look at, export and delete projects
+    Project {
+        #[command(subcommand)]
+        command: ProjectCommand,
+    },
+    /// Give an agent a private copy of a project; prints its path
+    Fork(ForkArgs),
+    /// Move a fork onto the newest snapshot of its project
+    Update {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// Show what would happen and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// List a directory of a workspace
     Ls {
         /// The workspace
@@ -156,7 +174,7 @@ pub(crate) enum Command {
         /// A file, link or directory
         path: Option<OsString>,
     },
-    /// Show what changed since the newest snapshot
+    /// Show what changed since the newest snapshot, or since the base of a fork
     Status {
         /// The workspace
         #[arg(value_name = "WS")]
@@ -223,6 +241,28 @@ pub(crate) enum Command {
         /// The workspace
         #[arg(value_name = "WS")]
         workspace: String,
+    },
+    /// Show who wrote each line of a file, when and why
+    Blame(crate::commands::BlameArgs),
+    /// Merge a workspace into its project
+    ///
+    /// Completing it again changes nothing and gives the same answer. Exit code 3 if conflicts
+    /// wait for review.
+    Complete(crate::commands::CompleteArgs),
+    /// Look at merges, undo one, or take back what lost in one
+    Merge {
+        #[command(subcommand)]
+        command: crate::commands::MergeCommand,
+    },
+    /// Look at conflicts that wait, propose resolutions and decide
+    Review {
+        #[command(subcommand)]
+        command: crate::commands::ReviewCommand,
+    },
+    /// Agents and the workspaces they work in
+    Agent {
+        #[command(subcommand)]
+        command: crate::commands::AgentCommand,
     },
     /// Remove the directories of workspaces that nobody uses, and content that nothing names
     Clean {
@@ -542,7 +582,14 @@ pub(crate) struct Diff {
     pub(crate) workspace: String,
     /// Only this path and what lies below it
     pub(crate) path: Option<OsString>,
-    /// From this snapshot [default: the newest]
+    #[command(flatten)]
+    pub(crate) form: DiffForm,
+}
+
+/// What is compared, and how it is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffForm {
+    /// From this snapshot [default: the newest, of a project the one before]
     #[arg(long, value_name = "SNAP")]
     pub(crate) from: Option<String>,
     /// To this snapshot [default: the state now]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ErrorCode, Operator, Result};
+use offshoot_engine::ProviderName;
 use serde::Deserialize;
 
 use crate::args::Args;
@@ -52,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) operator: Setting<String>,
     pub(crate) message: Option<Setting<String>>,
     pub(crate) lock_timeout_s: Setting<u64>,
+    /// The provider of every fork.
+    pub(crate) provider: Option<Setting<String>>,
     pub(crate) log: Setting<String>,
     pub(crate) server: ServerSettings,
 }
@@ -65,6 +68,7 @@ struct File {
     blobs: Option<String>,
     operator: Option<String>,
     lock_timeout_s: Option<u64>,
+    provider: Option<String>,
     log: Option<String>,
     #[serde(default)]
     server: toml::Table,
@@ -106,6 +110,7 @@ impl Settings {
                 file.operator,
             )
             .unwrap_or_else(|| default(Operator::user().as_str().to_owned())),
+            provider: pick(None, text("OFFSHOOT_PROVIDER")?, file.provider),
             message: pick(args.message.clone(), text("OFFSHOOT_MESSAGE")?, None),
             lock_timeout_s: pick(
                 None,
@@ -127,6 +132,7 @@ impl Settings {
             return Err(Error::invalid("the data directory is an empty path"));
         }
         only_here("database", &self.database.value, "sqlite:")?;
+        self.provider()?;
         only_here("blobs", &self.blobs.value, "file:")?;
         let operator = self.operator.value.as_str();
         if Operator::new(operator).as_str() != operator {
@@ -149,6 +155,12 @@ impl Settings {
         let mut cause = Cause::by(Operator::new(&self.operator.value));
         cause.message_id = self.message.as_ref().map(|message| message.value.clone());
         cause
+    }
+
+    /// The provider that must make forks; none means the best that works.
+    pub(crate) fn provider(&self) -> Result<Option<ProviderName>> {
+        let provider = self.provider.as_ref();
+        provider.map(|setting| setting.value.parse()).transpose()
     }
 
     /// How long a command waits for a workspace that another one holds.
@@ -224,7 +236,7 @@ fn read_file(path: &Path) -> Result<File> {
     })?;
     toml::from_str(&text).map_err(|cause| {
         Error::invalid(format!("the settings file `{}` is wrong", path.display()))
-            .with_hint("it may set `data`, `database`, `blobs`, `operator`, `lock_timeout_s`, `log` and the section `[server]`")
+            .with_hint("it may set `data`, `database`, `blobs`, `operator`, `lock_timeout_s`, `provider`, `log` and the section `[server]`")
             .with_source(cause)
     })
 }

@@ -8,6 +8,7 @@ mod config;
 mod config_server;
 mod output;
 mod progress;
+mod project_args;
 
 use std::process::ExitCode;
 

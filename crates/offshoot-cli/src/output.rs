@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The command line was not understood.
     Usage = 2,
+    /// The request was done, and conflicts wait for review.
+    Conflicts = 3,
 }
 
 /// Why a command did not finish.

@@ -83,12 +83,20 @@ impl Steps {
 
     /// Called after each step.
     pub(crate) fn show(&mut self, done: u64, total: u64) {
+        self.show_named("", done, total);
+    }
+
+    /// The same with what is being done; a total of 0 is not known yet.
+    pub(crate) fn show_named(&mut self, what: &str, done: u64, total: u64) {
         if let Some(due) = self.due
             && Instant::now() >= due
         {
             self.due = Some(Instant::now() + NEXT);
             self.shown = true;
-            let _ = write!(io::stderr(), "\r\x1b[K{done} of {total}");
+            let _ = match total {
+                0 => write!(io::stderr(), "\r\x1b[K{what}{done}"),
+                _ => write!(io::stderr(), "\r\x1b[K{what}{done} of {total}"),
+            };
         }
     }
 }

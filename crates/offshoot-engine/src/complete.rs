@@ -24,6 +24,7 @@ use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
 use crate::lines::LineFor;
+use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
@@ -166,7 +167,7 @@ impl Engine {
         }
         let project = self.project_of_fork(&row)?;
         let completion = CompletionRow {
-            id: uuid::Uuid::now_v7().simple().to_string(),
+            id: fresh_name(),
             project,
             workspace: row.key,
             options: serde_json::to_string(options)

@@ -55,6 +55,10 @@ impl EngineOptions {
 pub(crate) struct DataDir(PathBuf);
 
 impl DataDir {
+    /// The directory itself.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.0.clone()
+    }
     pub(crate) fn database(&self) -> PathBuf {
         self.0.join("offshoot.db")
     }

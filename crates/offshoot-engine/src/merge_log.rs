@@ -97,7 +97,10 @@ impl Engine {
                 ErrorCode::MergeConflict,
                 "what the merge brought was changed since",
             )
-            .with_hint("nothing was undone; edit these paths, or undo the later merges first")
+            .with_hint(format!(
+                "nothing was undone; undo the later merges first, or edit `{}`",
+                paths.join("`, `")
+            ))
             .with_details(serde_json::json!({ "conflicts": paths })))
         };
         let project_id: ProjectId = project.id.as_str().parse()?;
@@ -150,11 +153,13 @@ fn as_receipt(row: &MergeRow) -> Result<MergeReceipt> {
 }
 
 fn find_merge(tx: &dyn ReadTx, id: &str) -> Result<MergeRow> {
-    tx.merge(id)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::InvalidRequest,
-            format!("there is no merge `{}`", id.escape_debug()),
-        )
-        .with_hint("`offshoot merge log PROJECT` shows those there were")
-    })
+    tx.merge(id)?.ok_or_else(|| no_merge(id))
+}
+
+pub(crate) fn no_merge(id: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        format!("there is no merge `{}`", id.escape_debug()),
+    )
+    .with_hint("`offshoot merge log PROJECT` shows those there were")
 }

@@ -1,5 +1,6 @@
 //! Which provider makes forks here: found out once by trying, and remembered until the next boot.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::Result;
@@ -84,6 +85,11 @@ impl Engine {
         // Without it the next process tries again, which costs some milliseconds.
         let _ = std::fs::write(self.inner.data.cache().join("providers"), text);
     }
+}
+
+/// Tries each provider below a directory, the best first, without a data directory.
+pub fn probe_providers_in(dir: &Path) -> Result<Vec<Probe>> {
+    probe(dir)
 }
 
 fn this_user_and_boot() -> Option<String> {

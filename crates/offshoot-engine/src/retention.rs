@@ -156,7 +156,9 @@ impl Engine {
                 };
                 let commit = Commit::parse(&bytes)?;
                 walk_objects(&objects, commit.tree, &mut seen, |_, _| Ok(()))?;
-                if let Some(sidecar) = commit.sidecar() {
+                // One that was imported from git may name a sidecar that did not come along.
+                let sidecar = commit.sidecar().filter(|id| inner.contains_key(id));
+                if let Some(sidecar) = sidecar {
                     walk_objects(&objects, sidecar, &mut seen, |_, _| Ok(()))?;
                 }
                 commits.extend(commit.parents);

@@ -19,6 +19,7 @@ use crate::as_text;
 use crate::complete::{Completed, Merging, receipt};
 use crate::engine::Engine;
 use crate::incoming::Content;
+use crate::names::fresh_name;
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::snapshot::{Snapshot, state_of};
@@ -670,10 +671,7 @@ pub(crate) fn new_review(
             .map(|entry| entry.id)
     };
     Ok(ReviewRow {
-        id: same.as_ref().map_or_else(
-            || uuid::Uuid::now_v7().simple().to_string(),
-            |row| row.id.clone(),
-        ),
+        id: same.as_ref().map_or_else(fresh_name, |row| row.id.clone()),
         project: project.key,
         workspace: merging.row.key,
         merge: merging.id.to_owned(),
@@ -772,13 +770,15 @@ fn as_json(value: &impl Serialize) -> Result<String> {
 }
 
 fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {
-    tx.review(id)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::ReviewNotFound,
-            format!("there is no review `{}`", id.escape_debug()),
-        )
-        .with_hint("`offshoot review list` shows those that wait")
-    })
+    tx.review(id)?.ok_or_else(|| no_review(id))
+}
+
+pub(crate) fn no_review(id: &str) -> Error {
+    Error::new(
+        ErrorCode::ReviewNotFound,
+        format!("there is no review `{}`", id.escape_debug()),
+    )
+    .with_hint("`offshoot review list` shows those that wait")
 }
 
 fn already_resolved(id: &str) -> Error {

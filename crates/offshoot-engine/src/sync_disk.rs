@@ -197,23 +197,7 @@ impl ScanFilter for SyncFilter<'_> {
     }
 
     fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
-        let read = |name: &[u8]| {
-            if !names.contains(name) {
-                return None;
-            }
-            let path = path.join_name(name);
-            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
-            if is_file {
-                self.dir.read(&path).ok()
-            } else {
-                None
-            }
-        };
-        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
-        if git.is_none() && own.is_none() {
-            return None;
-        }
-        Some(rules.child(path, git.as_deref(), own.as_deref()))
+        rules_in(self.dir, rules, path, names)
     }
 
     fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
@@ -230,4 +214,30 @@ impl ScanFilter for SyncFilter<'_> {
         };
         ignored && !self.is_tracked(&path)
     }
+}
+
+/// The rules in a directory that has rule files of its own; none if those above it hold.
+pub(crate) fn rules_in(
+    dir: &SafeDir,
+    rules: &IgnoreRules,
+    path: &RelPath,
+    names: &Names<'_>,
+) -> Option<IgnoreRules> {
+    let read = |name: &[u8]| {
+        if !names.contains(name) {
+            return None;
+        }
+        read_rule_file(dir, &path.join_name(name))
+    };
+    let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
+    if git.is_none() && own.is_none() {
+        return None;
+    }
+    Some(rules.child(path, git.as_deref(), own.as_deref()))
+}
+
+/// The content of a file of rules; none if it is no regular file or cannot be read.
+pub(crate) fn read_rule_file(dir: &SafeDir, path: &RelPath) -> Option<Vec<u8>> {
+    let is_file = dir.stat(path).ok()??.entry_kind() == Some(EntryKind::File);
+    if is_file { dir.read(path).ok() } else { None }
 }

@@ -322,6 +322,17 @@ impl SafeDir {
         Ok(())
     }
 
+    /// The names of the extended attributes of a file or directory; no link is followed.
+    pub fn xattr_names(&self, path: &RelPath) -> Result<Vec<Vec<u8>>> {
+        self.hit("open")
+            .and_then(|()| {
+                self.form
+                    .open(self.root(), path.as_bytes(), READ, Links::None)
+            })
+            .and_then(offshoot_sys::xattr_names)
+            .map_err(|error| lookup_error(path, error))
+    }
+
     /// Flushes the whole file system that the directory lies on.
     pub fn sync_all(&self) -> Result<()> {
         self.hit("fsync")

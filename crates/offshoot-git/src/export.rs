@@ -10,7 +10,7 @@ use std::path::Path;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::history::reachable_objects;
+use crate::history::reachable_objects_until;
 use crate::object::ObjectReader;
 use crate::pack::{PackSummary, pack_objects, read_index_ids, write_failed, write_pack_index};
 
@@ -49,14 +49,47 @@ pub fn export_bare(
     head: &str,
     progress: &mut dyn FnMut(ExportProgress),
 ) -> Result<ExportReport> {
+    export_shallow(target, reader, refs, head, &HashSet::new(), progress)
+}
+
+/// Like [`export_bare`], for a history that is cut off: the parents of commits in `cut` are not
+/// there. The repository is a shallow one then, as `git clone --depth` makes them.
+pub fn export_shallow(
+    target: &Path,
+    reader: &dyn ObjectReader,
+    refs: &[(String, ObjectId)],
+    head: &str,
+    cut: &HashSet<ObjectId>,
+    progress: &mut dyn FnMut(ExportProgress),
+) -> Result<ExportReport> {
     for name in refs.iter().map(|(name, _)| name.as_str()).chain([head]) {
         check_ref_name(name)?;
     }
     prepare_target(target)?;
     let mut seen = existing_objects(target)?;
     let tips: Vec<ObjectId> = refs.iter().map(|(_, id)| *id).collect();
-    let ids = reachable_objects(reader, &tips, &mut seen)?;
+    let ids = reachable_objects_until(reader, &tips, cut, &mut seen)?;
     drop(seen);
+    if !cut.is_empty() {
+        let mut ids: Vec<String> = cut.iter().map(|id| format!("{id}\n")).collect();
+        ids.sort();
+        write_ref(target, "shallow", &ids.concat())?;
+    }
+    let report = add_objects(target, reader, &ids, progress)?;
+    for (name, id) in refs {
+        write_ref(target, name, &format!("{id}\n"))?;
+    }
+    write_ref(target, "HEAD", &format!("ref: {head}\n"))?;
+    Ok(report)
+}
+
+/// Adds objects to a repository as one pack; none if there is nothing to add.
+pub(crate) fn add_objects(
+    target: &Path,
+    reader: &dyn ObjectReader,
+    ids: &[ObjectId],
+    progress: &mut dyn FnMut(ExportProgress),
+) -> Result<ExportReport> {
     let mut report = ExportReport {
         objects: ids.len() as u64,
         pack_bytes: 0,
@@ -64,12 +97,8 @@ pub fn export_bare(
     if !ids.is_empty() {
         let total = report.objects;
         let mut step = |done| progress(ExportProgress { done, total });
-        report.pack_bytes = add_pack(&target.join("objects/pack"), reader, &ids, &mut step)?.bytes;
+        report.pack_bytes = add_pack(&target.join("objects/pack"), reader, ids, &mut step)?.bytes;
     }
-    for (name, id) in refs {
-        write_ref(target, name, &format!("{id}\n"))?;
-    }
-    write_ref(target, "HEAD", &format!("ref: {head}\n"))?;
     Ok(report)
 }
 
@@ -111,7 +140,7 @@ fn taken(message: &str) -> Error {
 }
 
 /// The ids of all objects in the packs and loose files of a repository.
-fn existing_objects(target: &Path) -> Result<HashSet<ObjectId>> {
+pub(crate) fn existing_objects(target: &Path) -> Result<HashSet<ObjectId>> {
     let mut ids = HashSet::new();
     for entry in fs::read_dir(target.join("objects/pack")).map_err(write_failed)? {
         let path = entry.map_err(write_failed)?.path();
@@ -205,6 +234,16 @@ fn sync_dir(dir: &Path) -> Result<()> {
 
 /// Replaces a small file below the repository as git does: a `.lock` beside it, then a rename.
 fn write_ref(target: &Path, name: &str, content: &str) -> Result<()> {
+    write_ref_if(target, name, content, &|| Ok(()))
+}
+
+/// The same if `check`, which is called while the lock is held, does not object.
+pub(crate) fn write_ref_if(
+    target: &Path,
+    name: &str,
+    content: &str,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let path = target.join(name);
     let dir = path.parent().unwrap_or(target);
     fs::create_dir_all(dir).map_err(|error| match error.kind() {
@@ -223,6 +262,10 @@ fn write_ref(target: &Path, name: &str, content: &str) -> Result<()> {
         .with_hint("if no git runs there, remove the `.lock` file beside it"),
         _ => write_failed(error),
     })?;
+    if let Err(refused) = check() {
+        let _ = fs::remove_file(&lock);
+        return Err(refused);
+    }
     let written = file
         .write_all(content.as_bytes())
         .and_then(|()| file.sync_all());
@@ -240,7 +283,7 @@ fn write_ref(target: &Path, name: &str, content: &str) -> Result<()> {
 }
 
 /// git's rules for the names of refs; a name that breaks them could also leave the repository.
-fn check_ref_name(name: &str) -> Result<()> {
+pub(crate) fn check_ref_name(name: &str) -> Result<()> {
     let bad_part = |part: &str| {
         part.is_empty() || part.starts_with('.') || part.ends_with(".lock") || part.ends_with('.')
     };

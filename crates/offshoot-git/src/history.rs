@@ -81,6 +81,16 @@ pub fn reachable_objects(
     tips: &[ObjectId],
     seen: &mut HashSet<ObjectId>,
 ) -> Result<Vec<ObjectId>> {
+    reachable_objects_until(reader, tips, &HashSet::new(), seen)
+}
+
+/// The same for a history that is cut off: the parents of commits in `cut` are not followed.
+pub fn reachable_objects_until(
+    reader: &dyn ObjectReader,
+    tips: &[ObjectId],
+    cut: &HashSet<ObjectId>,
+    seen: &mut HashSet<ObjectId>,
+) -> Result<Vec<ObjectId>> {
     let mut found = Vec::new();
     let mut next: Vec<ObjectId> = tips.to_vec();
     next.reverse();
@@ -93,7 +103,9 @@ pub fn reachable_objects(
         match kind {
             Kind::Commit => {
                 let commit = Commit::parse(&bytes)?;
-                next.extend(commit.parents.iter().rev());
+                if !cut.contains(&id) {
+                    next.extend(commit.parents.iter().rev());
+                }
                 tree = Some(commit.tree);
             }
             Kind::Tag => next.push(tag_target(&bytes)?),

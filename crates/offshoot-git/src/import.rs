@@ -114,6 +114,33 @@ impl GitRepository {
             .collect())
     }
 
+    /// Where refs and objects are.
+    pub(crate) fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// The branches that are checked out in a work tree, by their full names.
+    pub(crate) fn checked_out(&self) -> Result<HashSet<String>> {
+        let mut heads = Vec::new();
+        let config = read_text(&self.common_dir.join("config"))?.unwrap_or_default();
+        let is_bare = |line: &str| line.replace(' ', "").trim() == "bare=true";
+        if !config.lines().any(is_bare) {
+            heads.push(self.common_dir.join("HEAD"));
+        }
+        match fs::read_dir(self.common_dir.join("worktrees")) {
+            Ok(entries) => heads.extend(entries.flatten().map(|entry| entry.path().join("HEAD"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(read_failed(error)),
+        }
+        let mut branches = HashSet::new();
+        for head in heads {
+            let text = read_text(&head)?.unwrap_or_default();
+            let name = text.strip_prefix("ref:").map(|name| name.trim().to_owned());
+            branches.extend(name);
+        }
+        Ok(branches)
+    }
+
     /// The content of each file below `refs/`.
     fn loose_refs(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();

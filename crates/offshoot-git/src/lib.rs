@@ -6,6 +6,7 @@
 
 mod commit;
 mod export;
+mod export_branch;
 mod history;
 mod ignore;
 mod import;
@@ -19,8 +20,11 @@ mod tree_edit;
 mod tree_walk;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
-pub use export::{ExportProgress, ExportReport, export_bare};
-pub use history::{parents_first, peel_to_commit, reachable_objects, read_commit};
+pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
+pub use export_branch::export_branch;
+pub use history::{
+    parents_first, peel_to_commit, reachable_objects, reachable_objects_until, read_commit,
+};
 pub use ignore::{IgnoreRules, RuleFiles};
 pub use import::{GitRepository, Head};
 pub use object::{

@@ -15,6 +15,7 @@ mod conflict;
 mod content;
 mod diff;
 mod diff3;
+mod equal_lines;
 mod file;
 mod hunk;
 mod imports;
@@ -34,6 +35,7 @@ pub use conflict::{Choice, Part, PartConflict, PartKind, Side};
 pub use content::{
     CleanContent, ContentConflict, ContentMerge, Method, Sides, is_binary, merge_content,
 };
+pub use equal_lines::{EqualLines, equal_lines, lines};
 pub use file::{FileMerge, MergeFileOptions, merge_file};
 pub use limits::Limits;
 pub use markers::MarkerOptions;

@@ -57,6 +57,11 @@ impl ThreeWay {
         }
     }
 
+    /// How many different pieces there are.
+    pub(crate) fn pieces(&self) -> usize {
+        self.count
+    }
+
     /// The regions that differ from the base on either side.
     pub(crate) fn regions(&self, budget: &mut Budget) -> Vec<Region> {
         let (ours, theirs) = self.hunks(budget);

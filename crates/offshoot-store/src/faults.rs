@@ -231,9 +231,11 @@ macro_rules! pass_on_merge_reads {
         pass_on! { read:
             completions(project: Option<WorkspaceKey>) -> Vec<CompletionRow>;
             merge(id: &str) -> Option<MergeRow>;
+            merge_ids(prefix: &str) -> Vec<String>;
             merges(project: WorkspaceKey, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
+            review_ids(prefix: &str) -> Vec<String>;
             reviews(project: Option<WorkspaceKey>, unresolved: bool) -> Vec<ReviewRow>;
             candidates(review: &str) -> Vec<CandidateRow>;
         }

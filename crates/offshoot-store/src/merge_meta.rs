@@ -14,6 +14,9 @@ pub trait MergeReads {
     /// A merge by its name.
     fn merge(&self, id: &str) -> Result<Option<MergeRow>>;
 
+    /// The names of merges that begin so, in the order of names.
+    fn merge_ids(&self, prefix: &str) -> Result<Vec<String>>;
+
     /// The newest merges of a project, newest first; 0 means all.
     fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>>;
 
@@ -22,6 +25,9 @@ pub trait MergeReads {
 
     /// A review by its name.
     fn review(&self, id: &str) -> Result<Option<ReviewRow>>;
+
+    /// The names of reviews that begin so, in the order of names.
+    fn review_ids(&self, prefix: &str) -> Result<Vec<String>>;
 
     /// Reviews in the order in which they were opened; of one project or of all, those that are
     /// not resolved only or all.

@@ -109,6 +109,32 @@ pub fn set_xattr(file: impl AsFd, name: &CStr, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(file, name, value, flags)?)
 }
 
+/// The names of all attributes; none where the file system has no such attributes.
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+pub fn xattr_names(file: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    // The longest list that Linux gives; a small one first, because most files have none.
+    for size in [256, 64 << 10] {
+        let mut names = vec![0_u8; size];
+        match rustix::fs::flistxattr(&file, &mut names[..]) {
+            Ok(length) => {
+                let names = names[..length].split(|byte| *byte == 0);
+                let names = names.filter(|name| !name.is_empty());
+                return Ok(names.map(<[u8]>::to_vec).collect());
+            }
+            Err(Errno::RANGE) => {}
+            Err(error) if is_absent(error) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The names of all attributes; none on a system without them.
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+pub fn xattr_names(_file: impl AsFd) -> io::Result<Vec<Vec<u8>>> {
+    Ok(Vec::new())
+}
+
 /// The value of an attribute; none on a system without them.
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 pub fn get_xattr(_file: impl AsFd, _name: &CStr) -> io::Result<Option<Vec<u8>>> {

@@ -100,7 +100,7 @@ fn skip(content: &mut dyn Read, bytes: u64) -> Result<()> {
 }
 
 /// Copies to stdout. Reading and writing fail for different reasons and are told apart.
-fn copy_out(
+pub(super) fn copy_out(
     cx: &mut Context<'_>,
     content: &mut dyn Read,
 ) -> std::result::Result<(), crate::output::Failure> {
@@ -175,7 +175,7 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
 }
 
 /// Opens what the user named on this machine; `-` is stdin.
-fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<dyn Read>>> {
+pub(super) fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<dyn Read>>> {
     let shows = cx.output.shows_progress();
     if file.as_os_str() == OsStr::new("-") {
         if io::stdin().is_terminal() {

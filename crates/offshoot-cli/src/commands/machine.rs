@@ -3,7 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use offshoot_core::escape_bytes;
+use offshoot_core::{Error, escape_bytes};
+use offshoot_engine::{Probe, ProviderName, probe_providers_in};
 
 use crate::config::{Setting, Settings};
 use crate::config_server::KNOWN;
@@ -85,6 +86,11 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
             settings.message.as_ref().map(of_text),
         ),
         entry("lock_timeout_s", "OFFSHOOT_LOCK_TIMEOUT_S", Some(timeout)),
+        entry(
+            "provider",
+            "OFFSHOOT_PROVIDER",
+            settings.provider.as_ref().map(of_text),
+        ),
         entry("log", "OFFSHOOT_LOG", Some(of_text(&settings.log))),
     ];
     for (known, setting) in KNOWN.iter().zip(&settings.server.values) {
@@ -106,8 +112,18 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
         checks.push(free_space(there));
         checks.push(path_resolution());
     }
-    let healthy = checks.iter().all(|check| check.ok);
-    let report = wire::Doctor { checks };
+    let required = settings.provider()?;
+    let providers = match there.map(probe_providers_in) {
+        Some(Ok(probes)) => {
+            checks.push(large_files(&probes));
+            list_providers(&probes, required)
+        }
+        // Then the checks above say what is wrong.
+        _ => Vec::new(),
+    };
+    let can_fork = providers.is_empty() || providers.iter().any(|provider| provider.used);
+    let healthy = can_fork && checks.iter().all(|check| check.ok);
+    let report = wire::Doctor { checks, providers };
     if output.json() {
         output.document(&report)?;
     } else {
@@ -124,8 +140,71 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
                 output.line(format_args!("      {:<15}  {advice}", ""))?;
             }
         }
+        show_providers(output, &report.providers, required)?;
     }
     Ok(if healthy { Exit::Done } else { Exit::Failed })
+}
+
+fn list_providers(probes: &[Probe], required: Option<ProviderName>) -> Vec<wire::ProviderCheck> {
+    let best = probes.iter().find(|probe| probe.works);
+    let used = required.or(best.map(|probe| probe.name));
+    let why = |error: &Error| match std::error::Error::source(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    let check = |probe: &Probe| wire::ProviderCheck {
+        name: probe.name.as_str(),
+        works: probe.works,
+        used: probe.works && used == Some(probe.name),
+        why_not: probe.why_not.as_ref().map(why),
+        advice: probe.remedy.map(str::to_owned),
+    };
+    probes.iter().map(check).collect()
+}
+
+fn show_providers(
+    output: &mut Output,
+    providers: &[wire::ProviderCheck],
+    required: Option<ProviderName>,
+) -> std::io::Result<()> {
+    for provider in providers {
+        let is_required = required.is_some_and(|name| name.as_str() == provider.name);
+        let (word, color) = match (provider.works, is_required) {
+            (true, _) => ("ok  ", Color::Green),
+            (false, true) => ("bad ", Color::Red),
+            (false, false) => ("no  ", Color::Cyan),
+        };
+        let word = output.paint(color, word);
+        let name = format!("fork {}", provider.name);
+        let value = match (&provider.why_not, provider.used) {
+            (Some(why), _) => printable(why),
+            (None, true) => "works; new forks are made by it".to_owned(),
+            (None, false) => "works".to_owned(),
+        };
+        output.line(format_args!("{word}  {name:<15}  {value}"))?;
+        if let Some(advice) = &provider.advice {
+            output.line(format_args!("      {:<15}  {advice}", ""))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the first change to a large file of a fork costs.
+fn large_files(probes: &[Probe]) -> wire::Check {
+    let shares = probes
+        .iter()
+        .any(|probe| probe.works && probe.name == ProviderName::Reflink);
+    wire::Check {
+        name: "large files",
+        ok: true,
+        value: if shares {
+            "the first change to a file of a fork shares its blocks, whatever its size".to_owned()
+        } else {
+            "the first change to a file of a fork copies the whole file".to_owned()
+        },
+        advice: (!shares)
+            .then(|| "on btrfs, or XFS with `reflink=1`, blocks are shared instead".to_owned()),
+    }
 }
 
 /// Whether the data directory can be used, found out by writing a file if it exists.

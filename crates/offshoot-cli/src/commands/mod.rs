@@ -1,16 +1,28 @@
 //! The commands: each opens the engine if it needs it, calls it, and shows the answer.
 
+mod agents;
+mod blame;
 mod demo;
 mod files;
+mod fork;
 mod machine;
 mod maintenance;
 mod merge_file;
+mod merges;
+mod policies;
+mod project;
+mod reviews;
 mod serve;
 mod snapshots;
 mod token;
 mod workspace;
 
+pub(crate) use agents::AgentCommand;
+pub(crate) use blame::BlameArgs;
 pub(crate) use merge_file::MergeFileArgs;
+pub(crate) use merges::{CompleteArgs, MergeCommand};
+pub(crate) use policies::PolicyArgs;
+pub(crate) use reviews::ReviewCommand;
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -85,6 +97,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     }
     let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
+    options.provider = settings.provider()?;
     let context = Context {
         engine: Engine::open(options)?,
         cause: settings.cause(),
@@ -116,6 +129,9 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Serve(args) => serve::run(cx, &args),
         Command::Token { command } => token::run(cx, &command),
         Command::Workspace { command } => workspace::run(cx, command),
+        Command::Project { command } => project::run(cx, command),
+        Command::Fork(args) => fork::fork(cx, &args),
+        Command::Update { workspace, dry_run } => fork::update(cx, &id(&workspace)?, dry_run),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
         Command::Cat(args) => files::cat(cx, &args),
         Command::Put(args) => files::put(cx, &args),
@@ -166,6 +182,11 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
             snapshots::history(cx, &id(&workspace)?, path.as_ref(), limit)
         }
         Command::Sync { workspace } => snapshots::sync(cx, &id(&workspace)?),
+        Command::Blame(args) => blame::run(cx, &args),
+        Command::Complete(args) => merges::complete(cx, &args),
+        Command::Merge { command } => merges::run(cx, &command),
+        Command::Review { command } => reviews::run(cx, &command),
+        Command::Agent { command } => agents::run(cx, &command),
         Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),

@@ -5,10 +5,10 @@ use std::io;
 use offshoot_core::{
     Change, ChangeKind, ChangeSet, EntryKind, Error, ObjectId, RelPath, WorkspaceId,
 };
-use offshoot_engine::{Engine, Point, history_as_json};
+use offshoot_engine::{BaseMoved, Engine, Point, Snapshot, history_as_json};
 
 use super::Context;
-use crate::args::Diff;
+use crate::args::{Diff, DiffForm};
 use crate::bytes;
 use crate::output::{
     Align, Color, CommandResult, Exit, Output, count, printable, short, shown, size, when,
@@ -17,31 +17,49 @@ use offshoot_server::diff::{TextDiff, compare, file_header};
 use offshoot_server::wire;
 
 pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let set = cx.engine.diff(id, Point::Head, Point::Now, &cx.cause)?;
-    let workspace = cx.engine.workspace(id)?;
+    let changes = cx.engine.changes(id, &cx.cause)?;
     if cx.output.json() {
-        cx.output.document(&wire::Status::new(&workspace, &set))?;
+        cx.output
+            .document(&wire::Status::new(id.as_str(), &changes))?;
         return Ok(Exit::Done);
     }
-    let base = match workspace.head {
-        Some(head) => format!("snapshot {}", short(&head.to_hex())),
+    let base = match changes.base {
+        Some(base) => format!("snapshot {}", short(&base.to_hex())),
         None => "the empty workspace".to_owned(),
     };
+    let set = &changes.set;
     if set.changes.is_empty() {
         cx.output.note(format_args!("nothing changed since {base}"));
     } else {
         let number = count(set.changes.len() as i64, "change", "changes");
         cx.output.note(format_args!("{number} since {base}"));
     }
-    show_changes(cx.output, &set)?;
+    show_changes(cx.output, set)?;
     for path in &set.ignored {
         cx.output.line(format_args!("!  {}", shown(path)))?;
+    }
+    if let Some(moved) = &changes.moved {
+        note_moved(cx, id, moved);
     }
     Ok(Exit::Done)
 }
 
+/// Tells how far the project is ahead of its fork, and what that means for it.
+fn note_moved(cx: &mut Context<'_>, id: &WorkspaceId, moved: &BaseMoved) {
+    cx.output.note(format_args!(
+        "the project `{}` is {} ahead",
+        moved.project,
+        count(moved.snapshots, "snapshot", "snapshots")
+    ));
+    for path in &moved.overlap {
+        cx.output.note(format_args!("both changed {}", shown(path)));
+    }
+    let update = cx.command_line(&["update", id.as_str()]);
+    cx.output.note(format_args!("catch up with: {update}"));
+}
+
 /// One line for each change: a letter and the path.
-fn show_changes(output: &mut Output, set: &ChangeSet) -> io::Result<()> {
+pub(super) fn show_changes(output: &mut Output, set: &ChangeSet) -> io::Result<()> {
     for change in &set.changes {
         let (letter, color) = match change.change {
             ChangeKind::Added => ("A", Color::Green),
@@ -64,19 +82,25 @@ fn show_changes(output: &mut Output, set: &ChangeSet) -> io::Result<()> {
 pub(super) fn diff(cx: &mut Context<'_>, args: &Diff) -> CommandResult {
     let id: WorkspaceId = args.workspace.parse()?;
     let below = bytes::path_or_root(args.path.as_deref())?;
-    let from = args.from.as_deref().map_or(Point::Head, Point::Snapshot);
-    let to = args.to.as_deref().map_or(Point::Now, Point::Snapshot);
+    let form = &args.form;
+    let from = form.from.as_deref().map_or(Point::Head, Point::Snapshot);
+    let to = form.to.as_deref().map_or(Point::Now, Point::Snapshot);
     let mut set = cx.engine.diff(&id, from, to, &cx.cause)?;
     set.changes.retain(|change| change.path.starts_with(&below));
+    show_diff(cx, form, &set)
+}
+
+/// Shows a difference in the form that was asked for.
+pub(super) fn show_diff(cx: &mut Context<'_>, args: &DiffForm, set: &ChangeSet) -> CommandResult {
     if cx.output.json() {
-        return diff_as_json(cx, args, &set);
+        return diff_as_json(cx, args, set);
     }
     if args.name_only {
         for change in &set.changes {
             cx.output.line(shown(&change.path))?;
         }
     } else if args.stat {
-        show_stat(cx, &set)?;
+        show_stat(cx, set)?;
     } else {
         for change in &set.changes {
             show_difference(cx, change)?;
@@ -107,7 +131,7 @@ fn difference(engine: &Engine, change: &Change) -> offshoot_core::Result<Differe
     Ok(compare(&before, &after).map_or(Difference::Binary, Difference::Text))
 }
 
-fn diff_as_json(cx: &mut Context<'_>, args: &Diff, set: &ChangeSet) -> CommandResult {
+fn diff_as_json(cx: &mut Context<'_>, args: &DiffForm, set: &ChangeSet) -> CommandResult {
     let mut changes = Vec::with_capacity(set.changes.len());
     for change in &set.changes {
         let mut shape = wire::FileDifference {
@@ -202,7 +226,7 @@ fn show_difference(
 }
 
 /// The hunks as they are, or for a terminal line by line.
-fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
+pub(super) fn show_hunks(output: &mut Output, hunks: &[u8]) -> io::Result<()> {
     if !output.is_terminal() {
         return output.stdout().write_all(hunks);
     }
@@ -243,14 +267,24 @@ pub(super) fn snapshot(
 
 pub(super) fn list(cx: &mut Context<'_>, id: &WorkspaceId, limit: usize) -> CommandResult {
     let snapshots = cx.engine.snapshots(id, limit)?;
-    if cx.output.json() {
-        cx.output
-            .document(&wire::Snapshots::from(snapshots.as_slice()))?;
-        return Ok(Exit::Done);
-    }
-    if snapshots.is_empty() {
+    if snapshots.is_empty() && !cx.output.json() {
         cx.output
             .note("there are no snapshots; `offshoot snapshot WS` takes one");
+    }
+    show_list(cx, &snapshots)
+}
+
+/// On whose behalf a snapshot was taken, or else by whom.
+pub(super) fn who(snapshot: &Snapshot) -> &str {
+    let cause = &snapshot.cause;
+    cause.claim.as_deref().unwrap_or(cause.operator.as_str())
+}
+
+/// Shows snapshots, newest first.
+pub(super) fn show_list(cx: &mut Context<'_>, snapshots: &[Snapshot]) -> CommandResult {
+    if cx.output.json() {
+        cx.output.document(&wire::Snapshots::from(snapshots))?;
+        return Ok(Exit::Done);
     }
     let rows: Vec<Vec<String>> = snapshots
         .iter()
@@ -260,7 +294,7 @@ pub(super) fn list(cx: &mut Context<'_>, id: &WorkspaceId, limit: usize) -> Comm
                 when(snapshot.at),
                 snapshot.files.to_string(),
                 size(snapshot.bytes),
-                printable(snapshot.cause.operator.as_str()),
+                printable(who(snapshot)),
                 printable(snapshot.label.as_deref().unwrap_or("-")),
             ]
         })

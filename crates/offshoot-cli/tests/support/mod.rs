@@ -69,14 +69,15 @@ fn steady(text: &str) -> String {
 
 /// A data directory for one test.
 pub(crate) struct Place {
-    dir: tempfile::TempDir,
+    dir: offshoot_testkit::HostDir,
 }
 
 impl Place {
     /// An empty one.
     pub(crate) fn new() -> Self {
         Place {
-            dir: tempfile::tempdir().unwrap(),
+            // Forks are mounts, which have to go before the directory can.
+            dir: offshoot_testkit::HostDir::new(),
         }
     }
 

@@ -13,8 +13,8 @@ use offshoot_store::HistoryRow;
 use super::{Operation, Principal, Reach};
 use crate::engine::Engine;
 use crate::{
-    Content, Deleted, DirNode, Event, Expect, Info, ListEntry, Metadata, OpenFile, Point, Quota,
-    Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace, WriteOptions, Written,
+    Changes, Content, Deleted, DirNode, Event, Expect, Info, ListEntry, Metadata, OpenFile, Point,
+    Quota, Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -312,6 +312,20 @@ impl Access {
             .retain(|change| self.principal.reads(&change.path));
         set.ignored.retain(|path| self.principal.sees(path));
         Ok(set)
+    }
+
+    /// See [`Engine::changes`]; changes of paths that may not be read are left out.
+    pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
+        self.principal.check_reach(id)?;
+        let mut changes = self.engine.changes(id, &self.cause)?;
+        let set = &mut changes.set;
+        set.changes
+            .retain(|change| self.principal.reads(&change.path));
+        set.ignored.retain(|path| self.principal.sees(path));
+        if let Some(moved) = &mut changes.moved {
+            moved.overlap.retain(|path| self.principal.reads(path));
+        }
+        Ok(changes)
     }
 
     /// The content that a change of [`Access::diff`] names; nothing is nothing.

@@ -34,12 +34,9 @@ pub(crate) async fn history(
 /// `GET …/changes`
 pub(crate) async fn changes(caller: Caller, params: Params) -> Answer {
     let id = params.workspace()?;
-    let (workspace, set) = blocking(move || {
-        let set = caller.diff(&id, Point::Head, Point::Now)?;
-        Ok((caller.workspace(&id)?, set))
-    })
-    .await?;
-    ok(&wire::Status::new(&workspace, &set))
+    let name = id.to_string();
+    let changes = blocking(move || caller.changes(&id)).await?;
+    ok(&wire::Status::new(&name, &changes))
 }
 
 /// `GET …/diff`

@@ -44,6 +44,25 @@ impl Setting {
 pub struct Doctor {
     /// One by one.
     pub checks: Vec<Check>,
+    /// Ways to make forks, the best first.
+    pub providers: Vec<ProviderCheck>,
+}
+
+/// A way to make forks, and whether it works here.
+#[derive(Debug, Serialize)]
+pub struct ProviderCheck {
+    /// Which one.
+    pub name: &'static str,
+    /// Whether it works.
+    pub works: bool,
+    /// Whether new forks are made by it.
+    pub used: bool,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+    /// What would make it work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
 }
 
 /// One thing that was tried.

@@ -3,19 +3,30 @@
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
 
+mod agents;
 mod files;
 mod machine;
+mod merges;
+mod projects;
 mod requests;
+mod reviews;
 mod snapshots;
 mod tokens;
 mod transfer;
 mod workspace;
 
+pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
 pub use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
-pub use machine::{Check, CheckReport, Cleaned, Doctor, Purged, Setting, Settings};
+pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
+pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub use projects::{
+    DeletedProject, Fork, Forks, ImportedProject, Project, ProjectEntries, ProjectSynced, Projects,
+    Updated, Versions, landing,
+};
 pub use requests::{
     MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
 };
+pub use reviews::{Resolved, Review, Reviews};
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
     Status, Synced, Taken,

@@ -35,7 +35,7 @@ impl From<&Change> for ChangedPath {
     }
 }
 
-fn changed_paths(set: &ChangeSet) -> Vec<ChangedPath> {
+pub(super) fn changed_paths(set: &ChangeSet) -> Vec<ChangedPath> {
     set.changes.iter().map(ChangedPath::from).collect()
 }
 
@@ -46,16 +46,34 @@ pub struct Status {
     base: Option<String>,
     changes: Vec<ChangedPath>,
     ignored: Vec<String>,
+    /// How far the project is ahead of a fork, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_moved: Option<BaseMoved>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BaseMoved {
+    project: String,
+    head: String,
+    snapshots: i64,
+    overlap: Vec<String>,
 }
 
 impl Status {
     /// The changes of a workspace.
-    pub fn new(workspace: &engine::Workspace, set: &ChangeSet) -> Self {
+    pub fn new(workspace: &str, changes: &engine::Changes) -> Self {
+        let moved = |moved: &engine::BaseMoved| BaseMoved {
+            project: moved.project.to_string(),
+            head: moved.head.to_hex(),
+            snapshots: moved.snapshots,
+            overlap: texts(&moved.overlap),
+        };
         Status {
-            workspace: workspace.id.to_string(),
-            base: hex(workspace.head),
-            changes: changed_paths(set),
-            ignored: texts(&set.ignored),
+            workspace: workspace.to_owned(),
+            base: hex(changes.base),
+            changes: changed_paths(&changes.set),
+            ignored: texts(&changes.set.ignored),
+            base_moved: changes.moved.as_ref().map(moved),
         }
     }
 }
@@ -122,6 +140,9 @@ pub struct Snapshot {
     parent: Option<String>,
     tree: String,
     operator: String,
+    /// On whose behalf, such as the author of an imported commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<String>,
     message_id: Option<String>,
     file_count: i64,
     dir_count: i64,
@@ -138,6 +159,7 @@ impl From<&engine::Snapshot> for Snapshot {
             parent: hex(snapshot.parent),
             tree: snapshot.tree.to_hex(),
             operator: snapshot.cause.operator.as_str().to_owned(),
+            claim: snapshot.cause.claim.clone(),
             message_id: snapshot.cause.message_id.clone(),
             file_count: snapshot.files,
             dir_count: snapshot.dirs,
@@ -259,10 +281,18 @@ struct OutsideChange {
     kind: EntryKind,
 }
 
+/// What was left out, and why.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Refused {
+pub(super) struct Refused {
     path: String,
     reason: String,
+}
+
+pub(super) fn refused((path, reason): &(RelPath, String)) -> Refused {
+    Refused {
+        path: path.to_text(),
+        reason: reason.clone(),
+    }
 }
 
 impl From<&engine::Synced> for Synced {
@@ -271,10 +301,6 @@ impl From<&engine::Synced> for Synced {
             path: change.path.to_text(),
             op: change.op.as_str(),
             kind: change.kind,
-        };
-        let refused = |(path, reason): &(RelPath, String)| Refused {
-            path: path.to_text(),
-            reason: reason.clone(),
         };
         Synced {
             walked: synced.walked,

@@ -98,6 +98,10 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     write(meta, |tx| tx.put_merge(&first));
     assert_eq!(read(meta, |tx| tx.merge("first")), Some(first.clone()));
     assert_eq!(read(meta, |tx| tx.merge("none")), None);
+    assert_eq!(read(meta, |tx| tx.merge_ids("fir")), ["first"]);
+    assert_eq!(read(meta, |tx| tx.merge_ids("")), ["first", "second"]);
+    assert!(read(meta, |tx| tx.merge_ids("first~")).is_empty());
+    assert!(read(meta, |tx| tx.merge_ids("g")).is_empty());
     assert_eq!(
         read(meta, |tx| tx.merges(project, 0)),
         [second.clone(), first]
@@ -126,6 +130,8 @@ pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
     assert_eq!(all(false), [first.clone(), second.clone()]);
     assert_eq!(read(meta, |tx| tx.reviews(None, false)).len(), 2);
     assert_eq!(read(meta, |tx| tx.review("a")), Some(second));
+    assert_eq!(read(meta, |tx| tx.review_ids("a")), ["a"]);
+    assert!(read(meta, |tx| tx.review_ids("ab")).is_empty());
     let candidate = |number| CandidateRow {
         review: "z".to_owned(),
         number,

@@ -22,6 +22,10 @@ const MERGE: &str = "SELECT id, project, workspace, base, ours, theirs, snapshot
 const REVIEW: &str = "SELECT id, project, workspace, merge, path, state, base, ours, theirs, \
      opened_at, details, snapshot FROM review";
 
+/// A range instead of a pattern, so that the index serves it: names are hexadecimal digits, which
+/// all come before the tilde.
+const BEGINS: &str = "WHERE id >= ?1 AND id < ?1 || '~' ORDER BY id";
+
 fn completion(row: &Row<'_>) -> Decoded<CompletionRow> {
     Ok(CompletionRow {
         id: row.get(0)?,
@@ -104,6 +108,12 @@ impl MergeReads for Tx<'_> {
         self.one(&format!("{MERGE} WHERE id = ?1"), [id], merge)
     }
 
+    fn merge_ids(&self, prefix: &str) -> Result<Vec<String>> {
+        self.all(&format!("SELECT id FROM merge {BEGINS}"), [prefix], |row| {
+            Ok(row.get(0)?)
+        })
+    }
+
     fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>> {
         self.all(
             &format!("{MERGE} WHERE project = ?1 ORDER BY number DESC LIMIT ?2"),
@@ -122,6 +132,14 @@ impl MergeReads for Tx<'_> {
 
     fn review(&self, id: &str) -> Result<Option<ReviewRow>> {
         self.one(&format!("{REVIEW} WHERE id = ?1"), [id], review)
+    }
+
+    fn review_ids(&self, prefix: &str) -> Result<Vec<String>> {
+        self.all(
+            &format!("SELECT id FROM review {BEGINS}"),
+            [prefix],
+            |row| Ok(row.get(0)?),
+        )
     }
 
     fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>> {

@@ -1,0 +1,151 @@
+//! `offshoot agent …`: the tree of agents under root.
+
+use clap::Subcommand;
+use offshoot_core::AgentId;
+use offshoot_engine::Agent;
+
+use super::Context;
+use crate::output::{Align, CommandResult, Exit, printable, when};
+use offshoot_server::wire;
+
+/// What can be done with agents.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// Let an agent come into being; prints its id
+    ///
+    /// A direct child of root gets a workspace of its own, a fork if a project is named; every
+    /// other agent works in that of its nearest ancestor.
+    Spawn {
+        /// The agent above it, or `root`
+        #[arg(long)]
+        parent: String,
+        /// What it is there for
+        #[arg(long)]
+        role: String,
+        /// Fork this project for it
+        #[arg(long, value_name = "P")]
+        project: Option<String>,
+    },
+    /// Show the tree of agents
+    List,
+    /// Remove an agent from the tree; its workspace and the agents below it stay
+    End {
+        /// The agent
+        id: String,
+    },
+    /// Print the workspace that an agent works in
+    Workspace {
+        /// The agent
+        id: String,
+    },
+}
+
+/// Runs one of them.
+pub(super) fn run(cx: &mut Context<'_>, command: &AgentCommand) -> CommandResult {
+    match command {
+        AgentCommand::Spawn {
+            parent,
+            role,
+            project,
+        } => spawn(cx, parent, role, project.as_deref()),
+        AgentCommand::List => list(cx),
+        AgentCommand::End { id } => end(cx, &id.parse()?),
+        AgentCommand::Workspace { id } => workspace(cx, &id.parse()?),
+    }
+}
+
+fn spawn(cx: &mut Context<'_>, parent: &str, role: &str, project: Option<&str>) -> CommandResult {
+    let project = project.map(str::parse).transpose()?;
+    let agent = cx.engine.spawn(parent, role, project.as_ref(), &cx.cause)?;
+    if cx.output.json() {
+        cx.output.document(&wire::Agent::from(&agent))?;
+        return Ok(Exit::Done);
+    }
+    cx.output.line(&agent.id)?;
+    if let Some(workspace) = &agent.workspace {
+        let path = cx.command_line(&["workspace", "path", workspace.as_str()]);
+        cx.output.note(format_args!(
+            "it works in `{workspace}`; its directory: {path}"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+fn list(cx: &mut Context<'_>) -> CommandResult {
+    let agents = cx.engine.agents()?;
+    if cx.output.json() {
+        cx.output.document(&wire::Agents::from(agents.as_slice()))?;
+        return Ok(Exit::Done);
+    }
+    if agents.is_empty() {
+        cx.output
+            .note("there are no agents; `offshoot agent spawn --parent root --role R` makes one");
+    }
+    let mut rows = Vec::with_capacity(agents.len());
+    for (agent, depth) in in_tree_order(&agents) {
+        rows.push(vec![
+            format!("{}{}", "  ".repeat(depth), agent.id),
+            printable(&agent.role),
+            match &agent.workspace {
+                Some(workspace) if agent.owns_workspace => workspace.to_string(),
+                Some(workspace) => format!("({workspace})"),
+                None => "-".to_owned(),
+            },
+            when(agent.created_at),
+        ]);
+    }
+    cx.output.table(
+        &[
+            ("AGENT", Align::Left),
+            ("ROLE", Align::Left),
+            ("WORKSPACE", Align::Left),
+            ("SINCE", Align::Left),
+        ],
+        &rows,
+    )?;
+    Ok(Exit::Done)
+}
+
+/// Each agent below the one above it, with its depth. Those whose parent has ended come at the top.
+fn in_tree_order(agents: &[Agent]) -> Vec<(&Agent, usize)> {
+    let known = |id: &AgentId| agents.iter().any(|agent| agent.id == *id);
+    let is_top = |agent: &&Agent| !agent.parent.as_ref().is_some_and(known);
+    let mut open: Vec<(&Agent, usize)> = agents
+        .iter()
+        .rev()
+        .filter(is_top)
+        .map(|one| (one, 0))
+        .collect();
+    let mut order = Vec::with_capacity(agents.len());
+    while let Some((agent, depth)) = open.pop() {
+        order.push((agent, depth));
+        let below = agents.iter().rev();
+        open.extend(
+            below
+                .filter(|one| one.parent.as_ref() == Some(&agent.id))
+                .map(|one| (one, depth + 1)),
+        );
+    }
+    order
+}
+
+fn end(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {
+    cx.engine.end_agent(id, &cx.cause)?;
+    if cx.output.json() {
+        cx.output.document(&wire::AgentEnded::new(id))?;
+    } else {
+        cx.output.line(format_args!("ended `{id}`"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn workspace(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {
+    let workspace = cx.engine.workspace_of_agent(id)?;
+    if cx.output.json() {
+        cx.output
+            .document(&wire::AgentWorkspace::new(id, &workspace))?;
+    } else {
+        cx.output.line(workspace)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,94 @@
+//! `offshoot fork` and `offshoot update`: private copies of a project.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use offshoot_core::WorkspaceId;
+use offshoot_engine::ForkOptions;
+
+use super::{Context, snapshots};
+use crate::output::{CommandResult, Exit, count, short, shown};
+use crate::project_args::ForkArgs;
+use offshoot_server::wire;
+
+/// Makes forks and prints their paths.
+pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
+    let project = args.project.parse()?;
+    let options = ForkOptions {
+        agent: args.agent.as_deref().map(str::parse).transpose()?,
+        at: args.at.clone(),
+        provider: args.provider.as_deref().map(str::parse).transpose()?,
+        priority: args.priority,
+        ..ForkOptions::default()
+    };
+    let mut forks = Vec::new();
+    for _ in 0..args.count.unwrap_or(1) {
+        let (fork, path) = cx.engine.fork_out(&project, &options, &cx.cause)?;
+        if !cx.output.json() {
+            // The bytes as they are: `cd "$(offshoot fork PROJECT)"` must work for any name.
+            cx.output.stdout().write_all(path.as_os_str().as_bytes())?;
+            cx.output.line("")?;
+        }
+        forks.push(wire::Fork::new(&fork, Some(&path)));
+    }
+    if cx.output.json() {
+        show_as_json(cx, args.count.is_some(), forks)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// One document for one fork; a list if a number was asked for, even if that is one.
+fn show_as_json(cx: &mut Context<'_>, as_list: bool, mut forks: Vec<wire::Fork>) -> io::Result<()> {
+    match forks.pop() {
+        Some(fork) if !as_list => cx.output.document(&fork),
+        last => {
+            forks.extend(last);
+            cx.output.document(&wire::Forks { workspaces: forks })
+        }
+    }
+}
+
+/// Moves a fork onto the newest snapshot of its project.
+pub(super) fn update(cx: &mut Context<'_>, id: &WorkspaceId, dry_run: bool) -> CommandResult {
+    let updated = cx.engine.update(id, dry_run, &cx.cause)?;
+    if cx.output.json() {
+        let document = wire::Updated::new(id.as_str(), dry_run, &updated);
+        cx.output.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    if updated.from == updated.to {
+        cx.output
+            .note("nothing to do: the fork stands on the newest snapshot");
+        return Ok(Exit::Done);
+    }
+    snapshots::show_changes(cx.output, &updated.changes)?;
+    for path in &updated.merged {
+        cx.output
+            .note(format_args!("merged {}: both changed it", shown(path)));
+    }
+    for path in &updated.conflicts {
+        cx.output
+            .note(format_args!("conflict in {}: both changed it", shown(path)));
+    }
+    let (from, to) = (updated.from.to_hex(), updated.to.to_hex());
+    let paths = count(updated.changes.changes.len() as i64, "path", "paths");
+    let did = match (dry_run, updated.conflicts.is_empty()) {
+        (false, _) => "moved",
+        (true, true) => "would move",
+        (true, false) => "cannot move",
+    };
+    cx.output.line(format_args!(
+        "{did} `{id}` from snapshot {} to {}: {paths} changed",
+        short(&from),
+        short(&to)
+    ))?;
+    if let Some(kept) = updated.kept {
+        let kept = kept.to_hex();
+        let back = cx.command_line(&["restore", id.as_str(), &kept]);
+        cx.output.line(format_args!(
+            "the state before is kept as snapshot {}\nbring it back with: {back}",
+            short(&kept)
+        ))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,82 @@
+//! Agents.
+
+use offshoot_core::{AgentId, WorkspaceId};
+use offshoot_engine as engine;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::time;
+
+/// One agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Agent {
+    id: String,
+    /// `root`, or the agent above it.
+    parent: String,
+    role: String,
+    workspace_id: Option<String>,
+    owns_workspace: bool,
+    created_at: String,
+}
+
+impl From<&engine::Agent> for Agent {
+    fn from(agent: &engine::Agent) -> Self {
+        let parent = agent.parent.as_ref();
+        Agent {
+            id: agent.id.to_string(),
+            parent: parent.map_or_else(|| "root".to_owned(), ToString::to_string),
+            role: agent.role.clone(),
+            workspace_id: agent.workspace.as_ref().map(ToString::to_string),
+            owns_workspace: agent.owns_workspace,
+            created_at: time(agent.created_at),
+        }
+    }
+}
+
+/// All agents, in the order of names.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Agents {
+    agents: Vec<Agent>,
+}
+
+impl From<&[engine::Agent]> for Agents {
+    fn from(agents: &[engine::Agent]) -> Self {
+        Agents {
+            agents: agents.iter().map(Agent::from).collect(),
+        }
+    }
+}
+
+/// The answer to ending an agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AgentEnded {
+    id: String,
+    ended: bool,
+}
+
+impl AgentEnded {
+    /// The shape of what the engine answers.
+    pub fn new(id: &AgentId) -> Self {
+        AgentEnded {
+            id: id.to_string(),
+            ended: true,
+        }
+    }
+}
+
+/// Where an agent works.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AgentWorkspace {
+    id: String,
+    workspace_id: String,
+}
+
+impl AgentWorkspace {
+    /// The shape of what the engine answers.
+    pub fn new(id: &AgentId, workspace: &WorkspaceId) -> Self {
+        AgentWorkspace {
+            id: id.to_string(),
+            workspace_id: workspace.to_string(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Merges, how they are decided, and who wrote what.
+
+use offshoot_core::{ProjectId, RelPath};
+use offshoot_engine as engine;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{hex, texts, time};
+
+/// What came of a merge, or would come of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Completed {
+    merge_id: Option<String>,
+    project: String,
+    workspace: String,
+    snapshot: Option<String>,
+    workspace_snapshot: Option<String>,
+    merged: Vec<String>,
+    conflicts: Vec<Conflict>,
+    unchanged: Vec<String>,
+    auto_resolved: Vec<Together>,
+    decided: Vec<Decided>,
+    keep: bool,
+    landing: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Conflict {
+    path: String,
+    /// All parts in one text; none means the whole path.
+    part: Option<String>,
+    parts: Vec<String>,
+    kind: String,
+    review_id: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Together {
+    path: String,
+    method: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Decided {
+    path: String,
+    part: Option<String>,
+    parts: Vec<String>,
+    policy: &'static str,
+    winner: String,
+    lost: Option<String>,
+    lost_by: Option<String>,
+}
+
+/// Several parts in one text; none for the whole path.
+pub(super) fn part(parts: &[String]) -> Option<String> {
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+impl From<&engine::Completed> for Completed {
+    fn from(done: &engine::Completed) -> Self {
+        let conflict = |one: &engine::Waiting| Conflict {
+            path: one.path.to_text(),
+            part: part(&one.parts),
+            parts: one.parts.clone(),
+            kind: one.kind.clone(),
+            review_id: one.review_id.clone(),
+        };
+        let together = |one: &engine::Together| Together {
+            path: one.path.to_text(),
+            method: one.method.clone(),
+        };
+        let decided = |one: &engine::Decided| Decided {
+            path: one.path.to_text(),
+            part: part(&one.parts),
+            parts: one.parts.clone(),
+            policy: one.policy.as_str(),
+            winner: one.winner.clone(),
+            lost: hex(one.lost),
+            lost_by: one.lost_by.clone(),
+        };
+        Completed {
+            merge_id: done.merge_id.clone(),
+            project: done.project.clone(),
+            workspace: done.workspace.clone(),
+            snapshot: hex(done.snapshot),
+            workspace_snapshot: hex(done.theirs),
+            merged: texts(&done.merged),
+            conflicts: done.conflicts.iter().map(conflict).collect(),
+            unchanged: texts(&done.unchanged),
+            auto_resolved: done.auto_resolved.iter().map(together).collect(),
+            decided: done.decided.iter().map(decided).collect(),
+            keep: done.keep,
+            landing: if done.atomic { "atomic" } else { "partial" },
+        }
+    }
+}
+
+/// The receipt of a merge.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Merge {
+    #[serde(flatten)]
+    completed: Completed,
+    created_at: String,
+    operator: String,
+    message_id: Option<String>,
+    undone_by: Option<String>,
+}
+
+impl From<&engine::MergeReceipt> for Merge {
+    fn from(merge: &engine::MergeReceipt) -> Self {
+        Merge {
+            completed: Completed::from(&merge.completed),
+            created_at: time(merge.at),
+            operator: merge.by.operator.clone(),
+            message_id: merge.by.message_id.clone(),
+            undone_by: hex(merge.undone_by),
+        }
+    }
+}
+
+/// Several merges, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Merges {
+    merges: Vec<Merge>,
+}
+
+impl From<&[engine::MergeReceipt]> for Merges {
+    fn from(merges: &[engine::MergeReceipt]) -> Self {
+        Merges {
+            merges: merges.iter().map(Merge::from).collect(),
+        }
+    }
+}
+
+/// The answer to undoing a merge.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Undone {
+    merge_id: String,
+    project: String,
+    snapshot: String,
+}
+
+impl Undone {
+    /// The shape of what the engine answers.
+    pub fn new(merge: &str, project: &str, snapshot: &engine::Snapshot) -> Self {
+        Undone {
+            merge_id: merge.to_owned(),
+            project: project.to_owned(),
+            snapshot: snapshot.id.to_hex(),
+        }
+    }
+}
+
+/// The answer to bringing back what lost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TakenBack {
+    merge_id: String,
+    path: String,
+    snapshot: String,
+}
+
+impl TakenBack {
+    /// The shape of what the engine answers.
+    pub fn new(merge: &str, path: &RelPath, snapshot: &engine::Snapshot) -> Self {
+        TakenBack {
+            merge_id: merge.to_owned(),
+            path: path.to_text(),
+            snapshot: snapshot.id.to_hex(),
+        }
+    }
+}
+
+/// How merges into a project are decided.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct MergeSettings {
+    project: String,
+    policies: Vec<PathPolicy>,
+    landing: &'static str,
+    include_ignored: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PathPolicy {
+    path: String,
+    policy: &'static str,
+}
+
+impl MergeSettings {
+    /// The shape of what the engine answers.
+    pub fn new(project: &ProjectId, settings: &engine::MergeSettings) -> Self {
+        let policy = |one: &engine::PathPolicy| PathPolicy {
+            path: one.path.clone(),
+            policy: one.policy.as_str(),
+        };
+        MergeSettings {
+            project: project.to_string(),
+            policies: settings.policies.iter().map(policy).collect(),
+            landing: super::landing(settings.landing),
+            include_ignored: settings.include_ignored,
+        }
+    }
+}
+
+/// Who wrote each line of a file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Blame {
+    path: String,
+    lines: Vec<BlameLine>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct BlameLine {
+    line: usize,
+    /// Without its newline; bytes that are no text are replaced.
+    text: String,
+    operator: String,
+    agent: Option<String>,
+    message_id: Option<String>,
+    snapshot: Option<String>,
+    at: String,
+}
+
+impl Blame {
+    /// The shape of what the engine answers.
+    pub fn new(path: &RelPath, lines: &[engine::BlameLine]) -> Self {
+        let shape = |(index, one): (usize, &engine::BlameLine)| {
+            let text = one.text.strip_suffix(b"\n").unwrap_or(&one.text);
+            BlameLine {
+                line: index + 1,
+                text: String::from_utf8_lossy(text).into_owned(),
+                operator: one.operator.clone(),
+                agent: one.agent.clone(),
+                message_id: one.message_id.clone(),
+                snapshot: hex(one.snapshot),
+                at: time(one.at),
+            }
+        };
+        Blame {
+            path: path.to_text(),
+            lines: lines.iter().enumerate().map(shape).collect(),
+        }
+    }
+}
