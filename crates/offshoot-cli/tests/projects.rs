@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use offshoot_testkit::{Process, Rng, TreeSpec, dir_image, git, make_tree, soak};
+use offshoot_testkit::{Process, Rng, TreeSpec, dir_image, git, make_tree, skip, soak};
 use serde_json::{Value, json};
 use support::{Place, Ran};
 
@@ -276,6 +276,27 @@ fn forks_are_private_and_catch_up() {
     let refused = place.run(&["--json", "update", "ada"]);
     assert_eq!(failed(&refused), "merge_conflict");
     assert_eq!(place.done(&["check"]).code, 0);
+}
+
+#[test]
+fn a_mount_that_is_gone_comes_back_with_the_path() {
+    let (place, source) = with_project();
+    let fork = json(&place, &["fork", "p", "--agent", "ada"]);
+    if fork["provider"] != "overlay" {
+        return skip("only overlays are mounts, and none can be made here");
+    }
+    let path = PathBuf::from(fork["path"].as_str().unwrap());
+    write(&path, "new", "new\n");
+    let unmounted = std::process::Command::new("umount").arg(&path).status();
+    assert!(unmounted.unwrap().success());
+    assert!(
+        fs::write(path.join("lost"), "lost").is_err(),
+        "a write must fail"
+    );
+    let shown = place.done(&["workspace", "path", "ada"]).stdout;
+    assert_eq!(Path::new(shown.trim_end()), path);
+    fs::remove_file(path.join("new")).unwrap();
+    assert_eq!(dir_image(&path), dir_image(&source));
 }
 
 #[test]

@@ -237,6 +237,9 @@ impl Engine {
                 row.used_at = at;
                 tx.update_workspace(&row)
             })?;
+        } else if row.kind == WorkspaceKind::Fork {
+            // A restart of the machine took its mount away.
+            self.ensure_fork(&row)?;
         }
         Ok(self.inner.data.workspace(&row.id))
     }
