@@ -1,5 +1,7 @@
 //! `offshoot serve` as a process: one per data directory, bounded memory, a stop that loses nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

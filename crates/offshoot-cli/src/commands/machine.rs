@@ -8,7 +8,7 @@ use offshoot_core::escape_bytes;
 use crate::config::{Setting, Settings};
 use crate::config_server::KNOWN;
 use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// Below this a data directory is called full.
 const LITTLE_SPACE: u64 = 256 << 20;

@@ -1,6 +1,8 @@
 //! The server from outside, through raw sockets. One binary, because linking takes longer than most
 //! of the tests.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 mod archives;
 mod common;
 mod document;
@@ -8,3 +10,4 @@ mod events;
 mod files;
 mod identity;
 mod paths;
+mod tools;

@@ -1,26 +1,32 @@
-//! The JSON shapes of answers. They are not the engine's types: the two meet here and only here.
+//! The JSON shapes of answers and requests, one for each thing, whichever door shows it. They are not
+//! the engine's types: the two meet here and only here.
 //!
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
 
+pub mod diff;
 mod files;
 mod machine;
 mod requests;
 mod snapshots;
 mod tokens;
+mod tools;
 mod transfer;
 mod workspace;
 
-pub use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
+pub use files::{
+    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64_decode,
+};
 pub use machine::{Check, CheckReport, Cleaned, Doctor, Purged, Setting, Settings};
 pub use requests::{
     MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
 };
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
-    Status, Synced, Taken,
+    Status, Synced, Taken, differences,
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
+pub use tools::{Tool, ToolAnnotations, Tools};
 pub use transfer::{Imported, RefusedEntry, Upload, Uploads};
 pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
 
