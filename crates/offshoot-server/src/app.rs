@@ -24,7 +24,7 @@ pub(crate) struct App {
     pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watcher: Arc<Watcher>,
-    pub(crate) tools: Registry,
+    pub(crate) tools: Arc<Registry>,
     /// One permit for each request that is being answered.
     pub(crate) requests: Semaphore,
     /// One permit for each stream of events.

@@ -15,6 +15,7 @@ mod events;
 mod extract;
 mod guard;
 mod handlers;
+mod mcp;
 mod metrics;
 mod openapi;
 mod options;
@@ -23,5 +24,7 @@ mod server;
 mod sign_in;
 mod watch;
 
+pub use mcp::serve_stdio;
+pub use offshoot_agent::Registry;
 pub use options::{Limits, ServerOptions};
 pub use server::{Server, serve};

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Shared;
 use crate::handlers::{files, snapshots, system, tokens, tools, transfer, workspaces};
-use crate::{auth, compatibility, events, guard, sign_in};
+use crate::{auth, compatibility, events, guard, mcp, sign_in};
 use offshoot_wire as wire;
 
 /// Where the API begins.
@@ -172,6 +172,8 @@ pub(crate) fn router(app: Shared) -> Router {
         &format!("{API}/workspaces/{{workspace}}/files/"),
         axum::routing::any(files::empty_path),
     );
+    let mcp = mcp::service(app.tools.clone(), app.stopping.clone());
+    closed = closed.route_service("/mcp", mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
     // Handlers keep the limits themselves, each with its own error.

@@ -31,7 +31,7 @@ const MAY_KNOW: [(&str, &[&str]); 13] = [
 const TESTKIT: &str = "offshoot-testkit";
 
 /// Outside libraries, by the beginning of their names, and the packages that may use them.
-const OWNERS: [(&str, &[&str]); 8] = [
+const OWNERS: [(&str, &[&str]); 9] = [
     ("rusqlite", &["offshoot-store"]),
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
@@ -39,6 +39,7 @@ const OWNERS: [(&str, &[&str]); 8] = [
     ("axum", &["offshoot-server"]),
     ("hyper", &["offshoot-server"]),
     ("notify", &["offshoot-server"]),
+    ("rmcp", &["offshoot-server"]),
     ("libc", &["offshoot-sys"]),
 ];
 

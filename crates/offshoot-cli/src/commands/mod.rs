@@ -4,6 +4,7 @@ mod demo;
 mod files;
 mod machine;
 mod maintenance;
+mod mcp;
 mod merge_file;
 mod serve;
 mod snapshots;
@@ -114,6 +115,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
     let cx = &mut context;
     match command {
         Command::Serve(args) => serve::run(cx, &args),
+        Command::Mcp(args) => mcp::run(cx, &args),
         Command::Token { command } => token::run(cx, &command),
         Command::Workspace { command } => workspace::run(cx, command),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),

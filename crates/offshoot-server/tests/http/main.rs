@@ -9,5 +9,6 @@ mod document;
 mod events;
 mod files;
 mod identity;
+mod mcp;
 mod paths;
 mod tools;
