@@ -86,6 +86,9 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Answer over HTTP; prints one URL to open
     Serve(Serve),
+    /// Give one workspace to an MCP client over stdin and stdout
+    #[command(args_conflicts_with_subcommands = true)]
+    Mcp(Mcp),
     /// Issue, list and revoke tokens
     Token {
         #[command(subcommand)]
@@ -406,6 +409,52 @@ pub(crate) struct Serve {
     /// Write the log as one JSON document a line
     #[arg(long)]
     pub(crate) log_json: bool,
+}
+
+/// `mcp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mcp {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+    #[command(flatten)]
+    pub(crate) target: McpTarget,
+}
+
+/// What an MCP client works on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct McpTarget {
+    /// As this agent, in its workspace
+    #[arg(long, value_name = "ID", conflicts_with = "workspace")]
+    pub(crate) agent: Option<String>,
+    /// In this workspace
+    #[arg(long, value_name = "WS")]
+    pub(crate) workspace: Option<String>,
+    /// Only these tools
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) tools: Vec<String>,
+}
+
+/// What else `mcp` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Print the block to paste into the settings of a client
+    Config {
+        /// The client
+        client: McpClient,
+        #[command(flatten)]
+        target: McpTarget,
+    },
+}
+
+/// The clients whose settings are known.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum McpClient {
+    /// Claude Desktop and Claude Code
+    Claude,
+    /// Cursor
+    Cursor,
+    /// Codex
+    Codex,
 }
 
 /// What can be done with tokens.

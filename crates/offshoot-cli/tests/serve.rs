@@ -1,5 +1,7 @@
 //! `offshoot serve` as a process: one per data directory, bounded memory, a stop that loses nothing.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -271,4 +273,65 @@ fn large_files_pass_with_little_memory() {
     let read = served.memory("VmHWM");
     println!("soak: large file {size} bytes, memory {before} KiB, written {written}, read {read}");
     assert!(read - before < 64 << 10, "{before} {written} {read} KiB");
+}
+
+#[test]
+fn an_mcp_client_works_over_stdio() {
+    let data = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = run(data.path(), &["mcp", "--workspace", "none"]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("there is no workspace"), "{stderr}");
+    assert_eq!(run(data.path(), &["workspace", "create", "a"]).0, 0);
+    let mut process = Process::spawn(
+        command(data.path())
+            .args(["mcp", "--agent", "a", "--tools", "read_file,write_file"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    );
+    let mut stdin = process.take_stdin().unwrap();
+    let mut stdout = BufReader::new(process.take_stdout().unwrap());
+    let mut ask = |message: serde_json::Value| {
+        writeln!(stdin, "{message}").unwrap();
+        if message.get("id").is_none() {
+            return serde_json::Value::Null;
+        }
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    };
+    let hello = ask(
+        serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "0" } } }),
+    );
+    assert_eq!(hello["result"]["serverInfo"]["name"], "offshoot", "{hello}");
+    ask(serde_json::json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let tools = ask(serde_json::json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }));
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 2);
+    let mut call = |name: &str, arguments: serde_json::Value| {
+        ask(
+            serde_json::json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call",
+            "params": { "name": name, "arguments": arguments } }),
+        )
+    };
+    let written = call(
+        "write_file",
+        serde_json::json!({ "path": "f", "content": "hi" }),
+    );
+    assert_eq!(
+        written["result"]["structuredContent"]["size"], 2,
+        "{written}"
+    );
+    let read = call("read_file", serde_json::json!({ "path": "f" }));
+    assert_eq!(read["result"]["structuredContent"]["content"], "hi");
+    drop(stdin);
+    let ended = process
+        .wait_at_most(Duration::from_secs(5))
+        .expect("it does not end");
+    assert!(ended.success(), "{ended}");
+    assert_eq!(run(data.path(), &["cat", "a", "f"]).1, "hi");
+    let (code, config, _) = run(data.path(), &["mcp", "config", "claude", "--agent", "a"]);
+    assert_eq!(code, 0);
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["mcpServers"]["offshoot"]["args"][2], "mcp");
 }

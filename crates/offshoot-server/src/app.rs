@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use offshoot_agent::Registry;
 use offshoot_engine::Engine;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,7 @@ pub(crate) struct App {
     pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watcher: Arc<Watcher>,
+    pub(crate) tools: Arc<Registry>,
     /// One permit for each request that is being answered.
     pub(crate) requests: Semaphore,
     /// One permit for each stream of events.

@@ -13,7 +13,7 @@ use crate::error::{Answer, ok};
 use crate::extract::{Params, Query};
 use crate::handlers::{files, snapshots, transfer};
 use crate::routes::Route;
-use crate::wire;
+use offshoot_wire as wire;
 
 /// The table.
 pub(crate) fn routes() -> Vec<Route> {

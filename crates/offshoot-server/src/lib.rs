@@ -1,4 +1,4 @@
-//! The HTTP door of Offshoot: routes, live events, tokens, and the JSON shapes of every answer.
+//! The HTTP door of Offshoot: routes, live events, tokens.
 //!
 //! A request passes `guard` (host, origin, limits, log), then `auth`, and reaches a handler with an
 //! [`offshoot_engine::Access`]: the use cases as its credential may call them. Handlers translate
@@ -9,13 +9,13 @@ mod archive;
 mod auth;
 mod body;
 mod compatibility;
-pub mod diff;
 mod error;
 mod etag;
 mod events;
 mod extract;
 mod guard;
 mod handlers;
+mod mcp;
 mod metrics;
 mod openapi;
 mod options;
@@ -23,7 +23,8 @@ mod routes;
 mod server;
 mod sign_in;
 mod watch;
-pub mod wire;
 
+pub use mcp::serve_stdio;
+pub use offshoot_agent::Registry;
 pub use options::{Limits, ServerOptions};
 pub use server::{Server, serve};

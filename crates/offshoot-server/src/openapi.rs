@@ -92,6 +92,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             "path" => "A path in the workspace; its slashes are written as they are",
             "workspace" => "The workspace",
             "token" => "The id of a token",
+            "tool" => "The name of a tool",
             _ => name,
         };
         Some(json!({

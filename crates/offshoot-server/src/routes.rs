@@ -8,8 +8,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Shared;
-use crate::handlers::{files, snapshots, system, tokens, transfer, workspaces};
-use crate::{auth, compatibility, events, guard, sign_in, wire};
+use crate::handlers::{files, snapshots, system, tokens, tools, transfer, workspaces};
+use crate::{auth, compatibility, events, guard, mcp, sign_in};
+use offshoot_wire as wire;
 
 /// Where the API begins.
 const API: &str = "/api/v1";
@@ -171,6 +172,8 @@ pub(crate) fn router(app: Shared) -> Router {
         &format!("{API}/workspaces/{{workspace}}/files/"),
         axum::routing::any(files::empty_path),
     );
+    let mcp = mcp::service(app.tools.clone(), app.stopping.clone());
+    closed = closed.route_service("/mcp", mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
     // Handlers keep the limits themselves, each with its own error.
@@ -192,6 +195,7 @@ pub(crate) fn table() -> Vec<Route> {
     all.extend(tagged("files", file_routes()));
     all.extend(tagged("snapshots", snapshot_routes()));
     all.extend(tagged("events", event_routes()));
+    all.extend(tagged("tools", tool_routes()));
     all.extend(tagged("tokens", token_routes()));
     for route in &mut all {
         route.path = format!("{API}{}", route.path);
@@ -422,6 +426,24 @@ fn event_routes() -> Vec<Route> {
             "Last-Event-ID",
             "Begin after this event; goes before `since`",
         ),
+    ]
+}
+
+fn tool_routes() -> Vec<Route> {
+    vec![
+        get(
+            "/tools",
+            "The tools that agents can call, with their schemas",
+            tools::list,
+        )
+        .gives::<wire::Tools>(),
+        post(
+            "/tools/{tool}",
+            "Call a tool on the workspace of the credential; the body is its arguments",
+            tools::call,
+        )
+        .takes::<serde_json::Value>()
+        .gives::<serde_json::Value>(),
     ]
 }
 

@@ -61,6 +61,7 @@ impl Server {
             events: Arc::new(EventLog::new(engine.clone())?),
             metrics: Arc::new(Metrics::default()),
             watcher: Default::default(),
+            tools: Default::default(),
             requests: Semaphore::new(options.limits.max_requests),
             streams: Arc::new(Semaphore::new(options.limits.max_streams)),
             stopping: CancellationToken::new(),

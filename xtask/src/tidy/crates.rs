@@ -5,13 +5,14 @@ use super::repository::Repository;
 
 /// What each package may depend on. Downwards only; the siblings exec, fs, store, git and merge do
 /// not know each other, and the engine composes them.
-const MAY_KNOW: [(&str, &[&str]); 12] = [
+const MAY_KNOW: [(&str, &[&str]); 13] = [
     (
         "offshoot-cli",
-        &["server", "agent", "engine", "merge", "sys", "core"],
+        &["server", "agent", "wire", "engine", "merge", "sys", "core"],
     ),
-    ("offshoot-server", &["agent", "engine", "core"]),
-    ("offshoot-agent", &["engine", "core"]),
+    ("offshoot-server", &["agent", "wire", "engine", "core"]),
+    ("offshoot-agent", &["wire", "engine", "core"]),
+    ("offshoot-wire", &["engine", "core"]),
     (
         "offshoot-engine",
         &["exec", "fs", "store", "git", "merge", "sys", "core"],
@@ -30,14 +31,15 @@ const MAY_KNOW: [(&str, &[&str]); 12] = [
 const TESTKIT: &str = "offshoot-testkit";
 
 /// Outside libraries, by the beginning of their names, and the packages that may use them.
-const OWNERS: [(&str, &[&str]); 8] = [
+const OWNERS: [(&str, &[&str]); 9] = [
     ("rusqlite", &["offshoot-store"]),
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
-    ("imara-diff", &["offshoot-merge", "offshoot-server"]),
+    ("imara-diff", &["offshoot-merge", "offshoot-wire"]),
     ("axum", &["offshoot-server"]),
     ("hyper", &["offshoot-server"]),
     ("notify", &["offshoot-server"]),
+    ("rmcp", &["offshoot-server"]),
     ("libc", &["offshoot-sys"]),
 ];
 

@@ -6,7 +6,7 @@ use offshoot_engine::Agent;
 
 use super::Context;
 use crate::output::{Align, CommandResult, Exit, printable, when};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// What can be done with agents.
 #[derive(Debug, Subcommand)]

@@ -9,7 +9,7 @@ use offshoot_engine::{BlameLine, BlameOf};
 use super::Context;
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, printable, short, when};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// `blame`.
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use crate::args::{Cat, Edit, Put, Upload};
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, count, local, printable, shown, size, when};
 use crate::progress::Progress;
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 const CHUNK: usize = 128 << 10;
 

@@ -9,7 +9,7 @@ use offshoot_engine::ForkOptions;
 use super::{Context, snapshots};
 use crate::output::{CommandResult, Exit, count, short, shown};
 use crate::project_args::ForkArgs;
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// Makes forks and prints their paths.
 pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {

@@ -9,7 +9,7 @@ use offshoot_engine::{Probe, ProviderName, probe_providers_in};
 use crate::config::{Setting, Settings};
 use crate::config_server::KNOWN;
 use crate::output::{Align, Color, CommandResult, Exit, Output, printable, size};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// Below this a data directory is called full.
 const LITTLE_SPACE: u64 = 256 << 20;

@@ -10,7 +10,7 @@ use super::Context;
 use crate::args::PurgeCommand;
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, count, printable, short, shown, size, when};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

@@ -11,7 +11,7 @@ use crate::bytes;
 use crate::output::{
     Align, Color, CommandResult, Exit, Failure, count, printable, short, shown, when,
 };
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// `complete`.
 #[derive(Debug, Args)]

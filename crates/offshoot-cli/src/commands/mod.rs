@@ -7,6 +7,7 @@ mod files;
 mod fork;
 mod machine;
 mod maintenance;
+mod mcp;
 mod merge_file;
 mod merges;
 mod policies;
@@ -127,6 +128,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
     let cx = &mut context;
     match command {
         Command::Serve(args) => serve::run(cx, &args),
+        Command::Mcp(args) => mcp::run(cx, &args),
         Command::Token { command } => token::run(cx, &command),
         Command::Workspace { command } => workspace::run(cx, command),
         Command::Project { command } => project::run(cx, command),

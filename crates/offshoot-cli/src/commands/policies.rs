@@ -6,7 +6,7 @@ use offshoot_engine::{Landing, PathPolicy};
 
 use super::Context;
 use crate::output::{Align, CommandResult, Exit, printable};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// `project policy`.
 #[derive(Debug, Args)]

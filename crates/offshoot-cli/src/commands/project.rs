@@ -18,7 +18,7 @@ use crate::output::{
 };
 use crate::progress::Steps;
 use crate::project_args::{ProjectCommand, ProjectCreate};
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// So many paths that were left out are named; `--json` names all.
 const MOST_NOTES: usize = 20;

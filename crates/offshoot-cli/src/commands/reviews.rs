@@ -13,8 +13,8 @@ use super::snapshots::show_hunks;
 use crate::output::{
     Align, Color, CommandResult, Exit, Failure, count, printable, short, shown, when,
 };
-use offshoot_server::diff::compare;
-use offshoot_server::wire;
+use offshoot_wire as wire;
+use offshoot_wire::diff::compare;
 
 /// What can be done with reviews.
 #[derive(Debug, Subcommand)]

@@ -13,8 +13,8 @@ use crate::bytes;
 use crate::output::{
     Align, Color, CommandResult, Exit, Output, count, printable, short, shown, size, when,
 };
-use offshoot_server::diff::{TextDiff, compare, file_header};
-use offshoot_server::wire;
+use offshoot_wire as wire;
+use offshoot_wire::diff::{TextDiff, compare, file_header};
 
 pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     let changes = cx.engine.changes(id, &cx.cause)?;

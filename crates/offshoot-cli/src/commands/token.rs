@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 use super::Context;
 use crate::args::TokenCommand;

@@ -11,7 +11,7 @@ use crate::args::{LayoutName, WorkspaceCommand};
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, count, local, short, size, when};
 use crate::progress::Steps;
-use offshoot_server::wire;
+use offshoot_wire as wire;
 
 /// Runs one of them.
 pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandResult {

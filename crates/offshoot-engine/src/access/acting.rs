@@ -49,6 +49,14 @@ impl Access {
         &self.cause
     }
 
+    /// The same, for what another message led to.
+    #[must_use]
+    pub fn for_message(&self, message_id: String) -> Access {
+        let mut other = self.clone();
+        other.cause.message_id = Some(message_id);
+        other
+    }
+
     /// The workspace that the credential stands for, for callers that name none.
     pub fn own_workspace(&self) -> Result<WorkspaceId> {
         match &self.principal.scope.reach {

@@ -13,7 +13,7 @@ use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes
 use offshoot_engine::{Access, Content, WriteOptions};
 use zip::ZipArchive;
 
-use crate::wire::{Imported, RefusedEntry};
+use offshoot_wire::{Imported, RefusedEntry};
 
 /// Entries that are left out are counted beyond this number, and listed up to it.
 const LISTED: usize = 1000;

@@ -16,7 +16,7 @@ use crate::error::{Answer, Problem, json, ok};
 use crate::etag::{self, Range, Verdict};
 use crate::extract::{Json, Params, Query};
 use crate::guard::{LARGE_BODY, content_length};
-use crate::wire;
+use offshoot_wire as wire;
 
 /// Up to here a file is read at once, on the thread that has the request: a hop to another thread
 /// costs more than the read.

@@ -2,16 +2,15 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use offshoot_core::{Change, RelPath, Result};
-use offshoot_engine::{Access, Point, history_as_json};
+use offshoot_core::RelPath;
+use offshoot_engine::{Point, history_as_json};
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::diff::compare;
 use crate::error::{Answer, Problem, json, ok};
 use crate::extract::{Json, Params, Query};
-use crate::wire;
+use offshoot_wire as wire;
 
 /// The usual number of lines on a page.
 const PAGE: usize = 50;
@@ -50,7 +49,7 @@ pub(crate) async fn diff(caller: Caller, params: Params, query: Query) -> Answer
         let from = from.as_deref().map_or(Point::Head, Point::Snapshot);
         let to = to.as_deref().map_or(Point::Now, Point::Snapshot);
         let set = caller.diff(&id, from, to)?;
-        differences(&caller, &set.changes, &below, name_only)
+        wire::differences(&caller, &set.changes, &below, name_only)
     })
     .await
     .map_err(Problem::in_url)?;
@@ -59,30 +58,6 @@ pub(crate) async fn diff(caller: Caller, params: Params, query: Query) -> Answer
         to: shown_to,
         changes,
     })
-}
-
-fn differences(
-    access: &Access,
-    changes: &[Change],
-    below: &RelPath,
-    name_only: bool,
-) -> Result<Vec<wire::FileDifference>> {
-    let mut shapes = Vec::new();
-    for change in changes
-        .iter()
-        .filter(|change| change.path.starts_with(below))
-    {
-        let mut shape = wire::FileDifference::without_lines(change);
-        if !name_only && change.before != change.after {
-            let (before, after) = (
-                access.content_of(change.before)?,
-                access.content_of(change.after)?,
-            );
-            shape.add_lines(compare(&before, &after));
-        }
-        shapes.push(shape);
-    }
-    Ok(shapes)
 }
 
 /// `GET …/snapshots`

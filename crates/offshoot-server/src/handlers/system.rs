@@ -11,7 +11,8 @@ use offshoot_core::Error;
 use crate::app::Shared;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
-use crate::{openapi, wire};
+use crate::openapi;
+use offshoot_wire as wire;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Pages of ours have a style of their own and nothing else.

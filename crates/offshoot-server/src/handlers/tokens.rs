@@ -10,7 +10,8 @@ use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, json, ok};
 use crate::extract::{Json, Params, Query};
-use crate::{sign_in, wire};
+use crate::sign_in;
+use offshoot_wire as wire;
 
 /// `POST /tokens`
 pub(crate) async fn issue(

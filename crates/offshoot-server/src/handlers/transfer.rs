@@ -18,7 +18,7 @@ use crate::auth::Caller;
 use crate::body::{BodyReader, ChannelBody, ChannelWriter, blocking, too_large};
 use crate::error::{Answer, Problem, ok};
 use crate::extract::{Params, Query};
-use crate::wire;
+use offshoot_wire as wire;
 
 /// The most files in one form.
 const MAX_FILES: usize = 1000;

@@ -12,7 +12,7 @@ use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, json, ok};
 use crate::extract::{Json, Params, Query};
-use crate::wire;
+use offshoot_wire as wire;
 
 /// The usual number of items on a page.
 const PAGE: usize = 100;

@@ -21,7 +21,8 @@ fn the_document_describes_the_routes() {
             let target = path
                 .replace("{workspace}", "none")
                 .replace("{path}", "none")
-                .replace("{token}", "none");
+                .replace("{token}", "none")
+                .replace("{tool}", "none");
             let reply = nobody.send(&method.to_uppercase(), target.as_bytes(), &[], b"");
             assert!(
                 ![404, 405].contains(&reply.status),

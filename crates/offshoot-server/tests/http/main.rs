@@ -1,10 +1,14 @@
 //! The server from outside, through raw sockets. One binary, because linking takes longer than most
 //! of the tests.
 
+#![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
+
 mod archives;
 mod common;
 mod document;
 mod events;
 mod files;
 mod identity;
+mod mcp;
 mod paths;
+mod tools;

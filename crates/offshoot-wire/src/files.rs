@@ -228,6 +228,39 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
+/// The bytes of base64, with or without padding; none if it is none.
+pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|byte| !b"\r\n".contains(byte))
+        .collect();
+    let end = digits
+        .iter()
+        .rposition(|&byte| byte != b'=')
+        .map_or(0, |at| at + 1);
+    if digits.len() - end > 2 || end % 4 == 1 {
+        return None;
+    }
+    let value = |digit: u8| match digit {
+        b'A'..=b'Z' => Some(digit - b'A'),
+        b'a'..=b'z' => Some(digit - b'a' + 26),
+        b'0'..=b'9' => Some(digit - b'0' + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    };
+    let mut bytes = Vec::with_capacity(end / 4 * 3 + 2);
+    for group in digits[..end].chunks(4) {
+        let mut bits = 0u32;
+        for &digit in group {
+            bits = bits << 6 | u32::from(value(digit)?);
+        }
+        bits <<= 6 * (4 - group.len());
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    Some(bytes)
+}
+
 /// A file that was written or moved.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -307,6 +340,18 @@ mod tests {
             (b"\xff\xfe\xfd\xfc", "//79/A=="),
         ] {
             assert_eq!(base64(plain), text);
+            assert_eq!(base64_decode(text).as_deref(), Some(plain));
+            assert_eq!(
+                base64_decode(text.trim_end_matches('=')).as_deref(),
+                Some(plain)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_base64() {
+        for bad in ["a", "ab=c", "a b c d", "====", "ab====", "é"] {
+            assert_eq!(base64_decode(bad), None, "{bad}");
         }
     }
 

@@ -1,12 +1,12 @@
 //! States of a workspace and what led from one to the next.
 
-use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath};
+use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath, Result};
 use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::diff::TextDiff;
+use crate::diff::{TextDiff, compare};
 
 use super::{ChangeWord, EntryType, hex, texts, time};
 
@@ -128,6 +128,31 @@ impl FileDifference {
         self.removed_lines = Some(text.removed);
         self.diff = Some(String::from_utf8_lossy(&text.hunks).into_owned());
     }
+}
+
+/// What differs in each of these changes below a path, line by line unless only names are wanted.
+pub fn differences(
+    access: &engine::Access,
+    changes: &[Change],
+    below: &RelPath,
+    name_only: bool,
+) -> Result<Vec<FileDifference>> {
+    let mut shapes = Vec::new();
+    for change in changes
+        .iter()
+        .filter(|change| change.path.starts_with(below))
+    {
+        let mut shape = FileDifference::without_lines(change);
+        if !name_only && change.before != change.after {
+            let (before, after) = (
+                access.content_of(change.before)?,
+                access.content_of(change.after)?,
+            );
+            shape.add_lines(compare(&before, &after));
+        }
+        shapes.push(shape);
+    }
+    Ok(shapes)
 }
 
 /// A snapshot.

@@ -1,9 +1,11 @@
-//! The JSON shapes of answers. They are not the engine's types: the two meet here and only here.
+//! The JSON shapes of answers and requests, one for each thing, whichever door shows it. They are not
+//! the engine's types: the two meet here and only here.
 //!
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
 
 mod agents;
+pub mod diff;
 mod files;
 mod machine;
 mod merges;
@@ -12,11 +14,14 @@ mod requests;
 mod reviews;
 mod snapshots;
 mod tokens;
+mod tools;
 mod transfer;
 mod workspace;
 
 pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
-pub use files::{Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written};
+pub use files::{
+    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64_decode,
+};
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
 pub use projects::{
@@ -29,9 +34,10 @@ pub use requests::{
 pub use reviews::{Resolved, Review, Reviews};
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
-    Status, Synced, Taken,
+    Status, Synced, Taken, differences,
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
+pub use tools::{Tool, ToolAnnotations, Tools};
 pub use transfer::{Imported, RefusedEntry, Upload, Uploads};
 pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
 

@@ -1,0 +1,11 @@
+//! The tools that agents call: one registry for every door.
+//!
+//! A tool takes relative paths and no workspace: which one is meant comes from the caller's identity.
+//! What a tool may do is decided by the [`Access`] it is called with.
+
+mod registry;
+mod search;
+mod tools;
+
+pub use offshoot_engine::Access;
+pub use registry::{Hints, Registry, Tool};

@@ -1,0 +1,395 @@
+//! The tools: arguments in, the shapes of every door out.
+
+use std::io::Read as _;
+
+use offshoot_core::{Error, RelPath, Result};
+use offshoot_engine::{
+    Content, Expect, MAX_WINDOW, Point, WriteOptions, history_as_json, listing_as_text,
+};
+use offshoot_wire as wire;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::registry::{Hints, Tool};
+use crate::search::{Search, search};
+
+const READS: Hints = Hints {
+    read_only: true,
+    destructive: false,
+    idempotent: true,
+};
+const WRITES: Hints = Hints {
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+};
+const REPLACES: Hints = Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: true,
+};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadFile {
+    /// The file, relative to the workspace.
+    path: String,
+    /// How much to leave out: characters of text, bytes of anything else.
+    #[serde(default)]
+    offset: u64,
+    /// How much to read, at most 5000.
+    #[serde(default = "whole_window")]
+    length: usize,
+}
+
+fn whole_window() -> usize {
+    MAX_WINDOW
+}
+
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    #[default]
+    Utf8,
+    Base64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct WriteFile {
+    /// The file, relative to the workspace. Missing directories are made.
+    path: String,
+    /// All of its new content.
+    content: String,
+    /// Its MIME type, if content and name do not tell.
+    #[serde(default)]
+    mime_type: Option<String>,
+    /// How `content` is encoded.
+    #[serde(default)]
+    encoding: Encoding,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EditFile {
+    /// The file, relative to the workspace.
+    path: String,
+    /// The text to replace, exactly as it stands there.
+    old: String,
+    /// What stands there instead.
+    new: String,
+    /// Replace every occurrence; otherwise `old` must occur once.
+    #[serde(default)]
+    all: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OnePath {
+    /// The path, relative to the workspace.
+    path: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MoveFile {
+    /// From where.
+    from: String,
+    /// To where; nothing may be there.
+    to: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ListFiles {
+    /// The directory, relative to the workspace.
+    #[serde(default = "here", alias = "subDir")]
+    path: String,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ShowFiles {
+    /// The files to show to the person.
+    paths: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TakeSnapshot {
+    /// What to call it; with a label it is always a new snapshot.
+    #[serde(default)]
+    label: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Restore {
+    /// The snapshot, or a prefix of its id.
+    snapshot: String,
+    /// Only this path.
+    #[serde(default)]
+    path: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Diff {
+    /// A snapshot; without it the newest.
+    #[serde(default)]
+    from: Option<String>,
+    /// A snapshot; without it the present state.
+    #[serde(default)]
+    to: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct History {
+    /// Only what happened to this path.
+    #[serde(default)]
+    path: Option<String>,
+    /// At most so many lines.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    /// At most so many.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// The most lines or snapshots in one answer.
+const MOST: usize = 200;
+
+fn shape(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value)
+        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))
+}
+
+fn path(text: &str) -> Result<RelPath> {
+    RelPath::parse_text(text)
+}
+
+fn limit(asked: Option<usize>) -> usize {
+    asked.unwrap_or(50).clamp(1, MOST)
+}
+
+/// Every tool that this build can really do.
+pub(crate) fn all() -> Vec<Tool> {
+    let mut tools = reading();
+    tools.extend(changing());
+    tools.extend(remembering());
+    tools
+}
+
+fn reading() -> Vec<Tool> {
+    vec![
+        Tool::new(
+            "read_file",
+            "Read a part of a file: at most 5000 characters of text, or 5000 bytes of anything else as base64. `total` says how much there is; read on with `offset`.",
+            READS,
+            |access, id, asked: ReadFile| {
+                let window =
+                    access.read_window(id, &path(&asked.path)?, asked.offset, asked.length)?;
+                shape(&wire::Window::from(window))
+            },
+        ),
+        Tool::new(
+            "list_files",
+            "List a directory. `text` has one line for each entry.",
+            READS,
+            |access, id, asked: ListFiles| {
+                let entries = access.list(id, &path(&asked.path)?)?;
+                let mut answer = shape(&wire::Listing::from(entries.as_slice()))?;
+                answer["text"] = listing_as_text(&entries).into();
+                Ok(answer)
+            },
+        ),
+        Tool::new(
+            "search_files",
+            "Find a text in the files of the workspace. Answers with path, line number and line. `glob` limits the paths, such as `src/**/*.rs`.",
+            READS,
+            |access, id, asked: Search| search(access, id, &asked),
+        ),
+        Tool::new(
+            "show_files",
+            "Show files to the person you work with: their interface highlights them.",
+            READS,
+            |access, id, asked: ShowFiles| {
+                let mut files = Vec::new();
+                for text in &asked.paths {
+                    files.push(shape(&wire::Metadata::from(
+                        &access.metadata(id, &path(text)?)?,
+                    ))?);
+                }
+                Ok(json!({ "files": files, "ui": { "action": "highlight", "paths": asked.paths } }))
+            },
+        ),
+        Tool::new(
+            "get_workspace_info",
+            "Count the files, directories and bytes of the workspace.",
+            READS,
+            |access, id, Nothing {}| {
+                let info = access.info(id)?;
+                Ok(json!({
+                    "fileCount": info.file_count,
+                    "dirCount": info.dir_count,
+                    "totalSize": info.total_size,
+                    "diskUsage": info.disk_usage,
+                    "lastModified": info.last_modified.to_string(),
+                }))
+            },
+        ),
+    ]
+}
+
+fn changing() -> Vec<Tool> {
+    vec![
+        Tool::new(
+            "write_file",
+            "Write a file whole; missing directories are made. What was there before stays in the history.",
+            REPLACES,
+            |access, id, asked: WriteFile| {
+                let bytes = match asked.encoding {
+                    Encoding::Utf8 => asked.content.into_bytes(),
+                    Encoding::Base64 => wire::base64_decode(&asked.content)
+                        .ok_or_else(|| Error::invalid("`content` is not base64"))?,
+                };
+                let options = WriteOptions {
+                    mime: asked.mime_type,
+                    ..WriteOptions::default()
+                };
+                let written =
+                    access.write_file(id, &path(&asked.path)?, Content::Bytes(&bytes), &options)?;
+                shape(&wire::Written::from(&written))
+            },
+        ),
+        Tool::new(
+            "edit_file",
+            "Replace text in a file. `old` must stand there exactly once, unless `all` is set.",
+            WRITES,
+            |access, id, asked: EditFile| {
+                let (count, written) =
+                    access.edit_file(id, &path(&asked.path)?, &asked.old, &asked.new, asked.all)?;
+                shape(&wire::Written::edited(&written, count))
+            },
+        ),
+        Tool::new(
+            "delete_file",
+            "Delete a file, a link or an empty directory. Its content stays in the history.",
+            REPLACES,
+            |access, id, asked: OnePath| {
+                let files = access.delete_file(id, &path(&asked.path)?, false, Expect::Anything)?;
+                shape(&wire::Deleted {
+                    path: asked.path,
+                    files,
+                })
+            },
+        ),
+        Tool::new(
+            "move_file",
+            "Move a file, a link or a directory. Nothing is overwritten.",
+            WRITES,
+            |access, id, asked: MoveFile| {
+                let moved = access.move_file(id, &path(&asked.from)?, &path(&asked.to)?)?;
+                shape(&wire::Moved {
+                    from: asked.from,
+                    to: moved.path.to_text(),
+                    version: moved.version,
+                })
+            },
+        ),
+    ]
+}
+
+fn remembering() -> Vec<Tool> {
+    vec![
+        Tool::new(
+            "snapshot",
+            "Take a snapshot of the workspace, to come back to.",
+            WRITES,
+            |access, id, asked: TakeSnapshot| {
+                shape(&wire::Taken::from(&access.snapshot(
+                    id,
+                    asked.label.as_deref(),
+                    false,
+                )?))
+            },
+        ),
+        Tool::new(
+            "list_snapshots",
+            "List the snapshots of the workspace, newest first.",
+            READS,
+            |access, id, asked: Limit| {
+                let found = access.snapshots(id, limit(asked.limit))?;
+                shape(&wire::Snapshots::from(found.as_slice()))
+            },
+        ),
+        Tool::new(
+            "restore",
+            "Bring back a snapshot, whole or one path. The present state is kept as a snapshot first.",
+            REPLACES,
+            |access, id, asked: Restore| {
+                let only = asked.path.as_deref().map(path).transpose()?;
+                shape(&wire::Restored::from(&access.restore(
+                    id,
+                    &asked.snapshot,
+                    only.as_ref(),
+                )?))
+            },
+        ),
+        Tool::new(
+            "diff",
+            "Show what differs between two snapshots, or between one and now, as unified diffs.",
+            READS,
+            |access, id, asked: Diff| {
+                let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
+                let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
+                let set = access.diff(id, from, to)?;
+                let changes = wire::differences(access, &set.changes, &RelPath::root(), false)?;
+                shape(&wire::Difference {
+                    from: asked.from,
+                    to: asked.to,
+                    changes,
+                })
+            },
+        ),
+        Tool::new(
+            "history",
+            "Show what happened in the workspace or to one path, newest first: when, what, who, and for which message.",
+            READS,
+            |access, id, asked: History| {
+                let only = asked.path.as_deref().map(path).transpose()?;
+                let lines = access.history(id, only.as_ref(), limit(asked.limit))?;
+                shape(&wire::History {
+                    history: lines.iter().map(history_as_json).collect(),
+                })
+            },
+        ),
+    ]
+}
+
+/// Reads a text file of bounded size; none if it is no text.
+pub(crate) fn text_of(file: offshoot_engine::OpenFile, most: u64) -> Option<String> {
+    if file.size > most {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(file.size as usize);
+    file.take(most).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))
+}

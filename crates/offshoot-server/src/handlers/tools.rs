@@ -1,0 +1,41 @@
+//! The tools of agents over plain HTTP.
+
+use axum::extract::State;
+use offshoot_wire as wire;
+use serde_json::Value;
+
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::body::blocking;
+use crate::error::{Answer, ok};
+use crate::extract::{Json, Params};
+
+/// `GET /tools`
+pub(crate) async fn list(State(app): State<Shared>, _caller: Caller) -> Answer {
+    let shape = |tool: &offshoot_agent::Tool| wire::Tool {
+        name: tool.name,
+        description: tool.description,
+        input_schema: tool.input_schema.clone(),
+        annotations: wire::ToolAnnotations {
+            read_only_hint: tool.hints.read_only,
+            destructive_hint: tool.hints.destructive,
+            idempotent_hint: tool.hints.idempotent,
+            open_world_hint: false,
+        },
+    };
+    ok(&wire::Tools {
+        tools: app.tools.tools().iter().map(shape).collect(),
+    })
+}
+
+/// `POST /tools/{tool}`
+pub(crate) async fn call(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    Json(arguments): Json<Value>,
+) -> Answer {
+    let name = params.text("tool")?.to_owned();
+    let answer = blocking(move || app.tools.get(&name)?.call(&caller, arguments)).await?;
+    ok(&answer)
+}
