@@ -124,6 +124,7 @@ impl Engine {
     ) -> Result<Imported> {
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
+        self.try_providers_early();
         let tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
         let at = self.now();

@@ -60,6 +60,7 @@ impl Engine {
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;
+        self.try_providers_early();
         let bulk = self.store().bulk();
         let mut reading = Reading {
             engine: self,

@@ -40,6 +40,12 @@ impl Engine {
         provider_named(name, CopyUp::WholeFile)
     }
 
+    /// Finds out which providers work before much is written: trying one ends with an unmount,
+    /// which waits for all that is not on disk yet. Whoever needs one is told what is wrong then.
+    pub(crate) fn try_providers_early(&self) {
+        let _ = self.working_providers();
+    }
+
     fn working_providers(&self) -> Result<Vec<ProviderName>> {
         let mut known = self
             .inner
