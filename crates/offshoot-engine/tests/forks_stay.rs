@@ -98,7 +98,8 @@ impl World {
             .unwrap();
         assert_eq!(
             dir_image(&path),
-            self.rig.project_image(&self.project, Some(&fork.base.to_hex())),
+            self.rig
+                .project_image(&self.project, Some(&fork.base.to_hex())),
             "a new fork shows its base"
         );
         let mut own_changes = 0;

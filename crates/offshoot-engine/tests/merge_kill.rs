@@ -115,9 +115,7 @@ impl Large {
     fn is_merged(&self) -> bool {
         let image = self.rig.project_image(&self.project, None);
         let text = format!("round {}\n", self.round).into_bytes();
-        let is_of_round = |node: &offshoot_testkit::Node| {
-            matches!(node, offshoot_testkit::Node::File(_, bytes) if *bytes == text)
-        };
+        let is_of_round = |node: &offshoot_testkit::Node| matches!(node, offshoot_testkit::Node::File(_, bytes) if *bytes == text);
         let there = image.values().filter(|node| is_of_round(node)).count();
         assert!(
             there == 0 || there == self.files,
@@ -153,7 +151,9 @@ impl Large {
         self.rig.engine.wait_for_upkeep();
         assert!(self.rig.engine.workspace(id).is_err(), "the fork went");
         for number in 0..CONFLICTS {
-            let text = self.rig.project_text(&self.project, &format!("both{number}"));
+            let text = self
+                .rig
+                .project_text(&self.project, &format!("both{number}"));
             assert_eq!(text, format!("theirs {}\n", self.round));
         }
     }
@@ -220,7 +220,10 @@ fn merge_kill_in_the_middle_of_large_merges() {
         large.check_reviews(merged);
         large.rig.check();
         let done = large.complete(&id);
-        assert_eq!((done.merged.len(), done.conflicts.len()), (files, CONFLICTS));
+        assert_eq!(
+            (done.merged.len(), done.conflicts.len()),
+            (files, CONFLICTS)
+        );
         assert!(large.is_merged());
         large.check_reviews(true);
         assert_eq!(large.complete(&id), done, "completing again");
@@ -228,7 +231,10 @@ fn merge_kill_in_the_middle_of_large_merges() {
         large.rig.check();
     }
     // Or kills were never late enough, or never early enough, to show anything.
-    assert!(!soak() || (landed > 0 && landed < caught), "{landed} landed");
+    assert!(
+        !soak() || (landed > 0 && landed < caught),
+        "{landed} landed"
+    );
     println!(
         "soak: merge-kill: {caught} kills in merges of {files} files: {landed} after it had landed, {} before; nothing in between, {CONFLICTS} reviews each, check clean",
         caught - landed

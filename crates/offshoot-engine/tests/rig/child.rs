@@ -38,9 +38,7 @@ pub(crate) fn say(line: &str) {
     let line = format!("\nsays {line}\n");
     let mut out = std::io::stdout().lock();
     // The parent may be gone; then nobody has to hear it.
-    let _ = out
-        .write_all(line.as_bytes())
-        .and_then(|()| out.flush());
+    let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
 /// A running child and what it says.
@@ -83,7 +81,9 @@ impl Child {
 
     /// Sends a line to the child.
     pub(crate) fn tell(&mut self, line: &str) {
-        self.stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
     }
 
     /// What it says next; none if it ends, or says nothing for so long.
