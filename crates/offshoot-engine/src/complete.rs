@@ -282,8 +282,11 @@ impl Engine {
         let open = row.filter(|row| row.state == WorkspaceState::Open);
         let completed = match (&open, waiting.landed) {
             (Some(row), false) => self.merge_workspace(row, &options, waiting)?,
-            _ => match self.store().read(|tx| tx.last_merge(waiting.workspace))? {
-                Some(last) => receipt(&last)?,
+            _ => match self.store().read(|tx| match tx.merge(&waiting.id)? {
+                Some(own) => Ok(Some(own)),
+                None => tx.last_merge(waiting.workspace),
+            })? {
+                Some(merge) => receipt(&merge)?,
                 None => {
                     return Err(Error::new(
                         ErrorCode::WorkspaceNotFound,
@@ -329,7 +332,11 @@ impl Engine {
             && last.theirs == theirs.id
             && last.base == fork.base
         {
-            return receipt(&last);
+            // The same merge, but whether the workspace stays is for this request to say.
+            return Ok(Completed {
+                keep: options.keep,
+                ..receipt(&last)?
+            });
         }
         for _ in 0..TRIES {
             let plan = self.store().read(|tx| {
@@ -591,7 +598,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Moves the workspace onto the merged head, or takes it away unless a decision is awaited.
+    /// Moves the workspace onto the merged head, or takes it away unless a decision is awaited or
+    /// it holds more than was merged.
     pub(crate) fn tidy_after_merge(
         &self,
         row: &WorkspaceRow,
@@ -609,7 +617,30 @@ impl Engine {
         if waiting {
             return Ok(());
         }
-        self.delete_workspace(&row.id, cause).map(drop)
+        // Somebody may have worked on in it since: after the merge, or because the process that
+        // merged was killed before it came here. That is not merged, so the workspace stays
+        // (INV-6).
+        self.delete_workspace_if(&row.id, cause, |row| match &completed.theirs {
+            Some(theirs) => Ok(!self.has_changed_since(row, theirs)?),
+            None => Ok(true),
+        })
+        .map(drop)
+    }
+
+    /// Whether a workspace holds something else than a snapshot of it. The caller holds the
+    /// exclusive lock.
+    fn has_changed_since(&self, row: &WorkspaceRow, snapshot: &ObjectId) -> Result<bool> {
+        self.sync_with(row, false, Durability::Relaxed)?;
+        self.store().read(|tx| {
+            let row = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &row);
+            let mut bench = Workbench::new(&index.objects);
+            let now = index
+                .base()
+                .edit(&mut bench, &index.pending(false)?.edits)?;
+            let then = tx.snapshot(row.key, snapshot)?;
+            Ok(then.is_none_or(|then| crate::snapshot::state_of(&then) != now))
+        })
     }
 
     fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {

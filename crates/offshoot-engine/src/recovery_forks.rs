@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ObjectId, Operator, ProjectId, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{ForkDirs, is_fork_mounted};
+use offshoot_fs::{ForkDirs, ProviderName, is_fork_mounted};
 use offshoot_store::{
     Durability, ForkRow, HistoryOp, LayerRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
     WorkspaceRow, WorkspaceState, WriteTx,
@@ -63,8 +63,17 @@ impl Engine {
         if !target.exists() {
             return Ok(());
         }
-        let dirs = ForkDirs::new(self.inner.data.tmp().join("nowhere"), &target);
-        self.provider_seen_in(&dirs)?.cleanup(&dirs)
+        // What a killed clean-up of it leaves is named so that the next start throws it away.
+        let trash = format!("trash-{}", uuid::Uuid::now_v7().simple());
+        let dirs = ForkDirs::new(self.inner.data.tmp().join(trash), &target);
+        // An empty directory may be the bare target of a mount, which only its provider can remove.
+        let bare = std::fs::read_dir(&target).is_ok_and(|mut names| names.next().is_none());
+        let provider = if bare {
+            self.provider_that_made(ProviderName::Overlay)?
+        } else {
+            self.provider_seen_in(&dirs)?
+        };
+        provider.cleanup(&dirs)
     }
 
     fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<()> {

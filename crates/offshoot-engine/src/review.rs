@@ -216,6 +216,10 @@ impl Engine {
             Ok((row, merge))
         })?;
         if row.state == ReviewState::Resolved {
+            // Whoever decided it may have been stopped before the workspace was taken away.
+            if let Some(merge) = &merge {
+                self.tidy_after_reviews(&row, &receipt(merge)?, cause)?;
+            }
             return Err(already_resolved(id));
         }
         let (word, wanted) = self.wanted(id, how)?;

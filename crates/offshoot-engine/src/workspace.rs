@@ -247,6 +247,16 @@ impl Engine {
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
+        self.delete_workspace_if(id, cause, |_| Ok(true))
+    }
+
+    /// Deletes a workspace if, while nobody else can change it, it may go.
+    pub(crate) fn delete_workspace_if(
+        &self,
+        id: &WorkspaceId,
+        cause: &Cause,
+        may_go: impl FnOnce(&WorkspaceRow) -> Result<bool>,
+    ) -> Result<Deleted> {
         // Nobody takes the name, and with it the directory, before the directory is gone.
         let name = self.name_lock(id)?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
@@ -260,6 +270,12 @@ impl Engine {
             Some(row) => row,
         };
         let _lock = self.exclusive(&row)?;
+        if !may_go(&row)? {
+            return Ok(Deleted {
+                existed: true,
+                snapshot: None,
+            });
+        }
         let kept = self.keep_everything(&row, "before deletion", cause)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {

@@ -1,34 +1,64 @@
 //! What the tests of projects, forks and merges share.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod child;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use offshoot_core::{Cause, ChangeKind, Operator, ProjectId, RelPath, WorkspaceId};
+use offshoot_core::{
+    Cause, ChangeKind, EntryKind, FaultPlan, Operator, ProjectId, RelPath, WorkspaceId,
+};
 use offshoot_engine::{Content, Engine, EngineOptions, ForkOptions, WriteOptions};
 use offshoot_fs::ProviderName;
-use offshoot_testkit::HostDir;
+use offshoot_testkit::{DirImage, HostDir, Node, NodePath};
 
 /// An engine over a temporary data directory whose forks are made by one provider.
 pub(crate) struct Rig {
     pub(crate) engine: Engine,
     pub(crate) host: HostDir,
     pub(crate) provider: ProviderName,
+    /// What fails, if the test says so.
+    pub(crate) plan: FaultPlan,
 }
 
 impl Rig {
     pub(crate) fn new(provider: ProviderName) -> Rig {
-        let host = HostDir::new();
-        let engine = open(host.path(), provider);
+        Rig::at(HostDir::new(), provider)
+    }
+
+    /// In memory where the machine has such a place: for tests that are about logic.
+    pub(crate) fn in_memory(provider: ProviderName) -> Rig {
+        let memory = Path::new("/dev/shm");
+        let host = if memory.is_dir() {
+            HostDir::below(memory)
+        } else {
+            HostDir::new()
+        };
+        Rig::at(host, provider)
+    }
+
+    fn at(host: HostDir, provider: ProviderName) -> Rig {
+        let plan = FaultPlan::default();
+        let engine = open_with(host.path(), provider, Some(&plan));
         Rig {
             engine,
             host,
             provider,
+            plan,
         }
     }
 
+    /// Opens the data directory anew, as the next process would: when the old engine is gone.
     pub(crate) fn reopen(&mut self) {
-        self.engine = open(self.host.path(), self.provider);
+        self.close();
+        self.engine = open_with(self.host.path(), self.provider, Some(&self.plan));
+    }
+
+    /// Ends the engine. Another one, on nothing, stands in for it.
+    pub(crate) fn close(&mut self) {
+        let nowhere = offshoot_testkit::scratch();
+        self.engine = open(nowhere.path(), self.provider);
     }
 
     /// A project with a few files.
@@ -86,6 +116,28 @@ impl Rig {
         text
     }
 
+    /// What a project holds at a snapshot, or now, by the store alone.
+    pub(crate) fn project_image(&self, project: &ProjectId, at: Option<&str>) -> DirImage {
+        let entries = self
+            .engine
+            .project_entries(project, at, &RelPath::root(), true)
+            .unwrap();
+        let content = |one: &offshoot_engine::ProjectEntry| {
+            self.engine.content_of(&one.entry.id.unwrap()).unwrap()
+        };
+        entries
+            .iter()
+            .map(|one| {
+                let node = match one.entry.kind {
+                    EntryKind::Dir => Node::Dir(one.entry.perm),
+                    EntryKind::File => Node::File(one.entry.perm, content(one)),
+                    EntryKind::Symlink => Node::Symlink(content(one)),
+                };
+                (NodePath(one.path.as_bytes().to_vec()), node)
+            })
+            .collect()
+    }
+
     /// Everything that a row names is there, and nothing else.
     pub(crate) fn check(&self) {
         self.engine.wait_for_upkeep();
@@ -95,8 +147,13 @@ impl Rig {
 }
 
 pub(crate) fn open(host: &Path, provider: ProviderName) -> Engine {
+    open_with(host, provider, None)
+}
+
+fn open_with(host: &Path, provider: ProviderName, plan: Option<&FaultPlan>) -> Engine {
     let mut options = EngineOptions::new(host.join("data"));
     options.provider = Some(provider);
+    options.faults = plan.cloned();
     Engine::open(options).unwrap()
 }
 
@@ -108,17 +165,22 @@ pub(crate) fn p(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).unwrap()
 }
 
-/// Runs a test with each provider that works in the place for temporary files.
-pub(crate) fn with_each(test: impl Fn(Rig)) {
-    let place = HostDir::new();
-    let probes = offshoot_fs::probe(place.path()).unwrap();
+/// The providers that work below a directory, the best first.
+pub(crate) fn working(place: &Path) -> Vec<ProviderName> {
+    let probes = offshoot_fs::probe(place).unwrap();
     let works: Vec<ProviderName> = probes
         .iter()
         .filter(|probe| probe.works)
         .map(|probe| probe.name)
         .collect();
     assert!(works.contains(&ProviderName::Copy));
-    for provider in works {
+    works
+}
+
+/// Runs a test with each provider that works in the place for temporary files.
+pub(crate) fn with_each(test: impl Fn(Rig)) {
+    let place = HostDir::new();
+    for provider in working(place.path()) {
         println!("with {provider}");
         test(Rig::new(provider));
     }

@@ -1,0 +1,58 @@
+//! What happens to a workspace after its merge: it goes when all it holds is merged, not before.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod rig;
+
+use std::fs;
+
+use offshoot_engine::{CompleteOptions, Resolution};
+use rig::{user, with_each};
+
+#[test]
+fn work_that_goes_on_while_a_review_waits_is_not_taken_away_with_the_last_decision() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "mine\n").unwrap();
+        rig.put(&project, "README", "theirs\n");
+        let options = CompleteOptions::default();
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let review = done.conflicts[0].review_id.clone().unwrap();
+        fs::write(path.join("later"), "not merged yet\n").unwrap();
+        rig.engine
+            .resolve(&review, Resolution::Theirs, &user())
+            .unwrap();
+        rig.engine.wait_for_upkeep();
+        let later = fs::read_to_string(path.join("later")).unwrap();
+        assert_eq!(later, "not merged yet\n");
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
+        assert_eq!(rig.project_text(&project, "later"), "not merged yet\n");
+        assert_eq!(rig.project_text(&project, "README"), "mine\n");
+        assert!(rig.engine.workspace(&id).is_err(), "all of it is merged");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_workspace_that_was_kept_goes_when_it_is_completed_for_good() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let keep = CompleteOptions {
+            keep: true,
+            ..CompleteOptions::default()
+        };
+        // Nothing to merge, so that the second merge is the same as the first.
+        rig.engine.complete(&id, &keep, &user()).unwrap();
+        assert!(path.join("README").exists());
+        let done = rig
+            .engine
+            .complete(&id, &CompleteOptions::default(), &user())
+            .unwrap();
+        assert!(!done.keep);
+        rig.engine.wait_for_upkeep();
+        assert!(rig.engine.workspace(&id).is_err() && !path.exists());
+        rig.check();
+    });
+}
