@@ -284,6 +284,8 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         ]
     );
     assert_eq!(lines[1].message_id.as_deref(), Some("m-7"));
+    // Who wrote files directly said nothing, and it was not the judge who wrote them.
+    assert_eq!(lines[3].message_id, None);
     rig.check();
 }
 
