@@ -368,9 +368,9 @@ impl<'a> Tracer<'a> {
             _ => chain.beginning.iter().chain(&chain.done).cloned().collect(),
         };
         let is_lost = lost.iter().find(|(id, at)| *id == content && *at < line.at);
-        let landed = place.snapshot_since(line.at).cloned();
+        let landed = place.snapshot_since(line.at);
         let sources = match line.via {
-            Via::Merge => self.merged_from(&place, path, landed.as_ref(), &earlier)?,
+            Via::Merge => self.merged_from(&place, path, landed, &earlier)?,
             Via::Restore => back_to(&earlier, content),
             Via::Update => self.base_of_update(&place, path, line.revision)?,
             _ => match is_lost {
@@ -389,12 +389,14 @@ impl<'a> Tracer<'a> {
             operator: line.cause.operator.to_string(),
             agent: place.agent.clone().or_else(|| line.cause.claim.clone()),
             message_id: line.cause.message_id.clone(),
-            snapshot: landed.as_ref().map(|row| row.id),
+            snapshot: landed.map(|row| row.id),
             at: line.at,
         });
         let mut marks: Vec<usize> = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
         if place.is_project() {
-            self.land(&mut marks, key, landed.as_ref(), &line.cause);
+            let merge = landed.and_then(|row| merges_behind(&place, path, row.id).next());
+            let message = merge.map_or(&line.cause, |merge| &merge.cause);
+            self.land(&mut marks, key, landed.map(|row| row.id), message);
         }
         Ok(Marked {
             content: Some(content),
@@ -407,7 +409,7 @@ impl<'a> Tracer<'a> {
         &mut self,
         marks: &mut [usize],
         project: WorkspaceKey,
-        landed: Option<&SnapshotRow>,
+        landed: Option<ObjectId>,
         cause: &Cause,
     ) {
         let mut known: HashMap<usize, usize> = HashMap::new();
@@ -420,7 +422,7 @@ impl<'a> Tracer<'a> {
                 None => {
                     let mut origin = self.origins[*mark].clone();
                     origin.place = project;
-                    origin.snapshot = landed.map(|row| row.id);
+                    origin.snapshot = landed;
                     // A program that writes files says nothing; who had them merged may have.
                     origin.message_id = origin.message_id.or_else(|| cause.message_id.clone());
                     self.add_origin(origin)
@@ -449,11 +451,8 @@ impl<'a> Tracer<'a> {
         let decided: Vec<&ReviewRow> = reviews
             .filter(|one| one.snapshot == Some(landed) && one.path == *path)
             .collect();
-        let merges = place.merges.iter().filter(|one| {
-            one.snapshot == Some(landed) || decided.iter().any(|review| review.merge == one.id)
-        });
         let mut sources = Vec::new();
-        for merge in merges {
+        for merge in merges_behind(place, path, landed) {
             sources.extend(self.marked_at(merge.workspace, path, &merge.theirs)?);
         }
         for review in decided {
@@ -734,6 +733,24 @@ impl<'a> Tracer<'a> {
         }
         Ok(place)
     }
+}
+
+/// The merges that a snapshot of a project brought to a path: it landed one, or a decision about a
+/// conflict that one had found.
+fn merges_behind<'a>(
+    place: &'a Place,
+    path: &'a RelPath,
+    landed: ObjectId,
+) -> impl Iterator<Item = &'a MergeRow> {
+    let reviews = place.reviews.iter();
+    let decided: Vec<&str> = reviews
+        .filter(|review| review.snapshot == Some(landed) && review.path == *path)
+        .map(|review| review.merge.as_str())
+        .collect();
+    place
+        .merges
+        .iter()
+        .filter(move |merge| merge.snapshot == Some(landed) || decided.contains(&merge.id.as_str()))
 }
 
 /// What lost by a policy is kept as a write over nothing, which no other line is.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use offshoot_core::{Error, ErrorCode};
 
-use crate::output::{Color, CommandResult, Exit, Output, short};
+use crate::output::{Color, CommandResult, Exit, Failure, Output, short};
 
 /// One stop of the tour.
 enum Step {
@@ -15,11 +15,16 @@ enum Step {
     Run(&'static str),
     /// A command whose output is an id that later commands name in the place of the word given.
     Remember(&'static str, &'static str),
+    /// A command that leaves a conflict waiting; later commands name its review by the word given.
+    Waits(&'static str, &'static str),
     /// A command that needs stock git.
     IfGit(&'static str),
 }
 
-use Step::{IfGit, Remember, Run, Say};
+use Step::{IfGit, Remember, Run, Say, Waits};
+
+/// The agents of the tour, whose workspaces must not outlive it.
+const AGENTS: [&str; 2] = ["ada", "bob"];
 
 const TOUR: &[Step] = &[
     Say("A workspace is a row until someone writes."),
@@ -45,6 +50,29 @@ const TOUR: &[Step] = &[
     Say("Snapshots are git's own: what is exported, stock git reads."),
     Run("offshoot workspace export tour --git tour.git"),
     IfGit("git --git-dir tour.git log --stat --format='%h %an: %s'"),
+    Say("Now many agents on one project. Each gets a private copy of all of it, at once."),
+    Run(
+        "mkdir app; echo '{\"port\": 8080, \"debug\": false}' > app/app.json; echo Welcome > app/README",
+    ),
+    Run("offshoot project create app --from app"),
+    Run(
+        "cd \"$(offshoot fork app --agent ada)\"; sed -i s/8080/9090/ app.json; echo 'Hi from Ada' > README",
+    ),
+    Run(
+        "cd \"$(offshoot fork app --agent bob)\"; sed -i s/false/true/ app.json; echo 'Hi from Bob' > README",
+    ),
+    Say("Both changed the same line of JSON, which git calls a conflict. Both changes fit."),
+    Run("offshoot complete ada --message m-3"),
+    Waits("offshoot complete bob --message m-4", "REVIEW"),
+    Run("offshoot project cat app app.json"),
+    Say("A true conflict waits, holds nothing else up, and loses nothing."),
+    Run("offshoot review show REVIEW"),
+    Run("offshoot review resolve REVIEW union"),
+    Say(
+        "Every line knows its agent and its message, through all merges. Every merge can be undone.",
+    ),
+    Run("offshoot blame app README"),
+    Run("offshoot merge log app"),
     Say("Everything that was said to be kept is there, and hashes."),
     Run("offshoot check"),
 ];
@@ -67,6 +95,19 @@ pub(super) fn run(output: &mut Output) -> CommandResult {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
+    let toured = tour(output, place.path(), &program, has_git);
+    for agent in AGENTS.iter().filter(|_| toured.is_err()) {
+        // A tour that stopped half-way must not leave a mount behind.
+        let line = format!("offshoot workspace delete {agent}");
+        let _ = run_line(place.path(), &program, &line);
+    }
+    toured?;
+    output.note("\nThe tour's data directory is removed again.");
+    Ok(Exit::Done)
+}
+
+/// Takes every step.
+fn tour(output: &mut Output, place: &Path, program: &Path, has_git: bool) -> Result<(), Failure> {
     let mut remembered: Vec<(&str, String)> = Vec::new();
     for step in TOUR {
         let (line, word) = match step {
@@ -76,26 +117,49 @@ pub(super) fn run(output: &mut Output) -> CommandResult {
             }
             IfGit(_) if !has_git => continue,
             Run(line) | IfGit(line) => (*line, None),
-            Remember(line, word) => (*line, Some(*word)),
+            Remember(line, word) | Waits(line, word) => (*line, Some(*word)),
         };
         let line = remembered
             .iter()
             .fold(line.to_owned(), |line, (word, id)| line.replace(word, id));
         let prompt = output.paint(Color::Bold, &format!("$ {line}"));
         output.line(prompt)?;
-        let answer = run_line(place.path(), &program, &line)?;
+        let (code, answer) = run_line(place, program, &line)?;
+        let expected = match step {
+            Waits(..) => Exit::Conflicts,
+            _ => Exit::Done,
+        };
+        if code != Some(expected as i32) {
+            let told = String::from_utf8_lossy(&answer).into_owned();
+            return Err(Error::internal(format!("the tour stopped at `{line}`"))
+                .with_source(told)
+                .into());
+        }
         output.stdout().write_all(&answer)?;
         if let Some(word) = word {
-            let id = String::from_utf8_lossy(&answer).trim().to_owned();
-            remembered.push((word, short(&id).to_owned()));
+            let answer = String::from_utf8_lossy(&answer);
+            let id = match step {
+                // The id stands behind the word.
+                Waits(..) => {
+                    let mut words = answer.split_whitespace();
+                    words.find(|word| *word == "review");
+                    words.next().unwrap_or_default()
+                }
+                _ => answer.trim(),
+            };
+            remembered.push((word, short(id).to_owned()));
         }
     }
-    output.note("\nThe tour's data directory is removed again.");
-    Ok(Exit::Done)
+    Ok(())
 }
 
-/// Runs one line as a user's shell would; stdout and stderr come back as they were mixed.
-fn run_line(place: &Path, program: &Path, line: &str) -> offshoot_core::Result<Vec<u8>> {
+/// Runs one line as a user's shell would. Gives its exit code, and stdout and stderr as they were
+/// mixed.
+fn run_line(
+    place: &Path,
+    program: &Path,
+    line: &str,
+) -> offshoot_core::Result<(Option<i32>, Vec<u8>)> {
     let script = format!("offshoot() {{ \"$OFFSHOOT_PROGRAM\" \"$@\"; }}\nexec 2>&1\n{line}");
     let mut command = Command::new("sh");
     command
@@ -113,11 +177,7 @@ fn run_line(place: &Path, program: &Path, line: &str) -> offshoot_core::Result<V
         .env("OFFSHOOT_DATA", place.join("data"))
         .output()
         .map_err(impossible)?;
-    if !done.status.success() {
-        return Err(Error::internal(format!("the tour stopped at `{line}`"))
-            .with_source(String::from_utf8_lossy(&done.stdout).into_owned()));
-    }
-    Ok(done.stdout)
+    Ok((done.status.code(), done.stdout))
 }
 
 fn impossible(cause: std::io::Error) -> Error {
