@@ -301,6 +301,9 @@ pub(crate) enum Command {
     ///
     /// Works on a journaled ext4 image that it makes and removes itself, which needs root.
     Bench {
+        /// What to measure [default: everything]
+        #[arg(value_enum)]
+        groups: Vec<crate::bench::Group>,
         /// How many files the trees have, one run each
         #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
         files: Vec<usize>,

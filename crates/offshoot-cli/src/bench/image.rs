@@ -31,7 +31,7 @@ impl Place {
             own: Some(own.clone()),
         };
         let image = own.join("ext4.img");
-        let gib = 4 + 16 * most_files.unwrap_or(0) as u64 / 100_000;
+        let gib = 6 + 40 * most_files.unwrap_or(0) as u64 / 100_000;
         let made = std::fs::File::create(&image).and_then(|file| file.set_len(gib << 30));
         made.map_err(|cause| failed("make an image", cause))?;
         run(Command::new("mkfs.ext4")

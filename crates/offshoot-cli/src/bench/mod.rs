@@ -5,7 +5,9 @@
 //! counts, because both sides ran in the same minute on the same disk.
 
 mod figures;
+mod forks;
 mod image;
+mod merges;
 mod peers;
 mod tree;
 mod workspaces;
@@ -16,8 +18,21 @@ use offshoot_core::Result;
 
 pub(crate) use figures::Figures;
 
+/// A group of figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Group {
+    /// Snapshots, restores and writes of workspaces
+    Workspaces,
+    /// Forks of projects
+    Forks,
+    /// Merges into projects
+    Merges,
+}
+
 /// What is measured and where.
 pub(crate) struct BenchOptions {
+    /// Which groups; none means all.
+    pub(crate) groups: Vec<Group>,
     /// How many files the trees have, one run each.
     pub(crate) files: Vec<usize>,
     /// Where to work instead of an image of our own.
@@ -26,16 +41,40 @@ pub(crate) struct BenchOptions {
     pub(crate) repeat: usize,
 }
 
-/// Runs the benchmark of workspaces and calls `progress` with each step's name.
+/// Runs the benchmark and calls `progress` with each step's name.
 pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Figures> {
     let place = image::Place::make(options.dir.as_deref(), options.files.iter().copied().max())?;
     let mut figures = Figures::new(place.describe());
-    for &files in &options.files {
-        workspaces::run(&place, files, options.repeat, progress, &mut figures)?;
+    let wanted = |group| options.groups.is_empty() || options.groups.contains(&group);
+    if wanted(Group::Workspaces) {
+        for &files in &options.files {
+            workspaces::run(&place, files, options.repeat, progress, &mut figures)?;
+        }
+        workspaces::growth(&options.files, &mut figures);
+        workspaces::durable_writes(&place, options.repeat, progress, &mut figures)?;
+        workspaces::disk_growth(&place, progress, &mut figures)?;
+        figures.add_memory();
     }
-    workspaces::growth(&options.files, &mut figures);
-    workspaces::durable_writes(&place, options.repeat, progress, &mut figures)?;
-    workspaces::disk_growth(&place, progress, &mut figures)?;
-    figures.add_memory();
+    let largest = options.files.iter().copied().max();
+    if wanted(Group::Forks) {
+        for &files in &options.files {
+            let is_largest = Some(files) == largest;
+            forks::run(
+                &place,
+                files,
+                options.repeat,
+                is_largest,
+                progress,
+                &mut figures,
+            )?;
+        }
+        forks::growth(&options.files, &mut figures);
+    }
+    if wanted(Group::Merges) {
+        for &files in options.files.iter().filter(|files| **files >= 1_000) {
+            merges::run(&place, files, files <= 10_000, progress, &mut figures)?;
+        }
+        merges::json(&place, progress, &mut figures)?;
+    }
     Ok(figures)
 }

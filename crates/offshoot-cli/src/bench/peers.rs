@@ -15,6 +15,11 @@ use super::image::{failed, run};
 
 /// Stock git in `dir` with nothing but its defaults and an author.
 pub(crate) fn git(dir: &Path, args: &[&str]) -> Result<()> {
+    git_output(dir, args).map(drop)
+}
+
+/// The same with what it printed.
+pub(crate) fn git_output(dir: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     command
         .current_dir(dir)
@@ -27,7 +32,8 @@ pub(crate) fn git(dir: &Path, args: &[&str]) -> Result<()> {
         // Maintenance in the background would be measured by whoever comes next.
         .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
         .args(args);
-    run(&mut command).map(drop)
+    let printed = run(&mut command)?;
+    Ok(String::from_utf8_lossy(&printed).trim().to_owned())
 }
 
 /// `git add -A && git commit`.

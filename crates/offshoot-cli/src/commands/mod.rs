@@ -78,8 +78,14 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
         }
         Command::Demo => return demo::run(output),
         Command::MergeFile(merge) => return merge_file::run(merge, output),
-        Command::Bench { files, dir, repeat } => {
+        Command::Bench {
+            groups,
+            files,
+            dir,
+            repeat,
+        } => {
             let options = BenchOptions {
+                groups: groups.clone(),
                 files: files.clone(),
                 dir: dir.clone(),
                 repeat: usize::from(*repeat),
