@@ -6,6 +6,8 @@
 mod agents;
 mod as_text;
 mod blame;
+mod blame_places;
+mod blame_sources;
 mod check;
 mod complete;
 mod engine;

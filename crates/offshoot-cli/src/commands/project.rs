@@ -466,7 +466,7 @@ fn delete(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     if cx.output.json() {
         cx.output.document(&wire::DeletedProject {
             name: id.to_string(),
-            kept_snapshot: kept.map(|kept| kept.to_hex()),
+            kept_snapshot: kept.map(offshoot_core::ObjectId::to_hex),
         })?;
         return Ok(Exit::Done);
     }
