@@ -16,16 +16,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, Timestamp,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, Timestamp,
     WorkspaceId,
 };
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Limits, equal_lines, is_binary, lines};
-use offshoot_store::{
-    HistoryFilter, HistoryOp, HistoryRow, MergeRow, ReadTx, ReviewRow, SnapshotRow, Via,
-    WorkspaceKey, WorkspaceKind, WorkspaceRow,
-};
+use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, ReadTx, Via, WorkspaceKey};
 
+use crate::blame_places::Place;
+use crate::blame_sources::back_to;
 use crate::engine::{Engine, no_file, open_row_in};
 use crate::index::Index;
 use crate::objects::StoredObjects;
@@ -127,75 +126,42 @@ fn not_text(path: &RelPath) -> Error {
 
 /// Where lines come from.
 #[derive(Clone)]
-struct Origin {
+pub(crate) struct Origin {
     /// The workspace or project in which they were written.
-    place: WorkspaceKey,
-    operator: String,
-    agent: Option<String>,
-    message_id: Option<String>,
-    snapshot: Option<ObjectId>,
-    at: Timestamp,
+    pub(crate) place: WorkspaceKey,
+    pub(crate) operator: String,
+    pub(crate) agent: Option<String>,
+    pub(crate) message_id: Option<String>,
+    pub(crate) snapshot: Option<ObjectId>,
+    pub(crate) at: Timestamp,
 }
 
 /// A content, and the origin of each of its lines.
 #[derive(Clone)]
-struct Marked {
-    content: Option<ObjectId>,
-    lines: Rc<[usize]>,
+pub(crate) struct Marked {
+    pub(crate) content: Option<ObjectId>,
+    pub(crate) lines: Rc<[usize]>,
 }
 
 /// The versions of one path in one place, oldest first.
-struct Chain {
-    versions: Rc<[HistoryRow]>,
+pub(crate) struct Chain {
+    pub(crate) versions: Rc<[HistoryRow]>,
     /// Contents that lost when a policy decided. They are versions that never stood there.
-    lost: Rc<[(ObjectId, Timestamp)]>,
+    pub(crate) lost: Rc<[(ObjectId, Timestamp)]>,
     /// What stood there before the first version.
-    beginning: Option<Marked>,
+    pub(crate) beginning: Option<Marked>,
     /// As many of the versions as have been looked at.
-    done: Vec<Marked>,
-    busy: bool,
+    pub(crate) done: Vec<Marked>,
+    pub(crate) busy: bool,
 }
 
-/// A workspace or project, with what its lines of history do not say themselves.
-struct Place {
-    row: WorkspaceRow,
-    /// For a fork.
-    project: Option<WorkspaceKey>,
-    agent: Option<String>,
-    /// Oldest first.
-    snapshots: Vec<SnapshotRow>,
-    /// How many of them came with the import that the project began with.
-    imported: usize,
-    /// For a fork: the revision of each update and the base that it moved to.
-    updates: HashMap<i64, ObjectId>,
-    /// Whether it began as a snapshot of something else.
-    has_origin: bool,
-    /// For a project, newest first.
-    merges: Vec<MergeRow>,
-    reviews: Vec<ReviewRow>,
-}
-
-impl Place {
-    /// The first snapshot that has what was written at that time.
-    fn snapshot_since(&self, at: Timestamp) -> Option<&SnapshotRow> {
-        // Those that came with an import have times of their own.
-        let taken_here = &self.snapshots[self.imported..];
-        let first = taken_here.partition_point(|one| one.at < at);
-        taken_here.get(first)
-    }
-
-    fn is_project(&self) -> bool {
-        self.row.kind == WorkspaceKind::Project
-    }
-}
-
-struct Tracer<'a> {
-    tx: &'a dyn ReadTx,
-    objects: StoredObjects<'a>,
-    origins: Vec<Origin>,
-    chains: HashMap<(WorkspaceKey, RelPath), Chain>,
-    places: HashMap<WorkspaceKey, Option<Rc<Place>>>,
-    depth: usize,
+pub(crate) struct Tracer<'a> {
+    pub(crate) tx: &'a dyn ReadTx,
+    pub(crate) objects: StoredObjects<'a>,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) chains: HashMap<(WorkspaceKey, RelPath), Chain>,
+    pub(crate) places: HashMap<WorkspaceKey, Option<Rc<Place>>>,
+    pub(crate) depth: usize,
 }
 
 impl<'a> Tracer<'a> {
@@ -253,7 +219,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// The same for what a snapshot has at a path. None also if there is no file.
-    fn marked_at(
+    pub(crate) fn marked_at(
         &mut self,
         key: WorkspaceKey,
         path: &RelPath,
@@ -272,7 +238,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    fn chain(&mut self, key: WorkspaceKey, path: &RelPath) -> Result<&mut Chain> {
+    pub(crate) fn chain(&mut self, key: WorkspaceKey, path: &RelPath) -> Result<&mut Chain> {
         let at = (key, path.clone());
         if !self.chains.contains_key(&at) {
             let rows = self.tx.history(&HistoryFilter {
@@ -394,7 +360,7 @@ impl<'a> Tracer<'a> {
         });
         let mut marks: Vec<usize> = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
         if place.is_project() {
-            let merge = landed.and_then(|row| merges_behind(&place, path, row.id).next());
+            let merge = landed.and_then(|row| place.merges_behind(path, row.id).next());
             let message = merge.map_or(&line.cause, |merge| &merge.cause);
             self.land(&mut marks, key, landed.map(|row| row.id), message);
         }
@@ -433,194 +399,13 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// What a merge, a decision about a conflict, or an undo could have its lines from.
-    fn merged_from(
-        &mut self,
-        place: &Place,
-        path: &RelPath,
-        landed: Option<&SnapshotRow>,
-        earlier: &[Marked],
-    ) -> Result<Vec<Marked>> {
-        let Some(landed) = landed.map(|row| row.id) else {
-            return Ok(Vec::new());
-        };
-        if place.merges.iter().any(|one| one.undone_by == Some(landed)) {
-            return Ok(earlier.iter().rev().cloned().collect());
-        }
-        let reviews = place.reviews.iter();
-        let decided: Vec<&ReviewRow> = reviews
-            .filter(|one| one.snapshot == Some(landed) && one.path == *path)
-            .collect();
-        let mut sources = Vec::new();
-        for merge in merges_behind(place, path, landed) {
-            sources.extend(self.marked_at(merge.workspace, path, &merge.theirs)?);
-        }
-        for review in decided {
-            if let Some(base) = review.base {
-                sources.extend(
-                    earlier
-                        .iter()
-                        .rev()
-                        .find(|one| one.content == Some(base))
-                        .cloned(),
-                );
-            }
-            for candidate in self.tx.candidates(&review.id)? {
-                let origin = self.add_origin(Origin {
-                    place: place.row.key,
-                    operator: candidate.cause.operator.to_string(),
-                    agent: candidate.cause.claim,
-                    message_id: candidate.cause.message_id,
-                    snapshot: Some(landed),
-                    at: candidate.at,
-                });
-                sources.push(self.all_from(candidate.content, origin)?);
-            }
-        }
-        Ok(sources)
-    }
-
-    /// What lost at a path, brought back: it stood there before, or in the workspace of the merge.
-    fn what_lost(
-        &mut self,
-        place: &Place,
-        path: &RelPath,
-        content: ObjectId,
-        at: Timestamp,
-        earlier: &[Marked],
-    ) -> Result<Vec<Marked>> {
-        let stood = earlier
-            .iter()
-            .rev()
-            .find(|one| one.content == Some(content));
-        if let Some(stood) = stood {
-            return Ok(vec![stood.clone()]);
-        }
-        let merge = place.merges.iter().find(|merge| merge.at == at);
-        let found = match merge {
-            Some(merge) => self.marked_at(merge.workspace, path, &merge.theirs)?,
-            None => None,
-        };
-        Ok(found.into_iter().collect())
-    }
-
-    fn base_of_update(
-        &mut self,
-        place: &Place,
-        path: &RelPath,
-        revision: i64,
-    ) -> Result<Vec<Marked>> {
-        let found = match (place.project, place.updates.get(&revision)) {
-            (Some(project), Some(base)) => self.marked_at(project, path, base)?,
-            _ => None,
-        };
-        Ok(found.into_iter().collect())
-    }
-
-    /// What stood at a path before its history in this place begins: it was there in the snapshot
-    /// that the place began with, or came with an import.
-    fn beginning(
-        &mut self,
-        key: WorkspaceKey,
-        path: &RelPath,
-        content: ObjectId,
-    ) -> Result<Marked> {
-        if let Some(known) = &self.chain(key, path)?.beginning
-            && known.content == Some(content)
-        {
-            return Ok(known.clone());
-        }
-        let Some(place) = self.place(key)? else {
-            return Err(Error::internal("a version belongs to nothing"));
-        };
-        let found = match place.has_origin {
-            true => self.from_origin(&place, path)?,
-            false => self.imported(&place, path, content)?,
-        };
-        let marked = match found.filter(|one| one.content == Some(content)) {
-            Some(marked) => marked,
-            // Nothing tells, such as after a purge: it was there when the place came into being.
-            None => {
-                let origin = self.add_origin(Origin {
-                    place: key,
-                    operator: Operator::system().to_string(),
-                    agent: None,
-                    message_id: None,
-                    snapshot: place.snapshots.first().map(|row| row.id),
-                    at: place.row.created_at,
-                });
-                self.all_from(content, origin)?
-            }
-        };
-        self.chain(key, path)?.beginning = Some(marked.clone());
-        Ok(marked)
-    }
-
-    /// What an import brought, through the snapshots that came with it. The history has no lines
-    /// for these, so each of them is looked at, as git would.
-    fn imported(
-        &mut self,
-        place: &Place,
-        path: &RelPath,
-        content: ObjectId,
-    ) -> Result<Option<Marked>> {
-        let mut versions: Vec<(&SnapshotRow, ObjectId)> = Vec::new();
-        for row in place.snapshots[..place.imported].iter().rev() {
-            let entry = state_of(row).entry(&self.objects, path)?;
-            let id = entry
-                .filter(|entry| entry.kind == EntryKind::File)
-                .and_then(|entry| entry.id);
-            match (versions.last_mut(), id) {
-                (None, Some(id)) if id == content => versions.push((row, id)),
-                (None, _) => {}
-                (Some(_), None) => break,
-                (Some((since, last)), Some(id)) if *last == id => *since = row,
-                (Some(_), Some(id)) => versions.push((row, id)),
-            }
-        }
-        let mut marked: Option<Marked> = None;
-        for (row, content) in versions.into_iter().rev() {
-            let own = self.add_origin(Origin {
-                place: place.row.key,
-                operator: row.cause.operator.to_string(),
-                agent: row.cause.claim.clone(),
-                message_id: row.cause.message_id.clone(),
-                snapshot: Some(row.id),
-                at: row.at,
-            });
-            let mut next = self.all_from(content, own)?;
-            if let (Some(before), Some(text)) = (&marked, self.text(&content)?) {
-                let mut taken = vec![None; next.lines.len()];
-                self.take(&mut taken, &text, before)?;
-                next.lines = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
-            }
-            marked = Some(next);
-        }
-        Ok(marked)
-    }
-
-    /// What the snapshot that a workspace began with has, in the place that made the snapshot.
-    fn from_origin(&mut self, place: &Place, path: &RelPath) -> Result<Option<Marked>> {
-        let Some(origin) = place.snapshots.first().map(|row| row.id) else {
-            return Ok(None);
-        };
-        if let Some(project) = place.project
-            && self.tx.snapshot(project, &origin)?.is_some()
-        {
-            return self.marked_at(project, path, &origin);
-        }
-        let mut rows = self.tx.all_workspaces()?;
-        rows.sort_by_key(|row| row.key);
-        for row in rows {
-            if row.key < place.row.key && self.tx.snapshot(row.key, &origin)?.is_some() {
-                return self.marked_at(row.key, path, &origin);
-            }
-        }
-        Ok(None)
-    }
-
     /// Gives lines that have no origin yet the one that an equal line of the source has.
-    fn take(&self, taken: &mut [Option<usize>], text: &[u8], source: &Marked) -> Result<()> {
+    pub(crate) fn take(
+        &self,
+        taken: &mut [Option<usize>],
+        text: &[u8],
+        source: &Marked,
+    ) -> Result<()> {
         let Some(content) = source.content else {
             return Ok(());
         };
@@ -636,7 +421,7 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    fn all_from(&self, content: ObjectId, origin: usize) -> Result<Marked> {
+    pub(crate) fn all_from(&self, content: ObjectId, origin: usize) -> Result<Marked> {
         let count = self.text(&content)?.map_or(0, |text| lines(&text).len());
         Ok(Marked {
             content: Some(content),
@@ -645,7 +430,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// The text of a content. None if it has no lines, or was erased.
-    fn text(&self, id: &ObjectId) -> Result<Option<Arc<[u8]>>> {
+    pub(crate) fn text(&self, id: &ObjectId) -> Result<Option<Arc<[u8]>>> {
         let size = self.tx.object_size(id)?;
         if size.is_none_or(|size| size > Limits::default().bytes) {
             return Ok(None);
@@ -654,119 +439,27 @@ impl<'a> Tracer<'a> {
         Ok(bytes.filter(|bytes| !is_binary(bytes)))
     }
 
-    fn add_origin(&mut self, origin: Origin) -> usize {
+    pub(crate) fn add_origin(&mut self, origin: Origin) -> usize {
         self.origins.push(origin);
         self.origins.len() - 1
     }
 
     /// A workspace or project, closed ones too. None if it was erased.
-    fn place(&mut self, key: WorkspaceKey) -> Result<Option<Rc<Place>>> {
+    pub(crate) fn place(&mut self, key: WorkspaceKey) -> Result<Option<Rc<Place>>> {
         if let Some(known) = self.places.get(&key) {
             return Ok(known.clone());
         }
         let place = match self.tx.workspace_by_key(key)? {
-            Some(row) => Some(Rc::new(self.read_place(row)?)),
+            Some(row) => Some(Rc::new(Place::read(self.tx, row)?)),
             None => None,
         };
         self.places.insert(key, place.clone());
         Ok(place)
     }
-
-    /// An import is the first thing that happens to a project, if it happens.
-    fn imported_snapshots(&self, place: &Place) -> Result<usize> {
-        let first = self.tx.history(&HistoryFilter {
-            workspace: Some(place.row.key),
-            path: Some(RelPath::root()),
-            limit: 1,
-            ..HistoryFilter::default()
-        })?;
-        let import = first
-            .first()
-            .filter(|row| row.line.op == HistoryOp::Import)
-            .and_then(|row| row.line.after);
-        let last = place
-            .snapshots
-            .iter()
-            .position(|row| Some(row.id) == import);
-        Ok(last.map_or(0, |last| last + 1))
-    }
-
-    fn read_place(&self, row: WorkspaceRow) -> Result<Place> {
-        let mut snapshots = self.tx.snapshots(row.key, 0)?;
-        snapshots.reverse();
-        let mut place = Place {
-            project: None,
-            agent: None,
-            snapshots,
-            imported: 0,
-            updates: HashMap::new(),
-            has_origin: false,
-            merges: Vec::new(),
-            reviews: Vec::new(),
-            row,
-        };
-        let key = place.row.key;
-        if place.is_project() {
-            place.imported = self.imported_snapshots(&place)?;
-            place.merges = self.tx.merges(key, 0)?;
-            place.reviews = self.tx.reviews(Some(key), false)?;
-            return Ok(place);
-        }
-        if let Some(fork) = self.tx.fork(key)? {
-            place.project = Some(fork.project);
-            let agent = fork.agent.as_ref().map(ToString::to_string);
-            place.agent = Some(agent.unwrap_or_else(|| place.row.id.to_string()));
-        }
-        let about_all = self.tx.history(&HistoryFilter {
-            workspace: Some(key),
-            path: Some(RelPath::root()),
-            ..HistoryFilter::default()
-        })?;
-        for HistoryRow { line, .. } in about_all {
-            match (line.op, line.after) {
-                (HistoryOp::WorkspaceCreate, after) => place.has_origin = after.is_some(),
-                (HistoryOp::Update, Some(base)) => {
-                    place.updates.insert(line.revision, base);
-                }
-                _ => {}
-            }
-        }
-        Ok(place)
-    }
-}
-
-/// The merges that a snapshot of a project brought to a path: it landed one, or a decision about a
-/// conflict that one had found.
-fn merges_behind<'a>(
-    place: &'a Place,
-    path: &'a RelPath,
-    landed: ObjectId,
-) -> impl Iterator<Item = &'a MergeRow> {
-    let reviews = place.reviews.iter();
-    let decided: Vec<&str> = reviews
-        .filter(|review| review.snapshot == Some(landed) && review.path == *path)
-        .map(|review| review.merge.as_str())
-        .collect();
-    place
-        .merges
-        .iter()
-        .filter(move |merge| merge.snapshot == Some(landed) || decided.contains(&merge.id.as_str()))
 }
 
 /// What lost by a policy is kept as a write over nothing, which no other line is.
 fn is_lost(row: &HistoryRow) -> bool {
     let line = &row.line;
     line.via == Via::Merge && line.op == HistoryOp::Write && line.before.is_none()
-}
-
-/// The versions that a restore can have its lines from: the one with that very content, or any.
-fn back_to(earlier: &[Marked], content: ObjectId) -> Vec<Marked> {
-    let same = earlier
-        .iter()
-        .rev()
-        .find(|one| one.content == Some(content));
-    match same {
-        Some(same) => vec![same.clone()],
-        None => earlier.iter().rev().cloned().collect(),
-    }
 }

@@ -7,6 +7,8 @@ mod access;
 mod agents;
 mod as_text;
 mod blame;
+mod blame_places;
+mod blame_sources;
 mod check;
 mod complete;
 mod content_ids;

@@ -1,5 +1,5 @@
 //! The tree of agents: where each of them works, over random trees and random lives.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
 

@@ -1,5 +1,5 @@
 //! Who wrote each line: through merges, decisions, undo, moves and imports.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
 

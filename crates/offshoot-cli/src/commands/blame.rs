@@ -56,7 +56,7 @@ pub(super) fn run(cx: &mut Context<'_>, args: &BlameArgs) -> CommandResult {
 }
 
 fn row((index, line): (usize, &BlameLine)) -> Vec<String> {
-    let snapshot = line.snapshot.map(|id| id.to_hex());
+    let snapshot = line.snapshot.map(offshoot_core::ObjectId::to_hex);
     let text = line.text.strip_suffix(b"\n").unwrap_or(&line.text);
     // A file's bytes must not drive the terminal.
     let text = String::from_utf8_lossy(text);

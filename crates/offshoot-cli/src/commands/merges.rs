@@ -147,7 +147,7 @@ fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
 
 fn log_row(merge: &MergeReceipt, state: &str) -> Vec<String> {
     let done = &merge.completed;
-    let snapshot = done.snapshot.map(|id| id.to_hex());
+    let snapshot = done.snapshot.map(offshoot_core::ObjectId::to_hex);
     vec![
         short(done.merge_id.as_deref().unwrap_or("-")).to_owned(),
         when(merge.at),
