@@ -192,7 +192,7 @@ fn time_of_a_merge(large: &mut Large) -> Duration {
     let started = Instant::now();
     assert!(child.hear(LIMIT).unwrap().starts_with("done"));
     let took = started.elapsed();
-    drop(child);
+    child.end();
     large.rig.reopen();
     large.resolve_all(&id);
     took
@@ -330,7 +330,7 @@ fn two_completers_of_one_project_lose_nothing() {
             assert_eq!(rig.project_text(&project, &file).as_bytes(), theirs);
         }
     }
-    drop(children);
+    children.into_iter().for_each(Child::end);
     rig.check();
     assert!(waiting > 0);
     println!(
