@@ -21,7 +21,7 @@ struct Soak {
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
 #[rustfmt::skip]
-const SOAKS: [Soak; 11] = [
+const SOAKS: [Soak; 12] = [
     soak("race", "offshoot-fs", "race_", "no escape while directories turn into symlinks"),
     soak("fault", "offshoot-engine", "fault_", "the n-th call fails, for every n"),
     soak("kill", "offshoot-cli", "kill_", "kill -9 of the real binary under load"),
@@ -30,6 +30,7 @@ const SOAKS: [Soak; 11] = [
     soak("properties", "offshoot-engine", "property_", "random cases of every property"),
     soak("oracle", "offshoot-engine", "oracle_", "random trees against stock git"),
     soak("forks", "offshoot-engine", "forks_stay_", "forks stay as their base while the project goes on"),
+    soak("fork-kill", "offshoot-engine", "fork_kill_", "kill -9 while forks and layers are made, moved and removed"),
     soak("merge-kill", "offshoot-engine", "merge_kill_", "kill -9 in the middle of large merges"),
     soak("two-completers", "offshoot-engine", "two_completers_", "two processes merge into one project at once"),
     soak("histories", "offshoot-merge", "histories_", "random histories through the merge"),

@@ -88,7 +88,7 @@ impl World {
         let old = self.rng.chance(400).then(|| *self.rng.pick(&self.bases));
         let options = ForkOptions {
             agent: Some(format!("kept{}", self.names).parse().unwrap()),
-            at: old.map(|id| id.to_hex()),
+            at: old.map(ObjectId::to_hex),
             ..ForkOptions::default()
         };
         let (fork, path) = self

@@ -376,7 +376,7 @@ fn check_scene(stage: &Stage, scene: &Scene) {
     nothing_that_nobody_did(&base, &now, &forks, &changes);
     completing_twice(rig, &project, scene, &worked);
     // It looks at all cases so far.
-    if stage.number.get() % 8 == 0 {
+    if stage.number.get().is_multiple_of(8) {
         rig.check();
     }
 }

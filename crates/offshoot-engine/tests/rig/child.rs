@@ -97,6 +97,12 @@ impl Child {
         self.rest()
     }
 
+    /// Lets it end well, with all that it does in the background.
+    pub(crate) fn end(mut self) {
+        drop(self.stdin);
+        assert!(self.process.wait().success());
+    }
+
     /// Everything it says until its end.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
