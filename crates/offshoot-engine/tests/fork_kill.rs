@@ -260,7 +260,7 @@ fn in_project(engine: &Engine, file: &str) -> bool {
         Err(error) if error.code() == ErrorCode::FileNotFound => false,
         other => {
             let mut bytes = Vec::new();
-            other.unwrap().content.read_to_end(&mut bytes).unwrap();
+            std::io::Read::read_to_end(&mut other.unwrap(), &mut bytes).unwrap();
             assert_eq!(bytes, file.as_bytes());
             true
         }
