@@ -29,6 +29,8 @@ const RUN: usize = 16;
 const DEEPEST: i64 = 96;
 /// Differences of at least so many entries, and a quarter of the base, call for a new base.
 const NEW_BASE_FROM: i64 = 1_000;
+/// Held alone by who collects layers, and together by all who build them.
+const COLLECTING: &str = "layers";
 /// So many snapshots are looked at for one that has a layer.
 const NEIGHBOURS: usize = 64;
 
@@ -102,16 +104,18 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn layers_lock(&self, project: WorkspaceKey) -> Result<WorkspaceLock> {
+    /// What whoever builds layers of a project holds: nobody else builds them, and nobody collects
+    /// what is not in a row yet or is about to be stood on.
+    fn layers_lock(&self, project: WorkspaceKey) -> Result<(WorkspaceLock, WorkspaceLock)> {
         // Building a base layer of a large project takes its time.
         let patience = self
             .inner
             .options
             .lock_timeout
             .max(Duration::from_secs(600));
-        self.inner
-            .locks
-            .exclusive(&format!("layers-{}", project.0), patience)
+        let locks = &self.inner.locks;
+        let own = locks.exclusive(&format!("layers-{}", project.0), patience)?;
+        Ok((own, locks.shared(COLLECTING, patience)?))
     }
 
     fn find_stack(&self, state: State, repair: bool) -> Result<Option<Stack>> {
@@ -429,6 +433,12 @@ impl Engine {
     pub fn collect_layers(&self, age_guard: Duration) -> Result<u64> {
         let micros = i64::try_from(age_guard.as_micros()).unwrap_or(i64::MAX);
         let before = Timestamp(self.now().0.saturating_sub(micros));
+        // A layer that is being written is in no row, and would lose files under the writer's
+        // hands. If somebody builds for long, garbage can wait for the next time.
+        let patience = self.inner.options.lock_timeout;
+        let Ok(_alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
+            return Ok(0);
+        };
         let removed = self.store().write(Durability::Synced, |tx| {
             let kept = layers_to_keep(tx)?;
             let mut rows = tx.layers()?;
