@@ -50,7 +50,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
         for &files in &options.files {
             workspaces::run(&place, files, options.repeat, progress, &mut figures)?;
         }
-        workspaces::growth(&options.files, &mut figures);
+        workspaces::growth(&place, &options.files, progress, &mut figures)?;
         workspaces::durable_writes(&place, options.repeat, progress, &mut figures)?;
         workspaces::disk_growth(&place, progress, &mut figures)?;
         figures.add_memory();
