@@ -128,6 +128,16 @@ impl RelPath {
         above
     }
 
+    /// The directories above it without the root, the topmost first: those that can be anything but
+    /// a directory.
+    pub fn dirs_above(&self) -> Vec<RelPath> {
+        let mut above = self.ancestors();
+        if !above.is_empty() {
+            above.remove(0);
+        }
+        above
+    }
+
     /// The path of one name below this one. The name must be a single valid part.
     #[must_use]
     pub fn join_name(&self, name: &[u8]) -> RelPath {

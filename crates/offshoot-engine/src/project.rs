@@ -552,7 +552,7 @@ fn refuse_edit(
             format!("`{path}` is a directory"),
         ));
     }
-    for above in path.ancestors().into_iter().skip(1) {
+    for above in path.dirs_above() {
         let entry = head.entry(objects, &above)?;
         if entry.is_some_and(|entry| entry.kind != EntryKind::Dir) {
             return Err(Error::new(

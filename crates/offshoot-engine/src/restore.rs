@@ -390,7 +390,7 @@ fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec
 
 /// What comes back needs directories above it, and a file there is not the restore's to remove.
 fn refuse_files_above(index: &Index<'_>, path: &RelPath) -> Result<()> {
-    for above in path.ancestors().into_iter().skip(1) {
+    for above in path.dirs_above() {
         if index.entry(&above)?.is_some_and(|entry| !entry.is_dir()) {
             return Err(Error::new(
                 ErrorCode::NotADirectory,

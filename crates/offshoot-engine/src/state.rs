@@ -225,7 +225,7 @@ impl State {
         // Directories whose marker may have to come or go, with the bits they are given.
         let mut touched: BTreeMap<RelPath, Option<u32>> = BTreeMap::new();
         for (path, edit) in edits {
-            for above in path.ancestors().into_iter().skip(1) {
+            for above in path.dirs_above() {
                 touched.entry(above).or_insert(None);
             }
             if edit.removes() {
@@ -320,7 +320,7 @@ impl State {
             } else {
                 path
             };
-            for above in path.ancestors().into_iter().skip(1) {
+            for above in path.dirs_above() {
                 if above.starts_with(below) {
                     candidates.insert(above);
                 }

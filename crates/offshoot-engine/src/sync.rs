@@ -441,7 +441,7 @@ impl Engine {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now);
             found.clear();
-            for step in path.ancestors().into_iter().skip(1).chain([path.clone()]) {
+            for step in path.dirs_above().into_iter().chain([path.clone()]) {
                 if step.is_root() {
                     continue;
                 }

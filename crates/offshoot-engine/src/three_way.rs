@@ -206,7 +206,7 @@ impl Applied<'_> {
 
     /// Whether something above the path is no directory once the edits are done.
     fn below_a_leaf(&self, path: &RelPath) -> Result<bool> {
-        for above in path.ancestors().into_iter().skip(1) {
+        for above in path.dirs_above() {
             let entry = match self.proposal.edits.get(&above) {
                 Some(StateEdit::Put(entry) | StateEdit::Replace(entry)) => Some(*entry),
                 Some(StateEdit::Remove) => None,

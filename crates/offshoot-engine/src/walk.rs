@@ -96,7 +96,7 @@ impl Engine {
     /// Refuses a path on which a link lies, the last part included.
     pub(crate) fn refuse_links(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         let row = self.open_row(id)?;
-        let steps = || path.ancestors().into_iter().skip(1).chain([path.clone()]);
+        let steps = || path.dirs_above().into_iter().chain([path.clone()]);
         let is_link = |kind: Option<EntryKind>| kind == Some(EntryKind::Symlink);
         let mut linked = false;
         if row.materialized {

@@ -380,7 +380,7 @@ fn expected_after_restore(
     let mut expected = target.clone();
     for path in left_alone {
         let full = RelPath::from_normal(path.0.clone());
-        for above in full.ancestors().into_iter().skip(1) {
+        for above in full.dirs_above() {
             let key = NodePath(above.as_bytes().to_vec());
             match expected.get(&key) {
                 Some(Node::Dir(_)) => {}
@@ -476,7 +476,7 @@ fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
             .any(|dir| matches!(model.get(dir), Some(Some(_))))
     };
     let make_parents = |model: &mut Model, path: &RelPath| {
-        for above in path.ancestors().into_iter().skip(1) {
+        for above in path.dirs_above() {
             model.entry(above).or_insert(None);
         }
     };
@@ -601,7 +601,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     let comes = target.keys().any(|key| key.starts_with(path));
     if comes {
-        for above in path.ancestors().into_iter().skip(1) {
+        for above in path.dirs_above() {
             if matches!(model.get(&above), Some(Some(_))) {
                 return false;
             }
@@ -609,7 +609,7 @@ fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     }
     model.retain(|key, _| !key.starts_with(path));
     for (key, value) in target.iter().filter(|(key, _)| key.starts_with(path)) {
-        for above in key.ancestors().into_iter().skip(1) {
+        for above in key.dirs_above() {
             model.entry(above).or_insert(None);
         }
         model.insert(key.clone(), value.clone());
