@@ -423,6 +423,10 @@ impl Engine {
             atomic,
         };
         let mut reviews = Vec::new();
+        let theirs = match merge.conflicts.is_empty() {
+            true => Vec::new(),
+            false => base.diff(objects, &merging.theirs, &RelPath::root())?,
+        };
         for conflict in &merge.conflicts {
             let policy = merging
                 .options
@@ -431,7 +435,7 @@ impl Engine {
             let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
             let edits = choice.and_then(|choice| conflict.settle(choice));
             let (Some(choice), Some(edits)) = (choice, edits) else {
-                let review = new_review(tx, conflict, merging, &project, &base, objects)?;
+                let review = new_review(tx, conflict, merging, &project, &theirs)?;
                 completed.conflicts.push(Waiting {
                     path: conflict.path.clone(),
                     parts: parts_of(conflict),
@@ -620,11 +624,13 @@ impl Engine {
         // Somebody may have worked on in it since: after the merge, or because the process that
         // merged was killed before it came here. That is not merged, so the workspace stays
         // (INV-6).
-        self.delete_workspace_if(&row.id, cause, |row| match &completed.theirs {
+        let unchanged = |row: &WorkspaceRow| match &completed.theirs {
             Some(theirs) => Ok(!self.has_changed_since(row, theirs)?),
             None => Ok(true),
-        })
-        .map(drop)
+        };
+        // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
+        self.delete_workspace_if(&row.id, Durability::Relaxed, cause, unchanged)
+            .map(drop)
     }
 
     /// Whether a workspace holds something else than a snapshot of it. The caller holds the

@@ -23,7 +23,7 @@ use crate::names::fresh_name;
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::snapshot::{Snapshot, state_of};
-use crate::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::three_way::{ThreeStates, merge_states, settled};
 use crate::workspace::line_of;
 
@@ -631,10 +631,8 @@ pub(crate) fn new_review(
     conflict: &Conflict,
     merging: &Merging<'_>,
     project: &WorkspaceRow,
-    base: &State,
-    objects: &dyn ObjectReader,
+    changes: &[StateChange],
 ) -> Result<ReviewRow> {
-    let changes = base.diff(objects, &merging.theirs, &RelPath::root())?;
     let belongs = |path: &RelPath| {
         let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
         near(&conflict.path)
@@ -642,13 +640,13 @@ pub(crate) fn new_review(
             || conflict.ours_path.as_ref().is_some_and(near)
     };
     let paths = changes
-        .into_iter()
+        .iter()
         .filter(|change| {
             let leaf =
                 |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
             (leaf(change.before) || leaf(change.after)) && belongs(&change.path)
         })
-        .map(|change| change.path)
+        .map(|change| change.path.clone())
         .collect();
     let written_by = |row: &WorkspaceRow| -> Result<Option<Who>> {
         let line = tx.last_write(row.key, &conflict.path)?;

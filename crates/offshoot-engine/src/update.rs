@@ -324,12 +324,13 @@ impl Engine {
         if next.private.is_dir() {
             provider.cleanup(&leftover)?;
         }
-        for object in &plan.objects {
-            // Merged content has to be readable to be written; garbage collection leaves it alone
-            // while it is young.
-            self.store()
-                .write(Durability::Relaxed, |tx| tx.put_object(object).map(drop))?;
-        }
+        // Merged content has to be readable to be written; garbage collection leaves it alone while
+        // it is young.
+        self.store().write(Durability::Relaxed, |tx| {
+            plan.objects
+                .iter()
+                .try_for_each(|object| tx.put_object(object).map(drop))
+        })?;
         self.make_fork(provider, stack, next, row, &plan.fork, &plan.project)?;
         let dir = self.open_dir(&next.target)?.following_no_links();
         self.project_changes(&dir, &plan.beyond)?;

@@ -247,13 +247,15 @@ impl Engine {
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
-        self.delete_workspace_if(id, cause, |_| Ok(true))
+        self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true))
     }
 
-    /// Deletes a workspace if, while nobody else can change it, it may go.
+    /// Deletes a workspace if, while nobody else can change it, it may go. With a say in who waits
+    /// for the disk.
     pub(crate) fn delete_workspace_if(
         &self,
         id: &WorkspaceId,
+        durability: Durability,
         cause: &Cause,
         may_go: impl FnOnce(&WorkspaceRow) -> Result<bool>,
     ) -> Result<Deleted> {
@@ -278,7 +280,7 @@ impl Engine {
         }
         let kept = self.keep_everything(&row, "before deletion", cause)?;
         let at = self.now();
-        self.store().write(Durability::Synced, |tx| {
+        self.store().write(durability, |tx| {
             let mut row = open_row_by_key(tx, &row)?;
             row.state = WorkspaceState::Closed;
             row.materialized = false;
@@ -305,8 +307,11 @@ impl Engine {
     /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
     /// first, the bytes after).
     pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
-        if row.kind == WorkspaceKind::Fork {
-            return self.discard_fork(row);
+        match row.kind {
+            WorkspaceKind::Standalone => {}
+            WorkspaceKind::Fork => return self.discard_fork(row),
+            // A workspace of the same name is somebody else's.
+            WorkspaceKind::Project => return Ok(()),
         }
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
