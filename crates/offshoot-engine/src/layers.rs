@@ -253,7 +253,11 @@ impl Engine {
         project: WorkspaceKey,
         state: State,
     ) -> Result<Option<LayerRow>> {
-        let snapshots = tx.snapshots(project, 0)?;
+        // Nearly always the state is that of the head; only a fork of an old one looks at them all.
+        let mut snapshots = tx.snapshots(project, NEIGHBOURS)?;
+        if !snapshots.iter().any(|snapshot| state_of(snapshot) == state) {
+            snapshots = tx.snapshots(project, 0)?;
+        }
         let at = snapshots
             .iter()
             .position(|snapshot| state_of(snapshot) == state)
@@ -332,7 +336,7 @@ impl Engine {
             let mut seen: HashSet<RelPath> = HashSet::new();
             parents.clear();
             for change in &changes {
-                for above in change.path.ancestors().into_iter().skip(1) {
+                for above in change.path.dirs_above() {
                     if seen.insert(above.clone())
                         && let Some(entry) = to.entry(&objects, &above)?
                         && entry.kind == EntryKind::Dir
@@ -461,6 +465,27 @@ impl Engine {
         Ok(removed.len() as u64)
     }
 
+    /// Removes these layers, which nobody stands on, whatever their age.
+    pub(crate) fn drop_layers(&self, layers: &HashSet<i64>) -> Result<()> {
+        if layers.is_empty() {
+            return Ok(());
+        }
+        let removed = self.store().write(Durability::Synced, |tx| {
+            let mut rows = tx.layers()?;
+            rows.retain(|row| layers.contains(&row.key));
+            rows.sort_by_key(|row| std::cmp::Reverse(row.depth));
+            for row in &rows {
+                tx.remove_layer(row.key)?;
+            }
+            Ok(rows)
+        })?;
+        for row in &removed {
+            self.forget_stack(row.key);
+            offshoot_fs::remove_layer(&self.layer_path(row))?;
+        }
+        Ok(())
+    }
+
     /// Removes directories of layers that no row names: what a killed process was building, or was
     /// removing.
     fn sweep_layers(&self, age_guard: Duration) -> Result<()> {
@@ -578,6 +603,24 @@ fn plan_compaction(
     }
     let below = rows.into_iter().nth(run).unwrap_or(base);
     Ok(Some((head, Some(below), level + 1)))
+}
+
+/// Layers whose state a test is true of, and those that stand on one: their stacks show it, or hold
+/// it below what hides it.
+pub(crate) fn layers_holding(
+    tx: &dyn ReadTx,
+    holds: &mut dyn FnMut(offshoot_core::ObjectId) -> Result<bool>,
+) -> Result<HashSet<i64>> {
+    let mut rows = tx.layers()?;
+    rows.sort_by_key(|row| row.depth);
+    let mut found = HashSet::new();
+    for row in rows {
+        let below = row.below.is_some_and(|below| found.contains(&below));
+        if below || holds(row.tree)? || holds(row.sidecar)? {
+            found.insert(row.key);
+        }
+    }
+    Ok(found)
 }
 
 /// Layers of open forks and of the heads of open projects, with all below them.

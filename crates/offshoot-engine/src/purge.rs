@@ -10,14 +10,15 @@ use offshoot_core::{
 };
 use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
 use offshoot_store::{
-    Durability, EntryRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceKind,
-    WorkspaceRow, WorkspaceState, WriteTx,
+    Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::engine::{Engine, no_file, no_workspace, open_row_in};
+use crate::engine::{Engine, no_file, no_workspace, open_row_by_key, open_row_in};
 use crate::index::{Entry, Index};
+use crate::layers::layers_holding;
 use crate::lines::{LineFor, changed_row};
-use crate::objects::{StoredObjects, Workbench};
+use crate::objects::Workbench;
 use crate::snapshot::state_of;
 
 /// What stands where content was erased.
@@ -135,6 +136,56 @@ impl Engine {
             self.sync_held(row, false, cause)?;
         }
         let placeholder = self.take_in(crate::incoming::Content::Bytes(PLACEHOLDER))?;
+        // Layers hold content as plain files: those that do go, and forks get off them first.
+        let layers = self.store().read(|tx| {
+            let objects = self.objects_in(tx);
+            let mut bench = Workbench::new(&objects);
+            let mut rewrite = Rewrite::new(&contents, placeholder.id);
+            layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
+        })?;
+        let forks = self.leave_layers(&layers, cause)?;
+        let done = self.purge_rows(&contents, &placeholder, &forks, cause);
+        if done.is_ok() {
+            self.drop_layers(&layers)?;
+        }
+        for row in forks.iter().filter(|row| row.handed_out) {
+            let now = self.store().read(|tx| open_row_by_key(tx, row))?;
+            self.materialize(&now)?;
+        }
+        let purged = done?;
+        self.store().erase(&purged.contents)?;
+        Ok(purged)
+    }
+
+    /// Takes the directories of forks away that stand on one of these layers; what they hold is
+    /// in the store then. Refuses, before anything is done, if one of them is in use.
+    fn leave_layers(&self, layers: &HashSet<i64>, cause: &Cause) -> Result<Vec<WorkspaceRow>> {
+        let mut forks = Vec::new();
+        for row in self.store().read(|tx| tx.workspaces(None, 0))? {
+            let fork = self.store().read(|tx| tx.fork(row.key))?;
+            let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
+            if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
+                self.sync_held(&row, true, cause)?;
+                let dirs = self.fork_dirs(&row, fork.place);
+                if let Err(error) = self.provider_seen_in(&dirs)?.close(&dirs) {
+                    for closed in &forks {
+                        self.ensure_fork(closed)?;
+                    }
+                    return Err(error);
+                }
+                forks.push(row);
+            }
+        }
+        Ok(forks)
+    }
+
+    fn purge_rows(
+        &self,
+        contents: &HashSet<ObjectId>,
+        placeholder: &crate::incoming::Incoming,
+        off_their_layers: &[WorkspaceRow],
+        cause: &Cause,
+    ) -> Result<Purged> {
         let mut purged = Purged::default();
         let mut to_project = Vec::new();
         let at = self.now();
@@ -145,20 +196,21 @@ impl Engine {
             };
             to_project.clear();
             tx.put_object(&placeholder.object)?;
-            let mut rewrite = Rewrite {
-                contents: &contents,
-                placeholder: placeholder.id,
-                trees: HashMap::new(),
-            };
+            let mut rewrite = Rewrite::new(contents, placeholder.id);
             for row in tx.all_workspaces()? {
-                let held = self.replace_in_files(tx, &row, &contents, &placeholder, cause, at)?;
+                let held = self.replace_in_files(tx, &row, contents, placeholder, cause, at)?;
                 purged
                     .files
                     .extend(held.iter().map(|path| (row.id.clone(), path.clone())));
-                self.rewrite_snapshots(tx, &row, &mut rewrite, &mut purged.snapshots)?;
+                self.rewrite_snapshots(tx, &row, &mut rewrite)?;
                 to_project.push((row, held));
             }
-            for id in &contents {
+            for row in tx.all_workspaces()? {
+                let off = off_their_layers.iter().any(|off| off.key == row.key);
+                self.rewrite_fork(tx, &row, off, &mut rewrite)?;
+            }
+            purged.snapshots = rewrite.renamed();
+            for id in contents {
                 tx.replace_object_id(id, &placeholder.id)?;
             }
             for (old, new) in &purged.snapshots {
@@ -166,13 +218,52 @@ impl Engine {
             }
             Ok(())
         })?;
+        for row in off_their_layers {
+            self.discard_fork(row)?;
+        }
         for (row, paths) in &to_project {
-            if row.materialized && row.state == WorkspaceState::Open && !paths.is_empty() {
+            let gone = off_their_layers.iter().any(|off| off.key == row.key);
+            let there = row.materialized && row.state == WorkspaceState::Open;
+            if there && !gone && !paths.is_empty() {
                 self.project_paths(row, paths)?;
             }
         }
-        self.store().erase(&purged.contents)?;
         Ok(purged)
+    }
+
+    /// A fork's base is a snapshot that may have been written anew.
+    fn rewrite_fork(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        off_its_layers: bool,
+        rewrite: &mut Rewrite<'_>,
+    ) -> Result<()> {
+        let Some(mut fork) = tx.fork(row.key)? else {
+            return Ok(());
+        };
+        let before = fork.clone();
+        let objects = {
+            let stored = self.objects_in(tx);
+            let mut bench = Workbench::new(&stored);
+            fork.base = rewrite.commit(&mut bench, fork.base)?;
+            fork.base_tree = rewrite.tree(&mut bench, fork.base_tree)?;
+            fork.base_sidecar = rewrite.tree(&mut bench, fork.base_sidecar)?;
+            bench.prepare(self.store())?
+        };
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        if off_its_layers {
+            fork.layer = None;
+            let mut now = open_row_by_key(tx, row)?;
+            now.materialized = false;
+            tx.update_workspace(&now)?;
+        }
+        if fork == before {
+            return Ok(());
+        }
+        tx.put_fork(&fork)
     }
 
     /// Puts the placeholder into every file of a workspace that holds purged content now.
@@ -206,22 +297,27 @@ impl Engine {
             cause,
         };
         for (path, entry, size) in &held {
-            tx.put_entry(
-                row.key,
-                &EntryRow {
-                    path: path.clone(),
-                    kind: Some(EntryKind::File),
-                    opaque: false,
-                    perm: if entry.kind == EntryKind::File {
-                        entry.perm
-                    } else {
-                        0o644
+            // A project has no rows on top of its tree, which is written anew.
+            if row.kind == WorkspaceKind::Project {
+                next.synced_revision = next.revision;
+            } else {
+                tx.put_entry(
+                    row.key,
+                    &EntryRow {
+                        path: path.clone(),
+                        kind: Some(EntryKind::File),
+                        opaque: false,
+                        perm: if entry.kind == EntryKind::File {
+                            entry.perm
+                        } else {
+                            0o644
+                        },
+                        id: Some(placeholder.id),
+                        size: placeholder.size,
+                        revision: next.revision,
                     },
-                    id: Some(placeholder.id),
-                    size: placeholder.size,
-                    revision: next.revision,
-                },
-            )?;
+                )?;
+            }
             next.bytes += placeholder.size - size;
             let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
             purge.after = Some(placeholder.id);
@@ -238,41 +334,27 @@ impl Engine {
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
         rewrite: &mut Rewrite<'_>,
-        renamed: &mut Vec<(ObjectId, ObjectId)>,
     ) -> Result<()> {
         let mut snapshots = tx.snapshots(row.key, 0)?;
         snapshots.reverse();
-        let mut new_ids: HashMap<ObjectId, ObjectId> = HashMap::new();
         let mut changed: Vec<SnapshotRow> = Vec::new();
         let objects = {
-            let stored = StoredObjects {
-                store: self.store(),
-                tx: Some(tx),
-            };
+            let stored = self.objects_in(tx);
             let mut bench = Workbench::new(&stored);
             for snapshot in &snapshots {
-                let tree = rewrite.tree(&mut bench, snapshot.tree)?;
-                let sidecar = rewrite.tree(&mut bench, snapshot.sidecar)?;
-                let parent = snapshot
-                    .parent
-                    .map(|id| new_ids.get(&id).copied().unwrap_or(id));
-                if (tree, sidecar, parent) == (snapshot.tree, snapshot.sidecar, snapshot.parent) {
+                let id = rewrite.commit(&mut bench, snapshot.id)?;
+                if id == snapshot.id {
                     continue;
                 }
-                let Some((_, bytes)) = bench.read(&snapshot.id)? else {
-                    continue;
+                let parent = match snapshot.parent {
+                    Some(parent) => Some(rewrite.commit(&mut bench, parent)?),
+                    None => None,
                 };
-                let mut commit = Commit::parse(&bytes)?;
-                commit.tree = tree;
-                commit.parents = parent.into_iter().collect();
-                commit.set_sidecar((sidecar != EMPTY_TREE).then_some(sidecar));
-                let id = bench.add(ObjectKind::Commit, commit.encode()?)?;
-                new_ids.insert(snapshot.id, id);
                 changed.push(SnapshotRow {
                     id,
                     parent,
-                    tree,
-                    sidecar,
+                    tree: rewrite.tree(&mut bench, snapshot.tree)?,
+                    sidecar: rewrite.tree(&mut bench, snapshot.sidecar)?,
                     ..snapshot.clone()
                 });
             }
@@ -287,25 +369,21 @@ impl Engine {
         let Some(mut now) = tx.workspace_by_key(row.key)? else {
             return Ok(());
         };
-        let stored = StoredObjects {
-            store: self.store(),
-            tx: Some(tx),
+        let objects = {
+            let stored = self.objects_in(tx);
+            let mut bench = Workbench::new(&stored);
+            now.tree = rewrite.tree(&mut bench, now.tree)?;
+            now.sidecar = rewrite.tree(&mut bench, now.sidecar)?;
+            now.head = match now.head {
+                Some(head) => Some(rewrite.commit(&mut bench, head)?),
+                None => None,
+            };
+            bench.prepare(self.store())?
         };
-        let mut bench = Workbench::new(&stored);
-        let tree = rewrite.tree(&mut bench, now.tree)?;
-        let sidecar = rewrite.tree(&mut bench, now.sidecar)?;
-        let objects = bench.prepare(self.store())?;
-        now.tree = tree;
-        now.sidecar = sidecar;
-        now.head = now.head.map(|id| new_ids.get(&id).copied().unwrap_or(id));
         for object in &objects {
             tx.put_object(object)?;
         }
-        tx.update_workspace(&now)?;
-        let mut pairs: Vec<_> = new_ids.into_iter().collect();
-        pairs.sort();
-        renamed.extend(pairs);
-        Ok(())
+        tx.update_workspace(&now)
     }
 }
 
@@ -315,9 +393,69 @@ struct Rewrite<'a> {
     placeholder: ObjectId,
     /// Trees that were looked at, and what became of them.
     trees: HashMap<ObjectId, ObjectId>,
+    /// The same of commits.
+    commits: HashMap<ObjectId, ObjectId>,
 }
 
-impl Rewrite<'_> {
+impl<'a> Rewrite<'a> {
+    fn new(contents: &'a HashSet<ObjectId>, placeholder: ObjectId) -> Self {
+        Rewrite {
+            contents,
+            placeholder,
+            trees: HashMap::new(),
+            commits: HashMap::new(),
+        }
+    }
+
+    /// Commits that became others.
+    fn renamed(&self) -> Vec<(ObjectId, ObjectId)> {
+        let changed = self.commits.iter().filter(|(old, new)| old != new);
+        let mut pairs: Vec<_> = changed.map(|(old, new)| (*old, *new)).collect();
+        pairs.sort();
+        pairs
+    }
+
+    /// A commit with all that it comes from: an imported history has more parents than snapshots.
+    /// What is not there, as in a shallow history, stays a name.
+    fn commit(&mut self, bench: &mut Workbench<'_>, tip: ObjectId) -> Result<ObjectId> {
+        let mut stack = vec![(tip, false)];
+        while let Some((id, parents_done)) = stack.pop() {
+            if self.commits.contains_key(&id) {
+                continue;
+            }
+            let Some((_, bytes)) = bench.read(&id)? else {
+                self.commits.insert(id, id);
+                continue;
+            };
+            let mut commit = Commit::parse(&bytes)?;
+            if !parents_done {
+                stack.push((id, true));
+                stack.extend(commit.parents.iter().map(|parent| (*parent, false)));
+                continue;
+            }
+            let sidecar = commit.sidecar().unwrap_or(EMPTY_TREE);
+            // A foreign commit may name a sidecar that never came with it.
+            let new_sidecar = match bench.read(&sidecar)? {
+                Some(_) => self.tree(bench, sidecar)?,
+                None => sidecar,
+            };
+            let tree = self.tree(bench, commit.tree)?;
+            let new = |parent: &ObjectId| self.commits.get(parent).copied().unwrap_or(*parent);
+            let parents: Vec<ObjectId> = commit.parents.iter().map(new).collect();
+            let same = (tree, new_sidecar) == (commit.tree, sidecar) && parents == commit.parents;
+            let new_id = if same {
+                id
+            } else {
+                commit.tree = tree;
+                commit.parents = parents;
+                commit.set_sidecar((new_sidecar != EMPTY_TREE).then_some(new_sidecar));
+                bench.add(ObjectKind::Commit, commit.encode()?)?
+            };
+            self.commits.insert(id, new_id);
+        }
+        Ok(self.commits.get(&tip).copied().unwrap_or(tip))
+    }
+
     fn tree(&mut self, bench: &mut Workbench<'_>, root: ObjectId) -> Result<ObjectId> {
         if let Some(known) = self.trees.get(&root) {
             return Ok(*known);

@@ -82,7 +82,8 @@ pub trait ReadTx: ProjectReads + MergeReads {
     /// Every workspace and project, the closed ones too, in the order of their numbers.
     fn all_workspaces(&self) -> Result<Vec<WorkspaceRow>>;
 
-    /// Open workspaces whose directory may not be durable: `revision > synced_revision`.
+    /// Open workspaces whose directory may not be durable: `revision > synced_revision`. Projects
+    /// have none.
     fn unsynced_workspaces(&self) -> Result<Vec<WorkspaceRow>>;
 
     /// The rows at `path` and at every directory above it, the topmost first. One query.
@@ -207,7 +208,8 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
     /// purging rewrites snapshots.
     fn rewrite_snapshot(&mut self, row: &SnapshotRow) -> Result<()>;
 
-    /// Replaces one object id by another wherever history and entries name it. Only for purging.
+    /// Replaces one object id by another wherever history, entries, forks, merges and reviews name
+    /// it, also inside of their JSON. Only for purging.
     fn replace_object_id(&mut self, old: &ObjectId, new: &ObjectId) -> Result<()>;
 
     /// Adds a line to the history and returns its number.

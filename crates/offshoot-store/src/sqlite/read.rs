@@ -151,7 +151,8 @@ impl ReadTx for Tx<'_> {
             concat!(
                 "SELECT ",
                 columns!(workspace),
-                " FROM workspace WHERE state = 0 AND revision > synced_revision ORDER BY key"
+                " FROM workspace WHERE state = 0 AND revision > synced_revision AND kind <> 2",
+                " ORDER BY key"
             ),
             [],
             codec::workspace,

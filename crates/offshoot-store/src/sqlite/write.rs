@@ -375,8 +375,21 @@ impl WriteTx for Tx<'_> {
             "UPDATE review SET ours = ?2 WHERE ours = ?1",
             "UPDATE review SET theirs = ?2 WHERE theirs = ?1",
             "UPDATE candidate SET content = ?2 WHERE content = ?1",
+            "UPDATE fork SET base = ?2 WHERE base = ?1",
+            "UPDATE merge SET base = ?2 WHERE base = ?1",
+            "UPDATE merge SET ours = ?2 WHERE ours = ?1",
+            "UPDATE merge SET theirs = ?2 WHERE theirs = ?1",
+            "UPDATE merge SET snapshot = ?2 WHERE snapshot = ?1",
+            "UPDATE merge SET undone_by = ?2 WHERE undone_by = ?1",
+            "UPDATE review SET snapshot = ?2 WHERE snapshot = ?1",
         ] {
             self.change(sql, params![Id(old), Id(new)])?;
+        }
+        for sql in [
+            "UPDATE merge SET outcome = replace(outcome, ?1, ?2) WHERE instr(outcome, ?1) > 0",
+            "UPDATE review SET details = replace(details, ?1, ?2) WHERE instr(details, ?1) > 0",
+        ] {
+            self.change(sql, params![old.to_hex(), new.to_hex()])?;
         }
         Ok(())
     }
