@@ -172,10 +172,7 @@ impl Engine {
         seen: &mut HashSet<ObjectId>,
         report: &mut CheckReport,
     ) -> Result<()> {
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let Some((_, bytes)) = objects.read(&row.id)? else {
             return Err(Error::internal("its commit is missing"));
         };

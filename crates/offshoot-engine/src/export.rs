@@ -74,10 +74,7 @@ impl Engine {
         branch: Option<&str>,
         progress: &mut dyn FnMut(ExportProgress),
     ) -> Result<Exported> {
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let cut = commits_without_parents(&objects, head)?;
         let report = match branch {
             None => {

@@ -128,10 +128,7 @@ impl Engine {
         let tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
         let at = self.now();
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
         let state = State::default().edit(&mut bench, &puts(&tree.entries))?;
         let label = options.label.as_deref().unwrap_or("Import");

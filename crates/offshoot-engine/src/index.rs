@@ -69,6 +69,8 @@ pub(crate) struct Index<'a> {
     pub(crate) tx: &'a dyn ReadTx,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) objects: StoredObjects<'a>,
+    /// All rows, where they were asked for at once.
+    rows: Option<BTreeMap<RelPath, EntryRow>>,
 }
 
 impl<'a> Index<'a> {
@@ -76,11 +78,35 @@ impl<'a> Index<'a> {
         Index {
             tx,
             row,
-            objects: StoredObjects {
-                store,
-                tx: Some(tx),
-            },
+            objects: StoredObjects::new(store, Some(tx)),
+            rows: None,
         }
+    }
+
+    /// The same with all rows read at once, for who looks at most of them anyway and writes none
+    /// meanwhile.
+    pub(crate) fn with_rows(mut self) -> Result<Self> {
+        let rows = self.tx.entries_below(self.row.key, &RelPath::root())?;
+        self.objects.remember_trees();
+        self.rows = Some(
+            rows.into_iter()
+                .map(|row| (row.path.clone(), row))
+                .collect(),
+        );
+        Ok(self)
+    }
+
+    /// The rows of a path and of the directories above it, the topmost first.
+    fn rows_on(&self, path: &RelPath) -> Result<Vec<EntryRow>> {
+        let Some(rows) = &self.rows else {
+            return self.tx.entries_on_path(self.row.key, path);
+        };
+        let above = path.ancestors();
+        let places = above.iter().chain([path]);
+        Ok(places
+            .filter_map(|place| rows.get(place))
+            .cloned()
+            .collect())
     }
 
     /// The state below the rows.
@@ -93,7 +119,7 @@ impl<'a> Index<'a> {
 
     /// What stands at `path` itself; links on the way are not followed.
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
-        let rows = self.tx.entries_on_path(self.row.key, path)?;
+        let rows = self.rows_on(path)?;
         if let Some(row) = rows.last().filter(|row| row.path == *path) {
             return Ok(Entry::of_row(row));
         }
@@ -106,7 +132,7 @@ impl<'a> Index<'a> {
     /// What stands at each directory above `path`, the root first, and at `path` itself: what a
     /// change has to know, for little more than [`Index::entry`] costs.
     pub(crate) fn steps(&self, path: &RelPath) -> Result<Vec<(RelPath, Option<Entry>)>> {
-        let rows = self.tx.entries_on_path(self.row.key, path)?;
+        let rows = self.rows_on(path)?;
         let mut rows = rows.iter().peekable();
         let mut hidden = false;
         let mut places = path.ancestors();
@@ -139,7 +165,7 @@ impl<'a> Index<'a> {
 
     /// What is directly in `dir`, by name; empty if there is no such directory.
     pub(crate) fn children(&self, dir: &RelPath) -> Result<BTreeMap<Vec<u8>, Entry>> {
-        let above = self.tx.entries_on_path(self.row.key, dir)?;
+        let above = self.rows_on(dir)?;
         let mut children = BTreeMap::new();
         if !above.iter().any(hides_base) {
             for (name, entry) in self.base().children(&self.objects, dir)? {
@@ -244,7 +270,11 @@ impl<'a> Index<'a> {
         let mut ignore = Ignore::new(self);
         let mut pending = Pending::default();
         let base = self.base();
-        for row in self.tx.entries_below(self.row.key, &RelPath::root())? {
+        let rows = match &self.rows {
+            Some(rows) => rows.values().cloned().collect(),
+            None => self.tx.entries_below(self.row.key, &RelPath::root())?,
+        };
+        for row in rows {
             let is_dir = row.kind == Some(EntryKind::Dir);
             if !include_ignored && row.kind.is_some() && ignore.matches(&row.path, is_dir)? {
                 let tracked = base.entry(&self.objects, &row.path)?;

@@ -1,16 +1,36 @@
 //! Git objects as the git crate wants them, out of the store, and new ones on their way into it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_core::{ObjectId, ObjectKind, RelPath, Result};
-use offshoot_git::{Edit, EmptyDirs, ObjectReader, ObjectSink};
+use offshoot_git::{Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, Tree, TreeEntry};
 use offshoot_store::{NewObject, ReadTx, Store};
+
+/// So many trees are remembered at most; then it begins anew.
+const TREES: usize = 4096;
 
 /// Reads objects of the store, inside a transaction where there is one.
 pub(crate) struct StoredObjects<'a> {
-    pub(crate) store: &'a Store,
-    pub(crate) tx: Option<&'a dyn ReadTx>,
+    store: &'a Store,
+    tx: Option<&'a dyn ReadTx>,
+    /// Trees that were read, for who looks many paths up.
+    trees: Option<Mutex<HashMap<ObjectId, Tree>>>,
+}
+
+impl<'a> StoredObjects<'a> {
+    pub(crate) fn new(store: &'a Store, tx: Option<&'a dyn ReadTx>) -> Self {
+        StoredObjects {
+            store,
+            tx,
+            trees: None,
+        }
+    }
+
+    /// Remembers every tree that is read: a path then costs a search in each directory above it.
+    pub(crate) fn remember_trees(&mut self) {
+        self.trees = Some(Mutex::default());
+    }
 }
 
 impl ObjectReader for StoredObjects<'_> {
@@ -18,6 +38,31 @@ impl ObjectReader for StoredObjects<'_> {
         match self.tx {
             Some(tx) => self.store.object_in(tx, id),
             None => self.store.object(id),
+        }
+    }
+
+    fn tree(&self, id: &ObjectId) -> Result<Tree> {
+        let parse = || Tree::parse(offshoot_git::tree_bytes(self, id)?);
+        let Some(trees) = &self.trees else {
+            return parse();
+        };
+        let remembered = || trees.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tree) = remembered().get(id) {
+            return Ok(tree.clone());
+        }
+        let tree = parse()?;
+        let mut trees = remembered();
+        if trees.len() >= TREES {
+            trees.clear();
+        }
+        trees.insert(*id, tree.clone());
+        Ok(tree)
+    }
+
+    fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
+        match self.trees {
+            Some(_) => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
+            None => offshoot_git::find_in(&offshoot_git::tree_bytes(self, tree)?, name),
         }
     }
 }
@@ -74,6 +119,20 @@ impl ObjectReader for Workbench<'_> {
         match self.new.get(id) {
             Some(object) => Ok(Some(object.clone())),
             None => self.base.read(id),
+        }
+    }
+
+    fn tree(&self, id: &ObjectId) -> Result<Tree> {
+        match self.new.get(id) {
+            Some((_, bytes)) => Tree::parse(bytes.clone()),
+            None => self.base.tree(id),
+        }
+    }
+
+    fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
+        match self.new.get(tree) {
+            Some((_, bytes)) => offshoot_git::find_in(bytes, name),
+            None => self.base.find(tree, name),
         }
     }
 }

@@ -456,10 +456,7 @@ impl Engine {
     }
 
     pub(crate) fn objects_in<'a>(&'a self, tx: &'a dyn ReadTx) -> StoredObjects<'a> {
-        StoredObjects {
-            store: self.store(),
-            tx: Some(tx),
-        }
+        StoredObjects::new(self.store(), Some(tx))
     }
 }
 

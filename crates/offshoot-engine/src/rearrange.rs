@@ -281,10 +281,7 @@ impl Engine {
                 && Index::new(self.store(), tx, row)
                     .base()
                     .entry(
-                        &crate::objects::StoredObjects {
-                            store: self.store(),
-                            tx: Some(tx),
-                        },
+                        &crate::objects::StoredObjects::new(self.store(), Some(tx)),
                         &target,
                     )?
                     .is_some();

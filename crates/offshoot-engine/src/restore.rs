@@ -335,10 +335,7 @@ impl Engine {
         let content = self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
             let found = self.find_snapshot(tx, &row, snapshot)?;
-            let objects = StoredObjects {
-                store: self.store(),
-                tx: Some(tx),
-            };
+            let objects = StoredObjects::new(self.store(), Some(tx));
             let entry = state_of(&found)
                 .entry(&objects, path)?
                 .ok_or_else(|| no_file(path))?;

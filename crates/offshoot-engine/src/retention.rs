@@ -131,10 +131,7 @@ impl Engine {
             seen.clear();
             let mut roots = Vec::new();
             tx.visit_roots(&mut |id| roots.push(id))?;
-            let objects = StoredObjects {
-                store: self.store(),
-                tx: Some(tx),
-            };
+            let objects = StoredObjects::new(self.store(), Some(tx));
             let mut commits = Vec::new();
             for id in roots {
                 match inner.get(&id) {

@@ -183,7 +183,7 @@ impl Engine {
         at: Timestamp,
     ) -> Result<Prepared> {
         let row = open_row_by_key(tx, row)?;
-        let index = Index::new(self.store(), tx, &row);
+        let index = Index::new(self.store(), tx, &row).with_rows()?;
         let pending = index.pending(include_ignored)?;
         let mut bench = Workbench::new(&index.objects);
         let state = index.base().edit(&mut bench, &pending.edits)?;

@@ -75,6 +75,12 @@ impl StateEdit {
         matches!(self, StateEdit::Remove | StateEdit::Replace(_))
     }
 
+    /// Whether nothing stays of what was below the path.
+    pub(crate) fn hides(&self) -> bool {
+        let leaf = |entry: &StateEntry| entry.kind != EntryKind::Dir;
+        self.removes() || self.puts().is_some_and(leaf)
+    }
+
     fn puts(&self) -> Option<&StateEntry> {
         match self {
             StateEdit::Remove => None,

@@ -478,10 +478,7 @@ impl Engine {
 
     /// The state of a first sync of many files, which needs no rows above it: there was nothing.
     fn fold_fresh(&self, found: &Found) -> Result<Folded> {
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
         let put = |entry: &DiskEntry| {
             StateEdit::Put(StateEntry {

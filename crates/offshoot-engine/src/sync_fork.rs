@@ -2,19 +2,19 @@
 //! against what the index says differs from them. The cost follows the change, not the project.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{Difference, SafeDir, Stat};
 use offshoot_git::IgnoreRules;
-use offshoot_store::{BulkWriter, Durability, WorkspaceRow};
+use offshoot_store::{BulkWriter, Durability, ForkRow, WorkspaceRow};
 
 use crate::engine::Engine;
 use crate::fork::fork_row;
 use crate::fork_memo::ForkMemo;
 use crate::index::{Entry, Index};
 use crate::layers::Stack;
-use crate::objects::Workbench;
 use crate::project::size_of;
 use crate::read::DiskEntry;
 use crate::state::around_nested_git;
@@ -24,6 +24,16 @@ use crate::sync_disk::Taken;
 /// A memo is written anew when the old one let more than this be hashed.
 const MEMO_IS_WORTH_FILES: usize = 8;
 const MEMO_IS_WORTH_BYTES: u64 = 256 << 10;
+/// For so many microseconds the time of the last sync is as good as noted.
+const NOTED_FOR: i64 = 1_000_000;
+
+/// What a walk looks at.
+struct Looking<'a> {
+    dir: &'a SafeDir,
+    index: &'a Index<'a>,
+    stack: &'a Stack,
+    include_ignored: bool,
+}
 
 /// One walk over the changes of a fork.
 struct Walk<'a> {
@@ -61,13 +71,19 @@ impl Engine {
             synced.refused.clear();
             synced.ignored.clear();
             synced.unsettled.clear();
-            let differences = self.fork_differences(row, dir, include_ignored, &mut synced)?;
             let bulk = self.store().bulk();
             let (found, new_memo, worth, newest) = self.store().read(|tx| {
                 let now = crate::engine::open_row_by_key(tx, row)?;
                 let fork = fork_row(tx, &now)?;
                 let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
-                let index = Index::new(self.store(), tx, &now);
+                let index = Index::new(self.store(), tx, &now).with_rows()?;
+                let looking = Looking {
+                    dir,
+                    index: &index,
+                    stack: &stack,
+                    include_ignored,
+                };
+                let differences = self.fork_differences(&looking, &fork, &mut synced)?;
                 let mut walk = Walk {
                     engine: self,
                     dir,
@@ -93,8 +109,12 @@ impl Engine {
                 Ok((walk.found, walk.memo, worth, walk.newest))
             })?;
             let bulk = bulk.finish()?;
-            let (changes, _) = self.record_found(row, &found, Some(&bulk), None, durability)?;
-            synced.changes.extend(changes);
+            // That there was nothing to note is noted once in a while.
+            let noted = row.last_sync.is_some_and(|at| started.0 - at.0 < NOTED_FOR);
+            if !(found.is_empty() && noted) {
+                let (changes, _) = self.record_found(row, &found, Some(&bulk), None, durability)?;
+                synced.changes.extend(changes);
+            }
             if worth {
                 new_memo.save(&memo_path)?;
                 memo = new_memo;
@@ -112,49 +132,59 @@ impl Engine {
     /// What differs from the layers, without what the ignore rules leave out.
     fn fork_differences(
         &self,
-        row: &WorkspaceRow,
-        dir: &SafeDir,
-        include_ignored: bool,
+        looking: &Looking<'_>,
+        fork: &ForkRow,
         synced: &mut Synced,
     ) -> Result<Vec<Difference>> {
-        self.store().read(|tx| {
-            let now = crate::engine::open_row_by_key(tx, row)?;
-            let fork = fork_row(tx, &now)?;
-            let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
-            let index = Index::new(self.store(), tx, &now);
-            let rules = DiskRules::new(dir);
-            let left_out = |path: &RelPath, is_dir: bool| -> bool {
-                if include_ignored {
-                    return false;
-                }
-                let ignored = match around_nested_git(path) {
-                    Some(around) => rules.ignores(&around, true),
-                    None => rules.ignores(path, is_dir),
-                };
-                // What is tracked stays tracked; when in doubt, it is looked at.
-                ignored && matches!(index.base().entry(&index.objects, path), Ok(None))
-            };
-            let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
-            let mut closed = |path: &RelPath, _: &Stat| left_out(path, true);
-            let dirs = self.fork_dirs(&now, fork.place);
-            let mut all = self.provider_that_made(provider)?.changes_but(
-                &stack.layers,
-                &dirs,
-                &mut closed,
-            )?;
-            synced.ignored.clear();
-            all.retain(|one| {
-                let is_dir = one.now.is_some_and(|now| now.is_dir());
-                if one.now.is_none() || !left_out(&one.path, is_dir) {
-                    return true;
-                }
-                synced.ignored.push(one.path.clone());
-                false
-            });
-            synced.ignored =
-                crate::restore::topmost(std::mem::take(&mut synced.ignored).into_iter());
-            Ok(all)
-        })
+        let Looking { index, stack, .. } = looking;
+        let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
+        let dirs = self.fork_dirs(index.row, fork.place);
+        let on_disk = |path: &RelPath| rule_file(looking.dir, path);
+        let rules = Rules::new(&on_disk);
+        let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
+        let mut all =
+            self.provider_that_made(provider)?
+                .changes_but(&stack.layers, &dirs, &mut closed)?;
+        if looking.include_ignored {
+            return Ok(all);
+        }
+        // What does not differ is what the layers have, and need not be looked for on disk.
+        let differs: HashSet<RelPath> = all.iter().map(|one| one.path.clone()).collect();
+        let read = |path: &RelPath| match differs.contains(path) {
+            true => rule_file(looking.dir, path),
+            false => {
+                let entry = stack.state.entry(&index.objects, path).ok()??;
+                let id = entry.id.filter(|_| entry.kind == EntryKind::File)?;
+                index.content(&id).ok()
+            }
+        };
+        let rules = Rules::new(&read);
+        all.retain(|one| {
+            let is_dir = one.now.is_some_and(|now| now.is_dir());
+            if one.now.is_none() || !looking.leaves_out(&rules, &one.path, is_dir) {
+                return true;
+            }
+            synced.ignored.push(one.path.clone());
+            false
+        });
+        synced.ignored = crate::restore::topmost(std::mem::take(&mut synced.ignored).into_iter());
+        Ok(all)
+    }
+}
+
+impl Looking<'_> {
+    /// Whether the ignore rules leave a path out.
+    fn leaves_out(&self, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
+        if self.include_ignored {
+            return false;
+        }
+        let ignored = match around_nested_git(path) {
+            Some(around) => rules.ignores(&around, true),
+            None => rules.ignores(path, is_dir),
+        };
+        // What is tracked stays tracked; when in doubt, it is looked at.
+        let base = self.index.base();
+        ignored && matches!(base.entry(&self.index.objects, path), Ok(None))
     }
 }
 
@@ -242,48 +272,64 @@ impl Walk<'_> {
     /// Paths that the index has changed and the directory has not, or not any more: there the
     /// layers show through.
     fn reverted(&mut self, differences: &[Difference]) -> Result<()> {
-        let pending = self.index.pending(false)?;
-        let mut bench = Workbench::new(&self.index.objects);
-        let tracked = self.index.base().edit(&mut bench, &pending.edits)?;
-        let changed = self.stack.state.diff(&bench, &tracked, &RelPath::root())?;
         let by_path: HashMap<&RelPath, &Difference> =
             differences.iter().map(|one| (&one.path, one)).collect();
-        for change in changed {
-            let path = &change.path;
+        for path in self.changed_by_index()? {
             let hidden = path.ancestors().iter().any(|above| {
                 let one = by_path.get(above);
                 one.is_some_and(|one| !one.now.is_some_and(|now| now.is_dir()))
             });
-            if hidden || by_path.contains_key(path) || self.synced.unsettled.contains(path) {
+            if hidden || by_path.contains_key(&path) || self.synced.unsettled.contains(&path) {
                 continue;
             }
-            let there = match change.before {
+            let shown = self.stack.state.entry(&self.index.objects, &path)?;
+            let known = self.index.entry(&path)?;
+            if shown == known.map(Entry::to_state) {
+                continue;
+            }
+            let there = match shown {
                 None => None,
-                Some(before) => Some(DiskEntry {
-                    kind: before.kind,
-                    perm: before.perm,
-                    id: before.id,
-                    size: size_of(self.index.tx, &before)?,
+                Some(shown) => Some(DiskEntry {
+                    kind: shown.kind,
+                    perm: shown.perm,
+                    id: shown.id,
+                    size: size_of(self.index.tx, &shown)?,
                 }),
             };
-            if differs(there.as_ref(), self.index.entry(path)?.as_ref()) {
-                self.found.insert(path.clone(), there);
-            }
+            self.found.insert(path, there);
         }
         Ok(())
     }
+
+    /// Every path at which the index may say something else than the layers show.
+    fn changed_by_index(&self) -> Result<BTreeSet<RelPath>> {
+        let (shown, objects) = (&self.stack.state, &self.index.objects);
+        let snapshots = shown.diff(objects, &self.index.base(), &RelPath::root())?;
+        let mut paths: BTreeSet<RelPath> = snapshots.into_iter().map(|one| one.path).collect();
+        for (path, edit) in self.index.pending(false)?.edits {
+            paths.extend(path.dirs_above());
+            if edit.hides() {
+                shown.walk(objects, &path, &mut |below, _| {
+                    paths.insert(below.clone());
+                    Ok(())
+                })?;
+            }
+            paths.insert(path);
+        }
+        Ok(paths)
+    }
 }
 
-/// The ignore rules that the files of a directory hold, read as far as they are needed.
-struct DiskRules<'a> {
-    dir: &'a SafeDir,
+/// The ignore rules of a fork, read as far as they are needed.
+struct Rules<'a> {
+    read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>,
     rules: RefCell<HashMap<RelPath, IgnoreRules>>,
 }
 
-impl<'a> DiskRules<'a> {
-    fn new(dir: &'a SafeDir) -> Self {
-        DiskRules {
-            dir,
+impl<'a> Rules<'a> {
+    fn new(read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>) -> Self {
+        Rules {
+            read,
             rules: RefCell::default(),
         }
     }
@@ -304,15 +350,7 @@ impl<'a> DiskRules<'a> {
             Some(parent) => self.rules_in(&parent),
             None => IgnoreRules::root(),
         };
-        let read = |name: &[u8]| {
-            let path = dir.join_name(name);
-            let is_file = self.dir.stat(&path).ok()??.entry_kind() == Some(EntryKind::File);
-            if is_file {
-                self.dir.read(&path).ok()
-            } else {
-                None
-            }
-        };
+        let read = |name: &[u8]| (self.read)(&dir.join_name(name));
         let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
         let rules = if git.is_none() && own.is_none() {
             above
@@ -322,4 +360,10 @@ impl<'a> DiskRules<'a> {
         self.rules.borrow_mut().insert(dir.clone(), rules.clone());
         rules
     }
+}
+
+/// A rule file as it is on disk.
+fn rule_file(dir: &SafeDir, path: &RelPath) -> Option<Arc<[u8]>> {
+    let is_file = dir.stat(path).ok()??.entry_kind() == Some(EntryKind::File);
+    is_file.then(|| dir.read(path).ok())?.map(Arc::from)
 }

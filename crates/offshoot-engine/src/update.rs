@@ -122,7 +122,7 @@ impl Engine {
         self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
             let fork = fork_row(tx, &row)?;
-            let index = Index::new(self.store(), tx, &row);
+            let index = Index::new(self.store(), tx, &row).with_rows()?;
             let pending = index.pending(false)?;
             let mut bench = Workbench::new(&index.objects);
             let now = index.base().edit(&mut bench, &pending.edits)?;

@@ -31,7 +31,10 @@ pub use object::{
     BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
 };
 pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
-pub use tree::{EntryRef, Tree, TreeEntry, encode_tree, git_mode, is_dir_mode, lookup, read_tree};
+pub use tree::{
+    EntryRef, Tree, TreeEntry, encode_tree, find_in, git_mode, is_dir_mode, lookup, read_tree,
+    tree_bytes,
+};
 pub use tree_build::TreeBuilder;
 pub use tree_diff::{diff, diff_below};
 pub use tree_edit::{Edit, EmptyDirs, edit};

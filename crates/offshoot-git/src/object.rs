@@ -7,6 +7,8 @@ use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, Result};
 
 pub use offshoot_core::ObjectKind as Kind;
 
+use crate::tree::{Tree, TreeEntry, find_in, tree_bytes};
+
 /// SHA-1 with collision detection, fed with the header that git puts before every object.
 fn hasher(kind: Kind, size: u64) -> gix_hash::Hasher {
     let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
@@ -78,11 +80,31 @@ impl BlobHasher {
 pub trait ObjectReader {
     /// The object, or none when there is no such object.
     fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>>;
+
+    /// A tree that must be there. A reader that is asked for the same ones again and again may
+    /// remember them.
+    fn tree(&self, id: &ObjectId) -> Result<Tree> {
+        tree_bytes(self, id).and_then(Tree::parse)
+    }
+
+    /// One entry of a tree that must be there. Costs what stands before it; nothing is parsed for
+    /// later.
+    fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
+        find_in(&tree_bytes(self, tree)?, name)
+    }
 }
 
 impl<R: ObjectReader + ?Sized> ObjectReader for &R {
     fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>> {
         (**self).read(id)
+    }
+
+    fn tree(&self, id: &ObjectId) -> Result<Tree> {
+        (**self).tree(id)
+    }
+
+    fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
+        (**self).find(tree, name)
     }
 }
 
@@ -99,7 +121,10 @@ impl<S: ObjectSink + ?Sized> ObjectSink for &mut S {
 }
 
 /// Reads an object that must be there. The empty tree and the empty blob always are, as in git.
-pub fn read_object(reader: &dyn ObjectReader, id: &ObjectId) -> Result<(Kind, Arc<[u8]>)> {
+pub fn read_object<R: ObjectReader + ?Sized>(
+    reader: &R,
+    id: &ObjectId,
+) -> Result<(Kind, Arc<[u8]>)> {
     match reader.read(id)? {
         Some(found) => Ok(found),
         None if *id == EMPTY_TREE => Ok((Kind::Tree, Arc::default())),

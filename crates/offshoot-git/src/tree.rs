@@ -8,7 +8,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use offshoot_core::{Error, GitMode, MAX_NAME, ObjectId, RelPath, Result, escape_bytes};
+use offshoot_core::{
+    EMPTY_TREE, Error, GitMode, MAX_NAME, ObjectId, RelPath, Result, escape_bytes,
+};
 
 use crate::object::{Kind, ObjectReader, read_object};
 
@@ -138,9 +140,10 @@ fn split_entry(bytes: &[u8]) -> Result<(EntryRef<'_>, &[u8])> {
     }
     let rest = &bytes[space + 1..];
     // One more than the longest name, so that a bad tree costs no more than a good one.
-    let end = rest.iter().take(MAX_NAME + 1).position(|&byte| byte == 0);
+    let ends = |&byte: &u8| byte == 0 || byte == b'/';
+    let end = rest.iter().take(MAX_NAME + 1).position(ends);
     let name = &rest[..end.ok_or_else(|| bad("a name does not end or is too long"))?];
-    if name.is_empty() || name == b".." || name.contains(&b'/') {
+    if name.is_empty() || name == b".." || rest[name.len()] == b'/' {
         return Err(bad(&format!("`{}` is no name", escape_bytes(name))));
     }
     let after = &rest[name.len() + 1..];
@@ -159,11 +162,12 @@ fn split_entry(bytes: &[u8]) -> Result<(EntryRef<'_>, &[u8])> {
 
 /// A tree that was read and checked: its bytes and where each entry begins.
 ///
-/// Costs one allocation however many entries there are; entries borrow from the bytes.
+/// Costs one allocation however many entries there are, and nothing to clone; entries borrow from
+/// the bytes.
 #[derive(Clone, Debug)]
 pub struct Tree {
     bytes: Arc<[u8]>,
-    spans: Vec<Span>,
+    spans: Arc<[Span]>,
 }
 
 /// Where an entry lies in the bytes of its tree.
@@ -179,7 +183,7 @@ impl Tree {
     pub fn empty() -> Self {
         Tree {
             bytes: Arc::default(),
-            spans: Vec::new(),
+            spans: Arc::default(),
         }
     }
 
@@ -210,15 +214,22 @@ impl Tree {
             before = Some(entry);
             rest = after;
         }
-        let tree = Tree { bytes, spans };
-        // A file and a directory of one name need not stand beside each other in git's order.
-        for entry in tree.iter().filter(EntryRef::is_dir) {
-            if tree.find(entry.name, false).is_some() {
+        let tree = Tree {
+            bytes,
+            spans: spans.into(),
+        };
+        // A file and a directory of one name need not stand beside each other in git's order, but
+        // all that can stand between them begins with that name.
+        let mut before: &[u8] = &[];
+        for entry in tree.iter() {
+            let suspect = entry.is_dir() && !before.is_empty() && before.starts_with(entry.name);
+            if suspect && tree.find(entry.name, false).is_some() {
                 let name = escape_bytes(entry.name);
                 return Err(Error::invalid(format!(
                     "a tree is damaged: `{name}` is there twice"
                 )));
             }
+            before = entry.name;
         }
         Ok(tree)
     }
@@ -302,8 +313,13 @@ fn push_octal(bytes: &mut Vec<u8>, mode: u32) {
 
 /// Reads a tree that must be there.
 pub fn read_tree(reader: &dyn ObjectReader, id: &ObjectId) -> Result<Tree> {
+    reader.tree(id)
+}
+
+/// The raw bytes of a tree that must be there.
+pub fn tree_bytes<R: ObjectReader + ?Sized>(reader: &R, id: &ObjectId) -> Result<Arc<[u8]>> {
     match read_object(reader, id)? {
-        (Kind::Tree, bytes) => Tree::parse(bytes),
+        (Kind::Tree, bytes) => Ok(bytes),
         (kind, _) => Err(Error::internal(format!(
             "`{id}` is a {} where a tree is needed",
             kind.as_str()
@@ -313,7 +329,7 @@ pub fn read_tree(reader: &dyn ObjectReader, id: &ObjectId) -> Result<Tree> {
 
 /// Finds a path. The root is the tree itself with mode 040000 and an empty name.
 ///
-/// Reads one tree per part of the path.
+/// Looks into one tree per part of the path.
 pub fn lookup(
     reader: &dyn ObjectReader,
     root: ObjectId,
@@ -325,13 +341,25 @@ pub fn lookup(
         id: root,
     };
     for part in path.parts() {
-        if !at.is_dir() {
+        if !at.is_dir() || at.id == EMPTY_TREE {
             return Ok(None);
         }
-        match read_tree(reader, &at.id)?.get(part) {
-            Some(entry) => at = entry.to_owned(),
+        match reader.find(&at.id, part)? {
+            Some(entry) => at = entry,
             None => return Ok(None),
         }
     }
     Ok(Some(at))
+}
+
+/// One entry out of the raw bytes of a tree, without a look at what comes after it.
+pub fn find_in(mut bytes: &[u8], name: &[u8]) -> Result<Option<TreeEntry>> {
+    while !bytes.is_empty() {
+        let (entry, after) = split_entry(bytes)?;
+        if entry.name == name {
+            return Ok(Some(entry.to_owned()));
+        }
+        bytes = after;
+    }
+    Ok(None)
 }

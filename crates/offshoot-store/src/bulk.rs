@@ -345,7 +345,7 @@ fn compress_chunk(store: &Store, chunk: &Chunk) -> Result<PackedChunk> {
             packed.known.push(*id);
             continue;
         }
-        let (compressed, stored) = store.compression().compress(bytes)?;
+        let (compressed, stored) = store.compression().compress(*kind, bytes)?;
         packed.objects.push(Packed {
             id: *id,
             kind: *kind,

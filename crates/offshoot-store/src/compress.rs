@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
-use offshoot_core::{Error, ErrorCode, ObjectId, Result};
+use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
 use zstd::bulk::{Compressor, Decompressor};
 
-/// The fastest level: a commit waits for it, and text still shrinks to about a third.
+/// The fastest level that looks for common letters: a commit waits for it, and text still shrinks to
+/// about a third.
 pub(crate) const LEVEL: i32 = 1;
+/// Trees are names that repeat each other and ids that nothing compresses, so only repetition is
+/// looked for: a third of the time for nearly the same size.
+const TREE_LEVEL: i32 = -1;
 /// Content shorter than this does not get smaller.
 const LEAST: usize = 64;
 /// So much of a large content is tried before the rest is.
@@ -24,7 +28,11 @@ pub(crate) struct Compression {
 
 impl Compression {
     /// The bytes to store, and whether they are compressed: only where that pays.
-    pub(crate) fn compress<'a>(&self, bytes: &'a [u8]) -> Result<(bool, Cow<'a, [u8]>)> {
+    pub(crate) fn compress<'a>(
+        &self,
+        kind: ObjectKind,
+        bytes: &'a [u8],
+    ) -> Result<(bool, Cow<'a, [u8]>)> {
         if bytes.len() < LEAST {
             return Ok((false, Cow::Borrowed(bytes)));
         }
@@ -32,6 +40,13 @@ impl Compression {
             Some(compressor) => compressor,
             None => Compressor::new(LEVEL).map_err(cannot_compress)?,
         };
+        let level = match kind {
+            ObjectKind::Tree => TREE_LEVEL,
+            _ => LEVEL,
+        };
+        compressor
+            .set_compression_level(level)
+            .map_err(cannot_compress)?;
         let mut try_one = |part: &[u8]| compressor.compress(part).map_err(cannot_compress);
         let hopeless = bytes.len() > 2 * SAMPLE && !pays(SAMPLE, try_one(&bytes[..SAMPLE])?.len());
         let smaller = if hopeless {
@@ -48,7 +63,8 @@ impl Compression {
 
     /// Whether the rest of a stream that begins so is worth compressing.
     pub(crate) fn is_worth_it(&self, beginning: &[u8]) -> Result<bool> {
-        Ok(self.compress(&beginning[..beginning.len().min(SAMPLE)])?.0)
+        let beginning = &beginning[..beginning.len().min(SAMPLE)];
+        Ok(self.compress(ObjectKind::Blob, beginning)?.0)
     }
 
     /// The content of an object from its stored bytes; checks that it has the right length.

@@ -156,7 +156,7 @@ impl Store {
     /// Makes the bytes of an object ready to be named by a transaction: compressed, and durable
     /// as a blob unless they are small enough for the row.
     pub fn prepare(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<NewObject> {
-        let (compressed, stored) = self.0.compression.compress(bytes)?;
+        let (compressed, stored) = self.0.compression.compress(kind, bytes)?;
         let place = if stored.len() <= LARGEST_IN_ROW {
             ObjectPlace::Row(stored.into_owned())
         } else {

@@ -1,0 +1,113 @@
+//! What looking at the changes of a fork costs: `change_cost DIR FILES ROUNDS WHAT`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use offshoot_core::{Cause, Operator, ProjectId, RelPath, WorkspaceId};
+use offshoot_engine::{Content, Engine, EngineOptions, ForkOptions, ImportOptions, WriteOptions};
+
+fn file_path(n: usize) -> String {
+    let dir = n / 100;
+    format!("pkg{}/mod{dir}/file{n}.rs", dir / 10)
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let dir = PathBuf::from(&args[0]);
+    let files: usize = args[1].parse().unwrap();
+    let rounds: usize = args[2].parse().unwrap();
+    let what = args[3].as_str();
+    let cause = Cause::by(Operator::user());
+    let place = tempfile::tempdir_in(&dir).unwrap();
+    let source = place.path().join("source");
+    for n in 0..files {
+        let path = source.join(file_path(n));
+        if n % 100 == 0 {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        }
+        std::fs::write(path, format!("file {n}\n").repeat(100)).unwrap();
+    }
+    let engine = Engine::open(EngineOptions::new(place.path().join("data"))).unwrap();
+    let project: ProjectId = "p".parse().unwrap();
+    let mut times = Vec::new();
+    let id: WorkspaceId = "w".parse().unwrap();
+    match what {
+        "changes" => {
+            engine
+                .import_dir(
+                    &project,
+                    &source,
+                    &ImportOptions::default(),
+                    &mut |_| {},
+                    &cause,
+                )
+                .unwrap();
+            engine.wait_for_upkeep();
+            let options = ForkOptions {
+                id: Some(id.clone()),
+                ..ForkOptions::default()
+            };
+            let (_, path) = engine.fork_out(&project, &options, &cause).unwrap();
+            for n in 0..10 {
+                std::fs::write(path.join(file_path(n * files / 10)), "changed").unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            engine.changes(&id, &cause).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            engine.changes(&id, &cause).unwrap();
+            for _ in 0..rounds {
+                let began = Instant::now();
+                let changes = engine.changes(&id, &cause).unwrap();
+                times.push(began.elapsed());
+                assert!(!changes.set.changes.is_empty());
+            }
+            engine.delete_workspace(&id, &cause).unwrap();
+            engine.wait_for_upkeep();
+        }
+        "snapshot" => {
+            engine
+                .import_dir(
+                    &project,
+                    &source,
+                    &ImportOptions::default(),
+                    &mut |_| {},
+                    &cause,
+                )
+                .unwrap();
+            let options = ForkOptions {
+                id: Some(id.clone()),
+                ..ForkOptions::default()
+            };
+            engine.fork(&project, &options, &cause).unwrap();
+            for round in 0..rounds {
+                for n in 0..10 {
+                    let path =
+                        RelPath::parse(file_path((n * files / 10 + round * 7) % files).as_bytes())
+                            .unwrap();
+                    engine
+                        .write_file(
+                            &id,
+                            &path,
+                            Content::Bytes(format!("round {round}").as_bytes()),
+                            &WriteOptions::default(),
+                            &cause,
+                        )
+                        .unwrap();
+                }
+                let began = Instant::now();
+                engine.snapshot(&id, None, false, &cause).unwrap();
+                times.push(began.elapsed());
+            }
+            engine.delete_workspace(&id, &cause).unwrap();
+            engine.wait_for_upkeep();
+        }
+        _ => panic!("changes or snapshot"),
+    }
+    times.sort();
+    println!(
+        "{what} {files}: median {:?}, least {:?}",
+        times[times.len() / 2],
+        times[0]
+    );
+}
