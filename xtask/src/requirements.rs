@@ -32,7 +32,7 @@ struct Package {
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
 #[rustfmt::skip]
-const PACKAGES: [Package; 8] = [
+const PACKAGES: [Package; 10] = [
     package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
     package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
     package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
@@ -40,6 +40,8 @@ const PACKAGES: [Package; 8] = [
     package("mount", Sign::Program("losetup"), "loop devices and mounts of those images"),
     package("util-linux", Sign::Program("fsfreeze"), "copies an image at one instant"),
     package("btrfs-progs", Sign::Program("mkfs.btrfs"), "btrfs images: files that share extents"),
+    package("docker.io", Sign::Program("dockerd"), "forks in a container of a real engine"),
+    package("busybox-static", Sign::File("/bin/busybox"), "what runs in that container"),
     package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 

@@ -206,4 +206,7 @@ pub(crate) struct ForkArgs {
         allow_negative_numbers = true
     )]
     pub(crate) priority: i64,
+    /// With a `.git` at its base, for git commands in it; files are merged, commits are not
+    #[arg(long)]
+    pub(crate) git: bool,
 }

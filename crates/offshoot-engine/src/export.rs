@@ -96,7 +96,7 @@ fn head_and_count(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<(Option<ObjectI
 }
 
 /// Commits that name parents which are not there: they came from a shallow repository.
-fn commits_without_parents(
+pub(crate) fn commits_without_parents(
     objects: &dyn ObjectReader,
     head: ObjectId,
 ) -> Result<HashSet<ObjectId>> {

@@ -12,6 +12,7 @@ use offshoot_fs::{Staged, Sync};
 use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, open_row_by_key};
+use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
 use crate::index::{Entry, Index, missing_of, new_dir_row};
@@ -304,6 +305,7 @@ impl Engine {
             let index = Index::new(self.store(), tx, row);
             let (path, steps) = target.settle(&index)?;
             refuse_unwritable(row, &path)?;
+            refuse_own_git(tx, row, &path)?;
             let before = steps.last().and_then(|(_, entry)| *entry);
             check_expectation(&path, before.as_ref(), options.expect)?;
             if before.is_some_and(|entry| entry.is_dir()) {

@@ -31,8 +31,10 @@ use crate::snapshot::state_of;
 use crate::state::State;
 use crate::workspace::{Quota, Workspace, check_quota, line_of, new_row};
 
-/// How often the name or the layers of a new fork may be taken away by somebody else.
+/// How often the name of a new fork may be taken away by somebody else.
 const TRIES: usize = 1_000;
+/// How often its layers may be collected before it has its row.
+const LAYER_TRIES: usize = 20;
 
 /// How a fork is made.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +51,8 @@ pub struct ForkOptions {
     pub priority: i64,
     /// Its limits.
     pub quota: Quota,
+    /// Whether its directory has a `.git` at its base, so that git commands work in it.
+    pub git: bool,
 }
 
 /// A workspace that is a fork.
@@ -66,6 +70,8 @@ pub struct Fork {
     pub priority: i64,
     /// The provider that made its directory, or that was required for it; none before that.
     pub provider: Option<ProviderName>,
+    /// Whether its directory has a `.git` at its base.
+    pub git: bool,
 }
 
 /// What a new fork begins with.
@@ -98,7 +104,7 @@ impl Beginning {
             base_sidecar: self.base.sidecar,
             agent: options.agent.clone(),
             priority: options.priority,
-            git: false,
+            git: options.git,
             provider: options.provider.map(|name| name.as_str().to_owned()),
             layer: None,
             place: 1,
@@ -145,6 +151,9 @@ pub(crate) struct ForkNote {
     pub(crate) provider: String,
     pub(crate) created_at: i64,
     pub(crate) handed_out: bool,
+    /// Whether it has a `.git` at its base.
+    #[serde(default)]
+    pub(crate) git: bool,
     /// The snapshot that the layers show.
     pub(crate) origin: Option<String>,
     pub(crate) layers: Vec<LayerNote>,
@@ -207,8 +216,8 @@ impl Engine {
             let begin = self
                 .store()
                 .read(|tx| self.beginning(tx, project, options))?;
-            let stack = self.stack_for(begin.project.key, state_of(&begin.origin))?;
             let (mut row, mut fork) = begin.rows(id, options, self.now());
+            let stack = self.stack_for_fork(&fork, state_of(&begin.origin))?;
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
@@ -219,8 +228,19 @@ impl Engine {
             fork.provider = Some(provider.name().as_str().to_owned());
             let dirs = self.fork_dirs(&row, fork.place);
             if let Err(error) = self.make_fork(&*provider, &stack, &dirs, &row, &fork, project) {
-                self.forget_stack(stack.top);
-                return Err(error);
+                return if self.is_gone(&stack)? {
+                    Ok(None)
+                } else {
+                    Err(error)
+                };
+            }
+            if let Err(error) = self.begin_git(&*provider, &stack, &dirs, &row, &fork) {
+                provider.cleanup(&dirs)?;
+                return if self.is_gone(&stack)? {
+                    Ok(None)
+                } else {
+                    Err(error)
+                };
             }
             let made = self.store().write(Durability::Relaxed, |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
@@ -311,8 +331,10 @@ impl Engine {
                 }
                 continue;
             }
-            if let Some(made) = make(&id)? {
-                return Ok(made);
+            for _ in 0..LAYER_TRIES {
+                if let Some(made) = make(&id)? {
+                    return Ok(made);
+                }
             }
         }
         Err(Error::new(
@@ -334,7 +356,9 @@ impl Engine {
             (Some(text), _) => match self.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    return self.beginning_elsewhere(tx, project, text);
+                    let begin = self.beginning_elsewhere(tx, project, text)?;
+                    self.refuse_second_git(tx, options.git, &begin.origin)?;
+                    return Ok(begin);
                 }
                 Err(error) => return Err(error),
             },
@@ -352,6 +376,7 @@ impl Engine {
                 )));
             }
         };
+        self.refuse_second_git(tx, options.git, &origin)?;
         Ok(Beginning {
             base: origin.clone(),
             origin,
@@ -427,6 +452,7 @@ impl Engine {
             provider: provider.name().as_str().to_owned(),
             created_at: row.created_at.0,
             handed_out: row.handed_out,
+            git: fork.git,
             origin: row.head.map(ObjectId::to_hex),
             layers: stack.rows.iter().map(LayerNote::from).collect(),
             boot: offshoot_sys::boot_id(),
@@ -463,13 +489,34 @@ impl Engine {
             let project = project_name(tx, &fork)?;
             Ok((fork, origin, project))
         })?;
-        self.discard_fork(row)?;
         let required = fork.provider.as_deref().map(str::parse).transpose()?;
         let provider = self.provider_for_new(required)?;
-        let stack = self.stack_for(fork.project, origin)?;
+        let mut tries = LAYER_TRIES;
+        loop {
+            self.discard_fork(row)?;
+            let stack = self.stack_for_fork(&fork, origin)?;
+            let made = self.materialize_on(row, &fork, &project, &*provider, &stack);
+            tries -= 1;
+            if made.is_ok() || !self.is_gone(&stack)? || tries == 0 {
+                return made;
+            }
+        }
+    }
+
+    fn materialize_on(
+        &self,
+        row: &WorkspaceRow,
+        fork: &ForkRow,
+        project: &ProjectId,
+        provider: &dyn Provider,
+        stack: &Stack,
+    ) -> Result<SafeDir> {
         let dirs = self.fork_dirs(row, fork.place);
-        self.make_fork(&*provider, &stack, &dirs, row, &fork, &project)?;
-        let filled = self.fill_fork(row, &stack, &dirs).and_then(|dir| {
+        self.make_fork(provider, stack, &dirs, row, fork, project)?;
+        let begun = self.begin_git(provider, stack, &dirs, row, fork);
+        let filled = begun.and_then(|()| self.fill_fork(row, stack, &dirs));
+        let noted = filled.and_then(|dir| {
+            // Refused by the store if the layers are gone by now.
             self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
                 now.materialized = true;
@@ -481,11 +528,10 @@ impl Engine {
             })?;
             Ok(dir)
         });
-        if filled.is_err() {
-            self.forget_stack(stack.top);
+        if noted.is_err() {
             let _ = provider.cleanup(&dirs);
         }
-        filled
+        noted
     }
 
     /// Writes what the index says beyond the layers.
@@ -594,6 +640,7 @@ fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
         agent: fork.agent,
         priority: fork.priority,
         provider: fork.provider.and_then(|name| name.parse().ok()),
+        git: fork.git,
         workspace: row.into(),
     }
 }

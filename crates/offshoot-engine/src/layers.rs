@@ -16,6 +16,7 @@ use offshoot_fs::{LayerState, LayerWriter, SafeDir, WorkspaceLock, layer_state};
 use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState};
 
 use crate::engine::Engine;
+use crate::fork_git::is_git_layer;
 use crate::incoming::hash_file;
 use crate::project::state_of_row;
 use crate::projection::missing_content;
@@ -92,6 +93,14 @@ impl Engine {
         })
     }
 
+    /// Whether somebody collected the layers of a stack that was found or remembered. Then what a
+    /// fork of it shows is worth nothing, and all is done again with other layers.
+    pub(crate) fn is_gone(&self, stack: &Stack) -> Result<bool> {
+        self.forget_stack(stack.top);
+        let row = self.store().read(|tx| tx.layer(stack.top))?;
+        Ok(row.is_none() || !stack.layers.iter().all(|layer| layer.is_dir()))
+    }
+
     /// Forgets what was remembered about a stack, whose layers turned out to be gone.
     pub(crate) fn forget_stack(&self, top: i64) {
         self.stacks().remove(&top);
@@ -106,7 +115,10 @@ impl Engine {
 
     /// What whoever builds layers of a project holds: nobody else builds them, and nobody collects
     /// what is not in a row yet or is about to be stood on.
-    fn layers_lock(&self, project: WorkspaceKey) -> Result<(WorkspaceLock, WorkspaceLock)> {
+    pub(crate) fn layers_lock(
+        &self,
+        project: WorkspaceKey,
+    ) -> Result<(WorkspaceLock, WorkspaceLock)> {
         // Building a base layer of a large project takes its time.
         let patience = self
             .inner
@@ -132,7 +144,7 @@ impl Engine {
 
     /// A stack whose layers are all on disk. With `repair`, under the lock, those that an unclean
     /// stop may have torn are looked at and made again.
-    fn open_stack(&self, top: i64, repair: bool) -> Result<Option<Stack>> {
+    pub(crate) fn open_stack(&self, top: i64, repair: bool) -> Result<Option<Stack>> {
         if let Some(stack) = self.stacks().get(&top) {
             return Ok(Some(stack.clone()));
         }
@@ -141,8 +153,9 @@ impl Engine {
             return Ok(None);
         };
         let state = shown_by(first);
-        for (row, below) in rows.iter().zip(rows[1..].iter().map(Some).chain([None])) {
-            if !self.layer_is_usable(row, below, repair)? {
+        // From below: what stands on others may be made from them.
+        for at in (0..rows.len()).rev() {
+            if !self.layer_is_usable(&rows[at], &rows[at + 1..], repair)? {
                 return Ok(None);
             }
         }
@@ -156,16 +169,11 @@ impl Engine {
         Ok(Some(stack))
     }
 
-    fn layer_path(&self, row: &LayerRow) -> PathBuf {
+    pub(crate) fn layer_path(&self, row: &LayerRow) -> PathBuf {
         self.inner.data.layers().join(&row.name)
     }
 
-    fn layer_is_usable(
-        &self,
-        row: &LayerRow,
-        below: Option<&LayerRow>,
-        repair: bool,
-    ) -> Result<bool> {
+    fn layer_is_usable(&self, row: &LayerRow, below: &[LayerRow], repair: bool) -> Result<bool> {
         let place = self.layer_path(row);
         match layer_state(&place)? {
             LayerState::Complete => return Ok(true),
@@ -184,7 +192,11 @@ impl Engine {
             LayerState::Incomplete => {}
         }
         offshoot_fs::remove_layer(&place)?;
-        self.write_layer(place, below.map(shown_by), shown_by(row))?;
+        if is_git_layer(row) {
+            self.write_git_layer_again(row, below)?;
+        } else {
+            self.write_layer(place, below.first().map(shown_by), shown_by(row))?;
+        }
         Ok(true)
     }
 
@@ -461,7 +473,7 @@ impl Engine {
             self.forget_stack(row.key);
             offshoot_fs::remove_layer(&self.layer_path(row))?;
         }
-        self.sweep_layers(age_guard)?;
+        self.sweep_layers()?;
         Ok(removed.len() as u64)
     }
 
@@ -486,9 +498,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes directories of layers that no row names: what a killed process was building, or was
-    /// removing.
-    fn sweep_layers(&self, age_guard: Duration) -> Result<()> {
+    /// Removes what a killed process was building or removing, if nobody builds right now.
+    pub(crate) fn sweep_orphan_layers(&self) -> Result<()> {
+        match self.inner.locks.exclusive(COLLECTING, Duration::ZERO) {
+            Ok(_alone) => self.sweep_layers(),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Removes what is in the directory of layers and no row names. Whoever builds a layer holds
+    /// the lock that we have alone until its row is there, so none of it has a living builder.
+    fn sweep_layers(&self) -> Result<()> {
         let known: HashSet<String> = self
             .store()
             .read(|tx| tx.layers())?
@@ -500,12 +520,8 @@ impl Engine {
         for entry in std::fs::read_dir(&dir).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let layer = name.split('.').next().unwrap_or_default();
-            let old = entry
-                .metadata()
-                .and_then(|metadata| metadata.modified())
-                .is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= age_guard));
-            if known.contains(layer) || !old {
+            let layer = name.strip_suffix(".complete").unwrap_or(&name);
+            if known.contains(layer) {
                 continue;
             }
             if entry.path().is_dir() {
@@ -548,7 +564,7 @@ impl Todo<'_> {
     }
 }
 
-fn shown_by(row: &LayerRow) -> State {
+pub(crate) fn shown_by(row: &LayerRow) -> State {
     State {
         tree: row.tree,
         sidecar: row.sidecar,
@@ -616,7 +632,8 @@ pub(crate) fn layers_holding(
     let mut found = HashSet::new();
     for row in rows {
         let below = row.below.is_some_and(|below| found.contains(&below));
-        if below || holds(row.tree)? || holds(row.sidecar)? {
+        // A `.git` holds a whole history, and whatever was committed on top of it.
+        if below || is_git_layer(&row) || holds(row.tree)? || holds(row.sidecar)? {
             found.insert(row.key);
         }
     }

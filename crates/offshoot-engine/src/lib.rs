@@ -17,6 +17,8 @@ mod events;
 mod export;
 mod files;
 mod fork;
+mod fork_git;
+mod fork_git_move;
 mod fork_memo;
 mod hold;
 mod import;

@@ -7,6 +7,7 @@ use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WorkspaceRow, WriteTx
 
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::files::{Expect, Written, check_expectation, refuse_unwritable};
+use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::index::{Entry, Index, missing_parents, new_dir_row};
 use crate::lines::{LineFor, changed_row};
@@ -31,6 +32,7 @@ impl Engine {
                 let index = Index::new(self.store(), tx, &row);
                 let path = index.resolve(path)?;
                 refuse_unwritable(&row, &path)?;
+                refuse_own_git(tx, &row, &path)?;
                 let mut missing = missing_parents(&index, &path)?;
                 match index.entry(&path)? {
                     Some(entry) if entry.is_dir() => {
@@ -236,6 +238,7 @@ impl Engine {
             let parent = index.resolve(&to.parent().unwrap_or_default())?;
             let to = parent.join_name(to.name());
             refuse_unwritable(row, &to)?;
+            refuse_own_git(tx, row, &to)?;
             if to.starts_with(from) {
                 return Err(Error::invalid(format!(
                     "`{from}` cannot be moved into itself"

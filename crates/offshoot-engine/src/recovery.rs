@@ -38,6 +38,10 @@ impl Engine {
         }
         self.clear_tmp();
         let mut all_well = self.recover_forks()?;
+        // Not before every fork has its rows again: they name layers.
+        if all_well {
+            self.sweep_orphan_layers()?;
+        }
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
             // in use right now, must not keep everybody from all the others.

@@ -175,7 +175,7 @@ impl Engine {
             base_sidecar: base.sidecar,
             agent: note.agent.as_deref().map(str::parse).transpose()?,
             priority: note.priority,
-            git: false,
+            git: note.git,
             provider: Some(note.provider.clone()),
             layer,
             place,

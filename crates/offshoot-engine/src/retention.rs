@@ -50,7 +50,8 @@ impl Engine {
         let before = Timestamp(self.now().0.saturating_sub(micros(unused_for)));
         let mut cleaned = Cleaned::default();
         for row in self.store().read(|tx| tx.workspaces(None, 0))? {
-            if !row.materialized || row.used_at > before {
+            // Commits that somebody made in the `.git` of a fork are nowhere else.
+            if !row.materialized || row.used_at > before || self.has_git(&row)? {
                 continue;
             }
             if dry_run {

@@ -414,6 +414,7 @@ impl Engine {
         // link may be as new to us as what it leads to, so this goes on until nothing new shows.
         let mut at = path.clone();
         for _ in 0..MAX_DETOURS {
+            self.refuse_own_git(row, &at)?;
             self.sync_steps(row, dir, &at)?;
             let leads_to = self.store().read(|tx| {
                 let now = open_row_by_key(tx, row)?;

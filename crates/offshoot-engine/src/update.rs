@@ -103,6 +103,9 @@ struct UpdateNote {
     target: PathBuf,
     /// Ignored paths that follow, escaped.
     carry: Vec<String>,
+    /// The base before, for a fork that has a `.git`.
+    #[serde(default)]
+    git_from: Option<String>,
 }
 
 impl Engine {
@@ -150,6 +153,7 @@ impl Engine {
             return Err(Error::invalid(format!("`{id}` is no fork"))
                 .with_hint("only forks of a project have a base to move"));
         }
+        self.refuse_unfinished_git(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
         let Some(first) = plan()? else {
@@ -187,6 +191,9 @@ impl Engine {
         cause: &Cause,
     ) -> Result<()> {
         let (row, _lock) = self.hold_alone(id)?;
+        if self.refuse_unfinished_git(&row).is_err() {
+            return Ok(());
+        }
         let synced = self.sync_held(&row, false, cause)?;
         let plan = self
             .store()
@@ -285,7 +292,9 @@ impl Engine {
         }
         let name = plan.fork.provider.as_deref().unwrap_or("copy");
         let provider = self.provider_that_made(name.parse()?)?;
-        let stack = self.stack_for(plan.fork.project, state_of(&plan.head))?;
+        let mut moved = plan.fork.clone();
+        (moved.base, moved.base_tree) = (plan.head.id, plan.head.tree);
+        let stack = self.stack_for_fork(&moved, state_of(&plan.head))?;
         let old = self.fork_dirs(&row, plan.fork.place);
         let next = ForkDirs::new(
             self.fork_dirs(&row, plan.fork.place + 1).private,
@@ -332,6 +341,9 @@ impl Engine {
                 .try_for_each(|object| tx.put_object(object).map(drop))
         })?;
         self.make_fork(provider, stack, next, row, &plan.fork, &plan.project)?;
+        if plan.fork.git {
+            self.write_index_of_copy(provider, stack, next, plan.head.id)?;
+        }
         let dir = self.open_dir(&next.target)?.following_no_links();
         self.project_changes(&dir, &plan.beyond)?;
         let known = self.store().read(|tx| {
@@ -353,6 +365,7 @@ impl Engine {
         let note = UpdateNote {
             target: next.target.clone(),
             carry: carry.iter().map(RelPath::to_text).collect(),
+            git_from: plan.fork.git.then(|| plan.fork.base.to_hex()),
         };
         write_note(&next.private, &note)
     }
@@ -442,6 +455,9 @@ impl Engine {
             for path in &note.carry {
                 let path = RelPath::parse_text(path)?;
                 provider.carry(&old, &aside, &path)?;
+            }
+            if let Some(from) = &note.git_from {
+                self.move_git(&*provider, &old, &aside, row, fork, from)?;
             }
             if !provider.capabilities().mounts {
                 // A copy is its target: it makes room for the new one.

@@ -196,13 +196,7 @@ impl LayerWriter {
             .take()
             .ok_or_else(|| Error::internal("the layer is gone"))?;
         tree.finish().map_err(cannot_write)?;
-        // An empty directory at the place would be replaced, but only a finished layer is marked.
-        fs::rename(&self.building, &self.place).map_err(|error| match error.kind() {
-            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => taken(),
-            _ => cannot_write(error),
-        })?;
-        let boot = offshoot_sys::boot_id().unwrap_or_default();
-        fs::write(mark_of(&self.place), boot).map_err(cannot_write)?;
+        freeze_layer(&self.building, &self.place)?;
         Ok(self.counts)
     }
 
@@ -219,6 +213,17 @@ impl Drop for LayerWriter {
             let _ = remove_host_tree(&self.building);
         }
     }
+}
+
+/// Makes a directory that was written beside `place` by other means the layer there.
+pub fn freeze_layer(building: &Path, place: &Path) -> Result<()> {
+    // An empty directory at the place would be replaced, but only a finished layer is marked.
+    fs::rename(building, place).map_err(|error| match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => taken(),
+        _ => cannot_write(error),
+    })?;
+    let boot = offshoot_sys::boot_id().unwrap_or_default();
+    fs::write(mark_of(place), boot).map_err(cannot_write)
 }
 
 /// Whether the layer at `place` is whole.

@@ -24,7 +24,7 @@ mod upper;
 pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
 pub use form::Form;
-pub use layer::{LayerCounts, LayerState, LayerWriter, layer_state, remove_layer};
+pub use layer::{LayerCounts, LayerState, LayerWriter, freeze_layer, layer_state, remove_layer};
 pub use locks::{WorkspaceLock, WorkspaceLocks};
 pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
 #[cfg(target_os = "linux")]
@@ -38,5 +38,5 @@ pub use scan::{
     DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
     ScanFilter, Seen, SeenDir, scan,
 };
-pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS};
+pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS, OWN_LAYER};
 pub use tree_writer::Owner;

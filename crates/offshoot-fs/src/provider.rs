@@ -54,6 +54,8 @@
 
 mod copies;
 #[cfg(target_os = "linux")]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod overlay;
 mod probe;
 mod record;
@@ -271,7 +273,8 @@ pub trait Provider: Send + Sync {
         closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
     ) -> Result<Vec<Difference>>;
 
-    /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use.
+    /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use, or shown
+    /// at another place such as a container.
     ///
     /// Syncs the file system, which takes from a millisecond to seconds: not for a request.
     fn close(&self, fork: &ForkDirs) -> Result<()>;

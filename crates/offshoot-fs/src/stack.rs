@@ -36,10 +36,17 @@ const OPEN_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// How the name of a layer ends whose content belongs to the forks on it: they show it and may
+/// change it, and what happens below the names at its top is never told as a change. It is the
+/// newest of its stack. The `.git` of a fork comes this way.
+pub const OWN_LAYER: &str = "own";
+
 /// Open layers, the newest first.
 #[derive(Debug)]
 pub struct LayerStack {
     layers: Vec<OwnedFd>,
+    /// Names at the top that belong to the fork and are no content of it, see [`OWN_LAYER`].
+    own: Vec<CString>,
     xattrs: OverlayXattrs,
     form: Form,
 }
@@ -76,11 +83,31 @@ impl LayerStack {
             rustix::fs::open(path, OPEN_DIR.difference(OFlags::NOFOLLOW), Mode::empty())
                 .map_err(|errno| failed("a layer cannot be opened", errno.into()))
         };
-        Ok(LayerStack {
+        let mut stack = LayerStack {
             layers: layers.iter().map(open).collect::<Result<_>>()?,
+            own: Vec::new(),
             xattrs,
             form: Form::best(),
-        })
+        };
+        if layers[0].extension().is_some_and(|end| end == OWN_LAYER) {
+            let mut reader = DirReader::default();
+            let dir = openat(&stack.layers[0], c".", OPEN_DIR, Mode::empty());
+            dir.map_err(io::Error::from)
+                .and_then(|dir| reader.for_each(&dir, |name, _| stack.own.push(name.to_owned())))
+                .map_err(|error| failed("a layer cannot be read", error))?;
+        }
+        Ok(stack)
+    }
+
+    /// Whether a path is, or is below, a name that belongs to the fork and is no content of it.
+    pub(crate) fn is_own(&self, path: &RelPath) -> bool {
+        let first = path.parts().next().unwrap_or_default();
+        self.own.iter().any(|name| name.to_bytes() == first)
+    }
+
+    /// The same for a name at the top.
+    pub(crate) fn is_own_name(&self, name: &CStr) -> bool {
+        self.own.iter().any(|own| own.as_c_str() == name)
     }
 
     /// The open layers, the newest first.

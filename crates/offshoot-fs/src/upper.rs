@@ -194,8 +194,10 @@ impl Scanner<'_> {
     fn read_upper(&mut self, path: &RelPath, fd: &OwnedFd, marked: bool) -> io::Result<UpperDir> {
         let mut names: Vec<CString> = Vec::new();
         self.reader.for_each(fd, |name, _| {
-            // Files that are being written through the file API.
-            if !(path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX)) {
+            // Files that are being written through the file API, and what is no content.
+            let left_out = path.is_root()
+                && (name.to_bytes().starts_with(STAGE_PREFIX) || self.stack.is_own_name(name));
+            if !left_out {
                 names.push(name.to_owned());
             }
         })?;

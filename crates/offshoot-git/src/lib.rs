@@ -7,9 +7,11 @@
 mod commit;
 mod export;
 mod export_branch;
+mod fork_git;
 mod history;
 mod ignore;
 mod import;
+mod index_file;
 mod object;
 mod pack;
 mod pack_read;
@@ -22,11 +24,13 @@ mod tree_walk;
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;
+pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};
 pub use history::{
     parents_first, peel_to_commit, reachable_objects, reachable_objects_until, read_commit,
 };
 pub use ignore::{IgnoreRules, RuleFiles};
 pub use import::{GitRepository, Head};
+pub use index_file::{IndexStat, write_index};
 pub use object::{
     BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
 };

@@ -26,7 +26,8 @@ pub trait ProjectReads {
     /// A layer by its number.
     fn layer(&self, key: i64) -> Result<Option<LayerRow>>;
 
-    /// Layers whose stack shows this state, the ones with the fewest layers below first.
+    /// Layers whose stack shows this state, the ones with the fewest layers below first. Those of a
+    /// level below 0 show more than the state and are left out.
     fn layers_showing(&self, tree: &ObjectId, sidecar: &ObjectId) -> Result<Vec<LayerRow>>;
 
     /// Every layer, in the order of numbers.

@@ -198,6 +198,7 @@ pub struct Fork {
     materialized: bool,
     agent: Option<String>,
     priority: i64,
+    git: bool,
 }
 
 impl Fork {
@@ -213,6 +214,7 @@ impl Fork {
             materialized: fork.workspace.materialized,
             agent: fork.agent.as_ref().map(ToString::to_string),
             priority: fork.priority,
+            git: fork.git,
         }
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
         at: args.at.clone(),
         provider: args.provider.as_deref().map(str::parse).transpose()?,
         priority: args.priority,
+        git: args.git,
         ..ForkOptions::default()
     };
     let mut forks = Vec::new();

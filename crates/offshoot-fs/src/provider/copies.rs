@@ -341,9 +341,10 @@ fn changes(
     fork: &ForkDirs,
     closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
 ) -> Result<Vec<Difference>> {
+    let stack = LayerStack::open(layers)?;
     let record = match ForkRecord::read(&record_of(fork)) {
         Some(record) => record,
-        None => record_without_times(&LayerStack::open(layers)?)?,
+        None => record_without_times(&stack)?,
     };
     let target = match SafeDir::open(&fork.target) {
         Err(error) if !fork.target.is_dir() => return Err(missing().with_source(error)),
@@ -353,6 +354,9 @@ fn changes(
     let mut seen = HashSet::new();
     let mut dirs = HashSet::from([RelPath::root()]);
     target.walk(&RelPath::root(), |path, stat| {
+        if stack.is_own(path) {
+            return Ok(Walk::Skip);
+        }
         let recorded = record.entries.get(path);
         if recorded.is_some() {
             seen.insert(path.clone());
@@ -369,7 +373,10 @@ fn changes(
     })?;
     for (path, recorded) in &record.entries {
         // What is gone with a directory is not named again.
-        if !seen.contains(path) && dirs.contains(&path.parent().unwrap_or_default()) {
+        if !stack.is_own(path)
+            && !seen.contains(path)
+            && dirs.contains(&path.parent().unwrap_or_default())
+        {
             found.push(Difference::gone(path.clone(), recorded.base));
         }
     }

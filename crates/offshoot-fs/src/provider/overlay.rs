@@ -21,6 +21,7 @@ use offshoot_sys::{
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
 
+use super::elsewhere::is_shown_elsewhere;
 use super::{
     Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, busy,
     exists, failed, make_private_dir, missing, move_below, removing_of,
@@ -180,6 +181,9 @@ impl Provider for OverlayProvider {
         let _lock = fork.lock()?;
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
+        }
+        if is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
+            return Err(busy("a container or another mount shows it"));
         }
         unmount_patiently(&fork.target)
     }

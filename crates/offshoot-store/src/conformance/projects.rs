@@ -170,6 +170,12 @@ pub(super) fn layers_and_their_users(meta: &dyn MetaStore) {
     let showing = read(meta, |tx| tx.layers_showing(&delta.tree, &delta.sidecar));
     assert_eq!(showing, [whole.clone(), delta.clone()]);
     assert!(read(meta, |tx| tx.layers_showing(&delta.tree, &delta.tree)).is_empty());
+    let mut more = layer("more", project, Some(&whole), 2);
+    more.level = -1;
+    let more = add_layer(meta, more);
+    let showing = read(meta, |tx| tx.layers_showing(&delta.tree, &delta.sidecar));
+    assert_eq!(showing, [whole.clone(), delta.clone()]);
+    write(meta, |tx| tx.remove_layer(more.key));
     assert_eq!(read(meta, |tx| tx.layers()).len(), 3);
     assert!(try_write(meta, |tx| tx.add_layer(&layer("base", project, None, 3))).is_err());
     write(meta, |tx| tx.mark_layer_synced(base.key));

@@ -159,7 +159,9 @@ impl ProjectReads for Tx<'_> {
 
     fn layers_showing(&self, tree: &ObjectId, sidecar: &ObjectId) -> Result<Vec<LayerRow>> {
         self.all(
-            &format!("{LAYER} WHERE tree = ?1 AND sidecar = ?2 ORDER BY depth, key DESC"),
+            &format!(
+                "{LAYER} WHERE tree = ?1 AND sidecar = ?2 AND level >= 0 ORDER BY depth, key DESC"
+            ),
             params![Id(tree), Id(sidecar)],
             layer,
         )

@@ -1,0 +1,52 @@
+//! Whether a mount is shown at another place too: by a bind mount, or in a container.
+//!
+//! Such a place keeps the file system alive after the mount itself is gone, and nothing that the
+//! kernel answers to an unmount says so. Whoever writes there would write into changes that the
+//! fork has left behind. So the mount tables are read, one for each mount namespace that a process
+//! is in.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+
+/// Whether the file system that is mounted at `target` is mounted anywhere else. Costs a few calls
+/// per process of the machine.
+pub(super) fn is_shown_elsewhere(target: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let device = fs::metadata(target)?.dev();
+    let device = format!("{}:{}", major(device), minor(device));
+    // The mount itself is the one here.
+    if mounts_of(Path::new("/proc/self"), &device)? > 1 {
+        return Ok(true);
+    }
+    let mut seen: HashSet<PathBuf> = fs::read_link("/proc/self/ns/mnt").into_iter().collect();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let process = entry.path();
+        // A process that ends meanwhile, or that is none of ours to look at, shows nothing to us.
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else {
+            continue;
+        };
+        if !seen.contains(&namespace)
+            && let Ok(count) = mounts_of(&process, &device)
+        {
+            if count > 0 {
+                return Ok(true);
+            }
+            seen.insert(namespace);
+        }
+    }
+    Ok(false)
+}
+
+/// How many mounts of a device a process sees.
+fn mounts_of(process: &Path, device: &str) -> io::Result<usize> {
+    let table = fs::read(process.join("mountinfo"))?;
+    let of_device = |line: &&[u8]| {
+        let mut fields = line.split(|&byte| byte == b' ');
+        fields.nth(2) == Some(device.as_bytes())
+    };
+    Ok(table.split(|&byte| byte == b'\n').filter(of_device).count())
+}
