@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use offshoot_core::{AgentId, Error, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_core::{AgentId, Error, ProjectId, RelPath, Result, WorkspaceId, escape_bytes};
 use serde::de::DeserializeOwned;
 
 use crate::app::Shared;
@@ -105,10 +105,18 @@ pub(crate) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
 impl Query {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let decode = |text: &str| percent_decode(&text.replace('+', " "));
-        let mut found = Vec::new();
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            found.push((decode(name)?, decode(value)?));
+            let name = decode(name)?;
+            // Which of the two would hold is a matter of taste, and of attacks that rely on it.
+            if found.iter().any(|(known, _)| *known == name) {
+                return Err(Error::invalid(format!(
+                    "the parameter `{}` is given twice",
+                    escape_bytes(&name)
+                )));
+            }
+            found.push((name, decode(value)?));
         }
         Ok(Query(found))
     }
@@ -153,6 +161,19 @@ impl Query {
         name: &str,
     ) -> Result<Option<T>> {
         self.text(name)?.map(str::parse).transpose()
+    }
+
+    /// The id of a snapshot, or a prefix of it.
+    pub(crate) fn snapshot(&self, name: &str) -> Result<Option<String>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || !(4..=40).contains(&text.len()) {
+            let message = format!("the parameter `{name}` is no id of a snapshot");
+            return Err(Error::invalid(message).with_hint("give 4 to 40 digits of it"));
+        }
+        Ok(Some(text.to_ascii_lowercase()))
     }
 
     /// A text to keep.
@@ -245,8 +266,12 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     }
 }
 
-/// Parses JSON and says which field is wrong.
+/// Parses a JSON object and says which field is wrong.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    // A list of values would be taken for the fields of a struct in their order.
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::invalid("the body is refused: it is no JSON object"));
+    }
     // The words of the parser name the field and hold no host path.
     serde_json::from_slice(text)
         .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))
@@ -277,5 +302,6 @@ mod tests {
         assert!(Query::parse("limit=0").unwrap().limit(1, 2).is_err());
         assert!(Query::parse("limit=-1").unwrap().limit(1, 2).is_err());
         assert!(Query::parse("path=").unwrap().path("path").is_err());
+        assert!(Query::parse("path=a&pat%68=b").is_err());
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::route::{Kind, Payload, Route};
 use crate::routes::table;
+use offshoot_wire as wire;
 
 /// The document, in OpenAPI 3.1.
 pub(crate) fn document() -> Value {
@@ -74,7 +75,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     });
     if !matches!(route.request, Payload::Empty) {
         let mut request = body(route.request, "", generator);
-        request["required"] = json!(matches!(route.request, Payload::Raw(_)));
+        request["required"] = json!(route.needs_body && matches!(route.request, Payload::Raw(_)));
         operation["requestBody"] = request;
     }
     if route.open {
@@ -135,8 +136,9 @@ fn schema_of(kind: Kind) -> Value {
     match kind {
         Kind::Text => json!({ "type": "string" }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
-        Kind::Id => json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$" }),
-        Kind::Snapshot => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{4,40}$" }),
+        Kind::Id => json!({ "type": "string", "pattern": wire::ID_PATTERN }),
+        Kind::Snapshot => json!({ "type": "string", "pattern": wire::SNAPSHOT_PATTERN }),
+        Kind::Key => json!({ "type": "string", "minLength": 1, "maxLength": 255 }),
         Kind::Flag => json!({ "type": "boolean" }),
         Kind::Count => json!({ "type": "integer", "minimum": 1 }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),

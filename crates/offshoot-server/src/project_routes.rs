@@ -27,7 +27,7 @@ fn project_routes() -> Vec<Route> {
             .creates(),
         get("/projects", "List projects", projects::list)
             .gives::<wire::Projects>()
-            .paged(),
+            .paged(Kind::Id),
         get(&of(""), "Show a project", projects::show).gives::<wire::Project>(),
         delete(
             &of(""),
@@ -74,7 +74,7 @@ fn content_routes() -> Vec<Route> {
             projects::snapshots,
         )
         .gives::<wire::Snapshots>()
-        .paged(),
+        .paged(Kind::Snapshot),
         get(
             &of("/tree"),
             "The directories of a project, nested",
@@ -132,7 +132,7 @@ fn fork_routes() -> Vec<Route> {
             forks::list,
         )
         .gives::<wire::Forks>()
-        .paged(),
+        .paged(Kind::Id),
         get(
             &of("/path"),
             "The directory of the fork that an agent has of a project",
@@ -151,7 +151,7 @@ fn merge_routes() -> Vec<Route> {
             merges::list,
         )
         .gives::<wire::Merges>()
-        .paged(),
+        .paged(Kind::Text),
         get("/merges/{merge}", "What came of a merge", merges::show).gives::<wire::Merge>(),
         post(
             "/merges/{merge}/undo",
@@ -166,7 +166,7 @@ fn merge_routes() -> Vec<Route> {
         )
         .gives::<wire::Reviews>()
         .query("all", Kind::Flag, "Also those that are resolved")
-        .paged(),
+        .paged(Kind::Text),
         get(
             "/reviews/{review}",
             "A conflict with what each side did",

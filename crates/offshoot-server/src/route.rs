@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Path,
     /// The id of a snapshot, or a prefix of it.
     Snapshot,
+    /// A key of at most 255 bytes.
+    Key,
     /// Yes or no.
     Flag,
     /// A number from 1.
@@ -56,6 +58,8 @@ pub(crate) struct Route {
     pub(crate) tag: &'static str,
     pub(crate) params: Vec<Param>,
     pub(crate) request: Payload,
+    /// Whether a request without a body is wrong.
+    pub(crate) needs_body: bool,
     pub(crate) answer: Payload,
     pub(crate) status: u16,
     /// What else success can be: nothing new had to be made, or it is only a part.
@@ -85,6 +89,7 @@ impl Route {
             tag: "",
             params: Vec::new(),
             request: Payload::Empty,
+            needs_body: true,
             answer: Payload::Raw("application/json"),
             status: 200,
             also: Vec::new(),
@@ -130,8 +135,12 @@ impl Route {
     }
 
     /// A header.
-    pub(crate) fn header(mut self, name: &'static str, about: &'static str) -> Self {
-        let (place, kind) = ("header", Kind::Text);
+    pub(crate) fn header(self, name: &'static str, about: &'static str) -> Self {
+        self.header_of(name, Kind::Text, about)
+    }
+
+    fn header_of(mut self, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        let place = "header";
         self.params.push(Param {
             name,
             place,
@@ -155,8 +164,9 @@ impl Route {
 
     /// Something is made: a repetition with the same key finds it.
     pub(crate) fn creates(self) -> Self {
-        self.status(201).also(200).header(
+        self.status(201).also(200).header_of(
             "Idempotency-Key",
+            Kind::Key,
             "A repeated request with the same key creates nothing more",
         )
     }
@@ -168,8 +178,8 @@ impl Route {
     }
 
     /// A list that goes on after an id.
-    pub(crate) fn paged(self) -> Self {
-        self.query("after", Kind::Text, "Only what comes after this id")
+    pub(crate) fn paged(self, kind: Kind) -> Self {
+        self.query("after", kind, "Only what comes after this id")
             .limited()
     }
 
@@ -185,7 +195,7 @@ impl Route {
 
     /// The raw content of a file, with everything that HTTP has for that.
     pub(crate) fn serves_file(self) -> Self {
-        self.gives_raw("application/octet-stream")
+        self.gives_raw("*/*")
             .also(206)
             .also(304)
             .at_snapshot()
@@ -201,8 +211,10 @@ impl Route {
     }
 
     /// Takes the raw content of a file.
-    pub(crate) fn takes_file(self) -> Self {
-        self.takes_raw("application/octet-stream")
+    pub(crate) fn takes_file(mut self) -> Self {
+        // Without a body the file is empty.
+        self.needs_body = false;
+        self.takes_raw("*/*")
             .query(
                 "executable",
                 Kind::Flag,

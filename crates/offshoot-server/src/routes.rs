@@ -91,7 +91,7 @@ fn workspace_routes() -> Vec<Route> {
             .creates(),
         get("/workspaces", "List workspaces", workspaces::list)
             .gives::<wire::Workspaces>()
-            .paged(),
+            .paged(Kind::Id),
         get(one, "Show a workspace", workspaces::show).gives::<wire::Workspace>(),
         delete(one, "Delete a workspace; its last state is kept as a snapshot", workspaces::delete)
             .gives::<wire::DeletedWorkspace>(),
@@ -317,7 +317,7 @@ fn token_routes() -> Vec<Route> {
         .status(201),
         get("/tokens", "List tokens", tokens::list)
             .gives::<wire::Tokens>()
-            .paged(),
+            .paged(Kind::Text),
         delete("/tokens/{token}", "Take a token back", tokens::revoke)
             .gives::<wire::RevokedToken>(),
         get("/me", "Who the credential stands for", tokens::me).gives::<wire::Me>(),

@@ -48,6 +48,37 @@ pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Work
 
 use offshoot_core::{ObjectId, RelPath, Timestamp};
 use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// What the name of a project, a workspace or an agent looks like.
+pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$";
+/// What the id of a snapshot, or a prefix of it, looks like.
+pub const SNAPSHOT_PATTERN: &str = "^[0-9a-fA-F]{4,40}$";
+
+/// Reads a field that is an object. Without this a list would be taken for its fields in order.
+fn object<'de, D, T>(source: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let fields = serde_json::Map::deserialize(source)?;
+    T::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+}
+
+/// Reads a list of objects, or nothing.
+fn objects<'de, D, T>(source: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let items: Option<Vec<serde_json::Map<String, Value>>> = Option::deserialize(source)?;
+    let read = |fields| T::deserialize(Value::Object(fields)).map_err(D::Error::custom);
+    items
+        .map(|items| items.into_iter().map(read).collect())
+        .transpose()
+}
 
 fn time(at: Timestamp) -> String {
     at.to_string()

@@ -6,17 +6,19 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::base64_decode;
+use super::{ID_PATTERN, SNAPSHOT_PATTERN, base64_decode, objects};
 
 /// A project to create.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewProject {
     /// Its name.
-    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$"))]
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub name: String,
-    /// A directory or a git repository on the server's machine to begin with; for admins.
+    /// The absolute path of a directory or a git repository on the server's machine to begin with;
+    /// for admins.
     #[serde(default)]
+    #[schemars(regex(pattern = "^/"))]
     pub from: Option<String>,
     /// Of a git repository take the files as they are, without its history.
     #[serde(default)]
@@ -33,7 +35,8 @@ pub struct NewProject {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SyncRequest {
-    /// The directory.
+    /// The absolute path of the directory.
+    #[schemars(regex(pattern = "^/"))]
     pub from: String,
     /// Leave out what `.gitignore` and `.offshootignore` name.
     #[serde(default)]
@@ -49,8 +52,10 @@ pub struct SyncRequest {
 pub struct NewFork {
     /// The agent that owns it. Its first fork has its name, further ones `agent~2`, `agent~3`;
     /// without it the fork gets a name of its own.
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub agent_id: Option<String>,
     /// The snapshot to begin with; without it the newest.
+    #[schemars(regex(pattern = SNAPSHOT_PATTERN))]
     pub base: Option<String>,
     /// The provider that must be used: `overlay`, `reflink` or `copy`.
     pub provider: Option<ProviderWord>,
@@ -200,6 +205,7 @@ impl PolicyWord {
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyRequest {
     /// The first pattern that matches a path holds; these take the place of all there are.
+    #[serde(deserialize_with = "objects")]
     pub policies: Option<Vec<NewPathPolicy>>,
     /// What lands when a merge has conflicts.
     pub landing: Option<LandingWord>,
@@ -349,18 +355,23 @@ impl ResolveRequest {
     }
 }
 
+/// A role has no control characters; it is limited in bytes, so that not all of these fit.
+const ROLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
+
 /// An agent to let come into being.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
     /// The agent above it, or `root`. A direct child of root gets a workspace of its own.
     #[serde(default = "root")]
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub parent: String,
     /// What it is there for.
-    #[schemars(length(min = 1, max = 256))]
+    #[schemars(regex(pattern = ROLE_PATTERN))]
     pub role: String,
     /// Below root: fork this project for it; without it the workspace is empty.
     #[serde(default)]
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub project: Option<String>,
 }
 

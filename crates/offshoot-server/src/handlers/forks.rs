@@ -76,10 +76,11 @@ pub(crate) async fn list(
     params: Params,
     query: Query,
 ) -> Answer {
-    let (project, after) = (params.project()?, query.owned("after")?);
+    let (project, after) = (params.project()?, query.parsed::<WorkspaceId>("after")?);
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
     let found = blocking(move || caller.forks(&project)).await?;
-    let found = page(found, after.as_deref(), limit, |fork, id| {
+    let after = after.as_ref().map(WorkspaceId::as_str);
+    let found = page(found, after, limit, |fork, id| {
         fork.workspace.id.as_str() == id
     });
     ok(&wire::Forks {

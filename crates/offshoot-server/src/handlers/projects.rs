@@ -1,12 +1,13 @@
 //! Projects as a whole: what there is, what they hold, how merges into them are decided.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, unescape_bytes};
+use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, Result, unescape_bytes};
 use offshoot_engine::{ImportOptions, ProjectSource};
-use std::os::unix::ffi::OsStrExt as _;
 
 use super::transfer::receive_archive;
 use super::workspaces::first;
@@ -38,9 +39,8 @@ pub(crate) async fn create(
             match &asked.from {
                 None => drop(caller.create_project(&id)?),
                 Some(from) => {
-                    let from = unescape_bytes(from)?;
                     let source = ProjectSource {
-                        path: Path::new(std::ffi::OsStr::from_bytes(&from)),
+                        path: &host_dir(from)?,
                         files: asked.files,
                         options: ImportOptions {
                             ignore_rules: asked.ignore_rules,
@@ -64,6 +64,15 @@ pub(crate) async fn create(
     })
     .await?;
     json(status_of(created), &shape)
+}
+
+/// A directory of the server's machine. Nobody knows what the server takes a relative one for.
+fn host_dir(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(OsString::from_vec(unescape_bytes(text)?));
+    if !path.is_absolute() {
+        return Err(Error::invalid("`from` is no absolute path"));
+    }
+    Ok(path)
 }
 
 /// 201 for what is new, 200 for what a request before had made.
@@ -107,13 +116,13 @@ pub(crate) async fn snapshots(
     params: Params,
     query: Query,
 ) -> Answer {
-    let (id, after) = (params.project()?, query.owned("after")?);
+    let (id, after) = (params.project()?, query.snapshot("after")?);
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
     let found = blocking(move || {
         let wanted = if after.is_some() { 0 } else { limit };
         let found = caller.project_snapshots(&id, wanted)?;
         Ok(page(found, after.as_deref(), limit, |one, id| {
-            one.id.to_hex() == id
+            one.id.to_hex().starts_with(id)
         }))
     })
     .await?;
@@ -178,9 +187,7 @@ pub(crate) async fn sync(
             ignore_rules: asked.ignore_rules,
             label: asked.label,
         };
-        let from = unescape_bytes(&asked.from)?;
-        let from = Path::new(std::ffi::OsStr::from_bytes(&from));
-        caller.sync_project(&id, from, &options)
+        caller.sync_project(&id, &host_dir(&asked.from)?, &options)
     })
     .await?;
     ok(&wire::ProjectSynced::from(&synced))

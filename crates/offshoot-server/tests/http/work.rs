@@ -279,6 +279,11 @@ fn what_happens_to_projects_is_an_event() {
     let mut by_token = Stream::open(&token, "/api/v1/events?since=0", &[]);
     let mut agent = Stream::open(&running.agent("two"), "/api/v1/events?since=0", &[]);
     let review = conflict(&client);
+    let candidate = client.post(
+        &format!("/api/v1/reviews/{review}/candidates"),
+        r#"{"content":"x"}"#,
+    );
+    assert_eq!(candidate.status, 201);
     client.put("/api/v1/projects/q/files/q", b"again\n");
     client.done(
         &format!("/api/v1/reviews/{review}/resolve"),
@@ -311,6 +316,7 @@ fn what_happens_to_projects_is_an_event() {
         "workspace_create",
         "merge",
         "review_open",
+        "review_propose",
         "review_resolve",
         "workspace_update",
         "workspace_delete",
