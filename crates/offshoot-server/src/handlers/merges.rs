@@ -5,7 +5,7 @@ use axum::extract::State;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::error::{Answer, ok};
+use crate::error::{Answer, Problem, ok};
 use crate::extract::{Params, Query, page};
 use offshoot_wire as wire;
 
@@ -35,13 +35,16 @@ pub(crate) async fn list(
 /// `GET /merges/{merge}`
 pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
     let id = params.text("merge")?.to_owned();
-    let merge = blocking(move || caller.merge(&id)).await?;
-    ok(&wire::Merge::from(&merge))
+    let merge = blocking(move || caller.merge(&id)).await;
+    ok(&wire::Merge::from(&merge.map_err(Problem::not_there)?))
 }
 
 /// `POST /merges/{merge}/undo`
 pub(crate) async fn undo(caller: Caller, params: Params) -> Answer {
     let id = params.text("merge")?.to_owned();
+    let (early, name) = (caller.clone(), id.clone());
+    let known = blocking(move || early.merge(&name)).await;
+    known.map_err(Problem::not_there)?;
     let shape = blocking(move || {
         let (project, snapshot) = caller.undo_merge(&id)?;
         Ok(wire::Undone::new(&id, &project, &snapshot))

@@ -332,13 +332,13 @@ fn wrong_requests_say_what_is_wrong() {
             404,
             "workspace_not_assigned",
         ),
-        ("GET", "/api/v1/merges/none", "", 404, "merge_not_found"),
+        ("GET", "/api/v1/merges/none", "", 404, "invalid_request"),
         (
             "POST",
             "/api/v1/merges/none/undo",
             "",
             404,
-            "merge_not_found",
+            "invalid_request",
         ),
         ("GET", "/api/v1/reviews/none", "", 404, "review_not_found"),
         (
