@@ -1,4 +1,4 @@
-//! The chores of the repository: `cargo xtask test`, `tidy` and `soak`.
+//! The chores of the repository: `cargo xtask test`, `tidy`, `soak` and `api`.
 //!
 //! Only the standard library, so that the first command a newcomer runs starts within seconds.
 #![expect(
@@ -7,6 +7,7 @@
     reason = "a program for the terminal"
 )]
 
+mod api;
 mod date;
 mod requirements;
 mod shell;
@@ -25,10 +26,11 @@ usage: cargo xtask COMMAND
   tidy               check that the repository is what its documents say
   soak [NAME…]       run the long torture tests with full counts and note the result in docs/reports
   soak --list        name them
+  api [-- ARGS]      try the HTTP door with Schemathesis, which must be installed; ARGS go to it
 ";
 
 /// The names of the commands, for the check that the README mentions only those that exist.
-const COMMANDS: [&str; 3] = ["test", "tidy", "soak"];
+const COMMANDS: [&str; 4] = ["test", "tidy", "soak", "api"];
 
 /// A chore that failed, in words for the terminal.
 type Outcome = Result<(), String>;
@@ -42,6 +44,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["soak", "--list"] => soak::list(),
         ["soak", names @ ..] => soak::run(&root(), names),
+        ["api"] => api::run(&root(), &[]),
+        ["api", "--", rest @ ..] => api::run(&root(), rest),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

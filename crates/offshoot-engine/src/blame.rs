@@ -105,7 +105,7 @@ impl Engine {
                 EntryKind::Dir => {
                     Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
                 }
-                _ => Error::new(ErrorCode::Unsupported, format!("`{path}` is no file")),
+                _ => Error::invalid(format!("`{path}` is a link, which has no lines")),
             })?;
             let mut tracer = Tracer::new(tx, objects);
             let text = tracer.text(&content)?.ok_or_else(|| not_text(path))?;

@@ -203,6 +203,8 @@ impl Engine {
                 at,
                 note: note.map(str::to_owned),
             })?;
+            let line = line_at(tx, &review, HistoryOp::ReviewPropose, cause, at)?;
+            tx.add_history(&line)?;
             self.as_review(tx, review)
         })
     }
@@ -268,10 +270,16 @@ impl Engine {
             now.state = ReviewState::Decided;
             tx.put_review(&now)?;
             let same_merge = tx.reviews(Some(row.project), true)?;
-            Ok(same_merge
+            let open = same_merge
                 .iter()
                 .filter(|other| other.merge == row.merge && other.state == ReviewState::Open)
-                .count())
+                .count();
+            if open > 0 {
+                // The last one makes a line when all of it lands.
+                let line = line_at(tx, row, HistoryOp::ReviewResolve, cause, self.now())?;
+                tx.add_history(&line)?;
+            }
+            Ok(open)
         })?;
         let snapshot = if open == 0 {
             self.land_whole(row, cause)?
@@ -752,6 +760,22 @@ fn choice_named(word: &str) -> Result<Choice> {
         "union" => Ok(Choice::Union),
         _ => Err(Error::internal("a decision cannot be read")),
     }
+}
+
+/// A line in the history of the project about the path of a review.
+fn line_at(
+    tx: &dyn ReadTx,
+    review: &ReviewRow,
+    op: HistoryOp,
+    cause: &Cause,
+    at: Timestamp,
+) -> Result<NewHistory> {
+    let row = tx
+        .workspace_by_key(review.project)?
+        .ok_or_else(|| Error::internal("the project of a review is gone"))?;
+    let mut line = line_of(&row, op, cause, at);
+    line.path = review.path.clone();
+    Ok(line)
 }
 
 pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {

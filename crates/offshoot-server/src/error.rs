@@ -21,6 +21,14 @@ impl Problem {
         Problem { error, status }
     }
 
+    /// For a thing that the URL names and whose absence has no code of its own.
+    pub(crate) fn not_there(error: Error) -> Self {
+        match error.code() {
+            ErrorCode::InvalidRequest => Problem::with_status(error, StatusCode::NOT_FOUND),
+            _ => Problem::from(error),
+        }
+    }
+
     /// For a snapshot that the URL names: what is not there is 404, not a wrong request.
     pub(crate) fn in_url(error: Error) -> Self {
         match error.code() {

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use offshoot_core::{Error, RelPath, Result, WorkspaceId};
+use offshoot_core::{AgentId, Error, ProjectId, RelPath, Result, WorkspaceId, escape_bytes};
 use serde::de::DeserializeOwned;
 
 use crate::app::Shared;
@@ -52,6 +52,16 @@ impl Params {
         self.text("workspace")?.parse()
     }
 
+    /// The project that the URL names.
+    pub(crate) fn project(&self) -> Result<ProjectId> {
+        self.text("project")?.parse()
+    }
+
+    /// The agent that the URL names.
+    pub(crate) fn agent(&self) -> Result<AgentId> {
+        self.text("agent")?.parse()
+    }
+
     /// The path that the URL names.
     pub(crate) fn path(&self) -> Result<RelPath> {
         RelPath::parse(self.bytes("path"))
@@ -95,10 +105,18 @@ pub(crate) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
 impl Query {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let decode = |text: &str| percent_decode(&text.replace('+', " "));
-        let mut found = Vec::new();
+        let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            found.push((decode(name)?, decode(value)?));
+            let name = decode(name)?;
+            // Which of the two would hold is a matter of taste, and of attacks that rely on it.
+            if found.iter().any(|(known, _)| *known == name) {
+                return Err(Error::invalid(format!(
+                    "the parameter `{}` is given twice",
+                    escape_bytes(&name)
+                )));
+            }
+            found.push((name, decode(value)?));
         }
         Ok(Query(found))
     }
@@ -137,6 +155,40 @@ impl Query {
         }
     }
 
+    /// Something that has a form of its own, such as an id.
+    pub(crate) fn parsed<T: std::str::FromStr<Err = Error>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>> {
+        self.text(name)?.map(str::parse).transpose()
+    }
+
+    /// The id of a snapshot, or a prefix of it.
+    pub(crate) fn snapshot(&self, name: &str) -> Result<Option<String>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || !(4..=40).contains(&text.len()) {
+            let message = format!("the parameter `{name}` is no id of a snapshot");
+            return Err(Error::invalid(message).with_hint("give 4 to 40 digits of it"));
+        }
+        Ok(Some(text.to_ascii_lowercase()))
+    }
+
+    /// A text to keep.
+    pub(crate) fn owned(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.text(name)?.map(str::to_owned))
+    }
+
+    /// Yes or no, or nothing said.
+    pub(crate) fn choice(&self, name: &str) -> Result<Option<bool>> {
+        match self.text(name)? {
+            None => Ok(None),
+            Some(_) => self.flag(name).map(Some),
+        }
+    }
+
     /// A path; without it the workspace itself.
     pub(crate) fn path_or_root(&self, name: &str) -> Result<RelPath> {
         self.path(name).map(Option::unwrap_or_default)
@@ -165,6 +217,36 @@ impl FromRequestParts<Shared> for Query {
     }
 }
 
+/// What comes after an item, and at most so many: one page of a list that is at hand. An item that
+/// is not there has nothing after it.
+pub(crate) fn page<T>(
+    items: Vec<T>,
+    after: Option<&str>,
+    limit: usize,
+    is: impl Fn(&T, &str) -> bool,
+) -> Vec<T> {
+    let start = match after {
+        None => 0,
+        Some(id) => match items.iter().position(|item| is(item, id)) {
+            Some(place) => place + 1,
+            None => items.len(),
+        },
+    };
+    items.into_iter().skip(start).take(limit).collect()
+}
+
+/// The header `Idempotency-Key`, if there is one.
+pub(crate) struct RequestKey(pub(crate) Option<Vec<u8>>);
+
+impl FromRequestParts<Shared> for RequestKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let key = parts.headers.get("idempotency-key");
+        Ok(RequestKey(key.map(|key| key.as_bytes().to_vec())))
+    }
+}
+
 /// A JSON body. An empty body is taken for an empty object.
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -184,8 +266,12 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     }
 }
 
-/// Parses JSON and says which field is wrong.
+/// Parses a JSON object and says which field is wrong.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
+    // A list of values would be taken for the fields of a struct in their order.
+    if text.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Error::invalid("the body is refused: it is no JSON object"));
+    }
     // The words of the parser name the field and hold no host path.
     serde_json::from_slice(text)
         .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))
@@ -216,5 +302,6 @@ mod tests {
         assert!(Query::parse("limit=0").unwrap().limit(1, 2).is_err());
         assert!(Query::parse("limit=-1").unwrap().limit(1, 2).is_err());
         assert!(Query::parse("path=").unwrap().path("path").is_err());
+        assert!(Query::parse("path=a&pat%68=b").is_err());
     }
 }

@@ -285,6 +285,8 @@ words! {
         ReviewOpen = "review_open",
         /// A conflict was decided.
         ReviewResolve = "review_resolve",
+        /// A resolution of a conflict was proposed, and is no version of the path.
+        ReviewPropose = "review_propose",
         /// An agent came into being below another one.
         AgentSpawn = "agent_spawn",
         /// An agent was removed from the tree.

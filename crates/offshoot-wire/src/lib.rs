@@ -9,6 +9,7 @@ pub mod diff;
 mod files;
 mod machine;
 mod merges;
+mod project_requests;
 mod projects;
 mod requests;
 mod reviews;
@@ -18,15 +19,19 @@ mod tools;
 mod transfer;
 mod workspace;
 
-pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
+pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64_decode,
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub use project_requests::{
+    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
+    SyncRequest, UpdateRequest,
+};
 pub use projects::{
-    DeletedProject, Fork, Forks, ImportedProject, Project, ProjectEntries, ProjectSynced, Projects,
-    Updated, Versions, landing,
+    DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,
+    ProjectSynced, Projects, Updated, Versions, landing,
 };
 pub use requests::{
     MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
@@ -38,11 +43,42 @@ pub use snapshots::{
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
 pub use tools::{Tool, ToolAnnotations, Tools};
-pub use transfer::{Imported, RefusedEntry, Upload, Uploads};
+pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, Uploads};
 pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
 
 use offshoot_core::{ObjectId, RelPath, Timestamp};
 use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// What the name of a project, a workspace or an agent looks like.
+pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$";
+/// What the id of a snapshot, or a prefix of it, looks like.
+pub const SNAPSHOT_PATTERN: &str = "^[0-9a-fA-F]{4,40}$";
+
+/// Reads a field that is an object. Without this a list would be taken for its fields in order.
+fn object<'de, D, T>(source: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let fields = serde_json::Map::deserialize(source)?;
+    T::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+}
+
+/// Reads a list of objects, or nothing.
+fn objects<'de, D, T>(source: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let items: Option<Vec<serde_json::Map<String, Value>>> = Option::deserialize(source)?;
+    let read = |fields| T::deserialize(Value::Object(fields)).map_err(D::Error::custom);
+    items
+        .map(|items| items.into_iter().map(read).collect())
+        .transpose()
+}
 
 fn time(at: Timestamp) -> String {
     at.to_string()

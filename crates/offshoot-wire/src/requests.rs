@@ -5,20 +5,23 @@ use serde::Deserialize;
 
 use offshoot_core::Layout;
 
-use super::LayoutName;
+use super::{ID_PATTERN, LayoutName, SNAPSHOT_PATTERN, object};
 
 /// A workspace to create.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewWorkspace {
     /// Its id; without it a new one.
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub id: Option<String>,
     /// Which places may be written.
     #[schemars(with = "Option<LayoutName>")]
     pub layout: Option<Layout>,
     /// Begin with this snapshot of any workspace, deleted ones too.
+    #[schemars(regex(pattern = SNAPSHOT_PATTERN))]
     pub from: Option<String>,
     /// Its limits.
+    #[serde(deserialize_with = "object")]
     pub quota: NewQuota,
 }
 
@@ -27,8 +30,10 @@ pub struct NewWorkspace {
 #[serde(deny_unknown_fields, default)]
 pub struct NewQuota {
     /// The most bytes.
+    #[schemars(range(min = 0))]
     pub bytes: Option<i64>,
     /// The most files, links and directories.
+    #[schemars(range(min = 0))]
     pub inodes: Option<i64>,
 }
 
@@ -37,6 +42,7 @@ pub struct NewQuota {
 #[serde(deny_unknown_fields)]
 pub struct PathRequest {
     /// Where.
+    #[schemars(length(min = 1))]
     pub path: String,
 }
 
@@ -45,8 +51,10 @@ pub struct PathRequest {
 #[serde(deny_unknown_fields)]
 pub struct MoveRequest {
     /// From where.
+    #[schemars(length(min = 1))]
     pub from: String,
     /// To where; nothing may be there.
+    #[schemars(length(min = 1))]
     pub to: String,
 }
 
@@ -65,6 +73,7 @@ pub struct SnapshotRequest {
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {
     /// Its id, or a prefix of it.
+    #[schemars(regex(pattern = SNAPSHOT_PATTERN))]
     pub snapshot: String,
     /// Only this path.
     #[serde(default)]
@@ -78,10 +87,13 @@ pub struct NewToken {
     /// Everything.
     pub admin: bool,
     /// The workspaces of this agent.
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub agent: Option<String>,
     /// This workspace.
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub workspace: Option<String>,
     /// The workspaces forked from this project.
+    #[schemars(regex(pattern = ID_PATTERN))]
     pub project: Option<String>,
     /// Only these paths and operations, each as `PATTERN:read,write`.
     pub allow: Vec<String>,

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::error::{Answer, json, ok};
+use crate::error::{Answer, Problem, json, ok};
 use crate::extract::{Json, Params, Query};
 use crate::sign_in;
 use offshoot_wire as wire;
@@ -45,7 +45,8 @@ pub(crate) async fn revoke(State(app): State<Shared>, caller: Caller, params: Pa
     let id = params.text("token")?.to_owned();
     let shared = app.clone();
     let name = id.clone();
-    let revoked = blocking(move || shared.engine.revoke_token(&name)).await?;
+    let revoked = blocking(move || shared.engine.revoke_token(&name)).await;
+    let revoked = revoked.map_err(Problem::not_there)?;
     app.tokens.clear();
     ok(&wire::RevokedToken { id, revoked })
 }

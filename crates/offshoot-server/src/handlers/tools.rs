@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::error::{Answer, ok};
+use crate::error::{Answer, Problem, ok};
 use crate::extract::{Json, Params};
 
 /// `GET /tools`
@@ -36,6 +36,7 @@ pub(crate) async fn call(
     Json(arguments): Json<Value>,
 ) -> Answer {
     let name = params.text("tool")?.to_owned();
+    app.tools.get(&name).map_err(Problem::not_there)?;
     let answer = blocking(move || app.tools.get(&name)?.call(&caller, arguments)).await?;
     ok(&answer)
 }

@@ -90,6 +90,8 @@ impl Running {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
+        // A watcher may hold the engine a moment longer, so that dropping ours does not wait.
+        self.engine.wait_for_upkeep();
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -98,30 +100,34 @@ impl Running {
 
     /// A client with a token for one workspace, limited by rules.
     pub(crate) fn client_for(&self, workspace: &str, allow: &[&str]) -> Client {
-        let scope = Scope {
+        self.client_with(Scope {
             kind: PrincipalKind::Service,
             reach: Reach::Workspace(workspace.parse().unwrap()),
             allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
-        };
-        let issued = self
-            .engine
-            .issue_token(&scope, None, None, &cause())
-            .unwrap();
-        Client::new(self.address, &issued.secret)
+        })
+    }
+
+    /// A client with a token for one project, limited by rules.
+    pub(crate) fn client_for_project(&self, project: &str, allow: &[&str]) -> Client {
+        self.client_with(Scope {
+            kind: PrincipalKind::Service,
+            reach: Reach::Project(project.parse().unwrap()),
+            allow: allow.iter().map(|rule| rule.parse().unwrap()).collect(),
+        })
     }
 
     /// A client with the token of an agent.
     pub(crate) fn agent(&self, agent: &str) -> Client {
-        let scope = Scope {
+        self.client_with(Scope {
             kind: PrincipalKind::Agent,
             reach: Reach::Agent(agent.parse().unwrap()),
             allow: Vec::new(),
-        };
-        let issued = self
-            .engine
-            .issue_token(&scope, None, None, &cause())
-            .unwrap();
-        Client::new(self.address, &issued.secret)
+        })
+    }
+
+    fn client_with(&self, scope: Scope) -> Client {
+        let issued = self.engine.issue_token(&scope, None, None, &cause());
+        Client::new(self.address, &issued.unwrap().secret)
     }
 }
 
@@ -261,6 +267,36 @@ impl Client {
 
     pub(crate) fn delete(&self, target: &str) -> Reply {
         self.send("DELETE", target.as_bytes(), &[], b"")
+    }
+
+    /// A project with some files, each by one edit.
+    pub(crate) fn create_project(&self, name: &str, files: &[(&str, &str)]) {
+        let made = self.post("/api/v1/projects", &format!("{{\"name\":\"{name}\"}}"));
+        assert_eq!(made.status, 201, "{}", made.text());
+        for (path, content) in files {
+            let put = self.put(
+                &format!("/api/v1/projects/{name}/files/{path}"),
+                content.as_bytes(),
+            );
+            assert_eq!(put.status, 200, "{}", put.text());
+        }
+    }
+
+    /// A fork of a project for an agent, as the answer has it.
+    pub(crate) fn fork(&self, project: &str, agent: &str) -> serde_json::Value {
+        let made = self.post(
+            &format!("/api/v1/projects/{project}/workspaces"),
+            &format!("{{\"agent_id\":\"{agent}\"}}"),
+        );
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()
+    }
+
+    /// Posts something that must be answered with 200.
+    pub(crate) fn done(&self, target: &str, body: &str) -> serde_json::Value {
+        let reply = self.post(target, body);
+        assert_eq!(reply.status, 200, "{target} {}", reply.text());
+        reply.json()
     }
 
     pub(crate) fn create(&self, id: &str) {

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::common::{Client, Running, Stream, form};
+use crate::common::{Client, Running, Stream};
+use crate::reach::send;
 
 fn start() -> (tempfile::TempDir, Running) {
     let data = tempfile::tempdir().unwrap();
@@ -15,139 +16,6 @@ fn start() -> (tempfile::TempDir, Running) {
             .put(&format!("/api/v1/workspaces/{id}/files/f"), id.as_bytes());
     }
     (data, running)
-}
-
-/// Every route that names a workspace, with a body that is right.
-fn routes(workspace: &str, snapshot: &str) -> Vec<(&'static str, String, String)> {
-    let v1 = |method, rest: &str, body: &str| {
-        (
-            method,
-            format!("/api/v1/workspaces/{workspace}{rest}"),
-            body.to_owned(),
-        )
-    };
-    let older = |method, rest: &str| {
-        (
-            method,
-            format!("/api/workspace/{workspace}{rest}"),
-            String::new(),
-        )
-    };
-    vec![
-        v1("GET", "", ""),
-        v1("DELETE", "", ""),
-        v1("GET", "/quota", ""),
-        v1("PUT", "/quota", "{}"),
-        v1("GET", "/path", ""),
-        v1("GET", "/info", ""),
-        v1("GET", "/files/f", ""),
-        v1("GET", "/files/none", ""),
-        v1("GET", &format!("/files/f?at={snapshot}"), ""),
-        v1("HEAD", "/files/f", ""),
-        v1("PUT", "/files/f", "x"),
-        v1("DELETE", "/files/f", ""),
-        v1("GET", "/list", ""),
-        v1("GET", "/list?path=none", ""),
-        v1("GET", "/tree", ""),
-        v1("GET", "/metadata/f", ""),
-        v1("POST", "/mkdir", r#"{"path":"d"}"#),
-        v1("POST", "/move", r#"{"from":"f","to":"g"}"#),
-        v1("POST", "/uploads", "form"),
-        v1("GET", "/archive", ""),
-        v1("POST", "/import", "x"),
-        v1("GET", "/history", ""),
-        v1("GET", "/changes", ""),
-        v1("GET", "/diff", ""),
-        v1("GET", &format!("/diff?from={snapshot}"), ""),
-        v1("GET", "/snapshots", ""),
-        v1("POST", "/snapshots", "{}"),
-        v1(
-            "POST",
-            "/restore",
-            &format!("{{\"snapshot\":\"{snapshot}\"}}"),
-        ),
-        v1("POST", "/sync", ""),
-        (
-            "GET",
-            format!("/api/v1/events?workspace={workspace}"),
-            String::new(),
-        ),
-        older("GET", "/list"),
-        older("GET", "/tree"),
-        older("GET", "/history"),
-        older("GET", "/read/f"),
-        older("POST", "/sync"),
-        (
-            "POST",
-            format!("/api/workspace/{workspace}/upload"),
-            "form".to_owned(),
-        ),
-        older("DELETE", "/delete/f"),
-    ]
-}
-
-fn send(client: &Client, method: &str, target: &str, body: &str) -> common::Reply {
-    let (kind, form) = form(b"f.txt", b"x");
-    let (headers, body) = match body {
-        "form" => (vec![("Content-Type", kind.as_str())], form),
-        other => (vec![], other.as_bytes().to_vec()),
-    };
-    client.send(method, target.as_bytes(), &headers, &body)
-}
-
-#[test]
-fn another_ones_workspace_answers_as_one_that_does_not_exist() {
-    let (_data, running) = start();
-    let taken = running
-        .client()
-        .post("/api/v1/workspaces/b/snapshots", "{}")
-        .json();
-    let snapshot = taken["id"].as_str().unwrap().to_owned();
-    for caller in [
-        running.agent("a"),
-        running.client_for("a", &[]),
-        running.client_for("a", &["**:read"]),
-    ] {
-        for ((method, target, body), (_, unknown, _)) in routes("b", &snapshot)
-            .into_iter()
-            .zip(routes("z", &snapshot))
-        {
-            let theirs = send(&caller, method, &target, &body);
-            let nobodys = send(&caller, method, &unknown, &body);
-            assert_eq!(theirs.status, 404, "{method} {target} {}", theirs.text());
-            // The answers differ by the name that was asked for and by nothing else.
-            let (mut theirs, nobodys) = (theirs.comparable(), nobodys.comparable());
-            theirs.body = theirs.text().replace("`b`", "`z`").into_bytes();
-            assert_eq!(theirs, nobodys, "{method} {target}");
-        }
-        let list = caller.get("/api/v1/workspaces").json();
-        assert_eq!(list["workspaces"].as_array().unwrap().len(), 1);
-        assert_eq!(list["workspaces"][0]["id"], "a");
-    }
-    assert_eq!(
-        running.client().get("/api/v1/workspaces/b/files/f").text(),
-        "b"
-    );
-    // What concerns the store as a whole is for admins.
-    let agent = running.agent("a");
-    for (method, target, body) in [
-        ("POST", "/api/v1/workspaces", "{}"),
-        ("POST", "/api/v1/workspaces", r#"{"id":"b"}"#),
-        ("GET", "/api/v1/tokens", ""),
-        ("POST", "/api/v1/tokens", r#"{"admin":true}"#),
-        ("DELETE", "/api/v1/tokens/tok-x", ""),
-        ("DELETE", "/api/v1/workspaces/a", ""),
-        ("GET", "/api/v1/workspaces/a/path", ""),
-        ("PUT", "/api/v1/workspaces/a/quota", "{}"),
-    ] {
-        let reply = send(&agent, method, target, body);
-        assert_eq!(reply.code(), "permission_denied", "{method} {target}");
-    }
-    let me = agent.get("/api/v1/me").json();
-    assert_eq!(
-        (me["operator"].as_str(), me["workspace"].as_str()),
-        (Some("a"), Some("a"))
-    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
+mod agents;
 mod archives;
 mod common;
 mod document;
@@ -11,4 +12,8 @@ mod files;
 mod identity;
 mod mcp;
 mod paths;
+mod project_paths;
+mod projects;
+mod reach;
 mod tools;
+mod work;

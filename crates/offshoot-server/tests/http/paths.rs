@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common;
 use crate::common::{Client, Reply, Running, encode, form};
 
-const SECRET: &str = "the secret outside";
+pub(crate) const SECRET: &str = "the secret outside";
 
 /// What one run works on: a workspace with links to outside, and files outside to be left alone.
 struct Scene {
@@ -54,7 +54,7 @@ fn scene() -> Scene {
     }
 }
 
-fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -69,7 +69,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Paths as bytes, before any encoding.
-fn table() -> Vec<Vec<u8>> {
+pub(crate) fn table() -> Vec<Vec<u8>> {
     let mut paths: Vec<Vec<u8>> = Vec::new();
     let targets = [
         "etc/passwd",
@@ -246,7 +246,7 @@ fn table() -> Vec<Vec<u8>> {
 }
 
 /// How a path can be written into a URL.
-fn spellings(path: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn spellings(path: &[u8]) -> Vec<Vec<u8>> {
     let once = encode(path);
     let slashed = path
         .split(|&byte| byte == b'/')
@@ -263,11 +263,11 @@ fn spellings(path: &[u8]) -> Vec<Vec<u8>> {
     ]
 }
 
-fn target(before: &str, path: &[u8], after: &str) -> Vec<u8> {
+pub(crate) fn target(before: &str, path: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), path, after.as_bytes()].concat()
 }
 
-fn check(what: &str, path: &[u8], reply: &Reply) {
+pub(crate) fn check(what: &str, path: &[u8], reply: &Reply) {
     let shown = format!(
         "{what} {:?} -> {} {}",
         String::from_utf8_lossy(path),
@@ -341,6 +341,7 @@ fn try_paths(paths: &[Vec<u8>]) -> usize {
             ("GET", "/api/workspace/w/read/".to_owned(), b""),
             ("GET", format!("{base}/history?path="), b""),
             ("GET", format!("{base}/diff?path="), b""),
+            ("GET", format!("{base}/blame/"), b""),
             ("GET", "/api/v1/workspaces/".to_owned(), b""),
             ("GET", format!("{base}/files/inside/a.txt?at="), b""),
             ("PUT", format!("{base}/files/"), b"written"),

@@ -149,6 +149,7 @@ pub(super) fn op_number(op: HistoryOp) -> i64 {
         HistoryOp::ReviewResolve => 21,
         HistoryOp::AgentSpawn => 22,
         HistoryOp::AgentEnd => 23,
+        HistoryOp::ReviewPropose => 24,
     }
 }
 

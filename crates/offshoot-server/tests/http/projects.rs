@@ -1,0 +1,664 @@
+//! Projects by HTTP: made, read, edited, imported into, deleted; and everything that is refused.
+
+use std::io::Write as _;
+
+use offshoot_testkit::HostDir;
+use zip::write::SimpleFileOptions;
+
+use crate::common::Running;
+
+const P: &str = "/api/v1/projects/p";
+
+fn start() -> (HostDir, Running) {
+    let data = HostDir::new();
+    let running = Running::start(&data.path().join("data"));
+    (data, running)
+}
+
+fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in entries {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn a_project_is_made_read_edited_and_deleted() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("src/a.txt", "one\n"), ("b.txt", "b\n")]);
+    let shown = client.get(P).json();
+    assert_eq!(
+        (shown["name"].as_str(), shown["file_count"].as_i64()),
+        (Some("p"), Some(2))
+    );
+    let snapshots = client.get(&format!("{P}/snapshots")).json();
+    let list = snapshots["snapshots"].as_array().unwrap();
+    assert_eq!(list.len(), 2);
+    let first = list[1]["id"].as_str().unwrap();
+    // After the newest comes the older one.
+    let newest = list[0]["id"].as_str().unwrap();
+    let rest = client.get(&format!("{P}/snapshots?after={newest}")).json();
+    assert_eq!(rest["snapshots"][0]["id"], first);
+    let get = client.get(&format!("{P}/files/src/a.txt"));
+    assert_eq!(get.text(), "one\n");
+    assert!(
+        get.header("content-security-policy")
+            .unwrap()
+            .starts_with("sandbox")
+    );
+    let tag = get.header("etag").unwrap().to_owned();
+    // The tag of an edit is the tag of what is read afterwards, and guards the next.
+    let edit = client.send(
+        "PUT",
+        format!("{P}/files/src/a.txt").as_bytes(),
+        &[("If-Match", &tag)],
+        b"two\n",
+    );
+    assert_eq!(edit.status, 200, "{}", edit.text());
+    let now = client.get(&format!("{P}/files/src/a.txt"));
+    assert_eq!(now.header("etag"), edit.header("etag"));
+    let lost = client.send(
+        "PUT",
+        format!("{P}/files/src/a.txt").as_bytes(),
+        &[("If-Match", &tag)],
+        b"three\n",
+    );
+    assert_eq!(
+        (lost.status, lost.code().as_str()),
+        (412, "precondition_failed")
+    );
+    let old = client.get(&format!("{P}/files/src/a.txt?at={first}"));
+    assert_eq!(old.text(), "one\n");
+    let part = client.send(
+        "GET",
+        format!("{P}/files/src/a.txt").as_bytes(),
+        &[("Range", "bytes=1-2")],
+        b"",
+    );
+    assert_eq!((part.status, part.text().as_str()), (206, "wo"));
+    let tree = client.get(&format!("{P}/tree")).json();
+    assert_eq!(tree["children"][0]["path"], "src");
+    let entries = client.get(&format!("{P}/list?deep=true")).json();
+    assert_eq!(entries["entries"].as_array().unwrap().len(), 3);
+    let top = client.get(&format!("{P}/list?at={first}")).json();
+    assert_eq!(top["entries"].as_array().unwrap().len(), 1, "{top}");
+    let versions = client.get(&format!("{P}/versions/src/a.txt")).json();
+    assert_eq!(versions["versions"].as_array().unwrap().len(), 2);
+    let blame = client.get(&format!("{P}/blame/src/a.txt")).json();
+    assert_eq!(blame["lines"][0]["text"], "two");
+    let blame = client
+        .get(&format!("{P}/blame/src/a.txt?at={first}"))
+        .json();
+    assert_eq!(blame["lines"][0]["text"], "one");
+    let deleted = client.delete(P).json();
+    assert_eq!(deleted["name"], "p");
+    assert!(deleted["kept_snapshot"].is_string());
+    assert_eq!(client.get(P).code(), "project_not_found");
+}
+
+#[test]
+fn wrong_requests_say_what_is_wrong() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("d/a", "a")]);
+    for (method, target, body, status, code) in [
+        ("POST", "/api/v1/projects", "{}", 400, "invalid_request"),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"../x"}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"root"}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"p"}"#,
+            409,
+            "already_exists",
+        ),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"n","files":true}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"n","from":"/nowhere"}"#,
+            404,
+            "file_not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/projects",
+            r#"{"name":"n","more":1}"#,
+            400,
+            "invalid_request",
+        ),
+        ("GET", "/api/v1/projects/none", "", 404, "project_not_found"),
+        (
+            "DELETE",
+            "/api/v1/projects/none",
+            "",
+            404,
+            "project_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects?limit=0",
+            "",
+            400,
+            "invalid_request",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/files/none",
+            "",
+            404,
+            "file_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/files/d",
+            "",
+            400,
+            "is_a_directory",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/files/../x",
+            "",
+            400,
+            "path_traversal_blocked",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/files/d/a?at=ffffffff",
+            "",
+            404,
+            "snapshot_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/tree?at=ffffffff",
+            "",
+            404,
+            "snapshot_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/list?path=d/a",
+            "",
+            400,
+            "not_a_directory",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/list?path=none",
+            "",
+            404,
+            "file_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/versions/none",
+            "",
+            404,
+            "file_not_found",
+        ),
+        (
+            "GET",
+            "/api/v1/projects/p/blame/d",
+            "",
+            400,
+            "is_a_directory",
+        ),
+        (
+            "PUT",
+            "/api/v1/projects/p/files/d",
+            "x",
+            400,
+            "is_a_directory",
+        ),
+        (
+            "PUT",
+            "/api/v1/projects/p/files/d/a/b",
+            "x",
+            400,
+            "not_a_directory",
+        ),
+        (
+            "PUT",
+            "/api/v1/projects/none/files/a",
+            "x",
+            404,
+            "project_not_found",
+        ),
+        (
+            "PUT",
+            "/api/v1/projects/p/policy",
+            r#"{"landing":"some"}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "PUT",
+            "/api/v1/projects/p/policy",
+            r#"{"policies":[{"path":"","policy":"ours"}]}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/sync",
+            "{}",
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/sync",
+            r#"{"from":"/nowhere"}"#,
+            404,
+            "file_not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/import",
+            "no archive",
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/workspaces",
+            r#"{"count":0}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/workspaces",
+            r#"{"count":999}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/workspaces",
+            r#"{"provider":"x"}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/workspaces",
+            r#"{"agent_id":"a b"}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/p/workspaces",
+            r#"{"base":"ffff"}"#,
+            400,
+            "snapshot_not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/projects/none/workspaces",
+            "{}",
+            404,
+            "project_not_found",
+        ),
+        ("GET", "/api/v1/projects/p/path", "", 400, "invalid_request"),
+        (
+            "GET",
+            "/api/v1/projects/p/path?agent_id=a",
+            "",
+            404,
+            "workspace_not_assigned",
+        ),
+        ("GET", "/api/v1/merges/none", "", 404, "invalid_request"),
+        (
+            "POST",
+            "/api/v1/merges/none/undo",
+            "",
+            404,
+            "invalid_request",
+        ),
+        ("GET", "/api/v1/reviews/none", "", 404, "review_not_found"),
+        (
+            "POST",
+            "/api/v1/reviews/none/resolve",
+            r#"{"choice":"ours"}"#,
+            404,
+            "review_not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/reviews/none/candidates",
+            r#"{"content":""}"#,
+            404,
+            "review_not_found",
+        ),
+        ("POST", "/api/v1/agents", "{}", 400, "invalid_request"),
+        (
+            "POST",
+            "/api/v1/agents",
+            r#"{"role":""}"#,
+            400,
+            "invalid_request",
+        ),
+        (
+            "POST",
+            "/api/v1/agents",
+            r#"{"role":"r","parent":"none"}"#,
+            404,
+            "agent_not_found",
+        ),
+        (
+            "POST",
+            "/api/v1/agents",
+            r#"{"role":"r","project":"none"}"#,
+            404,
+            "project_not_found",
+        ),
+        ("DELETE", "/api/v1/agents/none", "", 404, "agent_not_found"),
+        (
+            "POST",
+            "/api/v1/workspace/none/complete",
+            "",
+            404,
+            "workspace_not_assigned",
+        ),
+        (
+            "GET",
+            "/api/v1/workspace/none/path?agent_id=a",
+            "",
+            404,
+            "project_not_found",
+        ),
+    ] {
+        let reply = client.send(method, target.as_bytes(), &[], body.as_bytes());
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (status, code),
+            "{method} {target} {body} {}",
+            reply.text()
+        );
+        assert!(
+            !reply.text().contains("/nowhere"),
+            "a host path: {}",
+            reply.text()
+        );
+    }
+    // Nothing of all that left a trace.
+    let snapshots = client.get(&format!("{P}/snapshots")).json();
+    assert_eq!(snapshots["snapshots"].as_array().unwrap().len(), 1);
+    client.create("w");
+    let alone = client.post("/api/v1/workspaces/w/complete", "{}");
+    assert_eq!(
+        (alone.status, alone.code().as_str()),
+        (400, "invalid_request")
+    );
+    client.fork("p", "a");
+    let busy = client.delete(P);
+    assert_eq!((busy.status, busy.code().as_str()), (423, "workspace_busy"));
+}
+
+#[test]
+fn a_project_comes_from_a_directory_and_follows_it() {
+    let (data, running) = start();
+    let client = running.client();
+    let source = data.path().join("source");
+    std::fs::create_dir_all(source.join("sub")).unwrap();
+    std::fs::write(source.join("sub/a"), "a").unwrap();
+    std::fs::write(source.join("b"), "b").unwrap();
+    let from = source.to_str().unwrap();
+    let made = client.post(
+        "/api/v1/projects",
+        &format!(r#"{{"name":"p","from":"{from}"}}"#),
+    );
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["file_count"], 2);
+    std::fs::write(source.join("b"), "changed").unwrap();
+    std::fs::remove_file(source.join("sub/a")).unwrap();
+    std::fs::write(source.join("c"), "c").unwrap();
+    let synced = client.done(&format!("{P}/sync"), &format!(r#"{{"from":"{from}"}}"#));
+    assert_eq!(
+        (
+            synced["synced"].as_i64(),
+            synced["skipped"].as_i64(),
+            synced["total"].as_i64()
+        ),
+        (Some(2), Some(0), Some(2))
+    );
+    let again = client.done(&format!("{P}/sync"), &format!(r#"{{"from":"{from}"}}"#));
+    assert_eq!(
+        (again["synced"].as_i64(), again["created"].as_bool()),
+        (Some(0), Some(false))
+    );
+    // Whoever has the project alone does not read the host.
+    let own = running.client_for_project("p", &[]);
+    for (target, body) in [
+        (format!("{P}/sync"), format!(r#"{{"from":"{from}"}}"#)),
+        (
+            "/api/v1/projects".to_owned(),
+            format!(r#"{{"name":"n","from":"{from}"}}"#),
+        ),
+    ] {
+        assert_eq!(
+            own.post(&target, &body).code(),
+            "permission_denied",
+            "{target}"
+        );
+    }
+}
+
+#[test]
+fn an_archive_becomes_one_snapshot() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("keep", "kept"), ("file", "old"), ("dir/x", "x")]);
+    let count = |client: &crate::common::Client| {
+        let found = client.get(&format!("{P}/snapshots")).json();
+        found["snapshots"].as_array().unwrap().len()
+    };
+    let before = count(&client);
+    let archive = zip_of(&[
+        ("file", b"new"),
+        ("a/b/c", b"deep"),
+        ("../outside", b"x"),
+        ("/etc/x", b"x"),
+        ("dir", b"a file over a directory"),
+        ("keep/below", b"below a file"),
+        ("a/b", b"a file over what came with it"),
+        ("large", &[7; 400 << 10]),
+    ]);
+    let reply = client.send("POST", format!("{P}/import").as_bytes(), &[], &archive);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let json = reply.json();
+    assert_eq!(
+        (json["file_count"].as_i64(), json["created"].as_bool()),
+        (Some(3), Some(true))
+    );
+    let codes: Vec<&str> = json["refused"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["code"].as_str().unwrap())
+        .collect();
+    assert_eq!(codes.len(), 5, "{json}");
+    assert_eq!(
+        codes
+            .iter()
+            .filter(|code| **code == "path_traversal_blocked")
+            .count(),
+        2
+    );
+    assert_eq!(count(&client), before + 1);
+    for (path, content) in [
+        ("file", "new"),
+        ("a/b/c", "deep"),
+        ("keep", "kept"),
+        ("dir/x", "x"),
+    ] {
+        assert_eq!(client.get(&format!("{P}/files/{path}")).text(), content);
+    }
+    let again = client
+        .send("POST", format!("{P}/import").as_bytes(), &[], &archive)
+        .json();
+    assert_eq!(
+        (again["created"].as_bool(), count(&client)),
+        (Some(false), before + 1)
+    );
+    let into = client.send(
+        "POST",
+        format!("{P}/import?path=sub").as_bytes(),
+        &[],
+        &zip_of(&[("z", b"z")]),
+    );
+    assert_eq!(into.status, 200);
+    assert_eq!(client.get(&format!("{P}/files/sub/z")).text(), "z");
+    let nothing = client.send(
+        "POST",
+        format!("{P}/import").as_bytes(),
+        &[],
+        &zip_of(&[("../x", b"x")]),
+    );
+    assert!(nothing.json()["snapshot"].is_null(), "{}", nothing.text());
+}
+
+#[test]
+fn policies_are_set_in_part() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[]);
+    let policy = format!("{P}/policy");
+    assert_eq!(client.get(&policy).json()["landing"], "partial");
+    let set = client.put(
+        &policy,
+        br#"{"policies":[{"path":"*.lock","policy":"last-writer-wins"}],"landing":"atomic"}"#,
+    );
+    assert_eq!(set.status, 200, "{}", set.text());
+    client.put(&policy, br#"{"include_ignored":true}"#);
+    let now = client.get(&policy).json();
+    assert_eq!(now["policies"][0]["policy"], "last-writer-wins");
+    assert_eq!(
+        (now["landing"].as_str(), now["include_ignored"].as_bool()),
+        (Some("atomic"), Some(true))
+    );
+}
+
+#[test]
+fn lists_go_on_page_by_page() {
+    let (_data, running) = start();
+    let client = running.client();
+    for name in ["a", "b", "c"] {
+        client.create_project(name, &[("f", name)]);
+    }
+    let page = client.get("/api/v1/projects?limit=2").json();
+    let names = |page: &serde_json::Value| -> Vec<String> {
+        let list = page["projects"].as_array().unwrap().iter();
+        list.map(|one| one["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&page), ["a", "b"]);
+    assert_eq!(names(&client.get("/api/v1/projects?after=b").json()), ["c"]);
+    for agent in ["x", "y", "z"] {
+        client.fork("a", agent);
+    }
+    let forks = client
+        .get("/api/v1/projects/a/workspaces?after=x&limit=1")
+        .json();
+    assert_eq!(forks["workspaces"][0]["id"], "y");
+    assert_eq!(forks["workspaces"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_repeated_creation_makes_nothing_more() {
+    let data = HostDir::new();
+    let place = data.path().join("data");
+    let mut running = Running::start(&place);
+    let client = running.client();
+    let key = [("Idempotency-Key", "one")];
+    let send = |client: &crate::common::Client, target: &str, body: &str| {
+        client.send("POST", target.as_bytes(), &key, body.as_bytes())
+    };
+    let bodies = [
+        ("/api/v1/projects", r#"{"name":"p"}"#),
+        ("/api/v1/workspaces", "{}"),
+        ("/api/v1/agents", r#"{"role":"helper"}"#),
+    ];
+    let made: Vec<_> = bodies
+        .iter()
+        .map(|(to, body)| send(&client, to, body))
+        .collect();
+    client.put(&format!("{P}/files/f"), b"f");
+    let fork = send(
+        &client,
+        &format!("{P}/workspaces"),
+        r#"{"agent_id":"a","count":2}"#,
+    );
+    assert_eq!(fork.status, 201, "{}", fork.text());
+    // Also after a restart. Another key, or another caller with the same one, makes more.
+    running.stop();
+    drop(running);
+    let running = Running::start(&place);
+    let client = running.client();
+    for ((target, body), first) in bodies.iter().zip(made) {
+        let again = send(&client, target, body);
+        assert_eq!(
+            (first.status, again.status),
+            (201, 200),
+            "{target} {}",
+            again.text()
+        );
+        for field in ["id", "name"] {
+            assert_eq!(first.json()[field], again.json()[field]);
+        }
+    }
+    let again = send(
+        &client,
+        &format!("{P}/workspaces"),
+        r#"{"agent_id":"a","count":2}"#,
+    );
+    assert_eq!(again.status, 200, "{}", again.text());
+    for at in 0..2 {
+        assert_eq!(
+            fork.json()["workspaces"][at]["id"],
+            again.json()["workspaces"][at]["id"]
+        );
+        assert_eq!(
+            fork.json()["workspaces"][at]["path"],
+            again.json()["workspaces"][at]["path"]
+        );
+    }
+    let other = running.client_for_project("p", &[]);
+    let more = send(&other, &format!("{P}/workspaces"), r#"{"agent_id":"a"}"#);
+    assert_eq!(
+        (more.status, more.json()["id"].as_str()),
+        (201, Some("a~3"))
+    );
+    let empty = client.send(
+        "POST",
+        b"/api/v1/projects",
+        &[("Idempotency-Key", "")],
+        b"{\"name\":\"x\"}",
+    );
+    assert_eq!(empty.code(), "invalid_request");
+}
