@@ -5,6 +5,7 @@
 //! what does not exist: the store is not even asked, so nothing tells the two apart.
 
 mod acting;
+mod cloning;
 mod pattern;
 
 pub use acting::Access;
@@ -254,6 +255,14 @@ impl Principal {
             ErrorCode::PermissionDenied,
             "this needs an admin token",
         ))
+    }
+
+    /// Refuses a token that is not allowed to read everything that it reaches.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        let root = RelPath::root();
+        self.decide(Operation::Read, &root, |rule| {
+            rule.pattern.matches_all_below(&root)
+        })
     }
 
     fn decide(

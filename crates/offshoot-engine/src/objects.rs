@@ -1,11 +1,15 @@
 //! Git objects as the git crate wants them, out of the store, and new ones on their way into it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
 use std::sync::Arc;
 
 use offshoot_core::{ObjectId, ObjectKind, RelPath, Result};
-use offshoot_git::{Edit, EmptyDirs, ObjectReader, ObjectSink};
+use offshoot_git::{Edit, EmptyDirs, ObjectReader, ObjectSink, ObjectStream};
 use offshoot_store::{NewObject, ReadTx, Store};
+
+/// Larger objects are read piece by piece where that is possible.
+const LARGEST_WHOLE: u64 = 1 << 20;
 
 /// Reads objects of the store, inside a transaction where there is one.
 pub(crate) struct StoredObjects<'a> {
@@ -19,6 +23,27 @@ impl ObjectReader for StoredObjects<'_> {
             Some(tx) => self.store.object_in(tx, id),
             None => self.store.object(id),
         }
+    }
+
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        let size = match self.tx {
+            Some(tx) => tx.object_size(id)?,
+            None => self.store.read(|tx| tx.object_size(id))?,
+        };
+        if size.is_some_and(|size| size > LARGEST_WHOLE) {
+            let found = self.store.open_object(id)?;
+            return Ok(found.map(|(kind, size, content)| ObjectStream {
+                kind,
+                size,
+                content,
+            }));
+        }
+        // To read a small one whole takes a fraction of the time.
+        Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
+            kind,
+            size: bytes.len() as u64,
+            content: Box::new(Cursor::new(bytes)),
+        }))
     }
 }
 

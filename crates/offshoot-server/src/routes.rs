@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Shared;
 use crate::handlers::{files, snapshots, system, tokens, tools, transfer, workspaces};
-use crate::{auth, compatibility, events, guard, mcp, sign_in};
+use crate::{auth, compatibility, events, git, guard, mcp, sign_in};
 use offshoot_wire as wire;
 
 /// Where the API begins.
@@ -181,6 +181,7 @@ pub(crate) fn router(app: Shared) -> Router {
     closed
         .route_layer(check)
         .merge(open)
+        .merge(git::router(&app))
         .method_not_allowed_fallback(system::wrong_method)
         .fallback(system::no_route)
         .layer(no_limit)

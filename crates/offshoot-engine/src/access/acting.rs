@@ -44,6 +44,11 @@ impl Access {
         &self.principal
     }
 
+    /// The engine behind it, for use cases in other files of this module.
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Who and why, as the history will have it.
     pub fn cause(&self) -> &Cause {
         &self.cause

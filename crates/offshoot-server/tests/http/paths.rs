@@ -69,7 +69,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Paths as bytes, before any encoding.
-fn table() -> Vec<Vec<u8>> {
+pub(crate) fn table() -> Vec<Vec<u8>> {
     let mut paths: Vec<Vec<u8>> = Vec::new();
     let targets = [
         "etc/passwd",
@@ -246,7 +246,7 @@ fn table() -> Vec<Vec<u8>> {
 }
 
 /// How a path can be written into a URL.
-fn spellings(path: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn spellings(path: &[u8]) -> Vec<Vec<u8>> {
     let once = encode(path);
     let slashed = path
         .split(|&byte| byte == b'/')
@@ -267,7 +267,7 @@ fn target(before: &str, path: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), path, after.as_bytes()].concat()
 }
 
-fn check(what: &str, path: &[u8], reply: &Reply) {
+pub(crate) fn check(what: &str, path: &[u8], reply: &Reply) {
     let shown = format!(
         "{what} {:?} -> {} {}",
         String::from_utf8_lossy(path),
