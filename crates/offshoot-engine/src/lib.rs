@@ -77,7 +77,7 @@ pub use incoming::Content;
 pub use index::Entry;
 pub use merge_log::MergeReceipt;
 pub use metadata::{Metadata, history_as_json};
-pub use mime::type_name;
+pub use mime::{mime_by_name, type_name};
 pub use offshoot_fs::{Probe, ProviderName};
 pub use offshoot_git::GitProtocol;
 pub use offshoot_store::Landing;

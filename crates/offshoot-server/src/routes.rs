@@ -172,7 +172,7 @@ pub(crate) fn router(app: Shared) -> Router {
         &format!("{API}/workspaces/{{workspace}}/files/"),
         axum::routing::any(files::empty_path),
     );
-    let mcp = mcp::service(app.tools.clone(), app.stopping.clone());
+    let mcp = mcp::service(&app);
     closed = closed.route_service("/mcp", mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);

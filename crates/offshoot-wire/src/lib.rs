@@ -20,7 +20,7 @@ mod workspace;
 
 pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
 pub use files::{
-    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64_decode,
+    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};

@@ -182,7 +182,9 @@ fn a_workspace_is_cloned_by_its_own_token() {
     }
     agent.put("/api/v1/workspaces/w/files/src/a.txt", b"one\n");
     agent.put("/api/v1/workspaces/w/files/empty", b"");
-    let large: Vec<u8> = (0..3_000_000u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
+    let large: Vec<u8> = (0..3_000_000u32)
+        .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+        .collect();
     agent.put("/api/v1/workspaces/w/files/large.bin", &large);
     let taken = agent.post("/api/v1/workspaces/w/snapshots", r#"{"label":"first"}"#);
     for protocol in PROTOCOLS {
