@@ -53,6 +53,8 @@ codes! {
     AgentNotFound = "agent_not_found", 404;
     /// No such review.
     ReviewNotFound = "review_not_found", 404;
+    /// No such merge.
+    MergeNotFound = "merge_not_found", 404;
     /// No such skill.
     SkillNotFound = "skill_not_found", 404;
     /// A parent of the path, or the path itself, is no directory.

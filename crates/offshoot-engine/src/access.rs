@@ -1,22 +1,24 @@
 //! Who is asking, and the one check of what they may do.
 //!
 //! A [`Principal`] comes from a credential. Every door turns it into an [`Access`] and calls the
-//! use cases through that, which asks [`Principal::check`] first. What is out of reach answers as
-//! what does not exist: the store is not even asked, so nothing tells the two apart.
+//! use cases through that, which asks the one check first: what the principal reaches
+//! ([`Reach`]), then what its rules allow there. What is out of reach answers in the very words of
+//! what does not exist.
 
 mod acting;
+mod agents;
 mod cloning;
 mod pattern;
+mod projects;
+mod reach;
 
 pub use acting::Access;
 pub use pattern::Pattern;
+pub use projects::ProjectSource;
+pub use reach::{Reach, View};
 
-use offshoot_core::{
-    AgentId, Error, ErrorCode, Operator, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
-};
+use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use crate::engine::no_workspace;
 
 /// What kind of caller it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,38 +81,6 @@ impl std::str::FromStr for Operation {
             Error::invalid(format!("`{}` is no operation", text.escape_debug()))
                 .with_hint("use `read`, `write`, `delete`, `snapshot` and `restore`")
         })
-    }
-}
-
-/// Which workspaces a principal reaches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// All of them, and what concerns the store as a whole.
-    Everything,
-    /// Those of one agent: its workspace, and its further forks `agent~2`, `agent~3` …
-    Agent(AgentId),
-    /// One.
-    Workspace(WorkspaceId),
-    /// Those forked from one project.
-    Project(ProjectId),
-}
-
-impl Reach {
-    /// Whether the workspace lies within. Decided by names alone.
-    fn holds(&self, workspace: &WorkspaceId) -> bool {
-        match self {
-            Reach::Everything => true,
-            Reach::Workspace(own) => own == workspace,
-            Reach::Agent(agent) => match workspace.as_str().strip_prefix(agent.as_str()) {
-                Some("") => true,
-                Some(rest) => rest.strip_prefix('~').is_some_and(|number| {
-                    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-                }),
-                None => false,
-            },
-            // Forks name their project in the store, so this is decided where forks are known.
-            Reach::Project(_) => false,
-        }
     }
 }
 
@@ -189,42 +159,14 @@ impl Principal {
         }
     }
 
-    /// The one check: may this be done with this path of this workspace?
-    ///
-    /// Out of reach is `workspace_not_found`, in the very words of a workspace that does not
-    /// exist. Within reach but not allowed is `permission_denied`, whatever is at the path.
-    pub fn check(
-        &self,
-        operation: Operation,
-        workspace: &WorkspaceId,
-        path: &RelPath,
-    ) -> Result<()> {
-        self.check_reach(workspace)?;
+    /// Whether the rules allow this with this path; `permission_denied` if not, whatever is there.
+    pub fn allows(&self, operation: Operation, path: &RelPath) -> Result<()> {
         self.decide(operation, path, |rule| rule.pattern.matches(path))
     }
 
     /// The same for a path with everything below it.
-    pub fn check_all_below(
-        &self,
-        operation: Operation,
-        workspace: &WorkspaceId,
-        path: &RelPath,
-    ) -> Result<()> {
-        self.check_reach(workspace)?;
+    pub fn allows_all_below(&self, operation: Operation, path: &RelPath) -> Result<()> {
         self.decide(operation, path, |rule| rule.pattern.matches_all_below(path))
-    }
-
-    /// Whether the workspace is one of this principal's.
-    pub fn check_reach(&self, workspace: &WorkspaceId) -> Result<()> {
-        if self.reaches(workspace) {
-            return Ok(());
-        }
-        Err(no_workspace(workspace))
-    }
-
-    /// Whether the workspace is one of this principal's.
-    pub fn reaches(&self, workspace: &WorkspaceId) -> bool {
-        self.scope.reach.holds(workspace)
     }
 
     /// Whether a listing may show the path: it may be read, or something below it.
@@ -237,8 +179,7 @@ impl Principal {
 
     /// Whether the content of the path may be read.
     pub fn reads(&self, path: &RelPath) -> bool {
-        self.decide(Operation::Read, path, |rule| rule.pattern.matches(path))
-            .is_ok()
+        self.allows(Operation::Read, path).is_ok()
     }
 
     /// Whether only some paths or operations are allowed.
@@ -255,14 +196,6 @@ impl Principal {
             ErrorCode::PermissionDenied,
             "this needs an admin token",
         ))
-    }
-
-    /// Refuses a token that is not allowed to read everything that it reaches.
-    pub(crate) fn check_whole(&self) -> Result<()> {
-        let root = RelPath::root();
-        self.decide(Operation::Read, &root, |rule| {
-            rule.pattern.matches_all_below(&root)
-        })
     }
 
     fn decide(
@@ -379,44 +312,22 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_reaches_its_own_workspaces_alone() {
-        let agent = principal(Reach::Agent("a".parse().unwrap()), &[]);
-        for (name, within) in [
-            ("a", true),
-            ("a~2", true),
-            ("a~", false),
-            ("ab", false),
-            ("a~x", false),
-        ] {
-            let id: WorkspaceId = name.parse().unwrap();
-            assert_eq!(agent.reaches(&id), within, "{name}");
-        }
-    }
-
-    #[test]
     fn rules_limit_paths_and_operations() {
-        let ws: WorkspaceId = "w".parse().unwrap();
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
         let limited = principal(
-            Reach::Workspace(ws.clone()),
+            Reach::Workspace("w".parse().unwrap()),
             &["src/**:read,write", "*.md:read"],
         );
-        let may = |operation, at: &str| limited.check(operation, &ws, &path(at)).is_ok();
+        let may = |operation, at: &str| limited.allows(operation, &path(at)).is_ok();
         assert!(may(Operation::Read, "src/a") && may(Operation::Write, "src/a/b"));
         assert!(may(Operation::Read, "a.md") && !may(Operation::Write, "a.md"));
         assert!(!may(Operation::Delete, "src/a") && !may(Operation::Read, "."));
         assert!(limited.sees(&path(".")) && !limited.sees(&path("doc")));
         let code = limited
-            .check(Operation::Read, &ws, &path("x"))
+            .allows(Operation::Read, &path("x"))
             .unwrap_err()
             .code();
         assert_eq!(code, ErrorCode::PermissionDenied);
-        let other: WorkspaceId = "v".parse().unwrap();
-        let code = limited
-            .check(Operation::Read, &other, &path("x"))
-            .unwrap_err()
-            .code();
-        assert_eq!(code, ErrorCode::WorkspaceNotFound);
     }
 
     #[test]

@@ -8,14 +8,15 @@ use std::collections::HashSet;
 use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
-use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx};
+use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx, TokenRow};
 
+use crate::access::{Reach, Scope};
 use crate::engine::{Engine, open_row_in};
 use crate::fork::ForkOptions;
 use crate::workspace::{Quota, line_of};
 
 /// The name of the top of the tree.
-const ROOT: &str = "root";
+pub(crate) const ROOT: &str = "root";
 /// The longest role, in bytes.
 const MAX_ROLE: usize = 256;
 
@@ -128,8 +129,9 @@ impl Engine {
         self.store().read(|tx| as_agent(tx, find_agent(tx, id)?))
     }
 
-    /// Removes an agent from the tree. Its workspace stays, and so do the agents below it, which
-    /// keep working in the workspace that they have. Ending it again changes nothing.
+    /// Removes an agent from the tree and takes its tokens back. Its workspace stays, and so do the
+    /// agents below it, which keep working in the workspace that they have. Ending it again
+    /// changes nothing.
     pub fn end_agent(&self, id: &AgentId, cause: &Cause) -> Result<()> {
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
@@ -141,6 +143,11 @@ impl Engine {
             }
             row.ended_at = Some(at);
             tx.put_agent(&row)?;
+            for token in tx.tokens(None, 0)? {
+                if token.revoked_at.is_none() && is_token_of(&token, id)? {
+                    tx.revoke_token(&token.id, at)?;
+                }
+            }
             if let Some(workspace) = workspace_of(tx, &row)?
                 && let Ok(found) = open_row_in(tx, &workspace)
             {
@@ -165,26 +172,64 @@ impl Engine {
     }
 }
 
+/// The workspace that a token of an agent reaches: the open one of the nearest agent, going up,
+/// that has one, or else the nearest of all, for the receipt of its merge outlives it. An agent that
+/// the tree does not know has the workspace of its name; one that ended has none.
+pub(crate) fn workspace_reached(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<WorkspaceId>> {
+    match tx.agent(id)? {
+        None => id.as_str().parse().map(Some),
+        Some(row) if row.ended_at.is_some() => Ok(None),
+        Some(row) => match workspace_of(tx, &row)? {
+            Some(open) => Ok(Some(open)),
+            None => {
+                let mut chain = chain_of(tx, &row)?.into_iter();
+                Ok(chain.find_map(|row| row.workspace))
+            }
+        },
+    }
+}
+
+/// Whether `above` is the agent itself or one above it.
+pub(crate) fn is_at_or_below(tx: &dyn ReadTx, id: &AgentId, above: &AgentId) -> Result<bool> {
+    match tx.agent(id)? {
+        Some(row) => Ok(chain_of(tx, &row)?.iter().any(|one| one.id == *above)),
+        None => Ok(false),
+    }
+}
+
 /// The open workspace of the nearest agent, going up, that has one.
 fn workspace_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceId>> {
+    for row in chain_of(tx, row)? {
+        if let Some(workspace) = row.workspace
+            && open_row_in(tx, &workspace).is_ok()
+        {
+            return Ok(Some(workspace));
+        }
+    }
+    Ok(None)
+}
+
+/// An agent and those above it, the nearest first.
+fn chain_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Vec<AgentRow>> {
+    let mut chain = Vec::new();
     let mut seen = HashSet::new();
     let mut at = Some(row.clone());
     while let Some(row) = at {
-        if let Some(workspace) = &row.workspace
-            && open_row_in(tx, workspace).is_ok()
-        {
-            return Ok(Some(workspace.clone()));
-        }
         // A tree has no rings, but a damaged store must not keep us for ever.
         if !seen.insert(row.id.clone()) {
-            return Ok(None);
+            break;
         }
         at = match &row.parent {
             Some(parent) => tx.agent(parent)?,
             None => None,
         };
+        chain.push(row);
     }
-    Ok(None)
+    Ok(chain)
+}
+
+fn is_token_of(token: &TokenRow, id: &AgentId) -> Result<bool> {
+    Ok(Scope::from_stored(&token.scope)?.reach == Reach::Agent(id.clone()))
 }
 
 fn as_agent(tx: &dyn ReadTx, row: AgentRow) -> Result<Agent> {
@@ -206,7 +251,7 @@ fn find_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<AgentRow> {
     }
 }
 
-fn no_agent(id: &AgentId) -> Error {
+pub(crate) fn no_agent(id: &AgentId) -> Error {
     Error::new(
         ErrorCode::AgentNotFound,
         format!("there is no agent `{id}`"),

@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use offshoot_core::{Result, WorkspaceId};
-use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceKey, WorkspaceRow};
+use offshoot_core::{ProjectId, Result, WorkspaceId};
+use offshoot_store::{
+    HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
+};
 
 use crate::engine::Engine;
+use crate::fork::project_name;
 
-/// Something that happened in a workspace.
+/// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Where.
-    pub workspace: WorkspaceId,
+    /// In which workspace; none if it happened in a project.
+    pub workspace: Option<WorkspaceId>,
+    /// In which project, or of which project the workspace is a fork.
+    pub project: Option<ProjectId>,
     /// What, with its number.
     pub row: HistoryRow,
 }
@@ -45,22 +50,44 @@ impl Engine {
                 limit,
                 ..HistoryFilter::default()
             })?;
-            let mut names: HashMap<WorkspaceKey, WorkspaceId> = HashMap::new();
+            let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
             let mut events = Vec::with_capacity(rows.len());
             for row in rows {
                 let key = row.line.workspace;
-                let name = match names.get(&key) {
-                    Some(name) => Some(name.clone()),
-                    None => tx.workspace_by_key(key)?.map(|workspace| workspace.id),
+                let place = match places.get(&key) {
+                    Some(place) => place.clone(),
+                    None => place_of(tx, key)?,
                 };
-                if let Some(workspace) = name {
-                    names.insert(key, workspace.clone());
-                    events.push(Event { workspace, row });
+                places.insert(key, place.clone());
+                if let Some((workspace, project)) = place {
+                    events.push(Event {
+                        workspace,
+                        project,
+                        row,
+                    });
                 }
             }
             Ok(events)
         })
     }
+}
+
+/// The names of where something happened.
+type Place = (Option<WorkspaceId>, Option<ProjectId>);
+
+fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
+    let Some(row) = tx.workspace_by_key(key)? else {
+        return Ok(None);
+    };
+    Ok(Some(match row.kind {
+        WorkspaceKind::Project => (None, Some(row.id.as_str().parse()?)),
+        WorkspaceKind::Fork => {
+            let fork = tx.fork(key)?;
+            let project = fork.map(|fork| project_name(tx, &fork)).transpose()?;
+            (Some(row.id), project)
+        }
+        _ => (Some(row.id), None),
+    }))
 }
 
 /// A workspace whose directory outside programs may change.

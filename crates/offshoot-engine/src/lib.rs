@@ -33,8 +33,11 @@ mod metadata;
 mod mime;
 mod names;
 mod objects;
+mod once;
 mod policy;
 mod project;
+mod project_import;
+mod project_read;
 mod projection;
 mod providers;
 mod purge;
@@ -61,7 +64,9 @@ mod upkeep;
 mod walk;
 mod workspace;
 
-pub use access::{Access, Operation, Pattern, Principal, PrincipalKind, Reach, Rule, Scope};
+pub use access::{
+    Access, Operation, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
+};
 pub use agents::Agent;
 pub use blame::{BlameLine, BlameOf};
 pub use check::{CheckReport, Problem};
@@ -82,7 +87,9 @@ pub use offshoot_fs::{Probe, ProviderName};
 pub use offshoot_git::GitProtocol;
 pub use offshoot_store::Landing;
 pub use policy::{MergeSettings, PathPolicy, Policy};
-pub use project::{FileVersion, Project, ProjectEntry};
+pub use project::Project;
+pub use project_import::ProjectImport;
+pub use project_read::{FileVersion, ProjectEntry};
 pub use providers::probe_providers_in;
 pub use purge::Purged;
 pub use read::{

@@ -158,7 +158,7 @@ fn find_merge(tx: &dyn ReadTx, id: &str) -> Result<MergeRow> {
 
 pub(crate) fn no_merge(id: &str) -> Error {
     Error::new(
-        ErrorCode::InvalidRequest,
+        ErrorCode::MergeNotFound,
         format!("there is no merge `{}`", id.escape_debug()),
     )
     .with_hint("`offshoot merge log PROJECT` shows those there were")

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 
 use offshoot_core::{
-    Cause, ChangeSet, EMPTY_TREE, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, Layout, ObjectId,
-    ObjectKind, PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
+    Cause, EMPTY_TREE, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, Layout, ObjectId, ObjectKind,
+    PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
 };
 use offshoot_git::Commit;
 use offshoot_store::{
@@ -16,15 +16,13 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::engine::{Engine, no_file};
+use crate::engine::Engine;
 use crate::files::{Expect, WriteOptions};
 use crate::incoming::Content;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
-use crate::read::OpenFile;
-use crate::restore::{change_set, count, kind_of, op_of};
+use crate::restore::{count, kind_of, op_of};
 use crate::snapshot::{Snapshot, message, signature, state_of};
-use crate::source::Source;
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::workspace::{Quota, line_of, new_row};
 
@@ -52,26 +50,6 @@ pub struct Project {
     pub landing: Landing,
     /// Whether merges take ignored files too.
     pub include_ignored: bool,
-}
-
-/// One path of a project at a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProjectEntry {
-    /// Where.
-    pub path: RelPath,
-    /// What.
-    pub entry: StateEntry,
-    /// Bytes; 0 for directories.
-    pub size: i64,
-}
-
-/// One version of a file: the snapshot that brought it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileVersion {
-    /// The snapshot.
-    pub snapshot: Snapshot,
-    /// What stands there since; none if that snapshot removed it.
-    pub entry: Option<StateEntry>,
 }
 
 /// What a change of a project does, given its head.
@@ -161,111 +139,6 @@ impl Engine {
             line.after = row.head;
             tx.add_history(&line)?;
             Ok(row.head)
-        })
-    }
-
-    /// The newest snapshots of a project, newest first; 0 means all of them.
-    pub fn project_snapshots(&self, id: &ProjectId, limit: usize) -> Result<Vec<Snapshot>> {
-        self.store().read(|tx| {
-            let row = open_project(tx, id)?;
-            let rows = tx.snapshots(row.key, limit)?;
-            Ok(rows.into_iter().map(Snapshot::from).collect())
-        })
-    }
-
-    /// What a project holds at a snapshot, or now, in and below a directory. With `deep` all of it,
-    /// otherwise what is directly there.
-    pub fn project_entries(
-        &self,
-        id: &ProjectId,
-        at: Option<&str>,
-        dir: &RelPath,
-        deep: bool,
-    ) -> Result<Vec<ProjectEntry>> {
-        self.store().read(|tx| {
-            let state = self.project_state(tx, id, at)?;
-            let objects = self.objects_in(tx);
-            match state.entry(&objects, dir)? {
-                None => return Err(no_file(dir)),
-                Some(entry) if entry.kind != EntryKind::Dir => {
-                    return Err(Error::new(
-                        ErrorCode::NotADirectory,
-                        format!("`{dir}` is no directory"),
-                    ));
-                }
-                Some(_) => {}
-            }
-            let mut entries = Vec::new();
-            let mut add = |path: &RelPath, entry: &StateEntry| -> Result<()> {
-                entries.push(ProjectEntry {
-                    path: path.clone(),
-                    entry: *entry,
-                    size: size_of(tx, entry)?,
-                });
-                Ok(())
-            };
-            if deep {
-                state.walk(&objects, dir, &mut add)?;
-            } else {
-                for (name, entry) in state.children(&objects, dir)? {
-                    add(&dir.join_name(&name), &entry)?;
-                }
-            }
-            entries.sort_by(|a, b| a.path.cmp(&b.path));
-            Ok(entries)
-        })
-    }
-
-    /// Opens a file of a project at a snapshot, or now.
-    pub fn open_project_file(
-        &self,
-        id: &ProjectId,
-        at: Option<&str>,
-        path: &RelPath,
-    ) -> Result<OpenFile> {
-        let content = self.store().read(|tx| {
-            let state = self.project_state(tx, id, at)?;
-            let entry = state.entry(&self.objects_in(tx), path)?;
-            let entry = entry.ok_or_else(|| no_file(path))?;
-            entry.id.ok_or_else(|| {
-                Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
-            })
-        })?;
-        OpenFile::of(Source::of_object(self.clone(), content)?, path)
-    }
-
-    /// Every version that a path had, newest first. Looks at each snapshot.
-    pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
-        self.store().read(|tx| {
-            let row = open_project(tx, id)?;
-            let objects = self.objects_in(tx);
-            let mut versions = Vec::new();
-            let mut before = None;
-            for snapshot in tx.snapshots(row.key, 0)?.into_iter().rev() {
-                let entry = state_of(&snapshot).entry(&objects, path)?;
-                if entry != before {
-                    versions.push(FileVersion {
-                        snapshot: snapshot.into(),
-                        entry,
-                    });
-                    before = entry;
-                }
-            }
-            if versions.is_empty() {
-                return Err(no_file(path));
-            }
-            versions.reverse();
-            Ok(versions)
-        })
-    }
-
-    /// What differs between two snapshots of a project; none is its head.
-    pub fn project_diff(&self, id: &ProjectId, from: &str, to: Option<&str>) -> Result<ChangeSet> {
-        self.store().read(|tx| {
-            let from = self.project_state(tx, id, Some(from))?;
-            let to = self.project_state(tx, id, to)?;
-            let changes = from.diff(&self.objects_in(tx), &to, &RelPath::root())?;
-            Ok(change_set(&changes))
         })
     }
 

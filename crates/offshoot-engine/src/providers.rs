@@ -46,7 +46,8 @@ impl Engine {
         let _ = self.working_providers();
     }
 
-    fn working_providers(&self) -> Result<Vec<ProviderName>> {
+    /// The providers that work here, the best first.
+    pub fn working_providers(&self) -> Result<Vec<ProviderName>> {
         let mut known = self
             .inner
             .providers

@@ -504,7 +504,7 @@ pub(crate) struct Counted {
 }
 
 /// Puts directories, given parents first, into each other.
-fn nest(dirs: Vec<RelPath>) -> DirNode {
+pub(crate) fn nest(dirs: Vec<RelPath>) -> DirNode {
     let mut below: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
     for dir in dirs {
         below

@@ -2,7 +2,7 @@
 //! the routes of the API call and answers as its specification says.
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::HeaderMap;
 use offshoot_core::{Error, Result, WorkspaceId};
 use offshoot_engine::{Expect, MAX_WINDOW};
 
@@ -10,82 +10,83 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, ok};
-use crate::extract::{Params, Query};
-use crate::handlers::{files, snapshots, transfer};
-use crate::routes::Route;
+use crate::extract::{Json, Params, Query};
+use crate::handlers::{files, forks, snapshots, transfer};
+use crate::route::{Kind, Route, delete, get, post};
 use offshoot_wire as wire;
 
 /// The table.
 pub(crate) fn routes() -> Vec<Route> {
     let of = |rest: &str| format!("/api/workspace/{{workspace}}{rest}");
     vec![
-        Route::new(Method::GET, &of("/list"), "List a directory", files::list)
+        get(&of("/list"), "List a directory", files::list)
             .gives::<wire::Listing>()
-            .query("path", "string", "The directory"),
-        Route::new(
-            Method::GET,
-            &of("/tree"),
-            "The directories, nested",
-            files::tree,
-        )
-        .gives::<wire::DirNode>(),
-        Route::new(
-            Method::GET,
+            .query("path", Kind::Path, "The directory"),
+        get(&of("/tree"), "The directories, nested", files::tree).gives::<wire::DirNode>(),
+        get(
             &of("/history"),
             "What happened, newest first",
             snapshots::history,
         )
         .gives::<wire::History>()
-        .query("path", "string", "Only to this path")
-        .query("limit", "integer", "At most so many lines"),
-        Route::new(
-            Method::GET,
-            &of("/read/{path}"),
-            "Read a part of a file",
-            window,
-        )
-        .gives::<wire::Window>()
-        .query(
-            "offset",
-            "integer",
-            "Characters, or bytes of what is no text, to leave out",
-        )
-        .query(
-            "length",
-            "integer",
-            "At most so many, and never more than 5000",
-        ),
-        Route::new(
-            Method::POST,
+        .query("path", Kind::Path, "Only to this path")
+        .limited(),
+        get(&of("/read/{path}"), "Read a part of a file", window)
+            .gives::<wire::Window>()
+            .query(
+                "offset",
+                Kind::Number,
+                "Characters, or bytes of what is no text, to leave out",
+            )
+            .query(
+                "length",
+                Kind::Number,
+                "At most so many, and never more than 5000",
+            ),
+        post(
             &of("/sync"),
             "Record what outside programs changed",
             snapshots::sync,
         )
         .gives::<wire::Synced>(),
-        Route::new(
-            Method::POST,
-            &of("/upload"),
-            "Upload one file or several",
-            upload,
-        )
-        .takes_raw("multipart/form-data")
-        .gives::<wire::Upload>(),
-        Route::new(
-            Method::DELETE,
-            &of("/delete/{path}"),
-            "Delete a file",
-            delete,
-        )
-        .gives::<wire::Deleted>(),
-        Route::new(
-            Method::POST,
+        post(&of("/upload"), "Upload one file or several", upload)
+            .takes_raw("multipart/form-data")
+            .gives::<wire::Upload>(),
+        delete(&of("/delete/{path}"), "Delete a file", delete_file).gives::<wire::Deleted>(),
+        post(
             "/api/upload",
             "Upload into the workspace of the credential",
             upload_to_own,
         )
         .takes_raw("multipart/form-data")
         .gives::<wire::Upload>(),
+        post(
+            "/api/v1/workspace/{agent}/complete",
+            "Merge the workspace of an agent into its project",
+            complete_agent,
+        )
+        .takes::<wire::CompleteRequest>()
+        .gives::<wire::Completed>(),
+        get(
+            "/api/v1/workspace/{project}/path",
+            "The directory of the fork that an agent has of a project",
+            forks::path,
+        )
+        .gives::<wire::HostPath>()
+        .query("agent_id", Kind::Id, "The agent"),
     ]
+}
+
+/// `POST /api/v1/workspace/{agent}/complete`
+async fn complete_agent(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::CompleteRequest>,
+) -> Answer {
+    let agent = params.agent()?;
+    let asking = caller.clone();
+    let id = blocking(move || asking.workspace_of_agent(&agent)).await?;
+    forks::answer_completion(caller, id, asked).await
 }
 
 /// `GET /api/workspace/{workspace}/read/{path}`
@@ -147,7 +148,7 @@ async fn own_workspace(caller: &Caller, headers: &HeaderMap) -> Result<Workspace
 }
 
 /// `DELETE /api/workspace/{workspace}/delete/{path}`
-async fn delete(caller: Caller, params: Params) -> Answer {
+async fn delete_file(caller: Caller, params: Params) -> Answer {
     let (id, path) = (params.workspace()?, params.path()?);
     let text = path.to_text();
     let files = blocking(move || caller.delete_file(&id, &path, false, Expect::Anything)).await?;

@@ -13,8 +13,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
-use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
-use offshoot_engine::{Engine, Event, history_as_json};
+use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
+use offshoot_engine::{Engine, Event, View, history_as_json};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::app::{App, Shared};
@@ -41,7 +41,12 @@ pub(crate) struct Shown {
 impl Shown {
     fn new(event: Event) -> Self {
         let mut value = history_as_json(&event.row);
-        value["workspace"] = event.workspace.as_str().into();
+        if let Some(workspace) = &event.workspace {
+            value["workspace"] = workspace.as_str().into();
+        }
+        if let Some(project) = &event.project {
+            value["project"] = project.as_str().into();
+        }
         let frame = format!("id: {}\nevent: change\ndata: {value}\n\n", event.row.seq);
         Shown {
             event,
@@ -156,6 +161,7 @@ struct Stream {
     app: Shared,
     caller: Caller,
     workspace: Option<WorkspaceId>,
+    project: Option<ProjectId>,
     cursor: i64,
     checked: Instant,
     sender: mpsc::Sender<std::io::Result<Bytes>>,
@@ -195,8 +201,10 @@ impl Stream {
                 return Ok(());
             };
             let last = last.seq();
+            // What the caller reaches may have changed since the last ones.
+            let view = self.caller.view().map_err(|_| Ended)?;
             for shown in &batch {
-                if self.wants(&shown.event) {
+                if self.wants(&view, &shown.event) {
                     self.send(shown.frame.clone()).await?;
                     self.app.metrics.events_sent.fetch_add(1, Ordering::Relaxed);
                 }
@@ -206,12 +214,10 @@ impl Stream {
         }
     }
 
-    fn wants(&self, event: &Event) -> bool {
-        let asked_for = self
-            .workspace
-            .as_ref()
-            .is_none_or(|id| *id == event.workspace);
-        asked_for && self.caller.sees_event(event)
+    fn wants(&self, view: &View, event: &Event) -> bool {
+        let of_workspace = self.workspace.is_none() || self.workspace == event.workspace;
+        let of_project = self.project.is_none() || self.project == event.project;
+        of_workspace && of_project && view.sees(event)
     }
 
     /// Sends, and while the client takes nothing, looks whether it may still get anything.
@@ -252,17 +258,14 @@ pub(crate) async fn events(
     query: Query,
     headers: HeaderMap,
 ) -> Answer {
-    let workspace = query.text("workspace")?.map(str::parse).transpose()?;
-    if let Some(id) = &workspace {
-        caller.principal().check_reach(id)?;
-    }
-    if let Some(project) = query.text("project")? {
-        return Err(Error::new(
-            ErrorCode::ProjectNotFound,
-            format!("there is no project `{}`", project.escape_debug()),
-        )
-        .into());
-    }
+    let workspace: Option<WorkspaceId> = query.parsed("workspace")?;
+    let project: Option<ProjectId> = query.parsed("project")?;
+    let (asking, of, within) = (caller.clone(), workspace.clone(), project.clone());
+    blocking(move || {
+        of.map_or(Ok(()), |id| asking.check_reach(&id))?;
+        within.map_or(Ok(()), |id| asking.project(&id).map(drop))
+    })
+    .await?;
     let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
         Error::new(
             ErrorCode::RateLimited,
@@ -273,6 +276,7 @@ pub(crate) async fn events(
     let (sender, body) = ChannelBody::pair(8);
     let stream = Stream {
         workspace,
+        project,
         cursor,
         checked: Instant::now(),
         sender: sender.clone(),

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use offshoot_core::{Error, RelPath, Result, WorkspaceId};
+use offshoot_core::{AgentId, Error, ProjectId, RelPath, Result, WorkspaceId};
 use serde::de::DeserializeOwned;
 
 use crate::app::Shared;
@@ -50,6 +50,16 @@ impl Params {
     /// The workspace that the URL names.
     pub(crate) fn workspace(&self) -> Result<WorkspaceId> {
         self.text("workspace")?.parse()
+    }
+
+    /// The project that the URL names.
+    pub(crate) fn project(&self) -> Result<ProjectId> {
+        self.text("project")?.parse()
+    }
+
+    /// The agent that the URL names.
+    pub(crate) fn agent(&self) -> Result<AgentId> {
+        self.text("agent")?.parse()
     }
 
     /// The path that the URL names.
@@ -137,6 +147,27 @@ impl Query {
         }
     }
 
+    /// Something that has a form of its own, such as an id.
+    pub(crate) fn parsed<T: std::str::FromStr<Err = Error>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>> {
+        self.text(name)?.map(str::parse).transpose()
+    }
+
+    /// A text to keep.
+    pub(crate) fn owned(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.text(name)?.map(str::to_owned))
+    }
+
+    /// Yes or no, or nothing said.
+    pub(crate) fn choice(&self, name: &str) -> Result<Option<bool>> {
+        match self.text(name)? {
+            None => Ok(None),
+            Some(_) => self.flag(name).map(Some),
+        }
+    }
+
     /// A path; without it the workspace itself.
     pub(crate) fn path_or_root(&self, name: &str) -> Result<RelPath> {
         self.path(name).map(Option::unwrap_or_default)
@@ -162,6 +193,36 @@ impl FromRequestParts<Shared> for Query {
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         Ok(Query::parse(parts.uri.query().unwrap_or_default())?)
+    }
+}
+
+/// What comes after an item, and at most so many: one page of a list that is at hand. An item that
+/// is not there has nothing after it.
+pub(crate) fn page<T>(
+    items: Vec<T>,
+    after: Option<&str>,
+    limit: usize,
+    is: impl Fn(&T, &str) -> bool,
+) -> Vec<T> {
+    let start = match after {
+        None => 0,
+        Some(id) => match items.iter().position(|item| is(item, id)) {
+            Some(place) => place + 1,
+            None => items.len(),
+        },
+    };
+    items.into_iter().skip(start).take(limit).collect()
+}
+
+/// The header `Idempotency-Key`, if there is one.
+pub(crate) struct RequestKey(pub(crate) Option<Vec<u8>>);
+
+impl FromRequestParts<Shared> for RequestKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let key = parts.headers.get("idempotency-key");
+        Ok(RequestKey(key.map(|key| key.as_bytes().to_vec())))
     }
 }
 

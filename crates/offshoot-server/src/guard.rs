@@ -19,6 +19,15 @@ use crate::options::ServerOptions;
 /// Requests with a larger body may take as long as the body keeps coming.
 pub(crate) const LARGE_BODY: u64 = 1 << 20;
 
+/// Requests that may take as long as the work they ask for: they read directories of the host, or
+/// wait for merges before them.
+const PATIENT: [&str; 4] = [
+    "/api/v1/projects",
+    "/api/v1/projects/{project}/sync",
+    "/api/v1/workspaces/{workspace}/complete",
+    "/api/v1/workspace/{agent}/complete",
+];
+
 /// Counts, checks, times and logs a request.
 pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let began = Instant::now();
@@ -58,7 +67,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
             "the server is busy with too many requests",
         )
     })?;
-    if announces_large_body(request.headers()) {
+    if announces_large_body(request.headers()) || is_patient(&request) {
         return Ok(next.run(request).await);
     }
     let limit = app.options.limits.request_timeout;
@@ -69,6 +78,11 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
             format!("the request took longer than {} s", limit.as_secs()),
         )
     })?)
+}
+
+fn is_patient(request: &Request) -> bool {
+    let matched = request.extensions().get::<MatchedPath>();
+    !request.method().is_safe() && matched.is_some_and(|route| PATIENT.contains(&route.as_str()))
 }
 
 /// A body of unknown length may be large too.

@@ -20,6 +20,8 @@ mod mcp;
 mod metrics;
 mod openapi;
 mod options;
+mod project_routes;
+mod route;
 mod routes;
 mod server;
 mod sign_in;

@@ -7,7 +7,8 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::routes::{Payload, Route, table};
+use crate::route::{Kind, Payload, Route};
+use crate::routes::table;
 
 /// The document, in OpenAPI 3.1.
 pub(crate) fn document() -> Value {
@@ -45,6 +46,18 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         route.status.to_string(),
         body(route.answer, "Done", generator),
     );
+    for &status in &route.also {
+        let answer = match status {
+            304 => json!({ "description": "The caller has it already" }),
+            206 => body(route.answer, "The part that was asked for", generator),
+            _ => body(
+                route.answer,
+                "Done, and nothing new had to be made",
+                generator,
+            ),
+        };
+        answers.insert(status.to_string(), answer);
+    }
     answers.insert(
         "default".to_owned(),
         json!({
@@ -91,22 +104,43 @@ fn parameters(route: &Route) -> Vec<Value> {
         let about = match name {
             "path" => "A path in the workspace; its slashes are written as they are",
             "workspace" => "The workspace",
+            "project" => "The project",
+            "agent" => "The agent",
+            "merge" => "The id of a merge",
+            "review" => "The id of a review",
             "token" => "The id of a token",
             "tool" => "The name of a tool",
             _ => name,
         };
+        let kind = match name {
+            "path" => Kind::Path,
+            "workspace" | "project" | "agent" => Kind::Id,
+            _ => Kind::Text,
+        };
         Some(json!({
             "name": name, "in": "path", "required": true,
-            "description": about, "schema": { "type": "string" },
+            "description": about, "schema": schema_of(kind),
         }))
     });
     let others = route.params.iter().map(|param| {
         json!({
             "name": param.name, "in": param.place, "required": false,
-            "description": param.about, "schema": { "type": param.kind },
+            "description": param.about, "schema": schema_of(param.kind),
         })
     });
     in_path.chain(others).collect()
+}
+
+fn schema_of(kind: Kind) -> Value {
+    match kind {
+        Kind::Text => json!({ "type": "string" }),
+        Kind::Path => json!({ "type": "string", "minLength": 1 }),
+        Kind::Id => json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$" }),
+        Kind::Snapshot => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{4,40}$" }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Count => json!({ "type": "integer", "minimum": 1 }),
+        Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+    }
 }
 
 fn body(payload: Payload, description: &str, generator: &mut SchemaGenerator) -> Value {

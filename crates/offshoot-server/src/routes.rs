@@ -2,153 +2,15 @@
 //! have a route that the other lacks.
 
 use axum::Router;
-use axum::handler::Handler;
-use axum::http::Method;
-use axum::routing::{MethodFilter, MethodRouter, on};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Shared;
-use crate::handlers::{files, snapshots, system, tokens, tools, transfer, workspaces};
-use crate::{auth, compatibility, events, git, guard, mcp, sign_in};
+use crate::handlers::{files, forks, snapshots, system, tokens, tools, transfer, workspaces};
+use crate::route::{Kind, Route, delete, get, post, put};
+use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in};
 use offshoot_wire as wire;
 
 /// Where the API begins.
 const API: &str = "/api/v1";
-
-/// Makes the schema of a body.
-pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-
-/// What a request or an answer carries.
-#[derive(Clone, Copy)]
-pub(crate) enum Payload {
-    /// Nothing.
-    Empty,
-    /// A JSON document.
-    Json(SchemaOf),
-    /// Something else, of this media type.
-    Raw(&'static str),
-}
-
-/// A parameter of the query or a header.
-pub(crate) struct Param {
-    pub(crate) name: &'static str,
-    pub(crate) place: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) about: &'static str,
-}
-
-/// One route.
-pub(crate) struct Route {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) summary: &'static str,
-    pub(crate) tag: &'static str,
-    pub(crate) params: Vec<Param>,
-    pub(crate) request: Payload,
-    pub(crate) answer: Payload,
-    pub(crate) status: u16,
-    /// Whether it answers without a credential.
-    pub(crate) open: bool,
-    handler: MethodRouter<Shared>,
-}
-
-impl Route {
-    /// A route that answers 200 with JSON, unless said otherwise.
-    pub(crate) fn new<H, T>(method: Method, path: &str, summary: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Shared>,
-        T: 'static,
-    {
-        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
-        // A GET handler also answers HEAD, as axum's own `get` has it.
-        let filter = match method {
-            Method::GET => filter.or(MethodFilter::HEAD),
-            _ => filter,
-        };
-        Route {
-            method,
-            path: path.to_owned(),
-            summary,
-            tag: "",
-            params: Vec::new(),
-            request: Payload::Empty,
-            answer: Payload::Raw("application/json"),
-            status: 200,
-            open: false,
-            handler: on(filter, handler),
-        }
-    }
-
-    /// The shape of its answer.
-    pub(crate) fn gives<T: JsonSchema>(mut self) -> Self {
-        self.answer = Payload::Json(SchemaGenerator::subschema_for::<T>);
-        self
-    }
-
-    /// The media type of its answer.
-    pub(crate) fn gives_raw(mut self, media: &'static str) -> Self {
-        self.answer = Payload::Raw(media);
-        self
-    }
-
-    /// The shape of its request.
-    pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.request = Payload::Json(SchemaGenerator::subschema_for::<T>);
-        self
-    }
-
-    /// The media type of its request.
-    pub(crate) fn takes_raw(mut self, media: &'static str) -> Self {
-        self.request = Payload::Raw(media);
-        self
-    }
-
-    /// A parameter of the query.
-    pub(crate) fn query(
-        mut self,
-        name: &'static str,
-        kind: &'static str,
-        about: &'static str,
-    ) -> Self {
-        let place = "query";
-        self.params.push(Param {
-            name,
-            place,
-            kind,
-            about,
-        });
-        self
-    }
-
-    /// A header.
-    pub(crate) fn header(mut self, name: &'static str, about: &'static str) -> Self {
-        let (place, kind) = ("header", "string");
-        self.params.push(Param {
-            name,
-            place,
-            kind,
-            about,
-        });
-        self
-    }
-
-    /// The status of success.
-    pub(crate) fn status(mut self, status: u16) -> Self {
-        self.status = status;
-        self
-    }
-
-    /// Answers without a credential.
-    fn open(mut self) -> Self {
-        self.open = true;
-        self
-    }
-
-    fn paged(self) -> Self {
-        self.query("after", "string", "Only what comes after this id")
-            .query("limit", "integer", "At most so many")
-    }
-}
 
 /// `/a/{path}` as the router writes it: a path takes all that follows.
 pub(crate) fn router_path(path: &str) -> String {
@@ -162,16 +24,21 @@ pub(crate) fn router(app: Shared) -> Router {
     for route in table() {
         let path = router_path(&route.path);
         if route.open {
-            open = open.route(&path, route.handler);
+            open = open.route(&path, route.into_handler());
         } else {
-            closed = closed.route(&path, route.handler);
+            closed = closed.route(&path, route.into_handler());
         }
     }
     // An empty path is a wrong path, not a wrong route.
-    closed = closed.route(
-        &format!("{API}/workspaces/{{workspace}}/files/"),
-        axum::routing::any(files::empty_path),
-    );
+    for place in [
+        "workspaces/{workspace}/files",
+        "projects/{project}/files",
+        "projects/{project}/versions",
+        "projects/{project}/blame",
+    ] {
+        let path = format!("{API}/{place}/");
+        closed = closed.route(&path, axum::routing::any(files::empty_path));
+    }
     let mcp = mcp::service(&app);
     closed = closed.route_service("/mcp", mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
@@ -189,12 +56,15 @@ pub(crate) fn router(app: Shared) -> Router {
         .with_state(app)
 }
 
-/// Every route. Those of projects, forks, merges, reviews and agents join as one more group.
+/// Every route.
 pub(crate) fn table() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(tagged("workspaces", workspace_routes()));
     all.extend(tagged("files", file_routes()));
     all.extend(tagged("snapshots", snapshot_routes()));
+    for (tag, routes) in project_routes::groups() {
+        all.extend(tagged(tag, routes));
+    }
     all.extend(tagged("events", event_routes()));
     all.extend(tagged("tools", tool_routes()));
     all.extend(tagged("tokens", token_routes()));
@@ -213,34 +83,13 @@ fn tagged(tag: &'static str, mut routes: Vec<Route>) -> Vec<Route> {
     routes
 }
 
-fn get<H: Handler<T, Shared>, T: 'static>(path: &str, summary: &'static str, handler: H) -> Route {
-    Route::new(Method::GET, path, summary, handler)
-}
-
-fn post<H: Handler<T, Shared>, T: 'static>(path: &str, summary: &'static str, handler: H) -> Route {
-    Route::new(Method::POST, path, summary, handler)
-}
-
-fn put<H: Handler<T, Shared>, T: 'static>(path: &str, summary: &'static str, handler: H) -> Route {
-    Route::new(Method::PUT, path, summary, handler)
-}
-
-fn delete<H: Handler<T, Shared>, T: 'static>(
-    path: &str,
-    summary: &'static str,
-    handler: H,
-) -> Route {
-    Route::new(Method::DELETE, path, summary, handler)
-}
-
 fn workspace_routes() -> Vec<Route> {
     let one = "/workspaces/{workspace}";
     vec![
         post("/workspaces", "Create a workspace", workspaces::create)
             .takes::<wire::NewWorkspace>()
             .gives::<wire::Workspace>()
-            .header("Idempotency-Key", "A repeated request with the same key creates nothing more")
-            .status(201),
+            .creates(),
         get("/workspaces", "List workspaces", workspaces::list)
             .gives::<wire::Workspaces>()
             .paged(),
@@ -266,28 +115,11 @@ fn workspace_routes() -> Vec<Route> {
 fn file_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
     vec![
-        get(&of("/files/{path}"), "Read a file", files::read)
-            .gives_raw("application/octet-stream")
-            .query("at", "string", "The file as it is in this snapshot")
-            .query(
-                "preview",
-                "boolean",
-                "Show it in a browser instead of saving it",
-            )
-            .header("If-None-Match", "Answer 304 if the content is still this")
-            .header("If-Match", "Answer 412 if the content is not this")
-            .header("Range", "A part, such as `bytes=0-99`")
-            .header("If-Range", "Heed `Range` only if the content is still this"),
+        get(&of("/files/{path}"), "Read a file", files::read).serves_file(),
         put(&of("/files/{path}"), "Write a file, whole", files::write)
-            .takes_raw("application/octet-stream")
+            .takes_file()
             .gives::<wire::Written>()
-            .query(
-                "executable",
-                "boolean",
-                "Whether the file can be executed; without it that stays as it was",
-            )
-            .header("If-Match", "Only if the content is this; `*` means any")
-            .header("If-None-Match", "`*`: only if nothing is there"),
+            .also(201),
         delete(
             &of("/files/{path}"),
             "Delete a file, a link or a directory",
@@ -296,7 +128,7 @@ fn file_routes() -> Vec<Route> {
         .gives::<wire::Deleted>()
         .query(
             "recursive",
-            "boolean",
+            Kind::Flag,
             "Also a directory that holds something",
         )
         .header("If-Match", "Only if the content is this"),
@@ -304,7 +136,7 @@ fn file_routes() -> Vec<Route> {
             .gives::<wire::Listing>()
             .query(
                 "path",
-                "string",
+                Kind::Path,
                 "The directory; without it the whole workspace's",
             ),
         get(
@@ -346,8 +178,8 @@ fn file_routes() -> Vec<Route> {
             transfer::archive,
         )
         .gives_raw("application/zip")
-        .query("format", "string", "`zip` or `tar.gz`")
-        .query("path", "string", "Only this directory"),
+        .query("format", Kind::Text, "`zip` or `tar.gz`")
+        .query("path", Kind::Path, "Only this directory"),
         post(
             &of("/import"),
             "Unpack an archive (zip, tar or tar.gz) into a workspace",
@@ -355,7 +187,7 @@ fn file_routes() -> Vec<Route> {
         )
         .takes_raw("application/octet-stream")
         .gives::<wire::Imported>()
-        .query("path", "string", "Into this directory"),
+        .query("path", Kind::Path, "Into this directory"),
     ]
 }
 
@@ -368,34 +200,60 @@ fn snapshot_routes() -> Vec<Route> {
             snapshots::history,
         )
         .gives::<wire::History>()
-        .query("path", "string", "Only to this path")
-        .query("limit", "integer", "At most so many lines"),
+        .query("path", Kind::Path, "Only to this path")
+        .limited(),
         get(
             &of("/changes"),
-            "What changed since the newest snapshot",
+            "What changed since the newest snapshot, or in a fork since its base",
             snapshots::changes,
         )
         .gives::<wire::Status>(),
+        get(
+            &of("/blame/{path}"),
+            "Who wrote each line of a file",
+            forks::blame,
+        )
+        .gives::<wire::Blame>()
+        .at_snapshot(),
+        post(
+            &of("/update"),
+            "Move a fork onto the newest snapshot of its project",
+            forks::update,
+        )
+        .takes::<wire::UpdateRequest>()
+        .gives::<wire::Updated>(),
+        post(
+            &of("/complete"),
+            "Merge a fork into its project",
+            forks::complete,
+        )
+        .takes::<wire::CompleteRequest>()
+        .gives::<wire::Completed>(),
         get(
             &of("/diff"),
             "What differs between two snapshots, or between one and now",
             snapshots::diff,
         )
         .gives::<wire::Difference>()
-        .query("from", "string", "A snapshot; without it the newest")
-        .query("to", "string", "A snapshot; without it the present state")
-        .query("path", "string", "Only below this path")
-        .query("name_only", "boolean", "Without the lines"),
+        .query("from", Kind::Snapshot, "A snapshot; without it the newest")
+        .query(
+            "to",
+            Kind::Snapshot,
+            "A snapshot; without it the present state",
+        )
+        .query("path", Kind::Path, "Only below this path")
+        .query("name_only", Kind::Flag, "Without the lines"),
         get(
             &of("/snapshots"),
             "List snapshots, newest first",
             snapshots::list,
         )
         .gives::<wire::Snapshots>()
-        .query("limit", "integer", "At most so many"),
+        .limited(),
         post(&of("/snapshots"), "Take a snapshot", snapshots::take)
             .takes::<wire::SnapshotRequest>()
-            .gives::<wire::Taken>(),
+            .gives::<wire::Taken>()
+            .also(201),
         post(
             &of("/restore"),
             "Bring back a snapshot, whole or one path; the present state is kept first",
@@ -420,9 +278,9 @@ fn event_routes() -> Vec<Route> {
             events::events,
         )
         .gives_raw("text/event-stream")
-        .query("since", "integer", "Begin after this event")
-        .query("workspace", "string", "Only of this workspace")
-        .query("project", "string", "Only of this project")
+        .query("since", Kind::Number, "Begin after this event")
+        .query("workspace", Kind::Id, "Only of this workspace")
+        .query("project", Kind::Id, "Only of this project")
         .header(
             "Last-Event-ID",
             "Begin after this event; goes before `since`",
@@ -498,7 +356,7 @@ fn system_routes() -> Vec<Route> {
             sign_in::sign_in,
         )
         .gives_raw("text/html")
-        .query("code", "string", "The code of the link")
+        .query("code", Kind::Text, "The code of the link")
         .open(),
         post(
             "/sign-out",

@@ -33,6 +33,25 @@ impl From<&engine::Agent> for Agent {
     }
 }
 
+/// A new agent with a token of its own, whose secret is shown this once.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SpawnedAgent {
+    #[serde(flatten)]
+    agent: Agent,
+    /// The secret: the agent sends it as `Authorization: Bearer SECRET`.
+    token: String,
+}
+
+impl SpawnedAgent {
+    /// The shape of what the engine answers.
+    pub fn new(agent: &engine::Agent, token: &engine::IssuedToken) -> Self {
+        SpawnedAgent {
+            agent: Agent::from(agent),
+            token: token.secret.clone(),
+        }
+    }
+}
+
 /// All agents, in the order of names.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Agents {

@@ -9,6 +9,7 @@ pub mod diff;
 mod files;
 mod machine;
 mod merges;
+mod project_requests;
 mod projects;
 mod requests;
 mod reviews;
@@ -18,15 +19,19 @@ mod tools;
 mod transfer;
 mod workspace;
 
-pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents};
+pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub use project_requests::{
+    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
+    SyncRequest, UpdateRequest,
+};
 pub use projects::{
-    DeletedProject, Fork, Forks, ImportedProject, Project, ProjectEntries, ProjectSynced, Projects,
-    Updated, Versions, landing,
+    DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,
+    ProjectSynced, Projects, Updated, Versions, landing,
 };
 pub use requests::{
     MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
@@ -38,7 +43,7 @@ pub use snapshots::{
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
 pub use tools::{Tool, ToolAnnotations, Tools};
-pub use transfer::{Imported, RefusedEntry, Upload, Uploads};
+pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, Uploads};
 pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
 
 use offshoot_core::{ObjectId, RelPath, Timestamp};

@@ -85,6 +85,16 @@ impl From<&engine::Imported> for ImportedProject {
     }
 }
 
+/// A project that was made: empty, or from something, with what came of that.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum NewlyMade {
+    /// From a directory or a git repository.
+    Imported(Box<ImportedProject>),
+    /// Without anything in it.
+    Empty(Project),
+}
+
 /// What bringing a project to the state of a directory did.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProjectSynced {
@@ -222,6 +232,29 @@ impl Fork {
 pub struct Forks {
     /// One by one.
     pub workspaces: Vec<Fork>,
+}
+
+/// One fork, or a list if a number of them was asked for.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ForkOrForks {
+    /// One.
+    One(Box<Fork>),
+    /// As many as were asked for.
+    Many(Forks),
+}
+
+impl ForkOrForks {
+    /// A list if a number was asked for, even if that is one.
+    pub fn new(as_list: bool, mut forks: Vec<Fork>) -> Self {
+        match forks.pop() {
+            Some(fork) if !as_list => ForkOrForks::One(Box::new(fork)),
+            last => {
+                forks.extend(last);
+                ForkOrForks::Many(Forks { workspaces: forks })
+            }
+        }
+    }
 }
 
 /// What moving a fork onto the newest snapshot did, or would do.

@@ -206,6 +206,12 @@ pub struct Capabilities {
     pub archives: Vec<&'static str>,
     /// Formats of archive imports.
     pub imports: Vec<&'static str>,
+    /// Ways to make the directory of a fork that work here, the best first.
+    pub providers: Vec<&'static str>,
+    /// How conflicts of merges can be decided.
+    pub policies: Vec<&'static str>,
+    /// The tools that agents can call.
+    pub tools: Vec<String>,
     /// Whether changes by outside programs arrive as they happen: `watching`, `syncing` where watches
     /// ran out, or `off`.
     pub outside_changes: &'static str,

@@ -58,6 +58,18 @@ pub struct Imported {
     pub refused_more: u64,
 }
 
+/// What an import into a project did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProjectImported {
+    /// The snapshot that holds it; none if nothing was taken.
+    pub snapshot: Option<String>,
+    /// Whether it is new: an archive that holds what the project holds makes none.
+    pub created: bool,
+    /// What was taken and what was left out.
+    #[serde(flatten)]
+    pub imported: Imported,
+}
+
 /// An entry of an archive that was left out.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RefusedEntry {

@@ -1,6 +1,5 @@
 //! `offshoot fork` and `offshoot update`: private copies of a project.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use offshoot_core::WorkspaceId;
@@ -32,20 +31,10 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
         forks.push(wire::Fork::new(&fork, Some(&path)));
     }
     if cx.output.json() {
-        show_as_json(cx, args.count.is_some(), forks)?;
+        let forks = wire::ForkOrForks::new(args.count.is_some(), forks);
+        cx.output.document(&forks)?;
     }
     Ok(Exit::Done)
-}
-
-/// One document for one fork; a list if a number was asked for, even if that is one.
-fn show_as_json(cx: &mut Context<'_>, as_list: bool, mut forks: Vec<wire::Fork>) -> io::Result<()> {
-    match forks.pop() {
-        Some(fork) if !as_list => cx.output.document(&fork),
-        last => {
-            forks.extend(last);
-            cx.output.document(&wire::Forks { workspaces: forks })
-        }
-    }
 }
 
 /// Moves a fork onto the newest snapshot of its project.

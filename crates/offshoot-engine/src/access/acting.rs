@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, ChangeSet, Error, ErrorCode, Layout, ObjectId, RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, Error, ErrorCode, Layout, ObjectId, Operator, RelPath, Result, WorkspaceId,
 };
 use offshoot_store::HistoryRow;
 
 use super::{Operation, Principal, Reach};
 use crate::engine::Engine;
 use crate::{
-    Changes, Content, Deleted, DirNode, Event, Expect, Info, ListEntry, Metadata, OpenFile, Point,
-    Quota, Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace, WriteOptions, Written,
+    Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, Metadata, OpenFile, Point, Quota,
+    Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
 #[derive(Clone)]
 pub struct Access {
-    engine: Engine,
-    principal: Arc<Principal>,
-    cause: Cause,
+    pub(super) engine: Engine,
+    pub(super) principal: Arc<Principal>,
+    pub(super) cause: Cause,
 }
 
 impl Engine {
@@ -44,11 +44,6 @@ impl Access {
         &self.principal
     }
 
-    /// The engine behind it, for use cases in other files of this module.
-    pub(super) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     /// Who and why, as the history will have it.
     pub fn cause(&self) -> &Cause {
         &self.cause
@@ -67,14 +62,15 @@ impl Access {
         match &self.principal.scope.reach {
             Reach::Workspace(id) => Ok(id.clone()),
             Reach::Agent(agent) => {
-                let id: WorkspaceId = agent.as_str().parse()?;
-                match self.engine.workspace(&id) {
-                    Ok(_) => Ok(id),
-                    Err(error) if error.code() == ErrorCode::WorkspaceNotFound => Err(Error::new(
-                        ErrorCode::WorkspaceNotAssigned,
-                        "no workspace is assigned to this agent",
-                    )),
-                    Err(error) => Err(error),
+                let id = self.engine.reached_by_agent(agent)?;
+                let open = match &id {
+                    Some(id) => self.engine.workspace(id).map(drop),
+                    None => return Err(not_assigned()),
+                };
+                match (open, id) {
+                    (Ok(()), Some(id)) => Ok(id),
+                    (Err(error), _) if error.code() != ErrorCode::WorkspaceNotFound => Err(error),
+                    _ => Err(not_assigned()),
                 }
             }
             Reach::Everything | Reach::Project(_) => Err(Error::new(
@@ -87,20 +83,36 @@ impl Access {
 
     /// See [`Engine::workspaces`]; those out of reach are left out.
     pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
-        if self.principal.scope.reach == Reach::Everything {
-            return self.engine.workspaces(after, limit);
-        }
-        let mut own = self.engine.workspaces(after, 0)?;
-        own.retain(|workspace| self.principal.reaches(&workspace.id));
+        let mut own = match &self.principal.scope.reach {
+            Reach::Everything => return self.engine.workspaces(after, limit),
+            Reach::Project(project) => self.engine.fork_workspaces(project)?,
+            Reach::Agent(_) | Reach::Workspace(_) => self.own_workspace_if_open()?,
+        };
+        own.retain(|workspace| after.is_none_or(|after| workspace.id > *after));
         if limit > 0 {
             own.truncate(limit);
         }
         Ok(own)
     }
 
+    fn own_workspace_if_open(&self) -> Result<Vec<Workspace>> {
+        let found = self
+            .own_workspace()
+            .and_then(|id| self.engine.workspace(&id));
+        let gone = [
+            ErrorCode::WorkspaceNotAssigned,
+            ErrorCode::WorkspaceNotFound,
+        ];
+        match found {
+            Ok(workspace) => Ok(vec![workspace]),
+            Err(error) if gone.contains(&error.code()) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// See [`Engine::workspace`].
     pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         self.engine.workspace(id)
     }
 
@@ -127,24 +139,25 @@ impl Access {
             .create_workspace_from(id, snapshot, quota, &self.cause)
     }
 
-    /// See [`Engine::delete_workspace`].
+    /// See [`Engine::delete_workspace`]. Whoever has a project may delete its forks.
     pub fn delete_workspace(&self, id: &WorkspaceId) -> Result<Deleted> {
-        self.principal.check_reach(id)?;
-        self.principal.check_everything()?;
+        self.check_reach(id)?;
+        self.check_owner()?;
         self.engine.delete_workspace(id, &self.cause)
     }
 
     /// See [`Engine::set_quota`].
     pub fn set_quota(&self, id: &WorkspaceId, quota: Quota) -> Result<Workspace> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         self.principal.check_everything()?;
         self.engine.set_quota(id, quota, &self.cause)
     }
 
-    /// See [`Engine::hand_out_path`]. A host path is for admins alone.
+    /// See [`Engine::hand_out_path`]. A host path is for admins, and for whoever has a project the
+    /// paths of its forks; never for an agent.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        self.principal.check_reach(id)?;
-        self.principal.check_everything()?;
+        self.check_reach(id)?;
+        self.check_owner()?;
         self.engine.hand_out_path(id)
     }
 
@@ -157,7 +170,7 @@ impl Access {
     /// See [`Engine::file_at`].
     pub fn file_at(&self, id: &WorkspaceId, snapshot: &str, path: &RelPath) -> Result<Vec<u8>> {
         // The trees of a snapshot are asked for the very path: no link is followed.
-        self.principal.check(Operation::Read, id, path)?;
+        self.check(Operation::Read, id, path)?;
         self.engine.file_at(id, snapshot, path)
     }
 
@@ -195,7 +208,7 @@ impl Access {
         options: &WriteOptions,
     ) -> Result<Written> {
         let dir = self.workspace(id)?.layout.upload_dir();
-        self.principal.check_all_below(Operation::Write, id, &dir)?;
+        self.check_all_below(Operation::Write, id, &dir)?;
         self.engine.upload(id, name, content, options, &self.cause)
     }
 
@@ -223,8 +236,7 @@ impl Access {
     ) -> Result<usize> {
         self.settle(Operation::Delete, id, path)?;
         if recursive {
-            self.principal
-                .check_all_below(Operation::Delete, id, path)?;
+            self.check_all_below(Operation::Delete, id, path)?;
         }
         self.engine
             .delete_file_if(id, path, recursive, expect, &self.cause)
@@ -236,9 +248,8 @@ impl Access {
         self.settle(Operation::Write, id, to)?;
         if self.principal.is_limited() {
             // What is moved may be a directory, with all that is in it.
-            self.principal
-                .check_all_below(Operation::Delete, id, from)?;
-            self.principal.check_all_below(Operation::Write, id, to)?;
+            self.check_all_below(Operation::Delete, id, from)?;
+            self.check_all_below(Operation::Write, id, to)?;
         }
         self.engine.move_file(id, from, to, &self.cause)
     }
@@ -251,9 +262,9 @@ impl Access {
 
     /// See [`Engine::list`]; what may not be seen is left out.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         if !self.principal.sees(path) {
-            self.principal.check(Operation::Read, id, path)?;
+            self.check(Operation::Read, id, path)?;
         }
         if self.principal.is_limited() {
             self.engine.refuse_links(id, path)?;
@@ -265,13 +276,13 @@ impl Access {
 
     /// See [`Engine::tree`]; what may not be seen is left out.
     pub fn tree(&self, id: &WorkspaceId) -> Result<DirNode> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         let mut root = self.engine.tree(id)?;
         self.prune(&mut root);
         Ok(root)
     }
 
-    fn prune(&self, node: &mut DirNode) {
+    pub(super) fn prune(&self, node: &mut DirNode) {
         if self.principal.is_limited() {
             node.children
                 .retain(|child| self.principal.sees(&child.path));
@@ -281,7 +292,7 @@ impl Access {
 
     /// See [`Engine::info`].
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         self.engine.info(id)
     }
 
@@ -299,27 +310,17 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<HistoryRow>> {
         match path {
-            Some(path) => self.principal.check(Operation::Read, id, path)?,
-            None => self.principal.check_reach(id)?,
+            Some(path) => self.check(Operation::Read, id, path)?,
+            None => self.check_reach(id)?,
         }
         let mut lines = self.engine.history(id, path, limit)?;
-        lines.retain(|row| self.sees_line(row));
+        lines.retain(|row| self.principal.sees_line(row));
         Ok(lines)
-    }
-
-    /// Whether an event may be shown.
-    pub fn sees_event(&self, event: &Event) -> bool {
-        self.principal.reaches(&event.workspace) && self.sees_line(&event.row)
-    }
-
-    fn sees_line(&self, row: &HistoryRow) -> bool {
-        let reads = |path: &RelPath| path.is_root() || self.principal.reads(path);
-        reads(&row.line.path) && row.line.from.as_ref().is_none_or(reads)
     }
 
     /// See [`Engine::diff`]; changes of paths that may not be read are left out.
     pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         let mut set = self.engine.diff(id, from, to, &self.cause)?;
         set.changes
             .retain(|change| self.principal.reads(&change.path));
@@ -329,7 +330,7 @@ impl Access {
 
     /// See [`Engine::changes`]; changes of paths that may not be read are left out.
     pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         let mut changes = self.engine.changes(id, &self.cause)?;
         let set = &mut changes.set;
         set.changes
@@ -348,7 +349,7 @@ impl Access {
 
     /// See [`Engine::walk`]; what may not be read is left out.
     pub fn walk(&self, id: &WorkspaceId, below: &RelPath) -> Result<Vec<WalkEntry>> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         let mut entries = self.engine.walk(id, below)?;
         entries.retain(|entry| self.principal.reads(&entry.path));
         Ok(entries)
@@ -356,7 +357,7 @@ impl Access {
 
     /// See [`Engine::open_entry`].
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
-        self.principal.check(Operation::Read, id, path)?;
+        self.check(Operation::Read, id, path)?;
         self.engine.open_entry(id, path)
     }
 
@@ -367,16 +368,23 @@ impl Access {
         label: Option<&str>,
         include_ignored: bool,
     ) -> Result<Taken> {
-        self.principal
-            .check_all_below(Operation::Snapshot, id, &RelPath::root())?;
+        self.check_all_below(Operation::Snapshot, id, &RelPath::root())?;
         self.engine
             .snapshot(id, label, include_ignored, &self.cause)
     }
 
     /// See [`Engine::snapshots`].
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
-        self.principal.check_reach(id)?;
-        self.engine.snapshots(id, limit)
+        self.check_reach(id)?;
+        let mut found = self.engine.snapshots(id, limit)?;
+        if self.sees_one_workspace() && self.engine.fork_of(id)?.is_some() {
+            // The first is a snapshot of the project, and tells who made it.
+            for snapshot in found.iter_mut().filter(|one| one.number == 1) {
+                snapshot.label = None;
+                snapshot.cause = Cause::by(Operator::system());
+            }
+        }
+        Ok(found)
     }
 
     /// See [`Engine::restore`].
@@ -387,14 +395,13 @@ impl Access {
         path: Option<&RelPath>,
     ) -> Result<Restored> {
         let root = RelPath::root();
-        self.principal
-            .check_all_below(Operation::Restore, id, path.unwrap_or(&root))?;
+        self.check_all_below(Operation::Restore, id, path.unwrap_or(&root))?;
         self.engine.restore(id, snapshot, path, &self.cause)
     }
 
     /// See [`Engine::sync`].
     pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
-        self.principal.check_reach(id)?;
+        self.check_reach(id)?;
         let mut synced = self.engine.sync(id, &self.cause)?;
         synced
             .changes
@@ -407,11 +414,28 @@ impl Access {
         Ok(synced)
     }
 
+    /// The one check: may this be done with this path of this workspace?
+    fn check(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+        self.check_reach(id)?;
+        self.principal.allows(operation, path)
+    }
+
+    /// The same for a path with everything below it.
+    pub(super) fn check_all_below(
+        &self,
+        operation: Operation,
+        id: &WorkspaceId,
+        path: &RelPath,
+    ) -> Result<()> {
+        self.check_reach(id)?;
+        self.principal.allows_all_below(operation, path)
+    }
+
     /// The check for a path that links may lead elsewhere. Whoever may do everything in the
     /// workspace may follow its links; a limited token may not, or a link in an allowed place
     /// would open every other.
     fn settle(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        self.principal.check(operation, id, path)?;
+        self.check(operation, id, path)?;
         if self.principal.is_limited() {
             self.engine.refuse_links(id, path)?;
             self.check_described(operation, id, path)?;
@@ -431,9 +455,16 @@ impl Access {
             None => Ok(()),
             Some(all) if all == meta => {
                 let root = RelPath::root();
-                self.principal.check_all_below(operation, id, &root)
+                self.check_all_below(operation, id, &root)
             }
-            Some(described) => self.principal.check(operation, id, &described),
+            Some(described) => self.check(operation, id, &described),
         }
     }
+}
+
+fn not_assigned() -> Error {
+    Error::new(
+        ErrorCode::WorkspaceNotAssigned,
+        "no workspace is assigned to this agent",
+    )
 }

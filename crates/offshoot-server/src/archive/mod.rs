@@ -4,4 +4,4 @@ mod pack;
 mod unpack;
 
 pub(crate) use pack::{Format, pack};
-pub(crate) use unpack::{UnpackLimits, unpack};
+pub(crate) use unpack::{IntoWorkspace, UnpackLimits, unpack};

@@ -1,4 +1,4 @@
-//! Unpacks an archive into a workspace. Nothing in it is trusted: names go through the one parser
+//! Unpacks an archive into a workspace or a project. Nothing in it is trusted: names go through the one parser
 //! of paths, files are written by the engine through the directory it holds open (INV-7), links and
 //! devices are left out, and what it may unpack to is bounded whatever it says of itself.
 
@@ -10,9 +10,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use flate2::read::MultiGzDecoder;
 use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes};
-use offshoot_engine::{Access, Content, WriteOptions};
+use offshoot_engine::{Access, Content, ProjectImport, WriteOptions};
 use zip::ZipArchive;
 
+use crate::options::Limits;
 use offshoot_wire::{Imported, RefusedEntry};
 
 /// Entries that are left out are counted beyond this number, and listed up to it.
@@ -28,6 +29,16 @@ pub(crate) struct UnpackLimits {
     pub(crate) entries: u64,
 }
 
+impl UnpackLimits {
+    /// Those of a server.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        UnpackLimits {
+            bytes: limits.max_unpacked_bytes,
+            entries: limits.max_archive_entries,
+        }
+    }
+}
+
 /// What an entry is, as far as it matters here.
 enum Kind {
     File {
@@ -38,22 +49,58 @@ enum Kind {
     Other(&'static str),
 }
 
-/// Unpacks an archive file below a directory of a workspace.
+/// Where the entries of an archive go.
+pub(crate) trait Target: Sync {
+    /// Writes a file and returns its size.
+    fn write_file(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<u64>;
+
+    /// Makes a directory.
+    fn make_dir(&self, path: &RelPath) -> Result<()>;
+}
+
+/// A workspace as a caller may change it.
+pub(crate) struct IntoWorkspace<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) id: &'a WorkspaceId,
+}
+
+impl Target for IntoWorkspace<'_> {
+    fn write_file(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<u64> {
+        let options = WriteOptions {
+            executable: Some(executable),
+            ..WriteOptions::default()
+        };
+        let written = self.access.write_file(self.id, path, content, &options)?;
+        Ok(written.size as u64)
+    }
+
+    fn make_dir(&self, path: &RelPath) -> Result<()> {
+        self.access.make_dir(self.id, path).map(drop)
+    }
+}
+
+impl Target for ProjectImport {
+    fn write_file(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<u64> {
+        ProjectImport::write_file(self, path, content, executable)
+    }
+
+    fn make_dir(&self, path: &RelPath) -> Result<()> {
+        ProjectImport::make_dir(self, path)
+    }
+}
+
+/// Unpacks an archive file below a directory of a target.
 pub(crate) fn unpack(
-    access: &Access,
-    id: &WorkspaceId,
+    target: &dyn Target,
     into: &RelPath,
     mut archive: File,
     limits: UnpackLimits,
 ) -> Result<Imported> {
-    // Whoever may not write there shall not make us read all of it first.
-    access.workspace(id)?;
     let mut magic = [0; 4];
     let head = read_up_to(&mut archive, &mut magic).map_err(unreadable)?;
     archive.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let unpacking = Unpacking {
-        access,
-        id,
+        target,
         into,
         limits,
         report: Mutex::default(),
@@ -102,8 +149,7 @@ struct Job {
 }
 
 struct Unpacking<'a> {
-    access: &'a Access,
-    id: &'a WorkspaceId,
+    target: &'a dyn Target,
     into: &'a RelPath,
     limits: UnpackLimits,
     report: Mutex<Imported>,
@@ -175,14 +221,10 @@ impl Unpacking<'_> {
     }
 
     fn write(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<()> {
-        let options = WriteOptions {
-            executable: Some(executable),
-            ..WriteOptions::default()
-        };
-        let written = self.access.write_file(self.id, path, content, &options)?;
+        let size = self.target.write_file(path, content, executable)?;
         self.note(|report| {
             report.file_count += 1;
-            report.total_size += written.size as u64;
+            report.total_size += size;
         });
         Ok(())
     }
@@ -245,7 +287,7 @@ impl Unpacking<'_> {
             Err(error) => return self.refuse(name, error),
         };
         let Kind::File { executable } = *kind else {
-            let made = self.access.make_dir(self.id, &path).map(drop);
+            let made = self.target.make_dir(&path);
             return match made {
                 Ok(()) => {
                     self.note(|report| report.dir_count += 1);

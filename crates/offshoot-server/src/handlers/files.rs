@@ -49,13 +49,24 @@ pub(crate) async fn read(
         }
         None => caller.open_file(&id, &path)?,
     };
+    serve(file, &path, preview, &method, &headers).await
+}
+
+/// Answers with an open file, as the conditions of the request have it.
+pub(crate) async fn serve(
+    file: OpenFile,
+    path: &RelPath,
+    preview: bool,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Answer {
     let (file, tag) = tagged(file).await?;
-    let verdict = etag::decide_read(&headers, &path, &tag)?;
+    let verdict = etag::decide_read(headers, path, &tag)?;
     let mut response = match verdict {
         Verdict::NotModified => with_status(StatusCode::NOT_MODIFIED, Body::empty()),
         Verdict::Go => {
-            let range = etag::range(&headers, &tag, file.size);
-            content(&range, file, &method, &path, preview).await?
+            let range = etag::range(headers, &tag, file.size);
+            content(&range, file, method, path, preview).await?
         }
     };
     let headers = response.headers_mut();
@@ -195,7 +206,7 @@ fn describe(headers: &mut HeaderMap, mime: &str, path: &RelPath, preview: bool) 
     );
 }
 
-fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
+pub(crate) fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -236,41 +247,17 @@ pub(crate) async fn write(
     let (id, path) = (params.workspace()?, params.path()?);
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
-    let executable = match query.text("executable")? {
-        None => None,
-        Some(_) => Some(query.flag("executable")?),
-    };
-    let limits = &app.options.limits;
+    let executable = query.choice("executable")?;
     let announced = content_length(&headers);
-    if announced.is_some_and(|length| length > limits.max_body_bytes) {
-        return Err(too_large(limits.max_body_bytes).into());
-    }
-    let mime = media_type(&headers);
-    let prepare = move |caller: &Caller, id: &WorkspaceId, path: &RelPath| {
-        let expect = etag::expectation(&headers, path, || current_id(caller, id, path))?;
-        Ok::<_, Error>(WriteOptions {
-            mime,
+    let written = with_body(&app, announced, body, move |content| {
+        let options = WriteOptions {
+            mime: media_type(&headers),
             executable,
-            expect,
-        })
-    };
-    let written = if announced.is_some_and(|length| length <= LARGE_BODY) {
-        // Known to be small: no thread waits while it arrives.
-        let bytes = collect(body, LARGE_BODY, limits.idle_timeout).await?;
-        blocking(move || {
-            let options = prepare(&caller, &id, &path)?;
-            caller.write_file(&id, &path, Content::Bytes(&bytes), &options)
-        })
-        .await?
-    } else {
-        let mut reader = BodyReader::new(body, limits.max_body_bytes, limits.idle_timeout);
-        blocking(move || {
-            let options = prepare(&caller, &id, &path)?;
-            let outcome = caller.write_file(&id, &path, Content::Stream(&mut reader), &options);
-            reader.explain(outcome)
-        })
-        .await?
-    };
+            expect: etag::expectation(&headers, &path, || current_id(&caller, &id, &path))?,
+        };
+        caller.write_file(&id, &path, content, &options)
+    })
+    .await?;
     let status = if written.created {
         StatusCode::CREATED
     } else {
@@ -279,6 +266,30 @@ pub(crate) async fn write(
     let mut response = json(status, &wire::Written::from(&written))?;
     insert(response.headers_mut(), header::ETAG, &etag::of(&written.id));
     Ok(response)
+}
+
+/// Gives the body of a request to blocking work, as one piece if it is known to be small: then no
+/// thread waits while it arrives.
+pub(crate) async fn with_body<T: Send + 'static>(
+    app: &Shared,
+    announced: Option<u64>,
+    body: Body,
+    work: impl FnOnce(Content<'_>) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let limits = &app.options.limits;
+    if announced.is_some_and(|length| length > limits.max_body_bytes) {
+        return Err(too_large(limits.max_body_bytes));
+    }
+    if announced.is_some_and(|length| length <= LARGE_BODY) {
+        let bytes = collect(body, LARGE_BODY, limits.idle_timeout).await?;
+        return blocking(move || work(Content::Bytes(&bytes))).await;
+    }
+    let mut reader = BodyReader::new(body, limits.max_body_bytes, limits.idle_timeout);
+    blocking(move || {
+        let outcome = work(Content::Stream(&mut reader));
+        reader.explain(outcome)
+    })
+    .await
 }
 
 /// The type that the client gives, unless it is the one that programs send for want of a better.

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use offshoot_core::Error;
+use offshoot_engine::Policy;
 
 use crate::app::Shared;
 use crate::body::blocking;
@@ -74,7 +75,17 @@ pub(crate) async fn capabilities(State(app): State<Shared>) -> Answer {
         0 => "watching",
         _ => "syncing",
     };
+    let shared = app.clone();
+    let providers = blocking(move || shared.engine.working_providers()).await?;
     ok(&wire::Capabilities {
+        providers: providers.iter().map(|name| name.as_str()).collect(),
+        policies: Policy::ALL.iter().map(|policy| policy.as_str()).collect(),
+        tools: app
+            .tools
+            .tools()
+            .iter()
+            .map(|tool| tool.name.into())
+            .collect(),
         version: VERSION,
         layouts: vec!["plain", "session"],
         archives: vec!["zip", "tar.gz"],

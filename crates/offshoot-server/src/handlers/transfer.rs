@@ -1,5 +1,6 @@
 //! Many files at once: uploads from forms, archives out, archives in.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use offshoot_engine::{Content, WriteOptions, Written};
 use tokio::sync::mpsc;
 
 use crate::app::Shared;
-use crate::archive::{Format, UnpackLimits, pack, unpack};
+use crate::archive::{Format, IntoWorkspace, UnpackLimits, pack, unpack};
 use crate::auth::Caller;
 use crate::body::{BodyReader, ChannelBody, ChannelWriter, blocking, too_large};
 use crate::error::{Answer, Problem, ok};
@@ -248,14 +249,33 @@ pub(crate) async fn import(
     request: Request,
 ) -> Answer {
     let (id, into) = (params.workspace()?, query.path_or_root("path")?);
-    let limits = app.options.limits.clone();
-    let mut reader = BodyReader::new(
-        request.into_body(),
-        limits.max_body_bytes,
-        limits.idle_timeout,
-    );
-    let imported = blocking(move || {
-        caller.workspace(&id)?;
+    // Whoever may not write there shall not make us read all of it first.
+    let (early, name) = (caller.clone(), id.clone());
+    blocking(move || early.workspace(&name)).await?;
+    let limits = UnpackLimits::of(&app.options.limits);
+    let imported = receive_archive(&app, request, move |archive| {
+        let target = IntoWorkspace {
+            access: &caller,
+            id: &id,
+        };
+        unpack(&target, &into, archive, limits)
+    })
+    .await?;
+    ok(&imported)
+}
+
+/// Receives an archive whole, for both formats are read from where they say what they hold, and
+/// gives it to blocking work.
+pub(crate) async fn receive_archive<T: Send + 'static>(
+    app: &Shared,
+    request: Request,
+    work: impl FnOnce(File) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let limits = &app.options.limits;
+    let body = request.into_body();
+    let mut reader = BodyReader::new(body, limits.max_body_bytes, limits.idle_timeout);
+    let app = app.clone();
+    blocking(move || {
         let mut file = app.engine.temp_file()?;
         let spooled = io::copy(&mut reader, &mut file)
             .and_then(|_| file.seek(SeekFrom::Start(0)))
@@ -265,12 +285,7 @@ pub(crate) async fn import(
                     .with_source(cause)
             });
         reader.explain(spooled)?;
-        let unpack_limits = UnpackLimits {
-            bytes: limits.max_unpacked_bytes,
-            entries: limits.max_archive_entries,
-        };
-        unpack(&caller, &id, &into, file, unpack_limits)
+        work(file)
     })
-    .await?;
-    ok(&imported)
+    .await
 }

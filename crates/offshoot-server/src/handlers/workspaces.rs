@@ -1,17 +1,17 @@
 //! Workspaces as a whole.
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use offshoot_core::{Error, ErrorCode, Result, WorkspaceId, escape_bytes};
+use axum::http::StatusCode;
+use offshoot_core::{Error, Result, WorkspaceId, escape_bytes};
 use offshoot_engine::Quota;
-use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, json, ok};
-use crate::extract::{Json, Params, Query};
+use crate::extract::{Json, Params, Query, RequestKey};
 use offshoot_wire as wire;
 
 /// The usual number of items on a page.
@@ -27,61 +27,39 @@ fn quota_of(asked: wire::NewQuota) -> Quota {
 /// `POST /workspaces`
 pub(crate) async fn create(
     caller: Caller,
-    headers: HeaderMap,
+    RequestKey(key): RequestKey,
     Json(asked): Json<wire::NewWorkspace>,
 ) -> Answer {
-    let mut id = asked.id.as_deref().map(str::parse).transpose()?;
-    let key = headers.get("idempotency-key");
-    let mut derived = false;
-    if let (Some(key), None) = (key, &id) {
-        id = Some(id_for_key(&caller, key.as_bytes())?);
-        derived = true;
-    }
+    let id: Option<WorkspaceId> = asked.id.as_deref().map(str::parse).transpose()?;
     let quota = quota_of(asked.quota);
-    let (workspace, created) = blocking(move || {
-        let named = id.clone();
-        let outcome = match &asked.from {
-            Some(_) if asked.layout.is_some() => Err(Error::invalid(
-                "`layout` and `from` exclude each other: the layout is that of the snapshot",
-            )),
-            Some(snapshot) => caller.create_workspace_from(id, snapshot, quota),
-            None => caller.create_workspace(id, asked.layout.unwrap_or_default(), quota),
-        };
-        match (outcome, named) {
+    let (workspace, status) = blocking(move || {
+        let mut made = None;
+        let (names, _) = caller.once("workspace", key.as_deref(), || {
+            let workspace = match &asked.from {
+                Some(_) if asked.layout.is_some() => Err(Error::invalid(
+                    "`layout` and `from` exclude each other: the layout is that of the snapshot",
+                )),
+                Some(snapshot) => caller.create_workspace_from(id, snapshot, quota),
+                None => caller.create_workspace(id, asked.layout.unwrap_or_default(), quota),
+            }?;
+            let name = workspace.id.to_string();
+            made = Some(workspace);
+            Ok(vec![name])
+        })?;
+        match made {
+            Some(workspace) => Ok((workspace, StatusCode::CREATED)),
             // The same request came before: its answer is what it made.
-            (Err(error), Some(named)) if derived && error.code() == ErrorCode::AlreadyExists => {
-                Ok((caller.workspace(&named)?, false))
-            }
-            (outcome, _) => outcome.map(|workspace| (workspace, true)),
+            None => Ok((caller.workspace(&first(&names)?)?, StatusCode::OK)),
         }
     })
     .await?;
-    let status = if created {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
     json(status, &wire::Workspace::from(&workspace))
 }
 
-/// The id of a workspace whose creation carries an idempotency key: the same for the same caller
-/// and key, so that a repetition finds what the first request made, even after a restart.
-fn id_for_key(caller: &Caller, key: &[u8]) -> Result<WorkspaceId> {
-    if key.is_empty() || key.len() > 255 {
-        return Err(Error::invalid(
-            "the header `Idempotency-Key` has 1 to 255 bytes",
-        ));
-    }
-    let mut hasher = Sha256::new();
-    hasher.update(caller.principal().operator.as_str());
-    hasher.update([0]);
-    hasher.update(key);
-    let digest = hasher.finalize();
-    let hex: String = digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("ws-{hex}").parse()
+/// The only name that a request noted.
+pub(crate) fn first<T: std::str::FromStr<Err = Error>>(names: &[String]) -> Result<T> {
+    let name = names.first().map_or("", String::as_str);
+    name.parse()
 }
 
 /// `GET /workspaces`
@@ -130,9 +108,14 @@ pub(crate) async fn path(State(app): State<Shared>, caller: Caller, params: Para
     let id = params.workspace()?;
     let path = blocking(move || caller.hand_out_path(&id)).await?;
     app.watcher.refresh();
-    ok(&wire::HostPath {
+    ok(&host_path(&path))
+}
+
+/// A directory of this machine, as answers have it.
+pub(crate) fn host_path(path: &Path) -> wire::HostPath {
+    wire::HostPath {
         path: escape_bytes(path.as_os_str().as_bytes()),
-    })
+    }
 }
 
 /// `GET /workspaces/{workspace}/info`

@@ -1,0 +1,92 @@
+//! Agents on behalf of a principal.
+//!
+//! An admin has the whole tree, whoever has a project the agents that work in its forks, and an
+//! agent itself and those below it.
+
+use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
+
+use super::{Access, PrincipalKind, Reach, Scope};
+use crate::agents::{ROOT, is_at_or_below, no_agent};
+use crate::project::no_project;
+use crate::{Agent, IssuedToken};
+
+impl Access {
+    /// See [`crate::Engine::agents`]; those out of reach are left out.
+    pub fn agents(&self) -> Result<Vec<Agent>> {
+        let mut reached = Vec::new();
+        for agent in self.engine.agents()? {
+            if self.reaches_agent(&agent)? {
+                reached.push(agent);
+            }
+        }
+        Ok(reached)
+    }
+
+    /// One agent.
+    pub fn agent(&self, id: &AgentId) -> Result<Agent> {
+        let found = self.engine.agent(id)?;
+        match self.reaches_agent(&found)? {
+            true => Ok(found),
+            false => Err(no_agent(id)),
+        }
+    }
+
+    /// See [`crate::Engine::spawn`]. Below root it takes an admin, or whoever has the project.
+    pub fn spawn(&self, parent: &str, role: &str, project: Option<&ProjectId>) -> Result<Agent> {
+        match (&self.principal.scope.reach, project) {
+            (Reach::Everything, _) => self.principal.check_everything()?,
+            (Reach::Project(own), Some(project)) if own != project => {
+                return Err(no_project(project));
+            }
+            (_, Some(project)) => {
+                self.check_project(project)?;
+                self.check_owner()?;
+            }
+            (_, None) if parent == ROOT => self.principal.check_everything()?,
+            (_, None) => {}
+        }
+        if parent != ROOT {
+            self.agent(&parent.parse()?)?;
+        }
+        self.engine.spawn(parent, role, project, &self.cause)
+    }
+
+    /// Issues a token for an agent that this principal has.
+    pub fn token_for_agent(&self, id: &AgentId) -> Result<IssuedToken> {
+        self.agent(id)?;
+        let scope = Scope {
+            kind: PrincipalKind::Agent,
+            reach: Reach::Agent(id.clone()),
+            // Nobody gives more than they have.
+            allow: self.principal.scope.allow.clone(),
+        };
+        self.engine.issue_token(&scope, None, None, &self.cause)
+    }
+
+    /// See [`crate::Engine::end_agent`].
+    pub fn end_agent(&self, id: &AgentId) -> Result<()> {
+        match self.agent(id) {
+            // One that ended before is not in the tree; for admins ending it again is done.
+            Err(error)
+                if error.code() == ErrorCode::AgentNotFound
+                    && self.principal.scope.reach == Reach::Everything => {}
+            other => drop(other?),
+        }
+        self.engine.end_agent(id, &self.cause)
+    }
+
+    fn reaches_agent(&self, agent: &Agent) -> Result<bool> {
+        match &self.principal.scope.reach {
+            Reach::Everything => Ok(true),
+            Reach::Workspace(_) => Ok(false),
+            Reach::Agent(own) => self
+                .engine
+                .store()
+                .read(|tx| is_at_or_below(tx, &agent.id, own)),
+            Reach::Project(_) => match &agent.workspace {
+                Some(workspace) => Ok(self.check_reach(workspace).is_ok()),
+                None => Ok(false),
+            },
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Projects, forks, merges and reviews on behalf of a principal.
+
+use std::path::{Path, PathBuf};
+
+use offshoot_core::{
+    AgentId, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, WorkspaceId,
+};
+use sha2::{Digest, Sha256};
+
+use super::{Access, Operation, Reach};
+use crate::merge_log::no_merge;
+use crate::review::no_review;
+use crate::{
+    BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
+    ForkOptions, ImportOptions, Imported, MergeReceipt, MergeSettings, OpenFile, Project,
+    ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review, Snapshot, Updated,
+    WriteOptions,
+};
+
+/// Where on the host a project comes from.
+pub struct ProjectSource<'a> {
+    /// The directory, or the git repository.
+    pub path: &'a Path,
+    /// Take the files of a git repository as they are, without its history.
+    pub files: bool,
+    /// How files are taken.
+    pub options: ImportOptions,
+}
+
+impl Access {
+    /// Makes something once for each key that this principal gives; without a key each time.
+    /// Returns the names of what was made, and whether this call made it.
+    pub fn once(
+        &self,
+        what: &str,
+        key: Option<&[u8]>,
+        make: impl FnOnce() -> Result<Vec<String>>,
+    ) -> Result<(Vec<String>, bool)> {
+        let Some(key) = key else {
+            return make().map(|names| (names, true));
+        };
+        if key.is_empty() || key.len() > 255 {
+            return Err(Error::invalid(
+                "the header `Idempotency-Key` has 1 to 255 bytes",
+            ));
+        }
+        let mut hasher = Sha256::new();
+        for part in [
+            self.principal.operator.as_str().as_bytes(),
+            self.principal.scope.to_stored()?.as_bytes(),
+            what.as_bytes(),
+            key,
+        ] {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        self.engine.once(&hasher.finalize().into(), make)
+    }
+
+    /// See [`crate::Engine::projects`]; those out of reach are left out.
+    pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
+        match &self.principal.scope.reach {
+            Reach::Everything => self.engine.projects(after, limit),
+            Reach::Project(own) if after.is_none_or(|after| own > after) => {
+                match self.engine.project(own) {
+                    Ok(project) => Ok(vec![project]),
+                    Err(error) if error.code() == ErrorCode::ProjectNotFound => Ok(Vec::new()),
+                    Err(error) => Err(error),
+                }
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// See [`crate::Engine::project`].
+    pub fn project(&self, id: &ProjectId) -> Result<Project> {
+        self.check_project(id)?;
+        self.engine.project(id)
+    }
+
+    /// See [`crate::Engine::create_project`].
+    pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
+        self.principal.check_everything()?;
+        self.engine.create_project(id, &self.cause)
+    }
+
+    /// Creates a project from a directory or a git repository of the host: for admins alone, who
+    /// may read all of it anyway.
+    pub fn import_project(&self, id: &ProjectId, source: &ProjectSource<'_>) -> Result<Imported> {
+        self.principal.check_everything()?;
+        let from = source.path;
+        let is_git = from.join(".git").exists()
+            || (from.join("HEAD").is_file() && from.join("objects").is_dir());
+        if !is_git || source.files || source.options.ignore_rules {
+            return self
+                .engine
+                .import_dir(id, from, &source.options, &mut |_| {}, &self.cause);
+        }
+        if source.options.label.is_some() {
+            return Err(
+                Error::invalid("the commits of a git repository keep their messages")
+                    .with_hint("leave `label` out, or import the files alone with `files`"),
+            );
+        }
+        self.engine.import_git(id, from, &mut |_| {}, &self.cause)
+    }
+
+    /// See [`crate::Engine::sync_project_from`]; for admins alone, for it reads the host.
+    pub fn sync_project(
+        &self,
+        id: &ProjectId,
+        dir: &Path,
+        options: &ImportOptions,
+    ) -> Result<ProjectSynced> {
+        self.check_project(id)?;
+        self.principal.check_everything()?;
+        self.engine
+            .sync_project_from(id, dir, options, &mut |_| {}, &self.cause)
+    }
+
+    /// See [`crate::Engine::delete_project`].
+    pub fn delete_project(&self, id: &ProjectId) -> Result<Option<ObjectId>> {
+        self.check_project(id)?;
+        self.principal.check_everything()?;
+        self.engine.delete_project(id, &self.cause)
+    }
+
+    /// See [`crate::Engine::project_snapshots`].
+    pub fn project_snapshots(&self, id: &ProjectId, limit: usize) -> Result<Vec<Snapshot>> {
+        self.check_project(id)?;
+        self.engine.project_snapshots(id, limit)
+    }
+
+    /// See [`crate::Engine::project_tree`]; what may not be seen is left out.
+    pub fn project_tree(&self, id: &ProjectId, at: Option<&str>) -> Result<DirNode> {
+        self.check_project(id)?;
+        let mut root = self.engine.project_tree(id, at)?;
+        self.prune(&mut root);
+        Ok(root)
+    }
+
+    /// See [`crate::Engine::project_entries`]; what may not be seen is left out.
+    pub fn project_entries(
+        &self,
+        id: &ProjectId,
+        at: Option<&str>,
+        dir: &RelPath,
+        deep: bool,
+    ) -> Result<Vec<ProjectEntry>> {
+        self.check_project(id)?;
+        if !self.principal.sees(dir) {
+            self.principal.allows(Operation::Read, dir)?;
+        }
+        let mut entries = self.engine.project_entries(id, at, dir, deep)?;
+        entries.retain(|entry| self.principal.sees(&entry.path));
+        Ok(entries)
+    }
+
+    /// See [`crate::Engine::open_project_file`].
+    pub fn open_project_file(
+        &self,
+        id: &ProjectId,
+        at: Option<&str>,
+        path: &RelPath,
+    ) -> Result<OpenFile> {
+        self.check_project(id)?;
+        self.principal.allows(Operation::Read, path)?;
+        self.engine.open_project_file(id, at, path)
+    }
+
+    /// See [`crate::Engine::put_in_project`].
+    pub fn put_in_project(
+        &self,
+        id: &ProjectId,
+        path: &RelPath,
+        content: Content<'_>,
+        options: &WriteOptions,
+    ) -> Result<Snapshot> {
+        self.check_project(id)?;
+        self.principal.allows(Operation::Write, path)?;
+        // An unknown project is told before its content is taken in.
+        self.engine.project(id)?;
+        self.engine
+            .put_in_project(id, path, content, options, &self.cause)
+    }
+
+    /// See [`crate::Engine::project_versions`].
+    pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
+        self.check_project(id)?;
+        self.principal.allows(Operation::Read, path)?;
+        self.engine.project_versions(id, path)
+    }
+
+    /// See [`crate::Engine::blame`], of a project.
+    pub fn blame_project(
+        &self,
+        id: &ProjectId,
+        at: Option<&str>,
+        path: &RelPath,
+    ) -> Result<Vec<BlameLine>> {
+        self.check_project(id)?;
+        self.principal.allows(Operation::Read, path)?;
+        self.engine
+            .blame(BlameOf::Project(id), at, path, &self.cause)
+    }
+
+    /// See [`crate::Engine::blame`], of a workspace. Whoever sees one workspace alone does not
+    /// learn the names of others who wrote what it began with.
+    pub fn blame_workspace(
+        &self,
+        id: &WorkspaceId,
+        at: Option<&str>,
+        path: &RelPath,
+    ) -> Result<Vec<BlameLine>> {
+        self.check_reach(id)?;
+        self.principal.allows(Operation::Read, path)?;
+        let mut lines = self
+            .engine
+            .blame(BlameOf::Workspace(id), at, path, &self.cause)?;
+        if self.sees_one_workspace() {
+            lines.iter_mut().for_each(|line| self.hide_others(line));
+        }
+        Ok(lines)
+    }
+
+    fn hide_others(&self, line: &mut BlameLine) {
+        let own = self.principal.operator.as_str();
+        let agent = match &self.principal.scope.reach {
+            Reach::Agent(agent) => agent.as_str(),
+            _ => own,
+        };
+        let kinds = [Operator::user(), Operator::system(), Operator::outside()];
+        let is_own = line.operator == own && line.agent.as_deref().is_none_or(|one| one == agent);
+        if is_own {
+            return;
+        }
+        if !kinds.iter().any(|kind| kind.as_str() == line.operator) {
+            line.operator = Operator::system().to_string();
+        }
+        line.agent = line.agent.take().filter(|one| one == agent);
+        line.message_id = None;
+    }
+
+    /// Begins to take many files into a project; see [`crate::Engine::begin_import`].
+    pub fn begin_import(&self, id: &ProjectId) -> Result<ProjectImport> {
+        self.check_whole_project(Operation::Write, id)?;
+        self.engine.begin_import(id)
+    }
+
+    /// See [`crate::Engine::forks`].
+    pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
+        self.check_project(project)?;
+        self.engine.forks(project)
+    }
+
+    /// A fork of a project, as it is now.
+    pub fn fork_named(&self, id: &WorkspaceId) -> Result<Fork> {
+        self.check_reach(id)?;
+        let fork = self.engine.fork_of(id)?;
+        fork.ok_or_else(|| Error::invalid(format!("`{id}` is no fork")))
+    }
+
+    /// Forks a project. The path comes with it for whoever may know it; for others the directory
+    /// is made when it is needed.
+    pub fn fork(
+        &self,
+        project: &ProjectId,
+        options: &ForkOptions,
+    ) -> Result<(Fork, Option<PathBuf>)> {
+        self.check_whole_project(Operation::Write, project)?;
+        if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
+            self.engine.check_fork_point(project, at)?;
+        }
+        if self.sees_host_paths() {
+            let (fork, path) = self.engine.fork_out(project, options, &self.cause)?;
+            return Ok((fork, Some(path)));
+        }
+        let fork = self.engine.fork(project, options, &self.cause)?;
+        Ok((fork, None))
+    }
+
+    /// The path of the fork that an agent has of a project.
+    pub fn path_of_agent(&self, project: &ProjectId, agent: &AgentId) -> Result<PathBuf> {
+        self.check_project(project)?;
+        self.check_owner()?;
+        let own = self.engine.reached_by_agent(agent)?;
+        let forks = self.engine.forks(project)?;
+        let found = forks
+            .iter()
+            .find(|fork| fork.agent.as_ref() == Some(agent))
+            .or_else(|| {
+                forks
+                    .iter()
+                    .find(|fork| Some(&fork.workspace.id) == own.as_ref())
+            });
+        let fork = found.ok_or_else(|| {
+            Error::new(
+                ErrorCode::WorkspaceNotAssigned,
+                format!("the agent `{agent}` has no fork of the project `{project}`"),
+            )
+            .with_hint("fork the project for it first")
+        })?;
+        self.engine.hand_out_path(&fork.workspace.id)
+    }
+
+    /// See [`crate::Engine::update`].
+    pub fn update(&self, id: &WorkspaceId, dry_run: bool) -> Result<Updated> {
+        self.check_all_below(Operation::Restore, id, &RelPath::root())?;
+        self.engine.update(id, dry_run, &self.cause)
+    }
+
+    /// See [`crate::Engine::complete`] and [`crate::Engine::plan_completion`].
+    pub fn complete(
+        &self,
+        id: &WorkspaceId,
+        options: &CompleteOptions,
+        dry_run: bool,
+    ) -> Result<Completed> {
+        for operation in [Operation::Snapshot, Operation::Write] {
+            self.check_all_below(operation, id, &RelPath::root())?;
+        }
+        let mut completed = match dry_run {
+            true => self.engine.plan_completion(id, options, &self.cause)?,
+            false => self.engine.complete(id, options, &self.cause)?,
+        };
+        if self.sees_one_workspace() {
+            for decided in &mut completed.decided {
+                decided.lost_by = None;
+            }
+        }
+        Ok(completed)
+    }
+
+    /// Whether a conflict of a merge still waits: the receipt of an old merge also lists those that
+    /// were decided since.
+    pub fn still_waits(&self, completed: &Completed) -> Result<bool> {
+        for conflict in &completed.conflicts {
+            let Some(id) = &conflict.review_id else {
+                return Ok(true);
+            };
+            if self.engine.review(id)?.state != "resolved" {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The workspace of an agent, for routes that name the agent instead.
+    pub fn workspace_of_agent(&self, agent: &AgentId) -> Result<WorkspaceId> {
+        let none = || {
+            Error::new(
+                ErrorCode::WorkspaceNotAssigned,
+                format!("the agent `{agent}` has no workspace"),
+            )
+        };
+        let id = self.engine.reached_by_agent(agent)?.ok_or_else(none)?;
+        let reached = self.check_reach(&id).and_then(|()| self.engine.knows(&id));
+        match reached {
+            Ok(true) => Ok(id),
+            Ok(false) => Err(none()),
+            Err(error) if error.code() == ErrorCode::WorkspaceNotFound => Err(none()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// See [`crate::Engine::merges`].
+    pub fn merges(&self, project: &ProjectId, limit: usize) -> Result<Vec<MergeReceipt>> {
+        self.check_whole_project(Operation::Read, project)?;
+        self.engine.merges(project, limit)
+    }
+
+    /// See [`crate::Engine::merge`].
+    pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
+        self.check_not_alone(no_merge(id))?;
+        let found = self.engine.merge(id)?;
+        self.check_part_of(&found.completed.project, no_merge(id))?;
+        Ok(found)
+    }
+
+    /// See [`crate::Engine::undo_merge`]. Returns the name of the project too.
+    pub fn undo_merge(&self, id: &str) -> Result<(String, Snapshot)> {
+        let project = self.merge(id)?.completed.project;
+        self.principal
+            .allows_all_below(Operation::Write, &RelPath::root())?;
+        let snapshot = self.engine.undo_merge(id, &self.cause)?;
+        Ok((project, snapshot))
+    }
+
+    /// See [`crate::Engine::reviews`], of one project.
+    pub fn reviews(&self, project: &ProjectId, all: bool) -> Result<Vec<Review>> {
+        self.check_whole_project(Operation::Read, project)?;
+        self.engine.reviews(Some(project), all)
+    }
+
+    /// See [`crate::Engine::review`].
+    pub fn review(&self, id: &str) -> Result<Review> {
+        self.check_not_alone(no_review(id))?;
+        let found = self.engine.review(id)?;
+        self.check_part_of(&found.project, no_review(id))?;
+        Ok(found)
+    }
+
+    /// See [`crate::Engine::propose`].
+    pub fn propose(&self, id: &str, content: Content<'_>, note: Option<&str>) -> Result<Review> {
+        self.review(id)?;
+        self.engine.propose(id, content, note, &self.cause)
+    }
+
+    /// See [`crate::Engine::resolve`].
+    pub fn resolve(&self, id: &str, how: Resolution<'_>) -> Result<Resolved> {
+        self.review(id)?;
+        self.principal
+            .allows_all_below(Operation::Write, &RelPath::root())?;
+        self.engine.resolve(id, how, &self.cause)
+    }
+
+    /// Whoever sees one workspace alone sees no merges and reviews, not even whether they are there.
+    fn check_not_alone(&self, error: Error) -> Result<()> {
+        match self.sees_one_workspace() {
+            true => Err(error),
+            false => Ok(()),
+        }
+    }
+
+    fn check_part_of(&self, project: &str, error: Error) -> Result<()> {
+        match self.check_project(&project.parse()?) {
+            Ok(()) => self
+                .principal
+                .allows_all_below(Operation::Read, &RelPath::root()),
+            Err(_) => Err(error),
+        }
+    }
+
+    /// See [`crate::Engine::merge_settings`].
+    pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
+        self.check_project(project)?;
+        self.engine.merge_settings(project)
+    }
+
+    /// See [`crate::Engine::set_merge_settings`].
+    pub fn set_merge_settings(&self, project: &ProjectId, settings: &MergeSettings) -> Result<()> {
+        self.check_whole_project(Operation::Write, project)?;
+        self.engine
+            .set_merge_settings(project, settings, &self.cause)
+    }
+}

@@ -1,0 +1,185 @@
+//! What a principal reaches: everything, a project with its forks, or one workspace.
+//!
+//! Which workspace an agent works in and which are forks of a project is in the store, so it is
+//! looked up each time: a fork is reached from the moment it exists, and no longer than it does.
+
+use std::sync::Arc;
+
+use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_store::HistoryRow;
+
+use super::{Access, Operation, Principal};
+use crate::engine::{Engine, no_workspace};
+use crate::project::no_project;
+use crate::{Event, Workspace};
+
+/// Which workspaces a principal reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All of them, and what concerns the store as a whole.
+    Everything,
+    /// The one that an agent works in: its own, or that of its nearest ancestor that has one. An
+    /// agent that the tree does not know works in the workspace of its name.
+    Agent(AgentId),
+    /// One.
+    Workspace(WorkspaceId),
+    /// One project and those forked from it.
+    Project(ProjectId),
+}
+
+impl Engine {
+    /// The workspace that a token of an agent reaches, open or closed; none if it has none.
+    pub(super) fn reached_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
+        self.store()
+            .read(|tx| crate::agents::workspace_reached(tx, agent))
+    }
+
+    /// Whether there is or was a workspace of that name.
+    pub(super) fn knows(&self, id: &WorkspaceId) -> Result<bool> {
+        self.store().read(|tx| Ok(tx.workspace(id)?.is_some()))
+    }
+
+    /// Whether a workspace, open or closed, is a fork of a project.
+    fn is_fork_of(&self, id: &WorkspaceId, project: &ProjectId) -> Result<bool> {
+        self.store().read(|tx| {
+            let Some(row) = tx.workspace(id)? else {
+                return Ok(false);
+            };
+            let Some(fork) = tx.fork(row.key)? else {
+                return Ok(false);
+            };
+            let of = tx.workspace_by_key(fork.project)?;
+            Ok(of.is_some_and(|of| of.id.as_str() == project.as_str()))
+        })
+    }
+
+    /// Refuses a snapshot that belongs to neither a project nor a fork of it, in the words of one
+    /// that does not exist.
+    pub(super) fn check_fork_point(&self, project: &ProjectId, at: &str) -> Result<()> {
+        self.store().read(|tx| {
+            let row = crate::project::open_project(tx, project)?;
+            let Err(error) = self.find_snapshot(tx, &row, at) else {
+                return Ok(());
+            };
+            let elsewhere = self.find_snapshot_anywhere(tx, at).ok();
+            let fork = match &elsewhere {
+                Some((from, _)) => tx.fork(from.key)?,
+                None => None,
+            };
+            match fork {
+                Some(fork) if fork.project == row.key => Ok(()),
+                _ => Err(error),
+            }
+        })
+    }
+
+    /// The open forks of a project as workspaces, in the order of names; none if there is no such
+    /// project.
+    pub(super) fn fork_workspaces(&self, project: &ProjectId) -> Result<Vec<Workspace>> {
+        let forks = match self.forks(project) {
+            Ok(forks) => forks,
+            Err(error) if error.code() == ErrorCode::ProjectNotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found: Vec<Workspace> = forks.into_iter().map(|fork| fork.workspace).collect();
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(found)
+    }
+}
+
+impl Access {
+    /// Whether the workspace is one of this principal's; if not, it is not there.
+    pub fn check_reach(&self, id: &WorkspaceId) -> Result<()> {
+        let within = match &self.principal.scope.reach {
+            Reach::Everything => true,
+            Reach::Workspace(own) => own == id,
+            Reach::Agent(agent) => self.engine.reached_by_agent(agent)?.as_ref() == Some(id),
+            Reach::Project(project) => self.engine.is_fork_of(id, project)?,
+        };
+        if within {
+            return Ok(());
+        }
+        Err(no_workspace(id))
+    }
+
+    /// Whether the project is one of this principal's; if not, it is not there.
+    pub fn check_project(&self, id: &ProjectId) -> Result<()> {
+        match &self.principal.scope.reach {
+            Reach::Everything => Ok(()),
+            Reach::Project(own) if own == id => Ok(()),
+            _ => Err(no_project(id)),
+        }
+    }
+
+    /// The same, for what concerns a project as a whole: tokens that are limited to some paths may
+    /// not.
+    pub(super) fn check_whole_project(&self, operation: Operation, id: &ProjectId) -> Result<()> {
+        self.check_project(id)?;
+        self.principal.allows_all_below(operation, &RelPath::root())
+    }
+
+    /// Refuses everyone but admins and whoever has a project without limits.
+    pub(super) fn check_owner(&self) -> Result<()> {
+        match &self.principal.scope.reach {
+            Reach::Project(_) if !self.principal.is_limited() => Ok(()),
+            _ => self.principal.check_everything(),
+        }
+    }
+
+    /// Whether the path of a fork may be told.
+    pub(super) fn sees_host_paths(&self) -> bool {
+        self.check_owner().is_ok()
+    }
+
+    /// Whether the principal sees one workspace, and no ids of anything else.
+    pub(super) fn sees_one_workspace(&self) -> bool {
+        let reach = &self.principal.scope.reach;
+        matches!(reach, Reach::Agent(_) | Reach::Workspace(_))
+    }
+
+    /// What the principal reaches at this moment, for whoever has many events to choose from.
+    pub fn view(&self) -> Result<View> {
+        let reached = match &self.principal.scope.reach {
+            Reach::Everything => Reached::Everything,
+            Reach::Workspace(id) => Reached::Workspace(Some(id.clone())),
+            Reach::Agent(agent) => Reached::Workspace(self.engine.reached_by_agent(agent)?),
+            Reach::Project(id) => Reached::Project(id.clone()),
+        };
+        Ok(View {
+            principal: self.principal.clone(),
+            reached,
+        })
+    }
+}
+
+enum Reached {
+    Everything,
+    Workspace(Option<WorkspaceId>),
+    Project(ProjectId),
+}
+
+/// What a principal may see of the events of a moment.
+pub struct View {
+    principal: Arc<Principal>,
+    reached: Reached,
+}
+
+impl View {
+    /// Whether an event may be shown.
+    pub fn sees(&self, event: &Event) -> bool {
+        let within = match &self.reached {
+            Reached::Everything => true,
+            Reached::Workspace(own) => own.is_some() && event.workspace == *own,
+            Reached::Project(own) => event.project.as_ref() == Some(own),
+        };
+        within && self.principal.sees_line(&event.row)
+    }
+}
+
+impl Principal {
+    /// Whether a line of history may be shown: its paths may be read.
+    pub(super) fn sees_line(&self, row: &HistoryRow) -> bool {
+        let reads = |path: &RelPath| path.is_root() || self.reads(path);
+        reads(&row.line.path) && row.line.from.as_ref().is_none_or(reads)
+    }
+}

@@ -1,0 +1,51 @@
+//! The tree of agents.
+
+use axum::extract::State;
+use offshoot_core::AgentId;
+
+use super::projects::status_of;
+use super::workspaces::first;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::body::blocking;
+use crate::error::{Answer, json, ok};
+use crate::extract::{Json, Params, RequestKey};
+use offshoot_wire as wire;
+
+/// `POST /agents`
+pub(crate) async fn spawn(
+    caller: Caller,
+    RequestKey(key): RequestKey,
+    Json(asked): Json<wire::NewAgent>,
+) -> Answer {
+    let project = asked.project.as_deref().map(str::parse).transpose()?;
+    let (shape, created) = blocking(move || {
+        let (names, created) = caller.once("agent", key.as_deref(), || {
+            let agent = caller.spawn(&asked.parent, &asked.role, project.as_ref())?;
+            Ok(vec![agent.id.to_string()])
+        })?;
+        let id: AgentId = first(&names)?;
+        // A secret is shown once, so that a repetition gets one of its own.
+        let token = caller.token_for_agent(&id)?;
+        let agent = caller.agent(&id)?;
+        Ok((wire::SpawnedAgent::new(&agent, &token), created))
+    })
+    .await?;
+    json(status_of(created), &shape)
+}
+
+/// `GET /agents`
+pub(crate) async fn list(caller: Caller) -> Answer {
+    let agents = blocking(move || caller.agents()).await?;
+    ok(&wire::Agents::from(agents.as_slice()))
+}
+
+/// `DELETE /agents/{agent}`
+pub(crate) async fn end(State(app): State<Shared>, caller: Caller, params: Params) -> Answer {
+    let id = params.agent()?;
+    let shape = wire::AgentEnded::new(&id);
+    blocking(move || caller.end_agent(&id)).await?;
+    // Its tokens ended with it.
+    app.tokens.clear();
+    ok(&shape)
+}

@@ -1,0 +1,172 @@
+//! Forks of a project: made, moved onto newer snapshots, merged.
+
+use axum::extract::State;
+use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
+
+use super::projects::status_of;
+use super::workspaces::host_path;
+use crate::app::Shared;
+use crate::auth::Caller;
+use crate::body::blocking;
+use crate::error::{Answer, Problem, json, ok};
+use crate::extract::{Json, Params, Query, RequestKey, page};
+use offshoot_wire as wire;
+
+/// The usual number of items on a page.
+const PAGE: usize = 100;
+
+/// `POST /projects/{project}/workspaces`
+pub(crate) async fn create(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    RequestKey(key): RequestKey,
+    Json(asked): Json<wire::NewFork>,
+) -> Answer {
+    let project = params.project()?;
+    let (forks, created) =
+        blocking(move || make(&caller, &project, key.as_deref(), &asked)).await?;
+    app.watcher.refresh();
+    json(status_of(created), &forks)
+}
+
+fn make(
+    caller: &Caller,
+    project: &ProjectId,
+    key: Option<&[u8]>,
+    asked: &wire::NewFork,
+) -> Result<(wire::ForkOrForks, bool)> {
+    let (options, count) = asked.options()?;
+    // Out of reach before anything that the key leads to.
+    caller.check_project(project)?;
+    let mut forks = Vec::new();
+    let (names, created) = caller.once(&format!("fork {project}"), key, || {
+        let mut names: Vec<String> = Vec::new();
+        for _ in 0..count {
+            let (fork, path) = caller.fork(project, &options).map_err(|error| {
+                match names.is_empty() {
+                    true => error,
+                    // Those that were made stay, and whoever asked knows them.
+                    false => error.with_details(serde_json::json!({ "workspaces": names })),
+                }
+            })?;
+            names.push(fork.workspace.id.to_string());
+            forks.push(wire::Fork::new(&fork, path.as_deref()));
+        }
+        Ok(names)
+    })?;
+    if !created {
+        for name in &names {
+            let id: WorkspaceId = name.parse()?;
+            let fork = caller.fork_named(&id)?;
+            let path = caller.hand_out_path(&id).ok();
+            forks.push(wire::Fork::new(&fork, path.as_deref()));
+        }
+    }
+    Ok((
+        wire::ForkOrForks::new(asked.count.is_some(), forks),
+        created,
+    ))
+}
+
+/// `GET /projects/{project}/workspaces`
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let (project, after) = (params.project()?, query.owned("after")?);
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let found = blocking(move || caller.forks(&project)).await?;
+    let found = page(found, after.as_deref(), limit, |fork, id| {
+        fork.workspace.id.as_str() == id
+    });
+    ok(&wire::Forks {
+        workspaces: found
+            .iter()
+            .map(|fork| wire::Fork::new(fork, None))
+            .collect(),
+    })
+}
+
+/// `GET /projects/{project}/path`
+pub(crate) async fn path(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let project = params.project()?;
+    let agent = query.parsed("agent_id")?.ok_or_else(|| {
+        Error::invalid("the parameter `agent_id` is missing").with_hint("it names the agent")
+    })?;
+    let path = blocking(move || caller.path_of_agent(&project, &agent)).await?;
+    app.watcher.refresh();
+    ok(&host_path(&path))
+}
+
+/// `POST /workspaces/{workspace}/update`
+pub(crate) async fn update(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::UpdateRequest>,
+) -> Answer {
+    let id = params.workspace()?;
+    let name = id.to_string();
+    let updated = blocking(move || caller.update(&id, asked.dry_run)).await?;
+    ok(&wire::Updated::new(&name, asked.dry_run, &updated))
+}
+
+/// `POST /workspaces/{workspace}/complete`
+pub(crate) async fn complete(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::CompleteRequest>,
+) -> Answer {
+    answer_completion(caller, params.workspace()?, asked).await
+}
+
+/// Merges a workspace. Conflicts are an answer, not an error, unless all or nothing was asked for.
+pub(crate) async fn answer_completion(
+    caller: Caller,
+    id: WorkspaceId,
+    asked: wire::CompleteRequest,
+) -> Answer {
+    let strict = asked.asks_for_all_or_nothing();
+    let (completed, waits) = blocking(move || {
+        let completed = caller.complete(&id, &asked.options(), asked.dry_run)?;
+        let waits = strict && caller.still_waits(&completed)?;
+        Ok((completed, waits))
+    })
+    .await?;
+    let shape = wire::Completed::from(&completed);
+    if !waits {
+        return ok(&shape);
+    }
+    let details = serde_json::to_value(&shape)
+        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))?;
+    Err(Error::new(
+        ErrorCode::MergeConflict,
+        format!(
+            "nothing landed: {} paths of `{}` conflict with the project",
+            completed.conflicts.len(),
+            completed.workspace
+        ),
+    )
+    .with_hint("decide the reviews that `details` names; with the last one all of it lands")
+    .with_details(details)
+    .into())
+}
+
+/// `GET /workspaces/{workspace}/blame/{path}`
+pub(crate) async fn blame(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, path, at) = (params.workspace()?, params.path()?, query.owned("at")?);
+    let shape = blocking(move || {
+        let lines = caller.blame_workspace(&id, at.as_deref(), &path)?;
+        Ok(wire::Blame::new(&path, &lines))
+    })
+    .await
+    .map_err(Problem::in_url)?;
+    ok(&shape)
+}

@@ -1,0 +1,217 @@
+//! Projects as a whole: what there is, what they hold, how merges into them are decided.
+
+use std::path::Path;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, unescape_bytes};
+use offshoot_engine::{ImportOptions, ProjectSource};
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::transfer::receive_archive;
+use super::workspaces::first;
+use crate::app::Shared;
+use crate::archive::{UnpackLimits, unpack};
+use crate::auth::Caller;
+use crate::body::blocking;
+use crate::error::{Answer, Problem, json, ok};
+use crate::extract::{Json, Params, Query, RequestKey, page};
+use offshoot_wire as wire;
+
+/// The usual number of items on a page.
+const PAGE: usize = 100;
+
+/// `POST /projects`
+pub(crate) async fn create(
+    caller: Caller,
+    RequestKey(key): RequestKey,
+    Json(asked): Json<wire::NewProject>,
+) -> Answer {
+    let id: ProjectId = asked.name.parse()?;
+    if asked.from.is_none() && (asked.files || asked.ignore_rules || asked.label.is_some()) {
+        let message = "`files`, `ignore_rules` and `label` need `from`";
+        return Err(Error::invalid(message).into());
+    }
+    let (shape, created) = blocking(move || {
+        let mut imported = None;
+        let (names, created) = caller.once("project", key.as_deref(), || {
+            match &asked.from {
+                None => drop(caller.create_project(&id)?),
+                Some(from) => {
+                    let from = unescape_bytes(from)?;
+                    let source = ProjectSource {
+                        path: Path::new(std::ffi::OsStr::from_bytes(&from)),
+                        files: asked.files,
+                        options: ImportOptions {
+                            ignore_rules: asked.ignore_rules,
+                            label: asked.label.clone(),
+                        },
+                    };
+                    let report = caller.import_project(&id, &source)?;
+                    imported = Some(wire::ImportedProject::from(&report));
+                }
+            }
+            Ok(vec![id.to_string()])
+        })?;
+        let shape = match imported {
+            Some(shape) => wire::NewlyMade::Imported(Box::new(shape)),
+            None => {
+                let project = caller.project(&first(&names)?)?;
+                wire::NewlyMade::Empty(wire::Project::from(&project))
+            }
+        };
+        Ok((shape, created))
+    })
+    .await?;
+    json(status_of(created), &shape)
+}
+
+/// 201 for what is new, 200 for what a request before had made.
+pub(crate) fn status_of(created: bool) -> StatusCode {
+    match created {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    }
+}
+
+/// `GET /projects`
+pub(crate) async fn list(State(app): State<Shared>, caller: Caller, query: Query) -> Answer {
+    let after: Option<ProjectId> = query.parsed("after")?;
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let found = blocking(move || caller.projects(after.as_ref(), limit)).await?;
+    ok(&wire::Projects::from(found.as_slice()))
+}
+
+/// `GET /projects/{project}`
+pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
+    let id = params.project()?;
+    let project = blocking(move || caller.project(&id)).await?;
+    ok(&wire::Project::from(&project))
+}
+
+/// `DELETE /projects/{project}`
+pub(crate) async fn delete(caller: Caller, params: Params) -> Answer {
+    let id = params.project()?;
+    let name = id.to_string();
+    let kept = blocking(move || caller.delete_project(&id)).await?;
+    ok(&wire::DeletedProject {
+        name,
+        kept_snapshot: kept.map(ObjectId::to_hex),
+    })
+}
+
+/// `GET /projects/{project}/snapshots`
+pub(crate) async fn snapshots(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let (id, after) = (params.project()?, query.owned("after")?);
+    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let found = blocking(move || {
+        let wanted = if after.is_some() { 0 } else { limit };
+        let found = caller.project_snapshots(&id, wanted)?;
+        Ok(page(found, after.as_deref(), limit, |one, id| {
+            one.id.to_hex() == id
+        }))
+    })
+    .await?;
+    ok(&wire::Snapshots::from(found.as_slice()))
+}
+
+/// `GET /projects/{project}/tree`
+pub(crate) async fn tree(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, at) = (params.project()?, query.owned("at")?);
+    let found = blocking(move || caller.project_tree(&id, at.as_deref())).await;
+    ok(&wire::DirNode::from(&found.map_err(Problem::in_url)?))
+}
+
+/// `GET /projects/{project}/list`
+pub(crate) async fn entries(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, at) = (params.project()?, query.owned("at")?);
+    let (dir, deep) = (query.path_or_root("path")?, query.flag("deep")?);
+    let found = blocking(move || caller.project_entries(&id, at.as_deref(), &dir, deep)).await;
+    let found = found.map_err(Problem::in_url)?;
+    ok(&wire::ProjectEntries::from(found.as_slice()))
+}
+
+/// `GET /projects/{project}/policy`
+pub(crate) async fn policy(caller: Caller, params: Params) -> Answer {
+    let id = params.project()?;
+    let shape = blocking(move || {
+        let settings = caller.merge_settings(&id)?;
+        Ok(wire::MergeSettings::new(&id, &settings))
+    })
+    .await?;
+    ok(&shape)
+}
+
+/// `PUT /projects/{project}/policy`
+pub(crate) async fn set_policy(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::PolicyRequest>,
+) -> Answer {
+    let id = params.project()?;
+    let shape = blocking(move || {
+        let before = caller.merge_settings(&id)?;
+        let mut settings = before.clone();
+        asked.apply(&mut settings);
+        // Whoever may not is told so, also if nothing would change.
+        caller.set_merge_settings(&id, &settings)?;
+        Ok(wire::MergeSettings::new(&id, &settings))
+    })
+    .await?;
+    ok(&shape)
+}
+
+/// `POST /projects/{project}/sync`
+pub(crate) async fn sync(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::SyncRequest>,
+) -> Answer {
+    let id = params.project()?;
+    let synced = blocking(move || {
+        let options = ImportOptions {
+            ignore_rules: asked.ignore_rules,
+            label: asked.label,
+        };
+        let from = unescape_bytes(&asked.from)?;
+        let from = Path::new(std::ffi::OsStr::from_bytes(&from));
+        caller.sync_project(&id, from, &options)
+    })
+    .await?;
+    ok(&wire::ProjectSynced::from(&synced))
+}
+
+/// `POST /projects/{project}/import`
+pub(crate) async fn import(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+    request: Request,
+) -> Answer {
+    let (id, into) = (params.project()?, query.path_or_root("path")?);
+    let limits = UnpackLimits::of(&app.options.limits);
+    let early = caller.clone();
+    let begun = blocking(move || early.begin_import(&id)).await?;
+    let shape = receive_archive(&app, request, move |archive| {
+        let imported = unpack(&begun, &into, archive, limits)?;
+        let snapshot = begun.finish(caller.cause())?;
+        Ok(wire::ProjectImported {
+            created: snapshot.as_ref().is_some_and(|(_, created)| *created),
+            snapshot: snapshot.map(|(snapshot, _)| snapshot.id.to_hex()),
+            imported,
+        })
+    })
+    .await
+    // What an import that failed would have brought is nowhere.
+    .map_err(|error| match error.code() {
+        ErrorCode::PayloadTooLarge => error.with_hint("nothing was changed"),
+        _ => error,
+    })?;
+    ok(&shape)
+}

@@ -1,0 +1,212 @@
+//! The routes of projects, forks, merges, reviews and agents.
+
+use crate::handlers::{agents, forks, merges, project_files, projects, reviews};
+use crate::route::{Kind, Route, delete, get, post, put};
+use offshoot_wire as wire;
+
+/// The groups with their names.
+pub(crate) fn groups() -> Vec<(&'static str, Vec<Route>)> {
+    vec![
+        ("projects", project_routes()),
+        ("projects", content_routes()),
+        ("forks", fork_routes()),
+        ("merges", merge_routes()),
+        ("agents", agent_routes()),
+    ]
+}
+
+fn of(rest: &str) -> String {
+    format!("/projects/{{project}}{rest}")
+}
+
+fn project_routes() -> Vec<Route> {
+    vec![
+        post("/projects", "Create a project", projects::create)
+            .takes::<wire::NewProject>()
+            .gives::<wire::NewlyMade>()
+            .creates(),
+        get("/projects", "List projects", projects::list)
+            .gives::<wire::Projects>()
+            .paged(),
+        get(&of(""), "Show a project", projects::show).gives::<wire::Project>(),
+        delete(
+            &of(""),
+            "Delete a project that has no open forks; its last snapshot is kept",
+            projects::delete,
+        )
+        .gives::<wire::DeletedProject>(),
+        get(
+            &of("/policy"),
+            "How merges into a project are decided",
+            projects::policy,
+        )
+        .gives::<wire::MergeSettings>(),
+        put(
+            &of("/policy"),
+            "Set how merges into a project are decided",
+            projects::set_policy,
+        )
+        .takes::<wire::PolicyRequest>()
+        .gives::<wire::MergeSettings>(),
+        post(
+            &of("/sync"),
+            "Bring a project to what a directory of the server's machine holds, by one snapshot",
+            projects::sync,
+        )
+        .takes::<wire::SyncRequest>()
+        .gives::<wire::ProjectSynced>(),
+        post(
+            &of("/import"),
+            "Unpack an archive (zip, tar or tar.gz) into a project, as one snapshot",
+            projects::import,
+        )
+        .takes_raw("application/octet-stream")
+        .gives::<wire::ProjectImported>()
+        .query("path", Kind::Path, "Into this directory"),
+    ]
+}
+
+fn content_routes() -> Vec<Route> {
+    vec![
+        get(
+            &of("/snapshots"),
+            "List snapshots, newest first",
+            projects::snapshots,
+        )
+        .gives::<wire::Snapshots>()
+        .paged(),
+        get(
+            &of("/tree"),
+            "The directories of a project, nested",
+            projects::tree,
+        )
+        .gives::<wire::DirNode>()
+        .at_snapshot(),
+        get(&of("/list"), "List a directory", projects::entries)
+            .gives::<wire::ProjectEntries>()
+            .at_snapshot()
+            .query(
+                "path",
+                Kind::Path,
+                "The directory; without it the whole project's",
+            )
+            .query("deep", Kind::Flag, "With everything below it"),
+        get(
+            &of("/files/{path}"),
+            "Read a file of a project",
+            project_files::read,
+        )
+        .serves_file(),
+        put(
+            &of("/files/{path}"),
+            "A person's edit of one file: one new snapshot",
+            project_files::write,
+        )
+        .takes_file()
+        .gives::<wire::Snapshot>(),
+        get(
+            &of("/versions/{path}"),
+            "Every version of a file, newest first",
+            project_files::versions,
+        )
+        .gives::<wire::Versions>(),
+        get(
+            &of("/blame/{path}"),
+            "Who wrote each line of a file",
+            project_files::blame,
+        )
+        .gives::<wire::Blame>()
+        .at_snapshot(),
+    ]
+}
+
+fn fork_routes() -> Vec<Route> {
+    vec![
+        post(&of("/workspaces"), "Fork a project", forks::create)
+            .takes::<wire::NewFork>()
+            .gives::<wire::ForkOrForks>()
+            .creates(),
+        get(
+            &of("/workspaces"),
+            "The open forks of a project",
+            forks::list,
+        )
+        .gives::<wire::Forks>()
+        .paged(),
+        get(
+            &of("/path"),
+            "The directory of the fork that an agent has of a project",
+            forks::path,
+        )
+        .gives::<wire::HostPath>()
+        .query("agent_id", Kind::Id, "The agent"),
+    ]
+}
+
+fn merge_routes() -> Vec<Route> {
+    vec![
+        get(
+            &of("/merges"),
+            "The merges into a project, newest first",
+            merges::list,
+        )
+        .gives::<wire::Merges>()
+        .paged(),
+        get("/merges/{merge}", "What came of a merge", merges::show).gives::<wire::Merge>(),
+        post(
+            "/merges/{merge}/undo",
+            "Take a merge out again, as a new snapshot; what was changed since stays",
+            merges::undo,
+        )
+        .gives::<wire::Undone>(),
+        get(
+            &of("/reviews"),
+            "The conflicts that wait for a decision",
+            reviews::list,
+        )
+        .gives::<wire::Reviews>()
+        .query("all", Kind::Flag, "Also those that are resolved")
+        .paged(),
+        get(
+            "/reviews/{review}",
+            "A conflict with what each side did",
+            reviews::show,
+        )
+        .gives::<wire::Review>(),
+        post(
+            "/reviews/{review}/candidates",
+            "Propose a resolution; nothing is decided by it",
+            reviews::propose,
+        )
+        .takes::<wire::NewCandidate>()
+        .gives::<wire::Review>()
+        .status(201),
+        post(
+            "/reviews/{review}/resolve",
+            "Decide a conflict; the project gets it as a new snapshot",
+            reviews::resolve,
+        )
+        .takes::<wire::ResolveRequest>()
+        .gives::<wire::Resolved>(),
+    ]
+}
+
+fn agent_routes() -> Vec<Route> {
+    vec![
+        post(
+            "/agents",
+            "Let an agent come into being, with a token of its own",
+            agents::spawn,
+        )
+        .takes::<wire::NewAgent>()
+        .gives::<wire::SpawnedAgent>()
+        .creates(),
+        get("/agents", "The tree of agents", agents::list).gives::<wire::Agents>(),
+        delete(
+            "/agents/{agent}",
+            "Remove an agent from the tree; its workspace and the agents below it stay",
+            agents::end,
+        )
+        .gives::<wire::AgentEnded>(),
+    ]
+}

@@ -1,0 +1,255 @@
+//! One route: what the router and the OpenAPI document are both made from.
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::app::Shared;
+
+/// Makes the schema of a body.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a request or an answer carries.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload {
+    /// Nothing.
+    Empty,
+    /// A JSON document.
+    Json(SchemaOf),
+    /// Something else, of this media type.
+    Raw(&'static str),
+}
+
+/// A parameter of the query or a header.
+pub(crate) struct Param {
+    pub(crate) name: &'static str,
+    pub(crate) place: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) about: &'static str,
+}
+
+/// What a parameter can be.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// Any text.
+    Text,
+    /// The id of a project, a workspace or an agent.
+    Id,
+    /// A path.
+    Path,
+    /// The id of a snapshot, or a prefix of it.
+    Snapshot,
+    /// Yes or no.
+    Flag,
+    /// A number from 1.
+    Count,
+    /// A number from 0.
+    Number,
+}
+
+/// One route.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) summary: &'static str,
+    pub(crate) tag: &'static str,
+    pub(crate) params: Vec<Param>,
+    pub(crate) request: Payload,
+    pub(crate) answer: Payload,
+    pub(crate) status: u16,
+    /// What else success can be: nothing new had to be made, or it is only a part.
+    pub(crate) also: Vec<u16>,
+    /// Whether it answers without a credential.
+    pub(crate) open: bool,
+    handler: MethodRouter<Shared>,
+}
+
+impl Route {
+    /// A route that answers 200 with JSON, unless said otherwise.
+    fn new<H, T>(method: Method, path: &str, summary: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        // A GET handler also answers HEAD, as axum's own `get` has it.
+        let filter = match method {
+            Method::GET => filter.or(MethodFilter::HEAD),
+            _ => filter,
+        };
+        Route {
+            method,
+            path: path.to_owned(),
+            summary,
+            tag: "",
+            params: Vec::new(),
+            request: Payload::Empty,
+            answer: Payload::Raw("application/json"),
+            status: 200,
+            also: Vec::new(),
+            open: false,
+            handler: on(filter, handler),
+        }
+    }
+
+    /// The shape of its answer.
+    pub(crate) fn gives<T: JsonSchema>(mut self) -> Self {
+        self.answer = Payload::Json(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    /// The media type of its answer.
+    pub(crate) fn gives_raw(mut self, media: &'static str) -> Self {
+        self.answer = Payload::Raw(media);
+        self
+    }
+
+    /// The shape of its request.
+    pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
+        self.request = Payload::Json(SchemaGenerator::subschema_for::<T>);
+        self
+    }
+
+    /// The media type of its request.
+    pub(crate) fn takes_raw(mut self, media: &'static str) -> Self {
+        self.request = Payload::Raw(media);
+        self
+    }
+
+    /// A parameter of the query.
+    pub(crate) fn query(mut self, name: &'static str, kind: Kind, about: &'static str) -> Self {
+        let place = "query";
+        self.params.push(Param {
+            name,
+            place,
+            kind,
+            about,
+        });
+        self
+    }
+
+    /// A header.
+    pub(crate) fn header(mut self, name: &'static str, about: &'static str) -> Self {
+        let (place, kind) = ("header", Kind::Text);
+        self.params.push(Param {
+            name,
+            place,
+            kind,
+            about,
+        });
+        self
+    }
+
+    /// The status of success.
+    pub(crate) fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// Another status of success with the same shape.
+    pub(crate) fn also(mut self, status: u16) -> Self {
+        self.also.push(status);
+        self
+    }
+
+    /// Something is made: a repetition with the same key finds it.
+    pub(crate) fn creates(self) -> Self {
+        self.status(201).also(200).header(
+            "Idempotency-Key",
+            "A repeated request with the same key creates nothing more",
+        )
+    }
+
+    /// Answers without a credential.
+    pub(crate) fn open(mut self) -> Self {
+        self.open = true;
+        self
+    }
+
+    /// A list that goes on after an id.
+    pub(crate) fn paged(self) -> Self {
+        self.query("after", Kind::Text, "Only what comes after this id")
+            .limited()
+    }
+
+    /// A list that ends somewhere.
+    pub(crate) fn limited(self) -> Self {
+        self.query("limit", Kind::Count, "At most so many")
+    }
+
+    /// Can be asked of a snapshot.
+    pub(crate) fn at_snapshot(self) -> Self {
+        self.query("at", Kind::Snapshot, "As it is in this snapshot")
+    }
+
+    /// The raw content of a file, with everything that HTTP has for that.
+    pub(crate) fn serves_file(self) -> Self {
+        self.gives_raw("application/octet-stream")
+            .also(206)
+            .also(304)
+            .at_snapshot()
+            .query(
+                "preview",
+                Kind::Flag,
+                "Show it in a browser instead of saving it",
+            )
+            .header("If-None-Match", "Answer 304 if the content is still this")
+            .header("If-Match", "Answer 412 if the content is not this")
+            .header("Range", "A part, such as `bytes=0-99`")
+            .header("If-Range", "Heed `Range` only if the content is still this")
+    }
+
+    /// Takes the raw content of a file.
+    pub(crate) fn takes_file(self) -> Self {
+        self.takes_raw("application/octet-stream")
+            .query(
+                "executable",
+                Kind::Flag,
+                "Whether the file can be executed; without it that stays as it was",
+            )
+            .header("If-Match", "Only if the content is this; `*` means any")
+            .header("If-None-Match", "`*`: only if nothing is there")
+    }
+
+    /// The handler, for the router.
+    pub(crate) fn into_handler(self) -> MethodRouter<Shared> {
+        self.handler
+    }
+}
+
+/// A route that reads.
+pub(crate) fn get<H, T>(path: &str, summary: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Shared>,
+    T: 'static,
+{
+    Route::new(Method::GET, path, summary, handler)
+}
+
+/// A route that does something.
+pub(crate) fn post<H, T>(path: &str, summary: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Shared>,
+    T: 'static,
+{
+    Route::new(Method::POST, path, summary, handler)
+}
+
+/// A route that puts something in a place.
+pub(crate) fn put<H, T>(path: &str, summary: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Shared>,
+    T: 'static,
+{
+    Route::new(Method::PUT, path, summary, handler)
+}
+
+/// A route that takes something away.
+pub(crate) fn delete<H, T>(path: &str, summary: &'static str, handler: H) -> Route
+where
+    H: Handler<T, Shared>,
+    T: 'static,
+{
+    Route::new(Method::DELETE, path, summary, handler)
+}

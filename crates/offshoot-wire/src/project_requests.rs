@@ -1,0 +1,369 @@
+//! Bodies of requests about projects, forks, merges, reviews and agents. An unknown field is
+//! refused: it is more often a mistake than a wish.
+
+use offshoot_core::{Error, Result};
+use offshoot_engine as engine;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::base64_decode;
+
+/// A project to create.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewProject {
+    /// Its name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$"))]
+    pub name: String,
+    /// A directory or a git repository on the server's machine to begin with; for admins.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Of a git repository take the files as they are, without its history.
+    #[serde(default)]
+    pub files: bool,
+    /// Leave out what `.gitignore` and `.offshootignore` name.
+    #[serde(default)]
+    pub ignore_rules: bool,
+    /// What to call the first snapshot.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+/// A directory of the server's machine to bring a project to.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SyncRequest {
+    /// The directory.
+    pub from: String,
+    /// Leave out what `.gitignore` and `.offshootignore` name.
+    #[serde(default)]
+    pub ignore_rules: bool,
+    /// What to call the snapshot.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+/// A fork to make.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewFork {
+    /// The agent that owns it. Its first fork has its name, further ones `agent~2`, `agent~3`;
+    /// without it the fork gets a name of its own.
+    pub agent_id: Option<String>,
+    /// The snapshot to begin with; without it the newest.
+    pub base: Option<String>,
+    /// The provider that must be used: `overlay`, `reflink` or `copy`.
+    pub provider: Option<ProviderWord>,
+    /// Its weight where a policy decides by priority.
+    pub priority: i64,
+    /// How many; with it the answer is a list.
+    #[schemars(range(min = 1, max = 256))]
+    pub count: Option<u16>,
+}
+
+/// The most forks that one request makes.
+const MAX_FORKS: u16 = 256;
+
+impl NewFork {
+    /// What the engine is asked for, and how often.
+    pub fn options(&self) -> Result<(engine::ForkOptions, u16)> {
+        let count = self.count.unwrap_or(1);
+        if count == 0 || count > MAX_FORKS {
+            return Err(Error::invalid(format!(
+                "`count` must be between 1 and {MAX_FORKS}"
+            )));
+        }
+        let options = engine::ForkOptions {
+            agent: self.agent_id.as_deref().map(str::parse).transpose()?,
+            at: self.base.clone(),
+            provider: self.provider.map(ProviderWord::name),
+            priority: self.priority,
+            ..engine::ForkOptions::default()
+        };
+        Ok((options, count))
+    }
+}
+
+/// A way to make the directory of a fork.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderWord {
+    /// Mounted layers.
+    Overlay,
+    /// Files that share their blocks.
+    Reflink,
+    /// Copied files.
+    Copy,
+}
+
+impl ProviderWord {
+    fn name(self) -> engine::ProviderName {
+        match self {
+            ProviderWord::Overlay => engine::ProviderName::Overlay,
+            ProviderWord::Reflink => engine::ProviderName::Reflink,
+            ProviderWord::Copy => engine::ProviderName::Copy,
+        }
+    }
+}
+
+/// Whether to do it or only to say what it would do.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateRequest {
+    /// Only say what it would do.
+    pub dry_run: bool,
+}
+
+/// How to merge a workspace into its project.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CompleteRequest {
+    /// Decide every conflict so, instead of by the policies of the project.
+    pub policy: Option<PolicyWord>,
+    /// What lands when there are conflicts; without it as the project says. With `atomic` conflicts
+    /// are answered with the error `merge_conflict`.
+    pub landing: Option<LandingWord>,
+    /// Keep the workspace, moved onto the merged head.
+    pub keep: bool,
+    /// Only say what it would do.
+    pub dry_run: bool,
+    /// Also merge what the ignore rules leave out.
+    pub include_ignored: bool,
+}
+
+impl CompleteRequest {
+    /// What the engine is asked for.
+    pub fn options(&self) -> engine::CompleteOptions {
+        engine::CompleteOptions {
+            policy: self.policy.map(PolicyWord::policy),
+            atomic: self.landing.map(LandingWord::is_atomic),
+            keep: self.keep,
+            include_ignored: self.include_ignored,
+        }
+    }
+
+    /// Whether all or nothing was asked for by this request.
+    pub fn asks_for_all_or_nothing(&self) -> bool {
+        !self.dry_run && self.landing.is_some_and(LandingWord::is_atomic)
+    }
+}
+
+/// What lands when a merge has conflicts.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LandingWord {
+    /// What does not conflict lands at once.
+    Partial,
+    /// Nothing lands until every conflict is decided.
+    Atomic,
+}
+
+impl LandingWord {
+    fn is_atomic(self) -> bool {
+        matches!(self, LandingWord::Atomic)
+    }
+}
+
+/// How a conflict is decided.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyWord {
+    /// Somebody decides.
+    Review,
+    /// The later completion wins.
+    LastWriterWins,
+    /// The higher priority wins.
+    Priority,
+    /// The project wins.
+    Ours,
+    /// The workspace wins.
+    Theirs,
+    /// Both, ours first.
+    Union,
+}
+
+impl PolicyWord {
+    fn policy(self) -> engine::Policy {
+        match self {
+            PolicyWord::Review => engine::Policy::Review,
+            PolicyWord::LastWriterWins => engine::Policy::LastWriterWins,
+            PolicyWord::Priority => engine::Policy::Priority,
+            PolicyWord::Ours => engine::Policy::Ours,
+            PolicyWord::Theirs => engine::Policy::Theirs,
+            PolicyWord::Union => engine::Policy::Union,
+        }
+    }
+}
+
+/// How merges into a project shall be decided. What is left out stays as it is.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyRequest {
+    /// The first pattern that matches a path holds; these take the place of all there are.
+    pub policies: Option<Vec<NewPathPolicy>>,
+    /// What lands when a merge has conflicts.
+    pub landing: Option<LandingWord>,
+    /// Whether merges take ignored files too.
+    pub include_ignored: Option<bool>,
+}
+
+/// A policy for the paths of a pattern.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPathPolicy {
+    /// The pattern, as in `.gitattributes`; `*` means every path.
+    #[schemars(length(min = 1))]
+    pub path: String,
+    /// What holds there.
+    pub policy: PolicyWord,
+}
+
+impl PolicyRequest {
+    /// Changes settings to what is asked for.
+    pub fn apply(&self, settings: &mut engine::MergeSettings) {
+        if let Some(policies) = &self.policies {
+            let policy = |one: &NewPathPolicy| engine::PathPolicy {
+                path: one.path.clone(),
+                policy: one.policy.policy(),
+            };
+            settings.policies = policies.iter().map(policy).collect();
+        }
+        match self.landing {
+            Some(LandingWord::Partial) => settings.landing = engine::Landing::Partial,
+            Some(LandingWord::Atomic) => settings.landing = engine::Landing::Atomic,
+            None => {}
+        }
+        if let Some(answer) = self.include_ignored {
+            settings.include_ignored = answer;
+        }
+    }
+}
+
+/// How bytes are written in JSON.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// As text.
+    #[default]
+    Utf8,
+    /// As base64.
+    Base64,
+}
+
+impl Encoding {
+    fn bytes(self, text: &str) -> Result<Vec<u8>> {
+        match self {
+            Encoding::Utf8 => Ok(text.as_bytes().to_vec()),
+            Encoding::Base64 => {
+                base64_decode(text).ok_or_else(|| Error::invalid("`content` is no base64"))
+            }
+        }
+    }
+}
+
+/// A resolution to propose.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCandidate {
+    /// The whole content of the file.
+    pub content: String,
+    /// How it is written here.
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// What to say about it.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+impl NewCandidate {
+    /// The content.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        self.encoding.bytes(&self.content)
+    }
+}
+
+/// What to take where the two sides conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChoiceWord {
+    /// What the project has.
+    Ours,
+    /// What the workspace has.
+    Theirs,
+    /// What both began with.
+    Base,
+    /// Both, ours first.
+    Union,
+    /// The content of this request.
+    Content,
+    /// A proposed resolution.
+    Candidate,
+}
+
+/// A decision.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveRequest {
+    /// What to take.
+    pub choice: ChoiceWord,
+    /// For `content`: the whole content of the file.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// How the content is written here.
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// For `candidate`: its number.
+    #[serde(default)]
+    pub candidate: Option<i64>,
+}
+
+impl ResolveRequest {
+    /// The content that the decision brings along; empty for every other choice. Fails if the
+    /// choice and what comes with it do not fit.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        let needs = |what: &str| Err(Error::invalid(format!("`{what}` is missing")));
+        match (self.choice, &self.content, self.candidate) {
+            (ChoiceWord::Content, Some(text), None) => self.encoding.bytes(text),
+            (ChoiceWord::Content, None, _) => needs("content"),
+            (ChoiceWord::Candidate, None, Some(_)) => Ok(Vec::new()),
+            (ChoiceWord::Candidate, _, None) => needs("candidate"),
+            (_, None, None) => Ok(Vec::new()),
+            _ => Err(Error::invalid(
+                "`content` goes with the choice `content` alone, `candidate` with `candidate`",
+            )),
+        }
+    }
+
+    /// What the engine is asked for.
+    pub fn resolution<'a>(&self, bytes: &'a [u8]) -> engine::Resolution<'a> {
+        match self.choice {
+            ChoiceWord::Ours => engine::Resolution::Ours,
+            ChoiceWord::Theirs => engine::Resolution::Theirs,
+            ChoiceWord::Base => engine::Resolution::Base,
+            ChoiceWord::Union => engine::Resolution::Union,
+            ChoiceWord::Content => engine::Resolution::Content(engine::Content::Bytes(bytes)),
+            ChoiceWord::Candidate => {
+                engine::Resolution::Candidate(self.candidate.unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// An agent to let come into being.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewAgent {
+    /// The agent above it, or `root`. A direct child of root gets a workspace of its own.
+    #[serde(default = "root")]
+    pub parent: String,
+    /// What it is there for.
+    #[schemars(length(min = 1, max = 256))]
+    pub role: String,
+    /// Below root: fork this project for it; without it the workspace is empty.
+    #[serde(default)]
+    pub project: Option<String>,
+}
+
+fn root() -> String {
+    "root".to_owned()
+}
