@@ -2,9 +2,9 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{Error, RelPath, Result};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_engine::{
-    Content, Expect, MAX_WINDOW, Point, WriteOptions, history_as_json, listing_as_text,
+    Content, Expect, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -27,6 +27,12 @@ const REPLACES: Hints = Hints {
     read_only: false,
     destructive: true,
     idempotent: true,
+};
+
+const ENDS: Hints = Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: false,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -164,6 +170,13 @@ struct History {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+struct SpawnAgent {
+    /// What it is for, in a word or two; its id begins with it.
+    role: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Limit {
     /// At most so many.
     #[serde(default)]
@@ -220,6 +233,7 @@ pub(crate) fn all() -> Vec<Tool> {
     let mut tools = reading();
     tools.extend(changing());
     tools.extend(remembering());
+    tools.extend(working_together());
     tools
 }
 
@@ -408,6 +422,34 @@ fn remembering() -> Vec<Tool> {
                 Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
                 })
+            },
+        ),
+    ]
+}
+
+fn working_together() -> Vec<Tool> {
+    vec![
+        Tool::new(
+            "complete",
+            "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set.",
+            ENDS,
+            |access, id, asked: wire::CompleteRequest| wire::complete(access, id, &asked),
+        ),
+        Tool::new(
+            "spawn_agent",
+            "Let another agent come into being that works in the same workspace. Answers with its id and a token for it.",
+            WRITES,
+            |access, _, asked: SpawnAgent| {
+                let Reach::Agent(own) = &access.principal().scope.reach else {
+                    return Err(Error::new(
+                        ErrorCode::PermissionDenied,
+                        "only an agent can let another one come into being",
+                    )
+                    .with_hint("use the token of an agent"));
+                };
+                let agent = access.spawn(own.as_str(), &asked.role, None)?;
+                let token = access.token_for_agent(&agent.id)?;
+                Ok(wire::SpawnedAgent::new(&agent, &token))
             },
         ),
     ]

@@ -24,7 +24,7 @@ pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
-pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use project_requests::{
     CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
     SyncRequest, UpdateRequest,
