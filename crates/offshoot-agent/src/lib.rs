@@ -4,6 +4,7 @@
 //! What a tool may do is decided by the [`Access`] it is called with.
 
 mod registry;
+pub mod resources;
 mod search;
 mod tools;
 

@@ -3,8 +3,9 @@
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
 use offshoot_engine::Access;
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What a caller should know before it calls a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Tool {
     pub description: &'static str,
     /// The JSON schema of its arguments.
     pub input_schema: Value,
+    /// The JSON schema of its answer, which is a result or an error.
+    pub output_schema: Value,
     /// What a caller should know.
     pub hints: Hints,
     run: Run,
@@ -34,30 +37,26 @@ pub struct Tool {
 
 impl Tool {
     /// A tool from a function of its arguments.
-    pub(crate) fn new<A: DeserializeOwned + JsonSchema>(
+    pub(crate) fn new<A: DeserializeOwned + JsonSchema, R: Serialize + JsonSchema>(
         name: &'static str,
         description: &'static str,
         hints: Hints,
-        run: impl Fn(&Access, &WorkspaceId, A) -> Result<Value> + Send + Sync + 'static,
+        run: impl Fn(&Access, &WorkspaceId, A) -> Result<R> + Send + Sync + 'static,
     ) -> Self {
-        let mut input_schema = schemars::schema_for!(A).to_value();
-        if let Some(schema) = input_schema.as_object_mut() {
-            schema.remove("$schema");
-            schema.remove("title");
-            schema
-                .entry("properties")
-                .or_insert_with(|| Value::Object(Default::default()));
-        }
         Tool {
             name,
             description,
-            input_schema,
+            input_schema: object_schema::<A>(),
+            output_schema: answer_schema::<R>(),
             hints,
             run: Box::new(move |access, workspace, arguments| {
                 let arguments = serde_json::from_value(arguments).map_err(|cause| {
                     Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
                 })?;
-                run(access, workspace, arguments)
+                let answer = run(access, workspace, arguments)?;
+                serde_json::to_value(&answer).map_err(|cause| {
+                    Error::internal("an answer could not be written").with_source(cause)
+                })
             }),
         }
     }
@@ -71,6 +70,49 @@ impl Tool {
         };
         (self.run)(access, &workspace, arguments)
     }
+}
+
+/// The schema of an object, with what clients expect to find in it.
+fn object_schema<T: JsonSchema>() -> Value {
+    let mut schema = schemars::schema_for!(T).to_value();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("$schema");
+        schema.remove("title");
+        schema
+            .entry("properties")
+            .or_insert_with(|| Value::Object(Default::default()));
+    }
+    schema
+}
+
+/// The schema of an answer. Clients check what they get against it, errors too: so it allows both a
+/// result with all of its fields and an error.
+fn answer_schema<T: JsonSchema>() -> Value {
+    let mut schema = object_schema::<T>();
+    let required = schema["required"].take();
+    let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+    schema["properties"]["error"] = json!({
+        "type": "object",
+        "description": "Why it was refused; then there is nothing else.",
+        "required": ["code", "message"],
+        "properties": {
+            "code": { "type": "string", "enum": codes },
+            "message": { "type": "string" },
+            "hint": { "type": "string", "description": "What to do about it." },
+            "details": { "description": "For programs." },
+        },
+    });
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("required");
+        schema.insert(
+            "anyOf".to_owned(),
+            json!([
+                { "required": if required.is_array() { required } else { json!([]) } },
+                { "required": ["error"] },
+            ]),
+        );
+    }
+    schema
 }
 
 /// The tools that a server offers.

@@ -3,8 +3,7 @@
 use offshoot_core::{EntryKind, Error, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Access, Pattern};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::tools::text_of;
 
@@ -29,8 +28,25 @@ pub(crate) struct Search {
     limit: Option<usize>,
 }
 
+/// What was found.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Matches {
+    /// Line by line.
+    matches: Vec<Match>,
+    /// There are more than could be told.
+    truncated: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Match {
+    path: String,
+    /// The number of the line, from 1.
+    line: usize,
+    text: String,
+}
+
 /// Looks through every file that may be read.
-pub(crate) fn search(access: &Access, id: &WorkspaceId, asked: &Search) -> Result<Value> {
+pub(crate) fn search(access: &Access, id: &WorkspaceId, asked: &Search) -> Result<Matches> {
     if asked.pattern.is_empty() {
         return Err(Error::invalid(
             "`pattern` is empty, so there is nothing to look for",
@@ -56,11 +72,21 @@ pub(crate) fn search(access: &Access, id: &WorkspaceId, asked: &Search) -> Resul
                 continue;
             }
             if matches.len() == limit {
-                return Ok(json!({ "matches": matches, "truncated": true }));
+                return Ok(Matches {
+                    matches,
+                    truncated: true,
+                });
             }
             let line: String = line.chars().take(LINE).collect();
-            matches.push(json!({ "path": entry.path.to_text(), "line": number + 1, "text": line }));
+            matches.push(Match {
+                path: entry.path.to_text(),
+                line: number + 1,
+                text: line,
+            });
         }
     }
-    Ok(json!({ "matches": matches, "truncated": false }))
+    Ok(Matches {
+        matches,
+        truncated: false,
+    })
 }

@@ -2,14 +2,13 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{Error, RelPath, Result};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_engine::{
-    Content, Expect, MAX_WINDOW, Point, WriteOptions, history_as_json, listing_as_text,
+    Content, Expect, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::registry::{Hints, Tool};
 use crate::search::{Search, search};
@@ -28,6 +27,12 @@ const REPLACES: Hints = Hints {
     read_only: false,
     destructive: true,
     idempotent: true,
+};
+
+const ENDS: Hints = Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: false,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -165,6 +170,13 @@ struct History {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+struct SpawnAgent {
+    /// What it is for, in a word or two; its id begins with it.
+    role: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 struct Limit {
     /// At most so many.
     #[serde(default)]
@@ -174,9 +186,38 @@ struct Limit {
 /// The most lines or snapshots in one answer.
 const MOST: usize = 200;
 
-fn shape(value: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(value)
-        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))
+/// A directory for programs, and as lines for models.
+#[derive(Serialize, JsonSchema)]
+struct Listed {
+    #[serde(flatten)]
+    listing: wire::Listing,
+    /// One line for each entry.
+    text: String,
+}
+
+/// Files that the person is shown.
+#[derive(Serialize, JsonSchema)]
+struct Shown {
+    files: Vec<wire::Metadata>,
+    /// What the interface does.
+    ui: Highlight,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Highlight {
+    action: &'static str,
+    paths: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Counts {
+    file_count: i64,
+    dir_count: i64,
+    total_size: i64,
+    /// The bytes that it takes on disk.
+    disk_usage: i64,
+    last_modified: String,
 }
 
 fn path(text: &str) -> Result<RelPath> {
@@ -192,6 +233,7 @@ pub(crate) fn all() -> Vec<Tool> {
     let mut tools = reading();
     tools.extend(changing());
     tools.extend(remembering());
+    tools.extend(working_together());
     tools
 }
 
@@ -204,7 +246,7 @@ fn reading() -> Vec<Tool> {
             |access, id, asked: ReadFile| {
                 let window =
                     access.read_window(id, &path(&asked.path)?, asked.offset, asked.length)?;
-                shape(&wire::Window::from(window))
+                Ok(wire::Window::from(window))
             },
         ),
         Tool::new(
@@ -213,9 +255,10 @@ fn reading() -> Vec<Tool> {
             READS,
             |access, id, asked: ListFiles| {
                 let entries = access.list(id, &path(&asked.path)?)?;
-                let mut answer = shape(&wire::Listing::from(entries.as_slice()))?;
-                answer["text"] = listing_as_text(&entries).into();
-                Ok(answer)
+                Ok(Listed {
+                    listing: wire::Listing::from(entries.as_slice()),
+                    text: listing_as_text(&entries),
+                })
             },
         ),
         Tool::new(
@@ -231,11 +274,13 @@ fn reading() -> Vec<Tool> {
             |access, id, asked: ShowFiles| {
                 let mut files = Vec::new();
                 for text in &asked.paths {
-                    files.push(shape(&wire::Metadata::from(
-                        &access.metadata(id, &path(text)?)?,
-                    ))?);
+                    files.push(wire::Metadata::from(&access.metadata(id, &path(text)?)?));
                 }
-                Ok(json!({ "files": files, "ui": { "action": "highlight", "paths": asked.paths } }))
+                let ui = Highlight {
+                    action: "highlight",
+                    paths: asked.paths,
+                };
+                Ok(Shown { files, ui })
             },
         ),
         Tool::new(
@@ -244,13 +289,13 @@ fn reading() -> Vec<Tool> {
             READS,
             |access, id, Nothing {}| {
                 let info = access.info(id)?;
-                Ok(json!({
-                    "fileCount": info.file_count,
-                    "dirCount": info.dir_count,
-                    "totalSize": info.total_size,
-                    "diskUsage": info.disk_usage,
-                    "lastModified": info.last_modified.to_string(),
-                }))
+                Ok(Counts {
+                    file_count: info.file_count,
+                    dir_count: info.dir_count,
+                    total_size: info.total_size,
+                    disk_usage: info.disk_usage,
+                    last_modified: info.last_modified.to_string(),
+                })
             },
         ),
     ]
@@ -274,7 +319,7 @@ fn changing() -> Vec<Tool> {
                 };
                 let written =
                     access.write_file(id, &path(&asked.path)?, Content::Bytes(&bytes), &options)?;
-                shape(&wire::Written::from(&written))
+                Ok(wire::Written::from(&written))
             },
         ),
         Tool::new(
@@ -284,7 +329,7 @@ fn changing() -> Vec<Tool> {
             |access, id, asked: EditFile| {
                 let (count, written) =
                     access.edit_file(id, &path(&asked.path)?, &asked.old, &asked.new, asked.all)?;
-                shape(&wire::Written::edited(&written, count))
+                Ok(wire::Written::edited(&written, count))
             },
         ),
         Tool::new(
@@ -293,7 +338,7 @@ fn changing() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: OnePath| {
                 let files = access.delete_file(id, &path(&asked.path)?, false, Expect::Anything)?;
-                shape(&wire::Deleted {
+                Ok(wire::Deleted {
                     path: asked.path,
                     files,
                 })
@@ -305,7 +350,7 @@ fn changing() -> Vec<Tool> {
             WRITES,
             |access, id, asked: MoveFile| {
                 let moved = access.move_file(id, &path(&asked.from)?, &path(&asked.to)?)?;
-                shape(&wire::Moved {
+                Ok(wire::Moved {
                     from: asked.from,
                     to: moved.path.to_text(),
                     version: moved.version,
@@ -322,7 +367,7 @@ fn remembering() -> Vec<Tool> {
             "Take a snapshot of the workspace, to come back to.",
             WRITES,
             |access, id, asked: TakeSnapshot| {
-                shape(&wire::Taken::from(&access.snapshot(
+                Ok(wire::Taken::from(&access.snapshot(
                     id,
                     asked.label.as_deref(),
                     false,
@@ -335,7 +380,7 @@ fn remembering() -> Vec<Tool> {
             READS,
             |access, id, asked: Limit| {
                 let found = access.snapshots(id, limit(asked.limit))?;
-                shape(&wire::Snapshots::from(found.as_slice()))
+                Ok(wire::Snapshots::from(found.as_slice()))
             },
         ),
         Tool::new(
@@ -344,7 +389,7 @@ fn remembering() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: Restore| {
                 let only = asked.path.as_deref().map(path).transpose()?;
-                shape(&wire::Restored::from(&access.restore(
+                Ok(wire::Restored::from(&access.restore(
                     id,
                     &asked.snapshot,
                     only.as_ref(),
@@ -360,7 +405,7 @@ fn remembering() -> Vec<Tool> {
                 let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
                 let set = access.diff(id, from, to)?;
                 let changes = wire::differences(access, &set.changes, &RelPath::root(), false)?;
-                shape(&wire::Difference {
+                Ok(wire::Difference {
                     from: asked.from,
                     to: asked.to,
                     changes,
@@ -374,9 +419,37 @@ fn remembering() -> Vec<Tool> {
             |access, id, asked: History| {
                 let only = asked.path.as_deref().map(path).transpose()?;
                 let lines = access.history(id, only.as_ref(), limit(asked.limit))?;
-                shape(&wire::History {
+                Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
                 })
+            },
+        ),
+    ]
+}
+
+fn working_together() -> Vec<Tool> {
+    vec![
+        Tool::new(
+            "complete",
+            "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set.",
+            ENDS,
+            |access, id, asked: wire::CompleteRequest| wire::complete(access, id, &asked),
+        ),
+        Tool::new(
+            "spawn_agent",
+            "Let another agent come into being that works in the same workspace. Answers with its id and a token for it.",
+            WRITES,
+            |access, _, asked: SpawnAgent| {
+                let Reach::Agent(own) = &access.principal().scope.reach else {
+                    return Err(Error::new(
+                        ErrorCode::PermissionDenied,
+                        "only an agent can let another one come into being",
+                    )
+                    .with_hint("use the token of an agent"));
+                };
+                let agent = access.spawn(own.as_str(), &asked.role, None)?;
+                let token = access.token_for_agent(&agent.id)?;
+                Ok(wire::SpawnedAgent::new(&agent, &token))
             },
         ),
     ]

@@ -7,6 +7,7 @@
 
 mod acting;
 mod agents;
+mod cloning;
 mod pattern;
 mod projects;
 mod reach;

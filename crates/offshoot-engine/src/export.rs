@@ -13,7 +13,7 @@ use crate::engine::{Engine, open_row_in};
 use crate::objects::StoredObjects;
 use crate::project::open_project;
 
-const BRANCH: &str = "refs/heads/main";
+pub(crate) const BRANCH: &str = "refs/heads/main";
 
 /// What an export wrote.
 #[derive(Clone, Copy, Debug)]

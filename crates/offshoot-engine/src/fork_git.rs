@@ -131,10 +131,7 @@ impl Engine {
 
     fn fill_git_layer(&self, row: &LayerRow, below: &[PathBuf], building: &Path) -> Result<i64> {
         let base = base_of(row)?;
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let _ = fs::remove_dir_all(building);
         fs::create_dir(building).map_err(cannot_write)?;
         // A fork shows the bits of its newest layer as those of its root.
@@ -187,10 +184,7 @@ impl Engine {
     ) -> Result<Vec<u8>> {
         use std::os::unix::fs::MetadataExt;
         let owner = fs::metadata(owned_like).map_err(cannot_write)?;
-        let objects = StoredObjects {
-            store: self.store(),
-            tx: None,
-        };
+        let objects = StoredObjects::new(self.store(), None);
         let tree = read_commit(&objects, &base)?.tree;
         let mut differs = HashSet::new();
         if shown.tree != tree {

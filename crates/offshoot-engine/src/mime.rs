@@ -11,7 +11,7 @@ pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     if let Some(given) = given.map(str::trim).filter(|given| given.contains('/')) {
         return given.to_owned();
     }
-    let by_name = by_name(name);
+    let by_name = mime_by_name(name);
     if let Some(by_content) = by_content(head) {
         // A container format says less than a name that belongs to it: an .xlsx is a zip file.
         let container = [
@@ -32,7 +32,8 @@ pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     }
 }
 
-fn by_name(name: &[u8]) -> Option<String> {
+/// The MIME type that a name alone tells.
+pub fn mime_by_name(name: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map(|(_, extension)| extension)?;
     // Names that the general table gets wrong or does not have.

@@ -1,14 +1,19 @@
 //! Git objects as the git crate wants them, out of the store, and new ones on their way into it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use offshoot_core::{ObjectId, ObjectKind, RelPath, Result};
-use offshoot_git::{Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, Tree, TreeEntry};
+use offshoot_git::{
+    Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, ObjectStream, Tree, TreeEntry,
+};
 use offshoot_store::{NewObject, ReadTx, Store};
 
 /// So many trees are remembered at most; then it begins anew.
 const TREES: usize = 4096;
+/// Larger objects are read piece by piece where that is possible.
+const LARGEST_WHOLE: u64 = 1 << 20;
 
 /// Reads objects of the store, inside a transaction where there is one.
 pub(crate) struct StoredObjects<'a> {
@@ -64,6 +69,27 @@ impl ObjectReader for StoredObjects<'_> {
             Some(_) => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
             None => offshoot_git::find_in(&offshoot_git::tree_bytes(self, tree)?, name),
         }
+    }
+
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        let size = match self.tx {
+            Some(tx) => tx.object_size(id)?,
+            None => self.store.read(|tx| tx.object_size(id))?,
+        };
+        if size.is_some_and(|size| size > LARGEST_WHOLE) {
+            let found = self.store.open_object(id)?;
+            return Ok(found.map(|(kind, size, content)| ObjectStream {
+                kind,
+                size,
+                content,
+            }));
+        }
+        // To read a small one whole takes a fraction of the time.
+        Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
+            kind,
+            size: bytes.len() as u64,
+            content: Box::new(Cursor::new(bytes)),
+        }))
     }
 }
 

@@ -7,6 +7,7 @@
 mod commit;
 mod export;
 mod export_branch;
+mod fetch;
 mod fork_git;
 mod history;
 mod ignore;
@@ -15,15 +16,18 @@ mod index_file;
 mod object;
 mod pack;
 mod pack_read;
+mod pkt_line;
 mod tree;
 mod tree_build;
 mod tree_diff;
 mod tree_edit;
 mod tree_walk;
+mod upload_pack;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;
+pub use fetch::{Commits, Fetch, FetchPlan};
 pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};
 pub use history::{
     parents_first, peel_to_commit, reachable_objects, reachable_objects_until, read_commit,
@@ -32,7 +36,8 @@ pub use ignore::{IgnoreRules, RuleFiles};
 pub use import::{GitRepository, Head};
 pub use index_file::{IndexStat, write_index};
 pub use object::{
-    BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, hash, read_object, write_object,
+    BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, ObjectStream, hash, read_object,
+    write_object,
 };
 pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
 pub use tree::{
@@ -43,3 +48,4 @@ pub use tree_build::TreeBuilder;
 pub use tree_diff::{diff, diff_below};
 pub use tree_edit::{Edit, EmptyDirs, edit};
 pub use tree_walk::{walk, walk_objects};
+pub use upload_pack::{GitProtocol, UploadPack};

@@ -1,6 +1,7 @@
 //! Objects: their kinds, their ids, and where they come from and go to.
 
 use std::collections::HashMap;
+use std::io::{Cursor, Read};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, Result};
@@ -92,6 +93,25 @@ pub trait ObjectReader {
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         find_in(&tree_bytes(self, tree)?, name)
     }
+
+    /// What [`ObjectReader::read`] gives as a stream, for objects that may be too large for memory.
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
+            kind,
+            size: bytes.len() as u64,
+            content: Box::new(Cursor::new(bytes)),
+        }))
+    }
+}
+
+/// An object that is read piece by piece.
+pub struct ObjectStream {
+    /// What it is.
+    pub kind: Kind,
+    /// How many bytes `content` gives.
+    pub size: u64,
+    /// Its content.
+    pub content: Box<dyn Read + Send>,
 }
 
 impl<R: ObjectReader + ?Sized> ObjectReader for &R {
@@ -105,6 +125,10 @@ impl<R: ObjectReader + ?Sized> ObjectReader for &R {
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         (**self).find(tree, name)
+    }
+
+    fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
+        (**self).open(id)
     }
 }
 
@@ -130,6 +154,18 @@ pub fn read_object<R: ObjectReader + ?Sized>(
         None if *id == EMPTY_TREE => Ok((Kind::Tree, Arc::default())),
         None if *id == EMPTY_BLOB => Ok((Kind::Blob, Arc::default())),
         None => Err(Error::internal(format!("the object `{id}` is missing"))),
+    }
+}
+
+/// Opens an object that must be there.
+pub(crate) fn open_object(reader: &dyn ObjectReader, id: &ObjectId) -> Result<ObjectStream> {
+    match reader.open(id)? {
+        Some(stream) => Ok(stream),
+        None => read_object(reader, id).map(|(kind, bytes)| ObjectStream {
+            kind,
+            size: bytes.len() as u64,
+            content: Box::new(Cursor::new(bytes)),
+        }),
     }
 }
 

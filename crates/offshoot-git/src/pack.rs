@@ -1,7 +1,8 @@
 //! Writing packs: objects one after the other, and the index that finds them.
 //!
 //! Objects are stored whole, not as deltas to each other: git reads such packs as well as any
-//! (and makes deltas itself when it repacks), and writing needs no more than one object at a time.
+//! (and makes deltas itself when it repacks), and writing needs no more than a piece of one object
+//! at a time.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::object::{Kind, ObjectReader, finish, read_object};
+use crate::object::{Kind, ObjectReader, ObjectStream, finish, open_object};
 
 /// Where an object lies in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct PackSummary {
 struct HashingWriter<W> {
     inner: W,
     hasher: gix_hash::Hasher,
+    /// The checksum of the object that is being written.
+    crc: Crc,
     bytes: u64,
 }
 
@@ -45,6 +48,7 @@ impl<W: Write> HashingWriter<W> {
         HashingWriter {
             inner,
             hasher: gix_hash::hasher(gix_hash::Kind::Sha1),
+            crc: Crc::new(),
             bytes: 0,
         }
     }
@@ -52,6 +56,7 @@ impl<W: Write> HashingWriter<W> {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.inner.write_all(bytes).map_err(write_failed)?;
         self.hasher.update(bytes);
+        self.crc.update(bytes);
         self.bytes += bytes.len() as u64;
         Ok(())
     }
@@ -78,8 +83,8 @@ pub(crate) fn write_failed(error: io::Error) -> Error {
 
 /// Writes a pack with these objects, each once, in this order.
 ///
-/// `progress` is called with the number of objects written so far. Memory follows the largest
-/// object and the number of objects, not their total size.
+/// `progress` is called with the number of objects written so far. Memory follows the
+/// number of objects, not their size.
 pub fn pack_objects(
     writer: impl Write,
     reader: &dyn ObjectReader,
@@ -96,21 +101,14 @@ pub fn pack_objects(
     // One encoder for all: its tables are larger than most objects.
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(LEVEL));
     for id in ids {
-        let (kind, bytes) = read_object(reader, id)?;
-        let mut header = Vec::with_capacity(16);
-        push_entry_header(&mut header, kind, bytes.len() as u64);
-        encoder.write_all(&bytes).map_err(write_failed)?;
-        let deflated = encoder.reset(Vec::new()).map_err(write_failed)?;
-        let mut crc = Crc::new();
-        crc.update(&header);
-        crc.update(&deflated);
+        let offset = out.bytes;
+        out.crc = Crc::new();
+        put_object(&mut out, &mut encoder, open_object(reader, id)?)?;
         entries.push(PackEntry {
             id: *id,
-            crc: crc.sum(),
-            offset: out.bytes,
+            crc: out.crc.sum(),
+            offset,
         });
-        out.put(&header)?;
-        out.put(&deflated)?;
         progress(entries.len() as u64);
     }
     let (checksum, bytes) = out.finish()?;
@@ -121,6 +119,37 @@ pub fn pack_objects(
     })
 }
 
+/// Writes one object, piece by piece.
+fn put_object<W: Write>(
+    out: &mut HashingWriter<W>,
+    encoder: &mut ZlibEncoder<Vec<u8>>,
+    mut object: ObjectStream,
+) -> Result<()> {
+    let mut header = Vec::with_capacity(16);
+    push_entry_header(&mut header, object.kind, object.size);
+    out.put(&header)?;
+    let mut piece = vec![0; PIECE.min(object.size as usize)];
+    let mut left = object.size;
+    while left > 0 {
+        let wanted = piece.len().min(left as usize);
+        object
+            .content
+            .read_exact(&mut piece[..wanted])
+            .map_err(|error| {
+                Error::new(ErrorCode::ReadFailed, "an object could not be read").with_source(error)
+            })?;
+        encoder.write_all(&piece[..wanted]).map_err(write_failed)?;
+        // What is compressed so far goes out, so that memory does not follow the size.
+        out.put(encoder.get_ref())?;
+        encoder.get_mut().clear();
+        left -= wanted as u64;
+    }
+    let rest = encoder.reset(Vec::new()).map_err(write_failed)?;
+    out.put(&rest)
+}
+
+/// What is read of an object at a time.
+const PIECE: usize = 256 << 10;
 /// Fast enough not to be the bottleneck; git compresses further when it repacks.
 const LEVEL: u32 = 3;
 

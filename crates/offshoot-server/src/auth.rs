@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use offshoot_core::{Error, ErrorCode, Result, Timestamp};
@@ -146,6 +146,46 @@ fn identify(app: &App, method: &Method, headers: &HeaderMap) -> Result<Caller> {
         access: app.engine.access(principal, message_id(headers)?),
         secret: secret.into(),
     })
+}
+
+/// The caller of a request whose token may also be the password of basic authentication, whatever
+/// the user name. A cookie is not taken: git has none. Who has not been asked for a token yet is not
+/// counted as one who sends bad ones.
+pub(crate) fn identify_basic(app: &App, request: &Request) -> Result<Caller> {
+    let headers = request.headers();
+    let no_token = || {
+        Error::new(ErrorCode::Unauthorized, "no valid token was given")
+            .with_hint("give a token as the password; `offshoot token issue` makes one")
+    };
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
+        return Err(no_token());
+    };
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let refused = |error| refuse(app, peer.map(|info| info.0.ip()), error);
+    let secret = secret_of(given).ok_or_else(|| refused(no_token()))?;
+    let principal = app
+        .tokens
+        .principal(&app.engine, &secret)
+        .map_err(refused)?;
+    Ok(Caller {
+        access: app.engine.access(principal, message_id(headers)?),
+        secret: secret.into(),
+    })
+}
+
+/// The token in `Basic` or `Bearer`.
+fn secret_of(given: &HeaderValue) -> Option<String> {
+    let (scheme, rest) = given.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.trim().to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let plain = String::from_utf8(offshoot_wire::base64_decode(rest.trim())?).ok()?;
+    plain
+        .split_once(':')
+        .map(|(_, password)| password.to_owned())
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {

@@ -13,6 +13,7 @@ mod error;
 mod etag;
 mod events;
 mod extract;
+mod git;
 mod guard;
 mod handlers;
 mod mcp;

@@ -1,39 +1,73 @@
-//! The tools over MCP: streamable HTTP at `/mcp`, and stdio for clients that start a program.
+//! The tools and files of a workspace over MCP: streamable HTTP at `/mcp`, and stdio for clients that
+//! start a program.
 //!
-//! The protocol is rmcp's; which tools there are, and what they do, is the registry's. Over HTTP each
-//! request carries its own credential, so nothing is kept between two of them.
+//! The protocol is rmcp's, 2026-07-28 and those before it; which tools there are, and what they do,
+//! is the registry's. Over HTTP each request carries its own credential, so nothing is kept between
+//! two of them.
 
 use std::sync::Arc;
 
 use axum::http::request::Parts;
+use offshoot_agent::resources::{self, Content};
 use offshoot_agent::{Access, Registry, Tool};
-use offshoot_core::{Error, Result};
+use offshoot_core::{Error, ErrorCode, Result};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, ToolAnnotations,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, Implementation,
+    JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
+    ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
+use crate::app::App;
 use crate::auth::Caller;
 use crate::body::blocking;
 
 const INSTRUCTIONS: &str = "Files of one workspace that remembers every change. Paths are relative \
     to it. Take a snapshot before larger changes; restore brings any of them back.";
+/// Resources on one page of their list.
+const PAGE: usize = 500;
 
 /// The tools as an MCP server.
 #[derive(Clone)]
 pub(crate) struct Mcp {
     tools: Arc<Registry>,
+    /// The same as the protocol describes them, in the same order.
+    described: Arc<[rmcp::model::Tool]>,
     /// For stdio: whoever started the program. Over HTTP each request says who it is.
     owner: Option<Access>,
 }
 
 impl Mcp {
+    fn new(tools: Arc<Registry>, owner: Option<Access>) -> Self {
+        let described = tools.tools().iter().map(describe).collect();
+        Mcp {
+            tools,
+            described,
+            owner,
+        }
+    }
+
+    /// Files can be read as resources wherever they can be read by a tool.
+    fn has_resources(&self) -> bool {
+        self.tools.get("read_file").is_ok()
+    }
+
+    fn refuse_without_resources(&self) -> Result<(), ErrorData> {
+        match self.has_resources() {
+            true => Ok(()),
+            false => Err(refused(&Error::new(
+                ErrorCode::PermissionDenied,
+                "reading files is not among the tools that are allowed here",
+            ))),
+        }
+    }
+
     fn access(&self, context: &RequestContext<RoleServer>) -> Result<Access> {
         if let Some(owner) = &self.owner {
             return Ok(owner.clone());
@@ -50,22 +84,50 @@ impl Mcp {
 
 /// A tool as the protocol describes it.
 fn describe(tool: &Tool) -> rmcp::model::Tool {
-    let schema: JsonObject = tool.input_schema.as_object().cloned().unwrap_or_default();
+    let object = |schema: &Value| -> JsonObject { schema.as_object().cloned().unwrap_or_default() };
     let hints = tool.hints;
-    rmcp::model::Tool::new(tool.name, tool.description, schema).with_annotations(
-        ToolAnnotations::from_raw(
-            None,
-            Some(hints.read_only),
-            Some(hints.destructive),
-            Some(hints.idempotent),
-            Some(false),
-        ),
-    )
+    let mut described =
+        rmcp::model::Tool::new(tool.name, tool.description, object(&tool.input_schema));
+    described.output_schema = Some(Arc::new(object(&tool.output_schema)));
+    described.with_annotations(ToolAnnotations::from_raw(
+        None,
+        Some(hints.read_only),
+        Some(hints.destructive),
+        Some(hints.idempotent),
+        Some(false),
+    ))
+}
+
+/// An error of ours as one of the protocol; its code, message and hint come as data.
+fn refused(error: &Error) -> ErrorData {
+    let (message, data) = (error.message().to_owned(), Some(error.to_json()));
+    match error.code() {
+        ErrorCode::FileNotFound => ErrorData::resource_not_found(message, data),
+        code if code.http_status() == 500 => {
+            tracing::error!(?error, "a resource could not be given");
+            ErrorData::internal_error(message, data)
+        }
+        _ => ErrorData::invalid_params(message, data),
+    }
+}
+
+fn resource(listed: resources::Listed) -> Resource {
+    let mut resource = Resource::new(resources::uri_of(&listed.path), listed.path.to_text());
+    resource.mime_type = listed.mime;
+    resource.size = Some(listed.size);
+    resource
 }
 
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = match self.has_resources() {
+            true => ServerCapabilities::builder()
+                .enable_tools()
+                .enable_resources()
+                .build(),
+            false => ServerCapabilities::builder().enable_tools().build(),
+        };
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("offshoot", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -75,12 +137,70 @@ impl ServerHandler for Mcp {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools.tools().iter().map(describe).collect();
-        Ok(ListToolsResult::with_all_items(tools))
+        let mut listed = ListToolsResult::with_all_items(self.described.to_vec());
+        // The set is the server's, and stays while it runs.
+        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Public));
+        Ok(listed)
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.refuse_without_resources()?;
+        let access = self.access(&context).map_err(|error| refused(&error))?;
+        let cursor = request.and_then(|request| request.cursor);
+        let found = blocking(move || {
+            let after = cursor.as_deref().map(resources::path_of).transpose()?;
+            resources::list(&access, after.as_ref(), PAGE)
+        });
+        let (files, more) = found.await.map_err(|error| refused(&error))?;
+        let last = files.last().map(|listed| resources::uri_of(&listed.path));
+        let mut listed =
+            ListResourcesResult::with_all_items(files.into_iter().map(resource).collect());
+        listed.next_cursor = last.filter(|_| more);
+        (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(listed)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.refuse_without_resources()?;
+        let template = ResourceTemplate::new(resources::TEMPLATE, "file")
+            .with_description("A file of the workspace, by its path");
+        let mut listed = ListResourceTemplatesResult::with_all_items(vec![template]);
+        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Public));
+        Ok(listed)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.refuse_without_resources()?;
+        let access = self.access(&context).map_err(|error| refused(&error))?;
+        let uri = request.uri.clone();
+        let read = blocking(move || resources::read(&access, &uri));
+        let (mime, content) = read.await.map_err(|error| refused(&error))?;
+        let contents = match content {
+            Content::Text(text) => ResourceContents::text(text, request.uri),
+            Content::Bytes(bytes) => {
+                ResourceContents::blob(offshoot_wire::base64(&bytes), request.uri)
+            }
+        };
+        let mut result = ReadResourceResult::new(vec![contents.with_mime_type(mime)]);
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        Ok(result.into())
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        self.tools.get(name).ok().map(describe)
+        let found = self.described.iter().find(|tool| tool.name == name);
+        found.cloned()
     }
 
     async fn call_tool(
@@ -125,21 +245,15 @@ impl ServerHandler for Mcp {
 }
 
 /// The service behind `/mcp`. Host and origin were checked before it, as for every route.
-pub(crate) fn service(
-    tools: Arc<Registry>,
-    stopping: CancellationToken,
-) -> StreamableHttpService<Mcp, LocalSessionManager> {
+pub(crate) fn service(app: &App) -> StreamableHttpService<Mcp, LocalSessionManager> {
     let mut config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_legacy_session_mode(false)
-        .with_json_response(true);
-    config.cancellation_token = stopping;
-    let make = move || {
-        Ok(Mcp {
-            tools: tools.clone(),
-            owner: None,
-        })
-    };
+        .with_json_response(true)
+        .with_max_request_body_bytes(app.options.limits.max_json_bytes as usize);
+    config.cancellation_token = app.stopping.clone();
+    let mcp = Mcp::new(app.tools.clone(), None);
+    let make = move || Ok(mcp.clone());
     StreamableHttpService::new(make, Arc::default(), config)
 }
 
@@ -151,11 +265,7 @@ pub fn serve_stdio(access: Access, tools: Registry) -> Result<()> {
         .build()
         .map_err(failed)?;
     runtime.block_on(async {
-        let mcp = Mcp {
-            tools: Arc::new(tools),
-            owner: Some(access),
-        };
-        let running = mcp
+        let running = Mcp::new(Arc::new(tools), Some(access))
             .serve(rmcp::transport::io::stdio_pipes())
             .await
             .map_err(failed)?;

@@ -6,7 +6,7 @@ use axum::Router;
 use crate::app::Shared;
 use crate::handlers::{files, forks, snapshots, system, tokens, tools, transfer, workspaces};
 use crate::route::{Kind, Route, delete, get, post, put};
-use crate::{auth, compatibility, events, guard, mcp, project_routes, sign_in};
+use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in};
 use offshoot_wire as wire;
 
 /// Where the API begins.
@@ -39,7 +39,7 @@ pub(crate) fn router(app: Shared) -> Router {
         let path = format!("{API}/{place}/");
         closed = closed.route(&path, axum::routing::any(files::empty_path));
     }
-    let mcp = mcp::service(app.tools.clone(), app.stopping.clone());
+    let mcp = mcp::service(&app);
     closed = closed.route_service("/mcp", mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
@@ -48,6 +48,7 @@ pub(crate) fn router(app: Shared) -> Router {
     closed
         .route_layer(check)
         .merge(open)
+        .merge(git::router(&app))
         .method_not_allowed_fallback(system::wrong_method)
         .fallback(system::no_route)
         .layer(no_limit)

@@ -21,10 +21,10 @@ mod workspace;
 
 pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
-    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64_decode,
+    Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
-pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone};
+pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use project_requests::{
     CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
     SyncRequest, UpdateRequest,

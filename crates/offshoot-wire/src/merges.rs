@@ -1,11 +1,11 @@
 //! Merges, how they are decided, and who wrote what.
 
-use offshoot_core::{ProjectId, RelPath};
+use offshoot_core::{Error, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{hex, texts, time};
+use super::{CompleteRequest, hex, texts, time};
 
 /// What came of a merge, or would come of it.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -93,6 +93,31 @@ impl From<&engine::Completed> for Completed {
             landing: if done.atomic { "atomic" } else { "partial" },
         }
     }
+}
+
+/// Merges a workspace. Conflicts are an answer, not an error, unless all or nothing was asked for.
+pub fn complete(
+    access: &engine::Access,
+    id: &WorkspaceId,
+    asked: &CompleteRequest,
+) -> Result<Completed> {
+    let completed = access.complete(id, &asked.options(), asked.dry_run)?;
+    let shape = Completed::from(&completed);
+    if !asked.asks_for_all_or_nothing() || !access.still_waits(&completed)? {
+        return Ok(shape);
+    }
+    let details = serde_json::to_value(&shape)
+        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))?;
+    Err(Error::new(
+        ErrorCode::MergeConflict,
+        format!(
+            "nothing landed: {} paths of `{}` conflict with the project",
+            completed.conflicts.len(),
+            completed.workspace
+        ),
+    )
+    .with_hint("decide the reviews that `details` names; with the last one all of it lands")
+    .with_details(details))
 }
 
 /// The receipt of a merge.

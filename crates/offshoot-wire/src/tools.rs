@@ -21,6 +21,8 @@ pub struct Tool {
     pub description: &'static str,
     /// The JSON schema of its arguments.
     pub input_schema: Value,
+    /// The JSON schema of its answer.
+    pub output_schema: Value,
     /// What a caller should know.
     pub annotations: ToolAnnotations,
 }

@@ -63,6 +63,7 @@ impl Figure {
 pub(crate) struct Figures {
     place: String,
     pub(crate) list: Vec<Figure>,
+    notes: Vec<String>,
 }
 
 impl Figures {
@@ -70,7 +71,13 @@ impl Figures {
         Figures {
             place,
             list: Vec::new(),
+            notes: Vec::new(),
         }
+    }
+
+    /// Says what could not be measured, and why.
+    pub(crate) fn note(&mut self, text: String) {
+        self.notes.push(text);
     }
 
     pub(crate) fn add(&mut self, figure: Figure) {
@@ -121,7 +128,7 @@ impl Figures {
                 })
             })
             .collect();
-        json!({ "place": self.place, "figures": figures })
+        json!({ "place": self.place, "figures": figures, "notes": self.notes })
     }
 
     /// A table in Markdown, which also reads well in a terminal.
@@ -174,6 +181,9 @@ impl Figures {
                 }
                 text.push_str("|\n");
             }
+        }
+        for note in &self.notes {
+            text.push_str(&format!("\n{note}\n"));
         }
         text
     }

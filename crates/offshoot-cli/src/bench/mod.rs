@@ -6,7 +6,10 @@
 
 mod figures;
 mod forks;
+mod http;
+mod http_peers;
 mod image;
+mod load;
 mod merges;
 mod peers;
 mod tree;
@@ -27,6 +30,8 @@ pub(crate) enum Group {
     Forks,
     /// Merges into projects
     Merges,
+    /// The server and MCP under load
+    Http,
 }
 
 /// What is measured and where.
@@ -75,6 +80,12 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
             merges::run(&place, files, files <= 10_000, progress, &mut figures)?;
         }
         merges::json(&place, progress, &mut figures)?;
+    }
+    if wanted(Group::Http) {
+        http::run(&place, options.repeat, progress, &mut figures)?;
+        for &files in options.files.iter().filter(|files| **files != 10_000) {
+            http::fork(&place, files, progress, &mut figures)?;
+        }
     }
     Ok(figures)
 }

@@ -1,7 +1,7 @@
 //! Forks of a project: made, moved onto newer snapshots, merged.
 
 use axum::extract::State;
-use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
+use offshoot_core::{Error, ProjectId, Result, WorkspaceId};
 
 use super::projects::status_of;
 use super::workspaces::host_path;
@@ -128,36 +128,13 @@ pub(crate) async fn complete(
     answer_completion(caller, params.workspace()?, asked).await
 }
 
-/// Merges a workspace. Conflicts are an answer, not an error, unless all or nothing was asked for.
+/// Merges a workspace.
 pub(crate) async fn answer_completion(
     caller: Caller,
     id: WorkspaceId,
     asked: wire::CompleteRequest,
 ) -> Answer {
-    let strict = asked.asks_for_all_or_nothing();
-    let (completed, waits) = blocking(move || {
-        let completed = caller.complete(&id, &asked.options(), asked.dry_run)?;
-        let waits = strict && caller.still_waits(&completed)?;
-        Ok((completed, waits))
-    })
-    .await?;
-    let shape = wire::Completed::from(&completed);
-    if !waits {
-        return ok(&shape);
-    }
-    let details = serde_json::to_value(&shape)
-        .map_err(|cause| Error::internal("an answer could not be written").with_source(cause))?;
-    Err(Error::new(
-        ErrorCode::MergeConflict,
-        format!(
-            "nothing landed: {} paths of `{}` conflict with the project",
-            completed.conflicts.len(),
-            completed.workspace
-        ),
-    )
-    .with_hint("decide the reviews that `details` names; with the last one all of it lands")
-    .with_details(details)
-    .into())
+    ok(&blocking(move || wire::complete(&caller, &id, &asked)).await?)
 }
 
 /// `GET /workspaces/{workspace}/blame/{path}`

@@ -16,6 +16,7 @@ pub(crate) async fn list(State(app): State<Shared>, _caller: Caller) -> Answer {
         name: tool.name,
         description: tool.description,
         input_schema: tool.input_schema.clone(),
+        output_schema: tool.output_schema.clone(),
         annotations: wire::ToolAnnotations {
             read_only_hint: tool.hints.read_only,
             destructive_hint: tool.hints.destructive,

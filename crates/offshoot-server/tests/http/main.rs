@@ -9,6 +9,7 @@ mod common;
 mod document;
 mod events;
 mod files;
+mod git;
 mod identity;
 mod mcp;
 mod paths;

@@ -4,6 +4,8 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use crate::common;
 use crate::common::{Client, Reply, Running, encode, form};
 
@@ -413,6 +415,97 @@ fn try_paths(paths: &[Vec<u8>]) -> usize {
     );
     drop(scene.running);
     requests
+}
+
+/// Paths through MCP: every tool that takes one, and resources. An answer is either a result of the
+/// workspace itself or an error with a code.
+#[test]
+fn no_path_through_any_tool_leads_outside() {
+    let paths = table();
+    // Several servers at once, because each change waits for the disk.
+    std::thread::scope(|scope| {
+        for part in paths.chunks(paths.len().div_ceil(8)) {
+            scope.spawn(|| try_tools(part));
+        }
+    });
+}
+
+fn try_tools(paths: &[Vec<u8>]) {
+    let scene = scene();
+    let agent = scene.running.agent("w");
+    let mut stream = agent.connect();
+    let mut ask = |path: &[u8], method: &str, params: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let headers = [
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("MCP-Protocol-Version", "2025-11-25"),
+        ];
+        let body = message.to_string().into_bytes();
+        let reply = agent.send_on(&mut stream, "POST", b"/mcp", &headers, &body, false);
+        let what = format!("{params}");
+        check(&what, path, &reply);
+        assert_eq!(reply.status, 200, "{what} {}", reply.text());
+        let answer = reply.json();
+        let refused = answer["error"].is_object() || answer["result"]["isError"] == true;
+        let code = answer["result"]["structuredContent"]["error"]["code"].as_str();
+        let code = code.or_else(|| answer["error"]["data"]["error"]["code"].as_str());
+        assert_eq!(refused, code.is_some(), "{what} {answer}");
+        let own_fault = ["internal", "read_failed", "write_failed"];
+        assert!(
+            !code.is_some_and(|code| own_fault.contains(&code)),
+            "{what} {answer}"
+        );
+    };
+    for path in paths {
+        // Bytes that are no UTF-8 are written as every JSON path has them.
+        let text =
+            String::from_utf8(path.clone()).unwrap_or_else(|_| offshoot_core::escape_bytes(path));
+        for (tool, arguments) in [
+            ("read_file", json!({ "path": text })),
+            ("write_file", json!({ "path": text, "content": "written" })),
+            (
+                "edit_file",
+                json!({ "path": text, "old": "written", "new": "edited" }),
+            ),
+            ("list_files", json!({ "path": text })),
+            ("search_files", json!({ "pattern": "secret", "glob": text })),
+            ("show_files", json!({ "paths": [text] })),
+            ("restore", json!({ "snapshot": text, "path": text })),
+            ("diff", json!({ "from": text, "to": text })),
+            ("history", json!({ "path": text })),
+            ("move_file", json!({ "from": "inside/a.txt", "to": text })),
+            ("move_file", json!({ "from": text, "to": "inside/a.txt" })),
+            ("delete_file", json!({ "path": text })),
+        ] {
+            ask(
+                path,
+                "tools/call",
+                json!({ "name": tool, "arguments": arguments }),
+            );
+        }
+        for spelled in spellings(path) {
+            let uri = format!("workspace:{}", String::from_utf8_lossy(&spelled));
+            ask(path, "resources/read", json!({ "uri": uri }));
+        }
+        let cursor = format!("workspace:{}", encode(path));
+        ask(path, "resources/list", json!({ "cursor": cursor }));
+        // Directories that were made stay, and would be walked by every later call.
+        for top in ["d", "a", "n"] {
+            let target = format!("/api/v1/workspaces/w/files/{top}?recursive=true");
+            scene.client.delete(&target);
+        }
+        scene
+            .client
+            .put("/api/v1/workspaces/w/files/inside/a.txt", b"inside");
+    }
+    assert_eq!(
+        contents(&scene.outside),
+        scene.before,
+        "something outside changed"
+    );
+    let neighbour = scene.client.get("/api/v1/workspaces/neighbour/files/n.txt");
+    assert_eq!(neighbour.text(), SECRET);
 }
 
 #[test]

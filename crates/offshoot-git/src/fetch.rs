@@ -1,0 +1,406 @@
+//! What a fetch has to send: the commits that the other side lacks, and the objects in which they
+//! differ from what it has.
+//!
+//! The walk goes from new to old and ends where everything left is known to the other side; of the
+//! trees only what differs from the parents is entered. So the cost follows what is new.
+
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use offshoot_core::{GitMode, ObjectId, Result};
+
+use crate::commit::Commit;
+use crate::object::{Kind, ObjectReader};
+use crate::tree::{git_mode, read_tree};
+
+/// How far clocks of commits may be apart before a walk ends too early. Then an object may be sent
+/// that was not needed, which costs bytes and nothing else.
+const CLOCK_SKEW: i64 = 86_400;
+
+/// What the other side asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Fetch {
+    /// The commits it wants.
+    pub wants: Vec<ObjectId>,
+    /// The commits that both sides have.
+    pub common: Vec<ObjectId>,
+    /// The commits that it has without their parents.
+    pub shallow: HashSet<ObjectId>,
+    /// How many commits deep the history is to be; none means all of it.
+    pub depth: Option<u32>,
+}
+
+/// What is to be sent.
+#[derive(Clone, Debug, Default)]
+pub struct FetchPlan {
+    /// The objects: each once, a commit before what it holds.
+    pub objects: Vec<ObjectId>,
+    /// Commits that come without their parents.
+    pub shallow: Vec<ObjectId>,
+    /// Commits that the other side had without their parents, which come now.
+    pub unshallow: Vec<ObjectId>,
+}
+
+struct Known {
+    time: i64,
+    tree: ObjectId,
+    parents: Vec<ObjectId>,
+    /// Some of its parents are not there: it was imported from a shallow repository.
+    cut: bool,
+}
+
+/// Commits as they were read, each once.
+pub struct Commits<'a> {
+    reader: &'a dyn ObjectReader,
+    known: HashMap<ObjectId, Option<Known>>,
+}
+
+impl<'a> Commits<'a> {
+    /// Commits of this reader.
+    pub fn new(reader: &'a dyn ObjectReader) -> Self {
+        Commits {
+            reader,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Those of the ids that the tips reach. Whatever else there is stays unknown to the caller.
+    pub fn reached(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<Vec<ObjectId>> {
+        let mut pending = HashMap::new();
+        for id in ids {
+            if let Some(time) = self.time(id)? {
+                pending.insert(*id, time);
+            }
+        }
+        let mut found = HashSet::new();
+        let mut queue = Queue::default();
+        for tip in tips {
+            queue.push(self, *tip)?;
+        }
+        while let Some((time, id)) = queue.pop() {
+            let Some(oldest) = pending.values().min() else {
+                break;
+            };
+            if time < oldest.saturating_sub(CLOCK_SKEW) {
+                break;
+            }
+            if pending.remove(&id).is_some() {
+                found.insert(id);
+            }
+            for parent in self.parents(&id)? {
+                queue.push(self, parent)?;
+            }
+        }
+        Ok(ids
+            .iter()
+            .copied()
+            .filter(|id| found.contains(id))
+            .collect())
+    }
+
+    /// The commits below the tips that are there without their parents.
+    pub fn cut_below(&mut self, tips: &[ObjectId]) -> Result<Vec<ObjectId>> {
+        let mut seen: HashSet<ObjectId> = tips.iter().copied().collect();
+        let mut next = tips.to_vec();
+        let mut cut = Vec::new();
+        while let Some(id) = next.pop() {
+            for parent in self.parents(&id)? {
+                if seen.insert(parent) {
+                    next.push(parent);
+                }
+            }
+            if self.is_cut(&id) {
+                cut.push(id);
+            }
+        }
+        cut.sort();
+        Ok(cut)
+    }
+
+    /// What a fetch has to send.
+    pub fn plan(&mut self, fetch: &Fetch) -> Result<FetchPlan> {
+        let mut plan = FetchPlan::default();
+        let mut wants = fetch.wants.clone();
+        let mut stops = fetch.shallow.clone();
+        if let Some(depth) = fetch.depth {
+            let edge = self.edge(&fetch.wants, depth)?;
+            for id in &fetch.shallow {
+                if edge.within.contains(id) && !edge.last.contains(id) && !self.is_cut(id) {
+                    plan.unshallow.push(*id);
+                    stops.remove(id);
+                    wants.extend(self.parents(id)?);
+                }
+            }
+            stops.extend(&edge.last);
+            plan.shallow.extend(edge.last.difference(&fetch.shallow));
+        }
+        let (new, theirs) = self.new_commits(&wants, fetch, &stops)?;
+        let cut = new.iter().filter(|id| self.is_cut(id));
+        plan.shallow
+            .extend(cut.filter(|id| !fetch.shallow.contains(id)));
+        plan.shallow.sort();
+        plan.shallow.dedup();
+        plan.unshallow.sort();
+        plan.objects = self.new_objects(&new, &theirs)?;
+        Ok(plan)
+    }
+
+    fn load(&mut self, id: &ObjectId) -> Result<()> {
+        if self.known.contains_key(id) {
+            return Ok(());
+        }
+        let known = match self.reader.read(id)? {
+            Some((Kind::Commit, bytes)) => {
+                let commit = Commit::parse(&bytes)?;
+                Some(Known {
+                    time: commit.committer.seconds(),
+                    tree: commit.tree,
+                    parents: commit.parents,
+                    cut: false,
+                })
+            }
+            _ => None,
+        };
+        self.known.insert(*id, known);
+        Ok(())
+    }
+
+    fn get(&self, id: &ObjectId) -> Option<&Known> {
+        self.known.get(id).and_then(Option::as_ref)
+    }
+
+    /// When a commit was made; none if there is no such commit.
+    fn time(&mut self, id: &ObjectId) -> Result<Option<i64>> {
+        self.load(id)?;
+        Ok(self.get(id).map(|known| known.time))
+    }
+
+    /// The parents that are there.
+    fn parents(&mut self, id: &ObjectId) -> Result<Vec<ObjectId>> {
+        self.load(id)?;
+        let named = self
+            .get(id)
+            .map_or(Vec::new(), |known| known.parents.clone());
+        let mut there = Vec::with_capacity(named.len());
+        for parent in &named {
+            if self.time(parent)?.is_some() {
+                there.push(*parent);
+            }
+        }
+        if there.len() < named.len()
+            && let Some(Some(known)) = self.known.get_mut(id)
+        {
+            known.cut = true;
+            known.parents.clone_from(&there);
+        }
+        Ok(there)
+    }
+
+    fn is_cut(&self, id: &ObjectId) -> bool {
+        self.get(id).is_some_and(|known| known.cut)
+    }
+
+    /// The commits within a depth, and the last of them that have parents.
+    fn edge(&mut self, wants: &[ObjectId], depth: u32) -> Result<Edge> {
+        let mut edge = Edge::default();
+        let mut level: Vec<ObjectId> = wants.to_vec();
+        edge.within.extend(wants);
+        for left in (0..depth).rev() {
+            let mut below = Vec::new();
+            for id in level {
+                let parents = self.parents(&id)?;
+                if left == 0 && !parents.is_empty() {
+                    edge.last.insert(id);
+                }
+                if left > 0 {
+                    below.extend(
+                        parents
+                            .into_iter()
+                            .filter(|parent| edge.within.insert(*parent)),
+                    );
+                }
+            }
+            if below.is_empty() {
+                break;
+            }
+            level = below;
+        }
+        Ok(edge)
+    }
+
+    /// The commits to send, newest first, and those met on the way that the other side has.
+    fn new_commits(
+        &mut self,
+        wants: &[ObjectId],
+        fetch: &Fetch,
+        stops: &HashSet<ObjectId>,
+    ) -> Result<(Vec<ObjectId>, HashSet<ObjectId>)> {
+        let mut theirs: HashSet<ObjectId> = HashSet::new();
+        let mut new = Vec::new();
+        let mut queue = Queue::default();
+        let mut open = 0usize;
+        for id in &fetch.common {
+            theirs.insert(*id);
+            queue.push(self, *id)?;
+        }
+        for id in wants {
+            open += usize::from(queue.push(self, *id)?);
+        }
+        while open > 0 {
+            let Some((_, id)) = queue.pop() else { break };
+            let is_theirs = theirs.contains(&id);
+            if !is_theirs {
+                open -= 1;
+                new.push(id);
+            } else if fetch.shallow.contains(&id) {
+                continue;
+            }
+            if !is_theirs && stops.contains(&id) {
+                continue;
+            }
+            for parent in self.parents(&id)? {
+                let waits = queue.waits(&parent);
+                if is_theirs && theirs.insert(parent) {
+                    if waits {
+                        open -= 1;
+                    } else if queue.has_seen(&parent) {
+                        self.mark_below(parent, &fetch.shallow, &queue, &mut theirs, &mut open);
+                    }
+                }
+                let fresh = queue.push(self, parent)?;
+                open += usize::from(fresh && !theirs.contains(&parent));
+            }
+        }
+        new.retain(|id| !theirs.contains(id));
+        Ok((new, theirs))
+    }
+
+    /// A commit that was taken for new turns out to be theirs: so is what it reaches, as far as it
+    /// was looked at.
+    fn mark_below(
+        &self,
+        from: ObjectId,
+        shallow: &HashSet<ObjectId>,
+        queue: &Queue,
+        theirs: &mut HashSet<ObjectId>,
+        open: &mut usize,
+    ) {
+        let mut next = vec![from];
+        while let Some(id) = next.pop() {
+            if shallow.contains(&id) {
+                continue;
+            }
+            for parent in self.get(&id).map_or(&[][..], |known| &known.parents) {
+                if queue.has_seen(parent) && theirs.insert(*parent) {
+                    if queue.waits(parent) {
+                        *open -= 1;
+                    } else {
+                        next.push(*parent);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The new commits with all objects in which they differ from parents that the other side has
+    /// or gets.
+    fn new_objects(&self, new: &[ObjectId], theirs: &HashSet<ObjectId>) -> Result<Vec<ObjectId>> {
+        let sent: HashSet<ObjectId> = new.iter().copied().collect();
+        let mut seen = HashSet::new();
+        let mut objects = Vec::new();
+        for id in new {
+            let Some(commit) = self.get(id) else { continue };
+            objects.push(*id);
+            let mut bases = Vec::new();
+            for parent in &commit.parents {
+                let has = theirs.contains(parent) || sent.contains(parent);
+                if let (true, Some(parent)) = (has, self.get(parent)) {
+                    bases.push(parent.tree);
+                }
+            }
+            differing_objects(self.reader, commit.tree, bases, &mut seen, &mut objects)?;
+        }
+        Ok(objects)
+    }
+}
+
+#[derive(Default)]
+struct Edge {
+    within: HashSet<ObjectId>,
+    last: HashSet<ObjectId>,
+}
+
+/// Commits that wait to be looked at, newest first, each once.
+#[derive(Default)]
+struct Queue {
+    heap: BinaryHeap<(i64, ObjectId)>,
+    seen: HashSet<ObjectId>,
+    done: HashSet<ObjectId>,
+}
+
+impl Queue {
+    /// Whether it was new; what is no commit is left out.
+    fn push(&mut self, commits: &mut Commits<'_>, id: ObjectId) -> Result<bool> {
+        let Some(time) = commits.time(&id)? else {
+            return Ok(false);
+        };
+        let fresh = self.seen.insert(id);
+        if fresh {
+            self.heap.push((time, id));
+        }
+        Ok(fresh)
+    }
+
+    fn pop(&mut self) -> Option<(i64, ObjectId)> {
+        let next = self.heap.pop()?;
+        self.done.insert(next.1);
+        Some(next)
+    }
+
+    fn has_seen(&self, id: &ObjectId) -> bool {
+        self.seen.contains(id)
+    }
+
+    fn waits(&self, id: &ObjectId) -> bool {
+        self.seen.contains(id) && !self.done.contains(id)
+    }
+}
+
+/// Adds what a tree reaches and none of the base trees has at the same place. Subtrees that are
+/// equal to one of the bases' are not entered.
+fn differing_objects(
+    reader: &dyn ObjectReader,
+    tree: ObjectId,
+    bases: Vec<ObjectId>,
+    seen: &mut HashSet<ObjectId>,
+    found: &mut Vec<ObjectId>,
+) -> Result<()> {
+    if bases.contains(&tree) || !seen.insert(tree) {
+        return Ok(());
+    }
+    let mut next = vec![(tree, bases)];
+    while let Some((id, bases)) = next.pop() {
+        found.push(id);
+        let mut base_trees = Vec::with_capacity(bases.len());
+        for base in &bases {
+            base_trees.push(read_tree(reader, base)?);
+        }
+        for entry in read_tree(reader, &id)?.iter() {
+            if git_mode(entry.mode) == Some(GitMode::Commit) || seen.contains(&entry.id) {
+                continue;
+            }
+            let there = base_trees.iter().filter_map(|base| base.get(entry.name));
+            let there: Vec<_> = there.collect();
+            if there.iter().any(|base| base.id == entry.id) {
+                continue;
+            }
+            seen.insert(entry.id);
+            if entry.is_dir() {
+                let below = there.iter().filter(|base| base.is_dir());
+                next.push((entry.id, below.map(|base| base.id).collect()));
+            } else {
+                found.push(entry.id);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,496 @@
+//! The serving side of `git clone` and `git fetch`, as git calls it: upload-pack.
+//!
+//! A request comes as bytes and its answer goes to a writer, for a repository of one branch. Nothing
+//! is kept between two requests, which is how git speaks over HTTP: what was agreed on comes again
+//! with each. Protocol 2 is what git asks for today; 0 and 1 are answered as well.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+use offshoot_core::{Error, ErrorCode, ObjectId, Result};
+
+use crate::fetch::{Commits, Fetch, FetchPlan};
+use crate::object::ObjectReader;
+use crate::pack::pack_objects;
+use crate::pkt_line::{
+    Band, PackBand, Packet, Packets, write_band, write_delimiter, write_flush, write_line,
+};
+
+/// What we call ourselves.
+const AGENT: &str = concat!("agent=offshoot/", env!("CARGO_PKG_VERSION"));
+
+/// The version of git's protocol that a client asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GitProtocol {
+    /// What git spoke before versions had numbers.
+    #[default]
+    V0,
+    /// The same with a line that says so.
+    V1,
+    /// What git speaks today.
+    V2,
+}
+
+impl GitProtocol {
+    /// Reads the header `Git-Protocol`: the highest version in it that we know.
+    pub fn from_header(value: &str) -> Self {
+        let has = |wanted: &str| value.split(':').any(|item| item == wanted);
+        if has("version=2") {
+            GitProtocol::V2
+        } else if has("version=1") {
+            GitProtocol::V1
+        } else {
+            GitProtocol::V0
+        }
+    }
+}
+
+/// A repository of one branch that can be cloned.
+pub struct UploadPack<'a> {
+    /// Where its objects are.
+    pub reader: &'a dyn ObjectReader,
+    /// What its branch points at; none if it is empty.
+    pub head: Option<ObjectId>,
+    /// The whole name of the branch, such as `refs/heads/main`.
+    pub branch: &'a str,
+}
+
+impl UploadPack<'_> {
+    /// Says what there is: the answer to `info/refs?service=git-upload-pack`.
+    pub fn advertise(&self, version: GitProtocol, out: &mut dyn Write) -> Result<()> {
+        let shallow = match (version, self.head) {
+            (GitProtocol::V2, _) | (_, None) => Vec::new(),
+            (_, Some(head)) => Commits::new(self.reader).cut_below(&[head])?,
+        };
+        match version {
+            GitProtocol::V2 => advertise_v2(out),
+            _ => self.advertise_v0(version, &shallow, out),
+        }
+        .map_err(broken_off)
+    }
+
+    fn advertise_v0(
+        &self,
+        version: GitProtocol,
+        shallow: &[ObjectId],
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        write_line(out, "# service=git-upload-pack")?;
+        write_flush(out)?;
+        if version == GitProtocol::V1 {
+            write_line(out, "version 1")?;
+        }
+        let abilities = format!(
+            "multi_ack_detailed no-done side-band-64k no-progress shallow \
+             allow-reachable-sha1-in-want symref=HEAD:{} object-format=sha1 {AGENT}",
+            self.branch
+        );
+        match self.head {
+            Some(head) => {
+                write_line(out, format!("{head} HEAD\0{abilities}"))?;
+                write_line(out, format!("{head} {}", self.branch))?;
+            }
+            None => {
+                let nothing = "0".repeat(40);
+                write_line(out, format!("{nothing} capabilities^{{}}\0{abilities}"))?;
+            }
+        }
+        for id in shallow {
+            write_line(out, format!("shallow {id}"))?;
+        }
+        write_flush(out)
+    }
+
+    /// Answers a request to `git-upload-pack`. What is refused is told to the client in its own
+    /// protocol, and returned.
+    pub fn answer(&self, version: GitProtocol, request: &[u8], out: &mut dyn Write) -> Result<()> {
+        let answered = match version {
+            GitProtocol::V2 => self.answer_v2(request, out),
+            _ => self.answer_v0(request, out),
+        };
+        answered.inspect_err(|error| {
+            // If it cannot be told, the client has gone or has been told already.
+            let _ = write_line(out, format!("ERR {}", error.message()));
+        })
+    }
+
+    fn answer_v2(&self, request: &[u8], out: &mut dyn Write) -> Result<()> {
+        let mut packets = Packets::new(request);
+        let mut command: Option<&[u8]> = None;
+        loop {
+            match packets.next()? {
+                // A client may try whether it is let in before it sends something large.
+                None | Some(Packet::Flush) if command.is_none() => return Ok(()),
+                None | Some(Packet::Flush | Packet::Delimiter) => break,
+                Some(Packet::Data(line)) => match line.strip_prefix(b"command=") {
+                    Some(name) => command = Some(name),
+                    None => check_object_format(line)?,
+                },
+            }
+        }
+        let mut lines = Vec::new();
+        while let Some(Packet::Data(line)) = packets.next()? {
+            lines.push(line);
+        }
+        match command {
+            Some(b"ls-refs") => self.list_refs(&lines, out).map_err(broken_off),
+            Some(b"fetch") => self.fetch_v2(&Request::parse(&lines)?, out),
+            _ => Err(Error::invalid(
+                "the command is neither `ls-refs` nor `fetch`",
+            )),
+        }
+    }
+
+    fn list_refs(&self, lines: &[&[u8]], out: &mut dyn Write) -> io::Result<()> {
+        let asks = |word: &[u8]| lines.contains(&word);
+        let prefixes: Vec<&[u8]> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix(b"ref-prefix "))
+            .collect();
+        let wanted = |name: &str| {
+            prefixes.is_empty()
+                || prefixes
+                    .iter()
+                    .any(|prefix| name.as_bytes().starts_with(prefix))
+        };
+        let target = match asks(b"symrefs") {
+            true => format!(" symref-target:{}", self.branch),
+            false => String::new(),
+        };
+        match self.head {
+            Some(head) => {
+                if wanted("HEAD") {
+                    write_line(out, format!("{head} HEAD{target}"))?;
+                }
+                if wanted(self.branch) {
+                    write_line(out, format!("{head} {}", self.branch))?;
+                }
+            }
+            None if asks(b"unborn") && wanted("HEAD") => {
+                write_line(out, format!("unborn HEAD{target}"))?;
+            }
+            None => {}
+        }
+        write_flush(out)
+    }
+
+    fn fetch_v2(&self, request: &Request, out: &mut dyn Write) -> Result<()> {
+        if request.wants.is_empty() {
+            return write_flush(out).map_err(broken_off);
+        }
+        let mut commits = Commits::new(self.reader);
+        let common = self.agree(&mut commits, request)?;
+        if !request.done && !request.haves.is_empty() {
+            let ready = !common.is_empty() && !request.wait_for_done;
+            write_acknowledgments(out, &common, ready).map_err(broken_off)?;
+            if !ready {
+                return Ok(());
+            }
+        }
+        let plan = commits.plan(&request.fetch(common))?;
+        drop(commits);
+        write_shallow_info(out, &plan, request.depth.is_some()).map_err(broken_off)?;
+        write_line(out, "packfile").map_err(broken_off)?;
+        self.send_pack(&plan, true, request.no_progress, out)?;
+        write_flush(out).map_err(broken_off)
+    }
+
+    fn answer_v0(&self, request: &[u8], out: &mut dyn Write) -> Result<()> {
+        let mut packets = Packets::new(request);
+        let mut lines = Vec::new();
+        while let Some(Packet::Data(line)) = packets.next()? {
+            lines.push(line);
+        }
+        let mut talk = Vec::new();
+        while let Some(packet) = packets.next()? {
+            if let Packet::Data(line) = packet {
+                lines.push(line);
+            }
+            talk.push(packet);
+        }
+        let request = Request::parse(&lines)?;
+        if request.wants.is_empty() {
+            return Ok(());
+        }
+        let mut commits = Commits::new(self.reader);
+        let common = self.agree(&mut commits, &request)?;
+        let fetch = request.fetch(common.clone());
+        let mut plan = None;
+        if fetch.depth.is_some() {
+            let planned = plan.insert(commits.plan(&fetch)?);
+            write_shallow_lines(out, planned)
+                .and_then(|()| write_flush(out))
+                .map_err(broken_off)?;
+        }
+        let common = common.into_iter().collect();
+        if !negotiate_v0(out, &request, &talk, &common).map_err(broken_off)? {
+            return Ok(());
+        }
+        let plan = match plan {
+            Some(plan) => plan,
+            None => commits.plan(&fetch)?,
+        };
+        drop(commits);
+        self.send_pack(&plan, request.side_band, request.no_progress, out)?;
+        match request.side_band {
+            true => write_flush(out).map_err(broken_off),
+            false => Ok(()),
+        }
+    }
+
+    /// What both sides have. An error if something is wanted that the branch does not reach.
+    fn agree(&self, commits: &mut Commits<'_>, request: &Request) -> Result<Vec<ObjectId>> {
+        let tips: Vec<ObjectId> = self.head.into_iter().collect();
+        let beside: Vec<ObjectId> = request
+            .wants
+            .iter()
+            .copied()
+            .filter(|want| Some(*want) != self.head)
+            .collect();
+        // The branch may have moved on since the client was told where it is.
+        let reached = commits.reached(&tips, &beside)?;
+        if let Some(unknown) = beside.iter().find(|want| !reached.contains(want)) {
+            return Err(Error::invalid(format!(
+                "upload-pack: not our ref {unknown}"
+            )));
+        }
+        commits.reached(&tips, &request.haves)
+    }
+
+    fn send_pack(
+        &self,
+        plan: &FetchPlan,
+        side_band: bool,
+        quiet: bool,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        if !side_band {
+            return pack_objects(out, self.reader, &plan.objects, &mut |_| {}).map(drop);
+        }
+        if !quiet {
+            let text = format!("Sending {} objects.\n", plan.objects.len());
+            write_band(out, Band::Progress, text.as_bytes()).map_err(broken_off)?;
+        }
+        let mut band = PackBand::new(out);
+        let sent = pack_objects(&mut band, self.reader, &plan.objects, &mut |_| {});
+        let flushed = band.flush().map_err(broken_off);
+        sent.and(flushed).inspect_err(|error| {
+            let _ = write_band(out, Band::Failure, error.message().as_bytes());
+        })
+    }
+}
+
+fn broken_off(error: io::Error) -> Error {
+    Error::new(ErrorCode::WriteFailed, "the client went away").with_source(error)
+}
+
+fn advertise_v2(out: &mut dyn Write) -> io::Result<()> {
+    for line in [
+        "version 2",
+        AGENT,
+        "ls-refs=unborn",
+        "fetch=shallow wait-for-done",
+        "object-format=sha1",
+    ] {
+        write_line(out, line)?;
+    }
+    write_flush(out)
+}
+
+fn check_object_format(line: &[u8]) -> Result<()> {
+    match line.strip_prefix(b"object-format=") {
+        None | Some(b"sha1") => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorCode::Unsupported,
+            "objects are named by SHA-1 here",
+        )),
+    }
+}
+
+fn write_acknowledgments(out: &mut dyn Write, common: &[ObjectId], ready: bool) -> io::Result<()> {
+    write_line(out, "acknowledgments")?;
+    if common.is_empty() {
+        write_line(out, "NAK")?;
+    }
+    for id in common {
+        write_line(out, format!("ACK {id}"))?;
+    }
+    if ready {
+        write_line(out, "ready")?;
+        return write_delimiter(out);
+    }
+    write_flush(out)
+}
+
+fn write_shallow_info(out: &mut dyn Write, plan: &FetchPlan, asked: bool) -> io::Result<()> {
+    if !asked && plan.shallow.is_empty() && plan.unshallow.is_empty() {
+        return Ok(());
+    }
+    write_line(out, "shallow-info")?;
+    write_shallow_lines(out, plan)?;
+    write_delimiter(out)
+}
+
+fn write_shallow_lines(out: &mut dyn Write, plan: &FetchPlan) -> io::Result<()> {
+    for id in &plan.shallow {
+        write_line(out, format!("shallow {id}"))?;
+    }
+    for id in &plan.unshallow {
+        write_line(out, format!("unshallow {id}"))?;
+    }
+    Ok(())
+}
+
+/// Answers the haves of an old client one by one, and says whether the pack follows.
+fn negotiate_v0(
+    out: &mut dyn Write,
+    request: &Request,
+    talk: &[Packet<'_>],
+    common: &HashSet<ObjectId>,
+) -> io::Result<bool> {
+    let detailed = request.multi_ack_detailed;
+    let mut last: Option<ObjectId> = None;
+    let mut ready = false;
+    let mut told = false;
+    for packet in talk {
+        let line = match packet {
+            Packet::Data(line) => *line,
+            Packet::Delimiter => continue,
+            Packet::Flush => {
+                if let (true, Some(id), false) = (detailed, last, ready) {
+                    write_line(out, format!("ACK {id} ready"))?;
+                    ready = true;
+                }
+                if last.is_none() || detailed {
+                    write_line(out, "NAK")?;
+                }
+                if let (true, true, Some(id)) = (request.no_done, ready, last) {
+                    write_line(out, format!("ACK {id}"))?;
+                    return Ok(true);
+                }
+                continue;
+            }
+        };
+        if line == b"done" {
+            match last {
+                Some(id) if detailed => write_line(out, format!("ACK {id}"))?,
+                Some(_) => {}
+                None => write_line(out, "NAK")?,
+            }
+            return Ok(true);
+        }
+        let Some(id) = line.strip_prefix(b"have ").and_then(object_id) else {
+            continue;
+        };
+        if common.contains(&id) {
+            last = Some(id);
+            if detailed {
+                write_line(out, format!("ACK {id} common"))?;
+            } else if !told {
+                write_line(out, format!("ACK {id}"))?;
+                told = true;
+            }
+        } else if detailed && last.is_some() {
+            // Nothing older can help any more.
+            write_line(out, format!("ACK {id} ready"))?;
+            ready = true;
+        }
+    }
+    Ok(false)
+}
+
+fn object_id(hex: &[u8]) -> Option<ObjectId> {
+    std::str::from_utf8(hex).ok()?.parse().ok()
+}
+
+/// A fetch as it was asked for.
+#[derive(Default)]
+struct Request {
+    wants: Vec<ObjectId>,
+    haves: Vec<ObjectId>,
+    shallow: HashSet<ObjectId>,
+    depth: Option<u32>,
+    done: bool,
+    wait_for_done: bool,
+    no_progress: bool,
+    side_band: bool,
+    multi_ack_detailed: bool,
+    no_done: bool,
+}
+
+impl Request {
+    fn parse(lines: &[&[u8]]) -> Result<Self> {
+        let mut request = Request::default();
+        for line in lines {
+            let (word, rest) = match line.iter().position(|&byte| byte == b' ') {
+                Some(at) => (&line[..at], &line[at + 1..]),
+                None => (*line, &[][..]),
+            };
+            let id = || object_id(rest).ok_or_else(|| not_understood(line));
+            match word {
+                b"want" => request
+                    .take_want(rest)
+                    .ok_or_else(|| not_understood(line))?,
+                b"have" => request.haves.push(id()?),
+                b"shallow" => drop(request.shallow.insert(id()?)),
+                b"deepen" => {
+                    let depth = std::str::from_utf8(rest)
+                        .ok()
+                        .and_then(|text| text.parse().ok());
+                    let depth: u32 = depth.ok_or_else(|| not_understood(line))?;
+                    request.depth = (depth > 0).then_some(depth);
+                }
+                b"deepen-since" | b"deepen-not" | b"deepen-relative" => {
+                    return Err(Error::new(
+                        ErrorCode::Unsupported,
+                        "a history can be cut by `--depth` only",
+                    ));
+                }
+                b"filter" => {
+                    return Err(Error::new(
+                        ErrorCode::Unsupported,
+                        "partial clones are not served; clone without `--filter`",
+                    ));
+                }
+                b"done" => request.done = true,
+                b"wait-for-done" => request.wait_for_done = true,
+                b"no-progress" => request.no_progress = true,
+                // What else there is only allows us something that we do not do.
+                _ => {}
+            }
+        }
+        Ok(request)
+    }
+
+    /// A wanted id and, in the old protocol, what the client can do.
+    fn take_want(&mut self, rest: &[u8]) -> Option<()> {
+        let mut words = rest.split(|&byte| byte == b' ');
+        self.wants.push(object_id(words.next()?)?);
+        for word in words {
+            match word {
+                b"side-band-64k" => self.side_band = true,
+                b"multi_ack_detailed" => self.multi_ack_detailed = true,
+                b"no-done" => self.no_done = true,
+                b"no-progress" => self.no_progress = true,
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn fetch(&self, common: Vec<ObjectId>) -> Fetch {
+        Fetch {
+            wants: self.wants.clone(),
+            common,
+            shallow: self.shallow.clone(),
+            depth: self.depth,
+        }
+    }
+}
+
+fn not_understood(line: &[u8]) -> Error {
+    Error::invalid(format!(
+        "the line `{}` of the request is not understood",
+        offshoot_core::escape_bytes(line)
+    ))
+}
