@@ -28,7 +28,7 @@ use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
-use crate::review::{new_review, parts_of};
+use crate::review::{Finding, LandsIn, new_review, parts_of};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_states, settled};
 use crate::workspace::line_of;
@@ -96,6 +96,17 @@ pub struct Waiting {
     pub kind: String,
     /// Its review; none for a plan.
     pub review_id: Option<String>,
+}
+
+impl Waiting {
+    pub(crate) fn new(conflict: &Conflict, review: &ReviewRow) -> Waiting {
+        Waiting {
+            path: conflict.path.clone(),
+            parts: parts_of(conflict),
+            kind: conflict.kind.as_str().to_owned(),
+            review_id: Some(review.id.clone()),
+        }
+    }
 }
 
 /// A path that both sides changed and that was put together.
@@ -435,13 +446,15 @@ impl Engine {
             let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
             let edits = choice.and_then(|choice| conflict.settle(choice));
             let (Some(choice), Some(edits)) = (choice, edits) else {
-                let review = new_review(tx, conflict, merging, &project, &theirs)?;
-                completed.conflicts.push(Waiting {
-                    path: conflict.path.clone(),
-                    parts: parts_of(conflict),
-                    kind: conflict.kind.as_str().to_owned(),
-                    review_id: Some(review.id.clone()),
-                });
+                let finding = Finding {
+                    row: merging.row,
+                    base: fork.base,
+                    snapshot: merging.snapshot,
+                    merge: merging.id,
+                    lands_in: LandsIn::Project,
+                };
+                let review = new_review(tx, conflict, &finding, &project, &theirs)?;
+                completed.conflicts.push(Waiting::new(conflict, &review));
                 reviews.push(review);
                 continue;
             };

@@ -50,6 +50,7 @@ mod recovery_forks;
 mod restore;
 mod retention;
 mod review;
+mod review_update;
 mod run;
 mod server_lock;
 mod snapshot;
@@ -99,7 +100,7 @@ pub use read::{
 };
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
-pub use review::{Candidate, Resolution, Resolved, Review, Who};
+pub use review::{Candidate, LandsIn, Resolution, Resolved, Review, Who};
 pub use server_lock::ServerLock;
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};

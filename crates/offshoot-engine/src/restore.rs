@@ -5,7 +5,7 @@ use offshoot_core::{
     WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
-use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow};
+use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::index::{Entry, Index};
@@ -25,6 +25,19 @@ pub struct Restored {
     pub kept: Option<ObjectId>,
     /// The paths that changed.
     pub changes: ChangeSet,
+}
+
+/// What a workspace is to become.
+pub(crate) struct Goal {
+    pub(crate) state: State,
+    /// Only this path and what is below it changes.
+    pub(crate) below: RelPath,
+    pub(crate) op: HistoryOp,
+    pub(crate) via: Via,
+    /// The snapshot that holds the state before.
+    pub(crate) kept: Option<ObjectId>,
+    /// The snapshot that holds the goal, if there is one.
+    pub(crate) snapshot: Option<ObjectId>,
 }
 
 /// One side of a comparison.
@@ -62,27 +75,52 @@ impl Engine {
         let kept = self.keep_last_state(&row, "before restore", cause)?;
         // Only now is known what outside programs have put there.
         self.refuse_absent_path(&row, &target_state, &below)?;
+        let goal = Goal {
+            state: target_state,
+            below,
+            op: HistoryOp::Restore,
+            via: Via::Restore,
+            kept,
+            snapshot: Some(target.id),
+        };
+        let changes = self.move_to_state(&row, &goal, cause, |_| Ok(()))?;
+        Ok(Restored {
+            snapshot: target.id,
+            kept,
+            changes: change_set(&changes),
+        })
+    }
+
+    /// Makes a workspace what a state says, on disk too, and returns what changed. `also` writes
+    /// into the same transaction. The caller holds the exclusive lock and has kept the present
+    /// state, so that the index has no rows but ignored ones.
+    pub(crate) fn move_to_state(
+        &self,
+        row: &WorkspaceRow,
+        goal: &Goal,
+        cause: &Cause,
+        also: impl Fn(&mut dyn WriteTx) -> Result<()>,
+    ) -> Result<Vec<StateChange>> {
         let at = self.now();
         let plan = || {
             self.store()
-                .read(|tx| self.plan_restore(tx, &row, &target_state, &below))
+                .read(|tx| self.plan_restore(tx, row, &goal.state, &goal.below))
         };
         let mut plan =
-            plan().and_then(|first| match self.record_hidden(&row, &first.changes)? {
+            plan().and_then(|first| match self.record_hidden(row, &first.changes)? {
                 true => plan(),
                 false => Ok(first),
             })?;
         let staying = std::mem::take(&mut plan.staying);
         let changes = &plan.changes;
         self.store().write(Durability::Synced, |tx| {
-            let before = open_row_by_key(tx, &row)?;
+            let before = open_row_by_key(tx, row)?;
             // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
             if (before.tree, before.sidecar) != (plan.base.tree, plan.base.sidecar) {
-                return Err(Error::new(
-                    ErrorCode::WorkspaceBusy,
-                    "a snapshot was taken during the restore",
-                )
-                .with_hint("nothing was restored; try again"));
+                return Err(
+                    Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
+                        .with_hint("nothing was changed; try again"),
+                );
             }
             let mut next = changed_row(&before, at);
             next.tree = plan.state.tree;
@@ -90,17 +128,17 @@ impl Engine {
             let line = LineFor {
                 row: &next.clone(),
                 at,
-                via: Via::Restore,
+                via: goal.via,
                 cause,
             };
             for object in &plan.objects {
                 tx.put_object(object)?;
             }
-            let mut top = line_of(&next, HistoryOp::Restore, cause, at);
-            top.via = Via::Restore;
-            top.path = below.clone();
-            top.before = kept;
-            top.after = Some(target.id);
+            let mut top = line_of(&next, goal.op, cause, at);
+            top.via = goal.via;
+            top.path = goal.below.clone();
+            top.before = goal.kept;
+            top.after = goal.snapshot;
             tx.add_history(&top)?;
             for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
                 uncount_ignored(tx, &mut next, &change.path)?;
@@ -118,23 +156,20 @@ impl Engine {
                 tx.put_entry(before.key, &dir)?;
             }
             next.dirs += plan.new_parents as i64;
-            put_row(tx, &before, &next)
+            put_row(tx, &before, &next)?;
+            also(tx)
         })?;
         if row.materialized {
             let projected = self
-                .dir_of(&row)
+                .dir_of(row)
                 .and_then(|dir| self.project_changes(&dir, changes));
             projected.or_else(|error| {
                 let paths: Vec<RelPath> =
                     changes.iter().map(|change| change.path.clone()).collect();
-                self.retry_projection(&row, &paths, error)
+                self.retry_projection(row, &paths, error)
             })?;
         }
-        Ok(Restored {
-            snapshot: target.id,
-            kept,
-            changes: change_set(changes),
-        })
+        Ok(plan.changes)
     }
 
     /// A path that neither side knows is a mistake of the caller.

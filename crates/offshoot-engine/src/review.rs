@@ -16,9 +16,10 @@ use offshoot_store::{
 use serde::{Deserialize, Serialize};
 
 use crate::as_text;
-use crate::complete::{Completed, Merging, receipt};
+use crate::complete::{Completed, receipt};
 use crate::engine::Engine;
 use crate::incoming::Content;
+use crate::index::Index;
 use crate::names::fresh_name;
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
@@ -59,14 +60,37 @@ struct Details {
     ours_by: Option<Who>,
     theirs_by: Option<Who>,
     decision: Option<Decision>,
+    #[serde(default)]
+    lands_in: LandsIn,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Decision {
+pub(crate) struct Decision {
     choice: String,
     #[serde(with = "as_text::optional")]
     content: Option<ObjectId>,
     by: Who,
+}
+
+/// Where a decision goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LandsIn {
+    /// Into the project: a merge found the conflict.
+    #[default]
+    Project,
+    /// Into the workspace: an update of it found the conflict.
+    Workspace,
+}
+
+impl LandsIn {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LandsIn::Project => "project",
+            LandsIn::Workspace => "workspace",
+        }
+    }
 }
 
 /// A conflict that waits for a decision, or waited.
@@ -78,8 +102,10 @@ pub struct Review {
     pub project: String,
     /// The workspace whose change it is.
     pub workspace: String,
-    /// The merge that found it.
-    pub merge_id: String,
+    /// The merge that found it; none if an update did.
+    pub merge_id: Option<String>,
+    /// Where the decision goes.
+    pub lands_in: LandsIn,
     /// Where.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
@@ -98,13 +124,13 @@ pub struct Review {
     pub ours_by: Option<Who>,
     /// Who wrote what the workspace has.
     pub theirs_by: Option<Who>,
-    /// Whether the project has changed the path since: a decision is computed against that.
+    /// Whether the path has changed since where the decision goes: it is computed against that.
     pub changed_since: bool,
     /// When it was found.
     pub opened_at: Timestamp,
     /// What was decided: the choice and by whom.
     pub decision: Option<(String, Who)>,
-    /// The snapshot that the decision made.
+    /// The snapshot of the project that the decision made; none if it went into the workspace.
     pub snapshot: Option<ObjectId>,
     /// Proposed resolutions.
     pub candidates: Vec<Candidate>,
@@ -152,7 +178,7 @@ pub struct Resolved {
 }
 
 /// A decision, ready to be applied to any head.
-enum Wanted {
+pub(crate) enum Wanted {
     Choice(Choice),
     Content(ObjectId, offshoot_store::NewObject),
 }
@@ -233,6 +259,15 @@ impl Engine {
             },
             by: who(cause, self.now()),
         };
+        if details_of(&row)?.lands_in == LandsIn::Workspace {
+            let recomputed = self.review(id)?.changed_since;
+            self.decide_in_workspace(&row, &wanted, &decision, cause)?;
+            return Ok(Resolved {
+                review: self.review(id)?,
+                snapshot: None,
+                recomputed,
+            });
+        }
         let completed = merge.as_ref().map(receipt).transpose()?;
         let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
         if whole {
@@ -367,19 +402,7 @@ impl Engine {
         };
         let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
             for (review, wanted, decision) in decided {
-                if let Wanted::Content(_, object) = wanted {
-                    tx.put_object(object)?;
-                }
-                let mut now = find_review(tx, &review.id)?;
-                if now.state == ReviewState::Resolved {
-                    return Err(already_resolved(&review.id));
-                }
-                let mut details = details_of(&now)?;
-                details.decision = Some(decision.clone());
-                now.details = as_json(&details)?;
-                now.state = ReviewState::Resolved;
-                now.snapshot = snapshot;
-                tx.put_review(&now)?;
+                mark_resolved(tx, review, wanted, decision, snapshot)?;
             }
             if let (Some(merge), Some(snapshot)) = (merge, snapshot) {
                 let mut completed = receipt(merge)?;
@@ -466,7 +489,7 @@ impl Engine {
     }
 
     /// The edits of the head that a decision about one review comes to.
-    fn settle(
+    pub(crate) fn settle(
         &self,
         objects: &StoredObjects<'_>,
         head: &State,
@@ -593,10 +616,13 @@ impl Engine {
             ))
         };
         let (project, project_row) = name(row.project)?;
-        let (workspace, _) = name(row.workspace)?;
-        let objects = self.objects_in(tx);
-        let now = match &project_row {
-            Some(project) => crate::project::state_of_row(project).entry(&objects, &row.path)?,
+        let (workspace, workspace_row) = name(row.workspace)?;
+        let lands_in = match details.lands_in {
+            LandsIn::Project => project_row,
+            LandsIn::Workspace => workspace_row,
+        };
+        let now = match &lands_in {
+            Some(row_there) => Index::new(self.store(), tx, row_there).entry(&row.path)?,
             None => None,
         };
         let candidates = tx.candidates(&row.id)?.into_iter().map(|one| Candidate {
@@ -611,7 +637,8 @@ impl Engine {
                 && now.and_then(|entry| entry.id) != row.ours,
             project,
             workspace,
-            merge_id: row.merge,
+            merge_id: Some(row.merge).filter(|merge| !merge.is_empty()),
+            lands_in: details.lands_in,
             path: row.path,
             parts: details.parts,
             kind: details.kind,
@@ -633,11 +660,24 @@ impl Engine {
     }
 }
 
+/// Who found a conflict, and in what.
+pub(crate) struct Finding<'a> {
+    /// The workspace.
+    pub(crate) row: &'a WorkspaceRow,
+    /// The snapshot of the project that both began with.
+    pub(crate) base: ObjectId,
+    /// The snapshot of the workspace that holds its side; none for a plan.
+    pub(crate) snapshot: Option<ObjectId>,
+    /// The name of the merge; empty for an update.
+    pub(crate) merge: &'a str,
+    pub(crate) lands_in: LandsIn,
+}
+
 /// The review of a conflict: the one that waits for it already, or a new one.
 pub(crate) fn new_review(
     tx: &dyn ReadTx,
     conflict: &Conflict,
-    merging: &Merging<'_>,
+    finding: &Finding<'_>,
     project: &WorkspaceRow,
     changes: &[StateChange],
 ) -> Result<ReviewRow> {
@@ -664,17 +704,19 @@ pub(crate) fn new_review(
         kind: conflict.kind.as_str().to_owned(),
         parts: parts_of(conflict),
         related: conflict.related.clone(),
-        base_snapshot: merging.fork.base,
-        theirs_snapshot: merging.snapshot,
+        base_snapshot: finding.base,
+        theirs_snapshot: finding.snapshot,
         paths,
         ours_by: written_by(project)?,
-        theirs_by: written_by(merging.row)?,
+        theirs_by: written_by(finding.row)?,
         decision: None,
+        lands_in: finding.lands_in,
     };
     let waiting = tx.reviews(Some(project.key), true)?;
-    let same = waiting
-        .into_iter()
-        .find(|row| row.workspace == merging.row.key && row.path == conflict.path);
+    let same = waiting.into_iter().find(|row| {
+        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
+        row.workspace == finding.row.key && row.path == conflict.path && lands_there()
+    });
     let id = |entry: Option<offshoot_merge::TreeEntry>| {
         entry
             .filter(|entry| entry.mode != GitMode::Dir)
@@ -683,8 +725,8 @@ pub(crate) fn new_review(
     Ok(ReviewRow {
         id: same.as_ref().map_or_else(fresh_name, |row| row.id.clone()),
         project: project.key,
-        workspace: merging.row.key,
-        merge: merging.id.to_owned(),
+        workspace: finding.row.key,
+        merge: finding.merge.to_owned(),
         path: conflict.path.clone(),
         state: ReviewState::Open,
         base: id(conflict.base),
@@ -793,6 +835,29 @@ fn details_of(row: &ReviewRow) -> Result<Details> {
 
 fn as_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
+}
+
+/// Notes that a review is decided and where that went.
+pub(crate) fn mark_resolved(
+    tx: &mut dyn WriteTx,
+    review: &ReviewRow,
+    wanted: &Wanted,
+    decision: &Decision,
+    snapshot: Option<ObjectId>,
+) -> Result<()> {
+    if let Wanted::Content(_, object) = wanted {
+        tx.put_object(object)?;
+    }
+    let mut now = find_review(tx, &review.id)?;
+    if now.state == ReviewState::Resolved {
+        return Err(already_resolved(&review.id));
+    }
+    let mut details = details_of(&now)?;
+    details.decision = Some(decision.clone());
+    now.details = as_json(&details)?;
+    now.state = ReviewState::Resolved;
+    now.snapshot = snapshot;
+    tx.put_review(&now)
 }
 
 fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {

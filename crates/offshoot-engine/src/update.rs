@@ -14,15 +14,18 @@
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{
-    Cause, ChangeSet, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result,
+    WorkspaceId,
 };
 use offshoot_fs::{ForkDirs, Provider, SafeDir};
 use offshoot_merge::MergeOptions;
 use offshoot_store::{
-    Durability, ForkRow, HistoryOp, ReadTx, SnapshotRow, Via, WorkspaceKind, WorkspaceRow, WriteTx,
+    Durability, ForkRow, HistoryOp, ReadTx, ReviewRow, SnapshotRow, Via, WorkspaceKind,
+    WorkspaceRow, WriteTx,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::complete::Waiting;
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
@@ -31,6 +34,7 @@ use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
 use crate::restore::{change_set, count, kind_of, op_of, topmost};
+use crate::review_update::reviews_of_update;
 use crate::snapshot::state_of;
 use crate::state::{State, StateChange};
 use crate::three_way::{ThreeStates, merge_states};
@@ -55,8 +59,9 @@ pub struct Updated {
     pub changes: ChangeSet,
     /// Paths that both the project and the workspace changed, and that were put together.
     pub merged: Vec<RelPath>,
-    /// Paths that both changed so that somebody has to decide; nothing was done then.
-    pub conflicts: Vec<RelPath>,
+    /// Paths that both changed so that somebody has to decide. The workspace has what the project
+    /// has there, and each has a review that keeps what the workspace had.
+    pub conflicts: Vec<Waiting>,
 }
 
 /// How far a fork is behind its project.
@@ -94,7 +99,8 @@ struct Plan {
     /// What the directory holds beyond the new layers.
     beyond: Vec<StateChange>,
     merged: Vec<RelPath>,
-    conflicts: Vec<RelPath>,
+    conflicts: Vec<Waiting>,
+    reviews: Vec<ReviewRow>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,7 +152,7 @@ impl Engine {
     }
 
     /// Moves a fork onto the newest snapshot of its project. Paths that both changed are merged;
-    /// if one needs a decision, nothing is done and the answer, or the error, names them.
+    /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
         let (row, _lock) = self.hold_alone(id)?;
         if row.kind != WorkspaceKind::Fork {
@@ -170,13 +176,10 @@ impl Engine {
         if dry_run {
             return Ok(first.answer(None));
         }
-        first.refuse_conflicts(id)?;
         let kept = self.keep_last_state(&row, "before update", cause)?;
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
         };
-        // The project may have moved meanwhile, and what was fine before may conflict now.
-        plan.refuse_conflicts(id)?;
         self.move_base(&row, &plan, &synced.ignored, kept, cause)?;
         Ok(plan.answer(kept))
     }
@@ -261,13 +264,21 @@ impl Engine {
             changes.push((change, before, after));
         }
         let beyond = ours.diff(&bench, &desired, &RelPath::root())?;
+        let sides = (&row, &theirs);
+        let reviews = reviews_of_update(tx, &bench, &merge.conflicts, &fork, sides, &project)?;
         let mut objects = bench.prepare(self.store())?;
         objects.extend(merge.proposal.contents);
         let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
         Ok(Some(Plan {
             project: project_name(tx, &fork)?,
             merged: auto.collect(),
-            conflicts: merge.conflicts.into_iter().map(|one| one.path).collect(),
+            conflicts: merge
+                .conflicts
+                .iter()
+                .zip(&reviews)
+                .map(|(conflict, review)| Waiting::new(conflict, review))
+                .collect(),
+            reviews,
             fork,
             head,
             desired,
@@ -421,6 +432,18 @@ impl Engine {
                 tx.put_entry(before.key, entry)?;
             }
             record_update(tx, plan, &mut next, kept, cause)?;
+            for review in &plan.reviews {
+                tx.put_review(review)?;
+                let line = LineFor {
+                    row: &next,
+                    at,
+                    via: Via::Update,
+                    cause,
+                };
+                let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
+                opened.before = review.theirs;
+                tx.add_history(&opened)?;
+            }
             fork.base = plan.head.id;
             fork.base_tree = plan.head.tree;
             fork.base_sidecar = plan.head.sidecar;
@@ -480,26 +503,11 @@ impl Engine {
 }
 
 impl Plan {
-    fn refuse_conflicts(&self, id: &WorkspaceId) -> Result<()> {
-        if self.conflicts.is_empty() {
-            return Ok(());
-        }
-        let paths: Vec<String> = self.conflicts.iter().map(RelPath::to_text).collect();
-        Err(Error::new(
-            ErrorCode::MergeConflict,
-            format!(
-                "`{id}` and its project changed {} in ways that conflict",
-                match &paths[..] {
-                    [one] => format!("`{one}`"),
-                    many => format!("{} paths", many.len()),
-                }
-            ),
-        )
-        .with_hint("nothing was updated; change them in the workspace, or complete it first")
-        .with_details(serde_json::json!({ "conflicts": paths })))
-    }
-
     fn answer(&self, kept: Option<ObjectId>) -> Updated {
+        let mut conflicts = self.conflicts.clone();
+        if kept.is_none() {
+            conflicts.iter_mut().for_each(|one| one.review_id = None);
+        }
         let changes: Vec<StateChange> = self.changes.iter().map(|one| one.0.clone()).collect();
         Updated {
             from: self.fork.base,
@@ -507,7 +515,7 @@ impl Plan {
             kept,
             changes: change_set(&changes),
             merged: self.merged.clone(),
-            conflicts: self.conflicts.clone(),
+            conflicts,
         }
     }
 }

@@ -24,14 +24,27 @@ pub struct Completed {
     landing: &'static str,
 }
 
+/// A conflict that waits for a decision.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Conflict {
+pub(super) struct Conflict {
     path: String,
     /// All parts in one text; none means the whole path.
     part: Option<String>,
     parts: Vec<String>,
     kind: String,
     review_id: Option<String>,
+}
+
+impl From<&engine::Waiting> for Conflict {
+    fn from(one: &engine::Waiting) -> Self {
+        Conflict {
+            path: one.path.to_text(),
+            part: part(&one.parts),
+            parts: one.parts.clone(),
+            kind: one.kind.clone(),
+            review_id: one.review_id.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,13 +71,6 @@ pub(super) fn part(parts: &[String]) -> Option<String> {
 
 impl From<&engine::Completed> for Completed {
     fn from(done: &engine::Completed) -> Self {
-        let conflict = |one: &engine::Waiting| Conflict {
-            path: one.path.to_text(),
-            part: part(&one.parts),
-            parts: one.parts.clone(),
-            kind: one.kind.clone(),
-            review_id: one.review_id.clone(),
-        };
         let together = |one: &engine::Together| Together {
             path: one.path.to_text(),
             method: one.method.clone(),
@@ -85,7 +91,7 @@ impl From<&engine::Completed> for Completed {
             snapshot: hex(done.snapshot),
             workspace_snapshot: hex(done.theirs),
             merged: texts(&done.merged),
-            conflicts: done.conflicts.iter().map(conflict).collect(),
+            conflicts: done.conflicts.iter().map(Conflict::from).collect(),
             unchanged: texts(&done.unchanged),
             auto_resolved: done.auto_resolved.iter().map(together).collect(),
             decided: done.decided.iter().map(decided).collect(),

@@ -7,6 +7,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::merges::Conflict;
 use super::snapshots::{ChangedPath, Refused, Snapshot, changed_paths, refused};
 use super::{EntryType, hex, texts, time};
 
@@ -271,7 +272,8 @@ pub struct Updated {
     kept_snapshot: Option<String>,
     changes: Vec<ChangedPath>,
     merged: Vec<String>,
-    conflicts: Vec<String>,
+    /// Paths at which the workspace now has what the project has; the reviews keep its own.
+    conflicts: Vec<Conflict>,
 }
 
 impl Updated {
@@ -285,7 +287,7 @@ impl Updated {
             kept_snapshot: hex(updated.kept),
             changes: changed_paths(&updated.changes),
             merged: texts(&updated.merged),
-            conflicts: texts(&updated.conflicts),
+            conflicts: updated.conflicts.iter().map(Conflict::from).collect(),
         }
     }
 }

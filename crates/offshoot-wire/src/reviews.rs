@@ -13,7 +13,10 @@ pub struct Review {
     id: String,
     project: String,
     workspace: String,
-    merge_id: String,
+    /// The merge that found it; none if an update of the workspace did.
+    merge_id: Option<String>,
+    /// Where the decision goes: `project` or `workspace`.
+    lands_in: &'static str,
     path: String,
     /// All parts in one text; none means the whole path.
     part: Option<String>,
@@ -90,6 +93,7 @@ impl From<&engine::Review> for Review {
             project: review.project.clone(),
             workspace: review.workspace.clone(),
             merge_id: review.merge_id.clone(),
+            lands_in: review.lands_in.as_str(),
             path: review.path.to_text(),
             part: part(&review.parts),
             parts: review.parts.clone(),

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use offshoot_core::WorkspaceId;
 use offshoot_engine::ForkOptions;
 
-use super::{Context, snapshots};
+use super::{Context, merges, snapshots};
 use crate::output::{CommandResult, Exit, count, short, shown};
 use crate::project_args::ForkArgs;
 use offshoot_wire as wire;
@@ -44,7 +44,10 @@ pub(super) fn update(cx: &mut Context<'_>, id: &WorkspaceId, dry_run: bool) -> C
     if cx.output.json() {
         let document = wire::Updated::new(id.as_str(), dry_run, &updated);
         cx.output.document(&document)?;
-        return Ok(Exit::Done);
+        return Ok(match updated.conflicts.is_empty() {
+            true => Exit::Done,
+            false => Exit::Conflicts,
+        });
     }
     if updated.from == updated.to {
         cx.output
@@ -56,17 +59,10 @@ pub(super) fn update(cx: &mut Context<'_>, id: &WorkspaceId, dry_run: bool) -> C
         cx.output
             .note(format_args!("merged {}: both changed it", shown(path)));
     }
-    for path in &updated.conflicts {
-        cx.output
-            .note(format_args!("conflict in {}: both changed it", shown(path)));
-    }
+    merges::show_conflicts(cx, &updated.conflicts)?;
     let (from, to) = (updated.from.to_hex(), updated.to.to_hex());
     let paths = count(updated.changes.changes.len() as i64, "path", "paths");
-    let did = match (dry_run, updated.conflicts.is_empty()) {
-        (false, _) => "moved",
-        (true, true) => "would move",
-        (true, false) => "cannot move",
-    };
+    let did = if dry_run { "would move" } else { "moved" };
     cx.output.line(format_args!(
         "{did} `{id}` from snapshot {} to {}: {paths} changed",
         short(&from),
@@ -80,5 +76,22 @@ pub(super) fn update(cx: &mut Context<'_>, id: &WorkspaceId, dry_run: bool) -> C
             short(&kept)
         ))?;
     }
-    Ok(Exit::Done)
+    if updated.conflicts.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let number = count(updated.conflicts.len() as i64, "path", "paths");
+    let tense = if dry_run { "would have" } else { "has" };
+    cx.output.note(format_args!(
+        "both changed {number} so that somebody has to decide: the workspace {tense} what the \
+         project has there, and a review keeps what it had"
+    ));
+    if let Some(review) = updated
+        .conflicts
+        .iter()
+        .find_map(|one| one.review_id.as_ref())
+    {
+        let show = cx.command_line(&["review", "show", short(review)]);
+        cx.output.note(format_args!("look at it with: {show}"));
+    }
+    Ok(Exit::Conflicts)
 }

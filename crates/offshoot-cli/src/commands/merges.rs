@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 use offshoot_core::RelPath;
-use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt};
+use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, Waiting};
 
 use super::Context;
 use crate::bytes;
@@ -253,7 +253,12 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
                 .line(format_args!("  = {}  ({how})", shown(&one.path)))?;
         }
     }
-    for conflict in &done.conflicts {
+    show_conflicts(cx, &done.conflicts)
+}
+
+/// Conflicts that wait, one a line.
+pub(super) fn show_conflicts(cx: &mut Context<'_>, conflicts: &[Waiting]) -> Result<(), Failure> {
+    for conflict in conflicts {
         let sign = cx.output.paint(Color::Red, "!");
         let part = match conflict.parts.is_empty() {
             true => String::new(),

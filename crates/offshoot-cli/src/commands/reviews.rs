@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use offshoot_core::{Error, ObjectId};
-use offshoot_engine::{Content, Resolution, Review, Who};
+use offshoot_engine::{Content, LandsIn, Resolution, Review, Who};
 
 use super::Context;
 use super::files::source;
@@ -155,7 +155,13 @@ fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
         ("conflict", review.kind.replace('_', " ")),
         ("project", review.project.clone()),
         ("workspace", review.workspace.clone()),
-        ("merge", short(&review.merge_id).to_owned()),
+        (
+            "found by",
+            match &review.merge_id {
+                Some(merge) => format!("merge {}", short(merge)),
+                None => format!("an update of `{}`", review.workspace),
+            },
+        ),
         ("opened", when(review.opened_at)),
         ("state", state(&review)),
     ];
@@ -194,9 +200,10 @@ fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
     }
     if review.state != "resolved" {
         if review.changed_since {
-            cx.output.note(
-                "the project has changed the path since: a decision is computed against that",
-            );
+            cx.output.note(format_args!(
+                "the {} has changed the path since: a decision is computed against that",
+                review.lands_in.as_str()
+            ));
         }
         let id = short(&review.id);
         let decide = cx.command_line(&["review", "resolve", id, "ours"]);
@@ -326,6 +333,9 @@ fn resolve(
         }
         (None, "decided") => {
             format!("`{path}` is decided and lands with the last conflict of its merge")
+        }
+        (None, _) if resolved.review.lands_in == LandsIn::Workspace => {
+            format!("`{path}` is resolved in `{}`", resolved.review.workspace)
         }
         (None, _) => format!("`{path}` is resolved; the project had it already"),
     };
