@@ -409,6 +409,21 @@ fn wrong_requests_say_what_is_wrong() {
     // Nothing of all that left a trace.
     let snapshots = client.get(&format!("{P}/snapshots")).json();
     assert_eq!(snapshots["snapshots"].as_array().unwrap().len(), 1);
+    let negative = client.post("/api/v1/workspaces", r#"{"quota":{"bytes":-1}}"#);
+    assert_eq!(negative.code(), "invalid_request");
+    for (target, body) in [
+        ("/api/v1/workspaces", "[null,null]"),
+        ("/api/v1/workspaces", r#"{"quota":[null,null]}"#),
+        ("/api/v1/projects", r#"["n"]"#),
+    ] {
+        assert_eq!(
+            client.post(target, body).code(),
+            "invalid_request",
+            "{body}"
+        );
+    }
+    let twice = client.get("/api/v1/projects?limit=1&limit=2");
+    assert_eq!(twice.code(), "invalid_request");
     client.create("w");
     let alone = client.post("/api/v1/workspaces/w/complete", "{}");
     assert_eq!(
