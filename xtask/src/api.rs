@@ -22,6 +22,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     let program = std::env::var_os("SCHEMATHESIS").map(PathBuf::from);
     let program = program
         .or_else(|| shell::find_program("st"))
+        .map(|program| std::path::absolute(&program).unwrap_or(program))
         .ok_or_else(|| format!("Schemathesis is not here; {INSTALL}"))?;
     shell::run(shell::cargo(root).args(["build", "-p", "offshoot-cli"]))?;
     let place = root.join("target").join("api");
@@ -33,7 +34,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Outcome {
     };
     let id_and_secret = offshoot.prepare()?;
     let server = offshoot.serve()?;
-    let outcome = schemathesis(root, &program, &id_and_secret, args);
+    let outcome = schemathesis(root, &offshoot.place, &program, &id_and_secret, args);
     drop(server);
     offshoot.clean_up();
     outcome
@@ -124,6 +125,7 @@ impl Offshoot {
 
 fn schemathesis(
     root: &Path,
+    place: &Path,
     program: &Path,
     (id, secret): &(String, String),
     args: &[&str],
@@ -131,7 +133,10 @@ fn schemathesis(
     let settings = root.join("crates/offshoot-server/tests/schemathesis");
     let mut command = Command::new(program);
     command
-        .current_dir(&settings)
+        // It keeps notes where it stands.
+        .current_dir(place)
+        .arg("--config-file")
+        .arg(settings.join("schemathesis.toml"))
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("PYTHONPATH", &settings)
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -79,6 +79,15 @@ pub struct Quota {
     pub inodes: Option<i64>,
 }
 
+impl Quota {
+    fn refuse_negative(self) -> Result<()> {
+        if self.bytes.is_some_and(|n| n < 0) || self.inodes.is_some_and(|n| n < 0) {
+            return Err(Error::invalid("a quota cannot be negative"));
+        }
+        Ok(())
+    }
+}
+
 /// What a deletion left behind.
 #[derive(Clone, Debug)]
 pub struct Deleted {
@@ -97,6 +106,7 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
+        quota.refuse_negative()?;
         let id = id_or_new(id)?;
         let at = self.now();
         let session_dirs = if layout == Layout::Session {
@@ -128,6 +138,7 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
+        quota.refuse_negative()?;
         let id = id_or_new(id)?;
         let at = self.now();
         self.refuse_case_twin(&id)?;
@@ -207,9 +218,7 @@ impl Engine {
 
     /// Sets the limits of a workspace. What it holds already stays, even if it is more.
     pub fn set_quota(&self, id: &WorkspaceId, quota: Quota, cause: &Cause) -> Result<Workspace> {
-        if quota.bytes.is_some_and(|n| n < 0) || quota.inodes.is_some_and(|n| n < 0) {
-            return Err(Error::invalid("a quota cannot be negative"));
-        }
+        quota.refuse_negative()?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let mut row = crate::engine::open_row_in(tx, id)?;

@@ -16,5 +16,6 @@ mod paths;
 mod project_paths;
 mod projects;
 mod reach;
+mod refusals;
 mod tools;
 mod work;
