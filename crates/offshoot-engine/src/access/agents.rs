@@ -3,7 +3,9 @@
 //! An admin has the whole tree, whoever has a project the agents that work in its forks, and an
 //! agent itself and those below it.
 
-use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
+use std::time::Duration;
+
+use offshoot_core::{AgentId, ErrorCode, ProjectId, Result, Timestamp};
 
 use super::{Access, PrincipalKind, Reach, Scope};
 use crate::agents::{ROOT, is_at_or_below, no_agent};
@@ -60,7 +62,12 @@ impl Access {
             // Nobody gives more than they have.
             allow: self.principal.scope.allow.clone(),
         };
-        self.engine.issue_token(&scope, None, None, &self.cause)
+        let left = |end: Timestamp| {
+            let micros = end.0.saturating_sub(self.engine.now().0);
+            Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+        };
+        let left = self.principal.expires_at.map(left);
+        self.engine.issue_token(&scope, None, left, &self.cause)
     }
 
     /// See [`crate::Engine::end_agent`].

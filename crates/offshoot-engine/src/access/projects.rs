@@ -12,7 +12,7 @@ use crate::merge_log::no_merge;
 use crate::review::no_review;
 use crate::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
-    ForkOptions, ImportOptions, Imported, MergeReceipt, MergeSettings, OpenFile, Project,
+    ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,
     ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review, Snapshot, Updated,
     WriteOptions,
 };
@@ -392,18 +392,30 @@ impl Access {
         self.engine.reviews(Some(project), all)
     }
 
-    /// See [`crate::Engine::review`].
+    /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it
+    /// left to decide, and not who is on the other side.
     pub fn review(&self, id: &str) -> Result<Review> {
-        self.check_not_alone(no_review(id))?;
-        let found = self.engine.review(id)?;
-        self.check_part_of(&found.project, no_review(id))?;
+        let mut found = self.engine.review(id)?;
+        if !self.sees_one_workspace() {
+            self.check_part_of(&found.project, no_review(id))?;
+            return Ok(found);
+        }
+        let own = found.lands_in == LandsIn::Workspace
+            && self.check_reach(&found.workspace.parse()?).is_ok();
+        if !own {
+            return Err(no_review(id));
+        }
+        self.principal
+            .allows_all_below(Operation::Read, &RelPath::root())?;
+        found.ours_by = None;
         Ok(found)
     }
 
     /// See [`crate::Engine::propose`].
     pub fn propose(&self, id: &str, content: Content<'_>, note: Option<&str>) -> Result<Review> {
         self.review(id)?;
-        self.engine.propose(id, content, note, &self.cause)
+        self.engine.propose(id, content, note, &self.cause)?;
+        self.review(id)
     }
 
     /// See [`crate::Engine::resolve`].
@@ -411,7 +423,9 @@ impl Access {
         self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
-        self.engine.resolve(id, how, &self.cause)
+        let mut resolved = self.engine.resolve(id, how, &self.cause)?;
+        resolved.review = self.review(id)?;
+        Ok(resolved)
     }
 
     /// Whoever sees one workspace alone sees no merges and reviews, not even whether they are there.

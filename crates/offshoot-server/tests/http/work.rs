@@ -110,6 +110,55 @@ fn an_agent_outside_works_from_fork_to_merge() {
 }
 
 #[test]
+fn an_agent_decides_what_its_own_update_left_open() {
+    let (_data, running) = start(&[("a", "a\n")]);
+    let admin = running.client();
+    let fork = admin.fork("p", "one");
+    admin.fork("p", "two");
+    std::fs::write(path_of(&fork).join("a"), "mine\n").unwrap();
+    assert!(admin.put(&format!("{P}/files/a"), b"theirs\n").status < 300);
+    let agent = running.agent("one");
+    let updated = agent.done("/api/v1/workspaces/one/update", "{}");
+    let waiting = &updated["conflicts"][0];
+    assert_eq!(
+        (waiting["path"].as_str(), waiting["part"].as_str()),
+        (Some("a"), Some("line 1"))
+    );
+    assert_eq!(
+        std::fs::read(path_of(&fork).join("a")).unwrap(),
+        b"theirs\n"
+    );
+    let target = format!("/api/v1/reviews/{}", waiting["review_id"].as_str().unwrap());
+    let review = agent.get(&target).json();
+    assert_eq!(
+        (review["lands_in"].as_str(), &review["merge_id"]),
+        (Some("workspace"), &Value::Null)
+    );
+    assert!(
+        review["ours_by"].is_null(),
+        "an agent learns nothing about others: {review}"
+    );
+    assert_eq!(running.agent("two").get(&target).status, 404);
+    let resolve = format!("{target}/resolve");
+    assert_eq!(
+        running
+            .agent("two")
+            .post(&resolve, r#"{"choice":"theirs"}"#)
+            .status,
+        404
+    );
+    let resolved = agent.done(&resolve, r#"{"choice":"theirs"}"#);
+    assert_eq!(resolved["review"]["state"], "resolved", "{resolved}");
+    assert_eq!(std::fs::read(path_of(&fork).join("a")).unwrap(), b"mine\n");
+    assert_eq!(file(&admin, "a"), "theirs\n");
+    assert_eq!(
+        complete(&agent, "one", "{}")["conflicts"],
+        serde_json::json!([])
+    );
+    assert_eq!(file(&admin, "a"), "mine\n");
+}
+
+#[test]
 fn a_conflict_waits_and_is_decided() {
     for (body, expected) in [
         (r#"{"choice":"ours"}"#, "by one\n"),
