@@ -7,6 +7,7 @@
 mod figures;
 mod forks;
 mod image;
+mod inside;
 mod merges;
 mod peers;
 mod tree;
