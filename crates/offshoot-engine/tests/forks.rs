@@ -463,7 +463,8 @@ fn what_is_written_during_an_update_is_not_left_behind() {
                     if fs::write(&file, number.to_string()).is_ok() {
                         written.insert(file, number.to_string());
                     }
-                    std::thread::sleep(std::time::Duration::from_millis(number % 15));
+                    let pause = [0, 3, 700][(number % 3) as usize];
+                    std::thread::sleep(std::time::Duration::from_millis(pause));
                 }
                 written
             });
