@@ -88,6 +88,10 @@ pub struct Changes {
     pub moved: Option<BaseMoved>,
 }
 
+/// A path that differs from the layers, and what tells one state of it from another; none if it
+/// is gone.
+type Seen = (RelPath, Option<(u64, u64, u32, i128)>);
+
 struct Plan {
     fork: ForkRow,
     project: ProjectId,
@@ -160,6 +164,7 @@ impl Engine {
                 .with_hint("only forks of a project have a base to move"));
         }
         self.refuse_unfinished_git(&row)?;
+        let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
         let Some(first) = plan()? else {
@@ -180,7 +185,7 @@ impl Engine {
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
         };
-        self.move_base(&row, &plan, &synced.ignored, kept, cause)?;
+        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
         Ok(plan.answer(kept))
     }
 
@@ -197,6 +202,7 @@ impl Engine {
         if self.refuse_unfinished_git(&row).is_err() {
             return Ok(());
         }
+        let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = self
             .store()
@@ -205,7 +211,7 @@ impl Engine {
             return Ok(());
         };
         let kept = self.keep_last_state(&row, "before update", cause)?;
-        self.move_base(&row, &plan, &synced.ignored, kept, cause)
+        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)
     }
 
     /// `merged` is a snapshot of the workspace that the project has already.
@@ -294,6 +300,7 @@ impl Engine {
         row: &WorkspaceRow,
         plan: &Plan,
         ignored: &[RelPath],
+        seen: Vec<Seen>,
         kept: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<()> {
@@ -319,6 +326,7 @@ impl Engine {
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
             .and_then(|()| provider.close(&old))
+            .and_then(|()| self.refuse_late_changes(&row, seen))
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
@@ -328,6 +336,38 @@ impl Engine {
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         self.finish_update(&row, &fork)?;
         self.ensure_fork(&row)
+    }
+
+    /// What differs from the layers of a fork right now, and when each was last touched.
+    fn seen_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<Seen>> {
+        if !row.materialized {
+            return Ok(Vec::new());
+        }
+        let fork = self.store().read(|tx| fork_row(tx, row))?;
+        let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let provider =
+            self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
+        let dirs = self.fork_dirs(row, fork.place);
+        let differences = provider.changes(&stack.layers, &dirs)?;
+        let seen = |one: offshoot_fs::Difference| {
+            let now = one.now;
+            let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));
+            (one.path, stamp)
+        };
+        Ok(differences.into_iter().map(seen).collect())
+    }
+
+    /// Refuses to leave a directory behind in which somebody wrote after it was looked at: that is
+    /// in nobody's hands. It is closed by now, so nobody does any more.
+    fn refuse_late_changes(&self, row: &WorkspaceRow, seen: Vec<Seen>) -> Result<()> {
+        if self.seen_on_disk(row)? == seen {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::WorkspaceBusy,
+            format!("`{}` was changed during the update", row.id),
+        )
+        .with_hint("nothing was updated; try again when nobody writes to it"))
     }
 
     /// Makes the new directory aside and writes into it what the fork holds beyond its new base.

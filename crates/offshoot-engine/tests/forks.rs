@@ -434,3 +434,55 @@ fn versions_and_listings_of_a_project() {
     assert_eq!(missing.unwrap_err().code(), ErrorCode::FileNotFound);
     rig.check();
 }
+
+#[test]
+fn what_is_written_during_an_update_is_not_left_behind() {
+    with_each(|rig| {
+        if rig.provider != ProviderName::Overlay {
+            // Nothing closes a copy; whoever writes to it during an update meets a moment.
+            return;
+        }
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::create_dir(path.join("late")).unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let (moved, written) = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut written = std::collections::BTreeMap::new();
+                for number in 0u64.. {
+                    if over.load(relaxed) {
+                        break;
+                    }
+                    let file = path.join(format!("late/{}", number % 7));
+                    if fs::write(&file, number.to_string()).is_ok() {
+                        written.insert(file, number.to_string());
+                    }
+                    let pause = [0, 3, 700][(number % 3) as usize];
+                    std::thread::sleep(std::time::Duration::from_millis(pause));
+                }
+                written
+            });
+            let mut moved = 0;
+            for round in 0..10 {
+                rig.put(&project, "README", &format!("{round}\n"));
+                match rig.engine.update(&id, false, &user()) {
+                    Ok(_) => moved += 1,
+                    Err(error) => assert_eq!(error.code(), ErrorCode::WorkspaceBusy),
+                }
+            }
+            over.store(true, relaxed);
+            (moved, writer.join().unwrap())
+        });
+        for (file, last) in &written {
+            assert_eq!(
+                &fs::read_to_string(file).unwrap(),
+                last,
+                "{}",
+                file.display()
+            );
+        }
+        println!("{moved} updates while somebody wrote");
+        rig.check();
+    });
+}

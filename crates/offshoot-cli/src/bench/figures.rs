@@ -39,9 +39,10 @@ impl Figure {
         self.ours / self.peer
     }
 
-    /// Whether the goal is reached; none if there is none.
+    /// Whether the goal is reached; none if there is none, or no peer.
     pub(crate) fn reached(&self) -> Option<bool> {
         match self.goal {
+            _ if self.ratio().is_nan() => None,
             Goal::AtMost(limit) => Some(self.ratio() <= limit),
             Goal::AtLeast(limit) => Some(self.ratio() >= limit),
             Goal::None => None,
@@ -82,6 +83,27 @@ impl Figures {
 
     pub(crate) fn add(&mut self, figure: Figure) {
         self.list.push(figure);
+    }
+
+    /// A figure in milliseconds of a tree with so many files.
+    pub(crate) fn beside(
+        &mut self,
+        files: usize,
+        name: &str,
+        ours: f64,
+        peer_name: &str,
+        peer: f64,
+        goal: Goal,
+    ) {
+        self.add(Figure {
+            name: name.to_owned(),
+            files,
+            ours,
+            peer_name: peer_name.to_owned(),
+            peer,
+            unit: "ms",
+            goal,
+        });
     }
 
     /// The most memory that this process ever had, against the limit of 200 MB.
@@ -189,8 +211,10 @@ impl Figures {
     }
 }
 
+/// A figure that could not be measured is no number, and the name of its peer says why.
 fn number(value: f64) -> String {
     match value {
+        v if v.is_nan() => "–".to_owned(),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 1.0 => format!("{v:.1}"),
         v => format!("{v:.3}"),
@@ -198,7 +222,9 @@ fn number(value: f64) -> String {
 }
 
 fn ratio_text(ratio: f64) -> String {
-    if ratio < 0.2 {
+    if ratio.is_nan() {
+        "–".to_owned()
+    } else if ratio < 0.2 {
         format!("1/{:.0}", 1.0 / ratio)
     } else {
         format!("{ratio:.2}")

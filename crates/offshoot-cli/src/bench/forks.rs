@@ -1,5 +1,5 @@
 //! Forks beside `git worktree add`, copies and the bare system calls; what changed in one; what
-//! many cost; reading in one.
+//! many cost. Working in one is in `inside.rs`.
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +11,8 @@ use offshoot_core::{Cause, Operator, ProjectId, Result};
 use offshoot_engine::{Engine, EngineOptions, ForkOptions, ImportOptions};
 
 use super::figures::{Figure, Figures, Goal, median, millis, timed};
-use super::image::{Place, failed, run as run_command};
-use super::{peers, tree};
+use super::image::{self, Place, failed, run as run_command};
+use super::{inside, peers, tree};
 
 const FORK: &str = "fork with its row and its directory";
 /// Forks that are timed; more than of anything else, because one takes so little.
@@ -20,15 +20,16 @@ const FORKS: usize = 40;
 /// Forks that exist at once when their cost is measured.
 const MANY: usize = 1_000;
 
-fn cause() -> Cause {
+pub(crate) fn cause() -> Cause {
     Cause::by(Operator::new("bench"))
 }
 
-/// An engine with one project of so many files, imported from `root/src`.
+/// An engine with one project of so many files, and a few to build, imported from `root/src`.
 pub(crate) fn project(root: &Path, files: usize) -> Result<(Engine, ProjectId)> {
     let source = root.join("src");
     std::fs::create_dir_all(&source).map_err(|cause| failed("make a directory", cause))?;
     tree::write(&source, files)?;
+    tree::write_units(&source)?;
     let engine = Engine::open(EngineOptions::new(root.join("data")))?;
     let id: ProjectId = "bench".parse()?;
     let options = ImportOptions::default();
@@ -50,18 +51,6 @@ pub(crate) fn run(
     let root = place.dir().join(format!("forks-{files}"));
     progress(&format!("import of {files} files"));
     let (engine, project) = project(&root, files)?;
-    let mut add = |name: &str, ours: f64, peer_name: &str, peer: f64, goal| {
-        figures.add(Figure {
-            name: name.to_owned(),
-            files,
-            ours,
-            peer_name: peer_name.to_owned(),
-            peer,
-            unit: "ms",
-            goal,
-        });
-    };
-
     progress(&format!("forks of {files} files"));
     let layer = base_layer(&root.join("data/layers"))?;
     let (mut forks, mut bare) = (Vec::new(), Vec::new());
@@ -73,17 +62,30 @@ pub(crate) fn run(
         bare.push(bare_fork(&root.join(format!("bare-{round}")), &layer)?);
     }
     let fork = median(forks);
-    add(
+    figures.beside(
+        files,
         FORK,
         fork,
         "4 mkdirs and the mount",
         median(bare),
         Goal::AtMost(3.0),
     );
+    let mounted = fuse_fork(&root.join("fuse-fork"), &layer);
+    let (name, fuse) = peer("fuse-overlayfs", mounted);
+    figures.beside(files, FORK, fork, &name, fuse, Goal::None);
     for round in 0..FORKS {
         engine.delete_workspace(&format!("timed-{round}").parse()?, &cause())?;
     }
     engine.wait_for_upkeep();
+    let (first, with_git) = forks_with_git(&engine, &project)?;
+    figures.beside(
+        files,
+        "fork with a `.git`",
+        with_git,
+        "fork without",
+        fork,
+        Goal::None,
+    );
 
     progress(&format!("git and copies with {files} files"));
     let git = root.join("git");
@@ -100,15 +102,53 @@ pub(crate) fn run(
         10_000.. => Goal::AtMost(1.0 / 500.0),
         _ => Goal::None,
     };
-    add(FORK, fork, "git worktree add", median(worktrees), goal);
+    figures.beside(
+        files,
+        FORK,
+        fork,
+        "git worktree add",
+        median(worktrees),
+        goal,
+    );
     let shared = root.join("clone").to_string_lossy().into_owned();
     let (_, clone) = timed(|| peers::git(&git, &["clone", "-q", "--shared", ".", &shared]))?;
-    add(FORK, fork, "git clone --shared", clone, Goal::None);
+    figures.beside(files, FORK, fork, "git clone --shared", clone, Goal::None);
     let (_, copied) = timed(|| copy(&root.join("src"), &root.join("copy")))?;
-    add(FORK, fork, "cp -r", copied, Goal::None);
+    figures.beside(files, FORK, fork, "cp -r", copied, Goal::None);
+    let shared = image::XfsImage::make(files).and_then(|xfs| reflink_copy(&root.join("src"), &xfs));
+    let (name, shared) = peer("cp --reflink on XFS", shared);
+    figures.beside(files, FORK, fork, &name, shared, Goal::None);
+    figures.beside(
+        files,
+        "first fork of a snapshot with a `.git`",
+        first,
+        "git clone --shared",
+        clone,
+        Goal::None,
+    );
+
+    progress(&format!("work in a fork of {files} files"));
+    inside::run(&engine, &project, &root, files, repeat, figures)?;
 
     progress(&format!("changes in a fork of {files} files"));
-    let (_, path) = engine.fork_out(&project, &named("changed")?, &cause())?;
+    changes(&engine, &project, &root, files, repeat, figures)?;
+    if largest {
+        many(&engine, &project, &root, progress, figures)?;
+    }
+    Ok(())
+}
+
+/// What changed in a fork, beside the least that finding it can cost and `git status`.
+fn changes(
+    engine: &Engine,
+    project: &ProjectId,
+    root: &Path,
+    files: usize,
+    repeat: usize,
+    figures: &mut Figures,
+) -> Result<()> {
+    let git = root.join("git");
+    let (_, path) = engine.fork_out(project, &named("changed")?, &cause())?;
     let id = "changed".parse()?;
     let upper = root.join("data/forks/changed.1/upper");
     let (mut ours, mut walks, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
@@ -135,14 +175,16 @@ pub(crate) fn run(
             Goal::None
         }
     };
-    add(
+    figures.beside(
+        files,
         name,
         changes,
         "bare walk of the upper",
         median(walks),
         large(3.0),
     );
-    add(
+    figures.beside(
+        files,
         name,
         changes,
         "git status",
@@ -150,39 +192,7 @@ pub(crate) fn run(
         large(1.0 / 100.0),
     );
 
-    progress(&format!("reading in a fork of {files} files"));
-    let (_, read_path) = engine.fork_out(&project, &named("read")?, &cause())?;
-    let plain = root.join("src");
-    let mounted = mount_bare(&root.join("bare-read"), &layer)?;
-    let (mut in_fork, mut in_bare, mut in_plain) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..repeat.max(3) {
-        in_fork.push(timed(|| read_all(&read_path))?.1);
-        in_bare.push(timed(|| read_all(&mounted))?.1);
-        in_plain.push(timed(|| read_all(&plain))?.1);
-    }
-    unmount(&mounted);
-    let name = "reading every file in a fork";
-    let reading = median(in_fork);
-    add(
-        name,
-        reading,
-        "a bare overlay",
-        median(in_bare),
-        Goal::AtMost(1.05),
-    );
-    add(
-        name,
-        reading,
-        "a plain directory",
-        median(in_plain),
-        Goal::None,
-    );
-    if largest {
-        many(&engine, &project, &root, progress, figures)?;
-    }
-    for name in ["changed", "read"] {
-        engine.delete_workspace(&name.parse()?, &cause())?;
-    }
+    engine.delete_workspace(&id, &cause())?;
     engine.wait_for_upkeep();
     Ok(())
 }
@@ -265,7 +275,7 @@ fn many(
     Ok(())
 }
 
-fn named(name: &str) -> Result<ForkOptions> {
+pub(crate) fn named(name: &str) -> Result<ForkOptions> {
     Ok(ForkOptions {
         id: Some(name.parse()?),
         ..ForkOptions::default()
@@ -285,23 +295,28 @@ fn base_layer(layers: &Path) -> Result<PathBuf> {
 /// The least that a fork can cost. Returns its milliseconds; the mount is taken away afterwards.
 fn bare_fork(at: &Path, layer: &Path) -> Result<f64> {
     let started = Instant::now();
-    let target = mount_bare(at, layer)?;
+    let target = mount_bare(at, &[layer])?;
     let took = millis(started.elapsed());
     unmount(&target);
     Ok(took)
 }
 
-fn mount_bare(at: &Path, layer: &Path) -> Result<PathBuf> {
+pub(crate) fn mount_bare(at: &Path, layers: &[&Path]) -> Result<PathBuf> {
     let mount = || -> std::io::Result<PathBuf> {
         std::fs::create_dir(at)?;
         for name in ["upper", "work", "target"] {
             std::fs::create_dir(at.join(name))?;
         }
         let open = |path: &Path| std::fs::File::open(path);
-        let (lower, upper) = (open(layer)?, open(&at.join("upper"))?);
+        let lowers: Vec<_> = layers
+            .iter()
+            .map(|one| open(one))
+            .collect::<Result<_, _>>()?;
+        let lowers: Vec<_> = lowers.iter().map(AsFd::as_fd).collect();
+        let upper = open(&at.join("upper"))?;
         let (work, target) = (open(&at.join("work"))?, open(&at.join("target"))?);
         let mounted = offshoot_sys::Overlay {
-            lowers: &[lower.as_fd()],
+            lowers: &lowers,
             upper: upper.as_fd(),
             work: work.as_fd(),
             xattrs: offshoot_sys::OverlayXattrs::Trusted,
@@ -314,7 +329,7 @@ fn mount_bare(at: &Path, layer: &Path) -> Result<PathBuf> {
     mount().map_err(|cause| failed("mount an overlay", cause))
 }
 
-fn unmount(target: &Path) {
+pub(crate) fn unmount(target: &Path) {
     let _ = offshoot_sys::unmount_lazily(target);
 }
 
@@ -322,25 +337,66 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     run_command(Command::new("cp").arg("-r").arg(from).arg(to)).map(drop)
 }
 
-/// Reads every file below a directory and returns how many bytes there are.
-fn read_all(dir: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    let mut open = vec![dir.to_owned()];
-    while let Some(dir) = open.pop() {
-        let entries = std::fs::read_dir(&dir).map_err(|cause| failed("list a directory", cause))?;
-        for entry in entries.flatten() {
-            let kind = entry
-                .file_type()
-                .map_err(|cause| failed("look at a file", cause))?;
-            if kind.is_dir() {
-                open.push(entry.path());
-            } else {
-                let read = std::fs::read(entry.path());
-                bytes += read.map_err(|cause| failed("read a file", cause))?.len() as u64;
-            }
-        }
+/// Forks with a `.git`: the first of a snapshot, which writes it, and the median of others.
+fn forks_with_git(engine: &Engine, project: &ProjectId) -> Result<(f64, f64)> {
+    let mut took = Vec::new();
+    for round in 0..FORKS {
+        let mut options = named(&format!("git-{round}"))?;
+        options.git = true;
+        took.push(timed(|| engine.fork_out(project, &options, &cause()))?.1);
     }
-    Ok(bytes)
+    for round in 0..FORKS {
+        engine.delete_workspace(&format!("git-{round}").parse()?, &cause())?;
+    }
+    engine.wait_for_upkeep();
+    let first = took.remove(0);
+    Ok((first, median(took)))
+}
+
+/// A mount by fuse-overlayfs, and its end. Returns the milliseconds of the first.
+fn fuse_fork(at: &Path, layer: &Path) -> Result<f64> {
+    let (target, took) = timed(|| mount_fuse(at, &[layer]))?;
+    unmount(&target);
+    Ok(took)
+}
+
+/// The same with the mount left there.
+pub(crate) fn mount_fuse(at: &Path, layers: &[&Path]) -> Result<PathBuf> {
+    for name in ["upper", "work", "target"] {
+        std::fs::create_dir_all(at.join(name))
+            .map_err(|cause| failed("make a directory", cause))?;
+    }
+    let lowers: Vec<String> = layers.iter().map(|one| one.display().to_string()).collect();
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lowers.join(":"),
+        at.join("upper").display(),
+        at.join("work").display()
+    );
+    let target = at.join("target");
+    run_command(
+        Command::new("fuse-overlayfs")
+            .args(["-o", &options])
+            .arg(&target),
+    )?;
+    Ok(target)
+}
+
+fn reflink_copy(from: &Path, xfs: &image::XfsImage) -> Result<f64> {
+    let source = xfs.dir().join("src");
+    copy(from, &source)?;
+    let mut cp = Command::new("cp");
+    cp.args(["-r", "--reflink=always"]).arg(&source);
+    cp.arg(xfs.dir().join("copy"));
+    Ok(timed(|| run_command(&mut cp))?.1)
+}
+
+/// A peer that may not be there: then its name says so.
+pub(crate) fn peer(name: &str, measured: Result<f64>) -> (String, f64) {
+    match measured {
+        Ok(value) => (name.to_owned(), value),
+        Err(error) => (format!("{name} (not here: {})", error.message()), f64::NAN),
+    }
 }
 
 /// The bytes that a file, or everything of ours below a directory, takes on disk. What a mount

@@ -83,6 +83,48 @@ impl Drop for Place {
     }
 }
 
+/// An XFS image whose files can share their content; taken away when it is dropped.
+pub(crate) struct XfsImage {
+    own: PathBuf,
+}
+
+impl XfsImage {
+    /// Large enough for two trees of so many files.
+    pub(crate) fn make(files: usize) -> Result<XfsImage> {
+        let name = format!("offshoot-bench-xfs-{}", std::process::id());
+        let image = XfsImage {
+            own: std::env::temp_dir().join(name),
+        };
+        std::fs::create_dir_all(image.dir()).map_err(|cause| failed("make a directory", cause))?;
+        let file = image.own.join("xfs.img");
+        let gib = 1 + 4 * files as u64 / 100_000;
+        let made = std::fs::File::create(&file).and_then(|file| file.set_len(gib << 30));
+        made.map_err(|cause| failed("make an image", cause))?;
+        run(Command::new("mkfs.xfs")
+            .args(["-q", "-m", "reflink=1"])
+            .arg(&file))?;
+        run(Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(&file)
+            .arg(image.dir()))?;
+        Ok(image)
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.own.join("mnt")
+    }
+}
+
+impl Drop for XfsImage {
+    fn drop(&mut self) {
+        // If nothing is mounted there is nothing to end, and the directory is empty.
+        let _ = run(Command::new("umount").arg(self.dir()));
+        if std::fs::read_dir(self.dir()).is_ok_and(|mut names| names.next().is_none()) {
+            let _ = std::fs::remove_dir_all(&self.own);
+        }
+    }
+}
+
 /// Runs a command to its end; what it printed becomes the cause of the error.
 pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();

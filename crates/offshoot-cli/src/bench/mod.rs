@@ -9,6 +9,7 @@ mod forks;
 mod http;
 mod http_peers;
 mod image;
+mod inside;
 mod load;
 mod merges;
 mod peers;

@@ -7,6 +7,8 @@ use offshoot_core::Result;
 use super::image::failed;
 
 const PER_DIR: usize = 100;
+/// C files in a tree.
+const UNITS: usize = 20;
 
 /// The path of the n-th file, relative to the root of the tree.
 pub(crate) fn file_path(n: usize) -> PathBuf {
@@ -44,6 +46,24 @@ pub(crate) fn write(root: &Path, files: usize) -> Result<()> {
         write_file(root, n, 0)?;
     }
     Ok(())
+}
+
+/// Writes a few C files below `root/c`, for something to build.
+pub(crate) fn write_units(root: &Path) -> Result<()> {
+    let dir = root.join("c");
+    std::fs::create_dir_all(&dir).map_err(|cause| failed("make a directory", cause))?;
+    for n in 0..UNITS {
+        let mut text = format!("#include <stdio.h>\n#include \"unit.h\"\n/* unit {n} */\n");
+        for f in 0..20 {
+            text.push_str(&format!(
+                "int unit_{n}_{f}(int x) {{ return x * {f} + {n}; }}\n"
+            ));
+        }
+        std::fs::write(dir.join(format!("unit{n}.c")), text)
+            .map_err(|cause| failed("write a file", cause))?;
+    }
+    std::fs::write(dir.join("unit.h"), "#define UNITS 1\n")
+        .map_err(|cause| failed("write a file", cause))
 }
 
 /// Writes one file in an edition.
