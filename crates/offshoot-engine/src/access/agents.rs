@@ -60,7 +60,10 @@ impl Access {
             // Nobody gives more than they have.
             allow: self.principal.scope.allow.clone(),
         };
-        self.engine.issue_token(&scope, None, None, &self.cause)
+        // Nor for longer.
+        let end = self.principal.expires_at;
+        self.engine
+            .issue_token_until(&scope, None, end, &self.cause)
     }
 
     /// See [`crate::Engine::end_agent`].
