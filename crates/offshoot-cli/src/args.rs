@@ -469,13 +469,13 @@ pub(crate) enum TokenCommand {
         /// For everything
         #[arg(long, group = "reach")]
         admin: bool,
-        /// For the workspaces of this agent
+        /// For the one workspace that this agent works in
         #[arg(long, value_name = "ID", group = "reach")]
         agent: Option<String>,
         /// For this workspace
         #[arg(long, value_name = "WS", group = "reach")]
         workspace: Option<String>,
-        /// For the workspaces forked from this project
+        /// For this project and the workspaces forked from it
         #[arg(long, value_name = "NAME", group = "reach")]
         project: Option<String>,
         /// Only these paths and operations, such as `src/**:read,write`; may be repeated

@@ -51,17 +51,28 @@ impl Engine {
         ttl: Option<Duration>,
         cause: &Cause,
     ) -> Result<IssuedToken> {
+        let end = ttl.map(|ttl| after(self.now(), ttl));
+        self.issue_token_until(scope, label, end, cause)
+    }
+
+    /// The same with the moment at which it ends.
+    pub(crate) fn issue_token_until(
+        &self,
+        scope: &Scope,
+        label: Option<&str>,
+        expires_at: Option<Timestamp>,
+        cause: &Cause,
+    ) -> Result<IssuedToken> {
         check_label(label)?;
         let secret = new_secret()?;
-        let created_at = self.now();
         let row = TokenRow {
             id: format!("tok-{}", uuid::Uuid::now_v7().simple()),
             hash: hash_of(&secret),
             scope: scope.to_stored()?,
             label: label.map(str::to_owned),
             issued_by: cause.operator.clone(),
-            created_at,
-            expires_at: ttl.map(|ttl| after(created_at, ttl)),
+            created_at: self.now(),
+            expires_at,
             revoked_at: None,
         };
         self.store()

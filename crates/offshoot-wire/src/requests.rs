@@ -86,13 +86,13 @@ pub struct RestoreRequest {
 pub struct NewToken {
     /// Everything.
     pub admin: bool,
-    /// The workspaces of this agent.
+    /// The one workspace that this agent works in.
     #[schemars(regex(pattern = ID_PATTERN))]
     pub agent: Option<String>,
     /// This workspace.
     #[schemars(regex(pattern = ID_PATTERN))]
     pub workspace: Option<String>,
-    /// The workspaces forked from this project.
+    /// This project and the workspaces forked from it.
     #[schemars(regex(pattern = ID_PATTERN))]
     pub project: Option<String>,
     /// Only these paths and operations, each as `PATTERN:read,write`.

@@ -63,14 +63,13 @@ impl Access {
             Reach::Workspace(id) => Ok(id.clone()),
             Reach::Agent(agent) => {
                 let id = self.engine.reached_by_agent(agent)?;
-                let open = match &id {
-                    Some(id) => self.engine.workspace(id).map(drop),
-                    None => return Err(not_assigned()),
-                };
-                match (open, id) {
-                    (Ok(()), Some(id)) => Ok(id),
-                    (Err(error), _) if error.code() != ErrorCode::WorkspaceNotFound => Err(error),
-                    _ => Err(not_assigned()),
+                let id = id.ok_or_else(not_assigned)?;
+                match self.engine.workspace(&id) {
+                    Ok(open) => Ok(open.id),
+                    Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {
+                        Err(not_assigned())
+                    }
+                    Err(error) => Err(error),
                 }
             }
             Reach::Everything | Reach::Project(_) => Err(Error::new(

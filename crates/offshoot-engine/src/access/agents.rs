@@ -3,9 +3,7 @@
 //! An admin has the whole tree, whoever has a project the agents that work in its forks, and an
 //! agent itself and those below it.
 
-use std::time::Duration;
-
-use offshoot_core::{AgentId, ErrorCode, ProjectId, Result, Timestamp};
+use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
 
 use super::{Access, PrincipalKind, Reach, Scope};
 use crate::agents::{ROOT, is_at_or_below, no_agent};
@@ -62,12 +60,10 @@ impl Access {
             // Nobody gives more than they have.
             allow: self.principal.scope.allow.clone(),
         };
-        let left = |end: Timestamp| {
-            let micros = end.0.saturating_sub(self.engine.now().0);
-            Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-        };
-        let left = self.principal.expires_at.map(left);
-        self.engine.issue_token(&scope, None, left, &self.cause)
+        // Nor for longer.
+        let end = self.principal.expires_at;
+        self.engine
+            .issue_token_until(&scope, None, end, &self.cause)
     }
 
     /// See [`crate::Engine::end_agent`].

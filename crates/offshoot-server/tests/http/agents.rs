@@ -88,6 +88,29 @@ fn agents_work_where_their_ancestors_do() {
 }
 
 #[test]
+fn nobody_gives_more_than_they_have() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let lead = spawn(&admin, r#"{"role":"lead","project":"p"}"#);
+    let id = text(&lead, "id");
+    let issued = admin.post(
+        "/api/v1/tokens",
+        &format!(r#"{{"agent":"{id}","ttl_s":60,"allow":["src/**:read"]}}"#),
+    );
+    let limited = Client::new(running.address, &text(&issued.json(), "secret"));
+    let helper = spawn(&limited, &format!(r#"{{"parent":"{id}","role":"helper"}}"#));
+    let as_helper = Client::new(running.address, &text(&helper, "token"));
+    let me = as_helper.get("/api/v1/me").json();
+    assert_eq!(me["allow"], serde_json::json!(["src/**:read"]));
+    assert!(
+        text(&me, "expires_at") <= text(&issued.json(), "expires_at"),
+        "{me}"
+    );
+    let reply = as_helper.get(&format!("/api/v1/workspaces/{id}/files/a"));
+    assert_eq!(reply.code(), "permission_denied");
+}
+
+#[test]
 fn an_ended_agent_has_no_token_left() {
     let (_data, running) = start();
     let admin = running.client();

@@ -366,3 +366,31 @@ fn older_routes_answer() {
     );
     assert_eq!(client.post("/api/workspace/w/sync", "").status, 200);
 }
+
+#[test]
+fn a_window_is_never_larger_than_it_may_be() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.put(
+        "/api/v1/workspaces/w/files/long",
+        "é".repeat(6000).as_bytes(),
+    );
+    let read = |query: &str| {
+        client
+            .get(&format!("/api/workspace/w/read/long?{query}"))
+            .json()
+    };
+    for query in ["", "length=5001", "length=18446744073709551615"] {
+        let window = read(query);
+        assert_eq!(window["content"].as_str().unwrap().chars().count(), 5000);
+        assert_eq!(
+            (window["readLength"].as_i64(), window["total"].as_i64()),
+            (Some(5000), Some(6000)),
+            "{query}"
+        );
+    }
+    assert_eq!(read("offset=5999&length=5000")["content"], "é");
+    assert_eq!(read("offset=7000")["readLength"], 0);
+    let bad = client.get("/api/workspace/w/read/long?length=-1");
+    assert_eq!(bad.code(), "invalid_request");
+}

@@ -223,6 +223,31 @@ fn an_archive_becomes_one_snapshot() {
 }
 
 #[test]
+fn an_edit_that_breaks_off_makes_no_snapshot() {
+    use std::io::Write as _;
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("a", "whole")]);
+    for (target, length) in [
+        ("files/a", "100"),
+        ("files/a", "5000000"),
+        ("import", "5000000"),
+    ] {
+        let method = if target == "import" { "POST" } else { "PUT" };
+        let target = format!("{P}/{target}");
+        let mut stream = client.connect();
+        let mut request = client.head(method, target.as_bytes(), &[("Content-Length", length)]);
+        request.extend_from_slice(b"\r\nonly this");
+        stream.write_all(&request).unwrap();
+        drop(stream);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(client.get(&format!("{P}/files/a")).text(), "whole");
+    let snapshots = client.get(&format!("{P}/snapshots")).json();
+    assert_eq!(snapshots["snapshots"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn policies_are_set_in_part() {
     let (_data, running) = start();
     let client = running.client();
