@@ -75,6 +75,7 @@ impl Tool {
 /// The schema of an object, with what clients expect to find in it.
 fn object_schema<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
+    drop_number_formats(&mut schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
         schema.remove("title");
@@ -83,6 +84,24 @@ fn object_schema<T: JsonSchema>() -> Value {
             .or_insert_with(|| Value::Object(Default::default()));
     }
     schema
+}
+
+/// Takes out formats such as `uint64`, which JSON Schema does not know: validators warn of each.
+fn drop_number_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            let is_number = |format: &Value| {
+                let text = format.as_str().unwrap_or_default();
+                text.trim_start_matches('u').starts_with("int") || text == "double"
+            };
+            if fields.get("format").is_some_and(is_number) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(drop_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_number_formats),
+        _ => {}
+    }
 }
 
 /// The schema of an answer. Clients check what they get against it, errors too: so it allows both a
