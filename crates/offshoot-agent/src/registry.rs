@@ -18,6 +18,8 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
+/// A call that may be done at once, without a thread that can block; none if it may take long.
+type Quick = Box<dyn Fn(&Access, &WorkspaceId, &Value) -> Result<Option<Value>> + Send + Sync>;
 type Run = Box<dyn Fn(&Access, &WorkspaceId, Value) -> Result<Value> + Send + Sync>;
 
 /// A tool.
@@ -33,6 +35,7 @@ pub struct Tool {
     /// What a caller should know.
     pub hints: Hints,
     run: Run,
+    quick: Option<Quick>,
 }
 
 impl Tool {
@@ -49,6 +52,7 @@ impl Tool {
             input_schema: object_schema::<A>(),
             output_schema: answer_schema::<R>(),
             hints,
+            quick: None,
             run: Box::new(move |access, workspace, arguments| {
                 let arguments = serde_json::from_value(arguments).map_err(|cause| {
                     Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
@@ -59,6 +63,33 @@ impl Tool {
                 })
             }),
         }
+    }
+
+    /// The same tool with a way to answer small calls at once.
+    pub(crate) fn or_quickly<A: DeserializeOwned, R: Serialize>(
+        mut self,
+        quick: impl Fn(&Access, &WorkspaceId, &A) -> Result<Option<R>> + Send + Sync + 'static,
+    ) -> Self {
+        self.quick = Some(Box::new(move |access, workspace, arguments| {
+            // What is wrong with the arguments is said by the call that takes its time.
+            let Ok(arguments) = A::deserialize(arguments) else {
+                return Ok(None);
+            };
+            let answer = quick(access, workspace, &arguments)?;
+            Ok(answer.and_then(|answer| serde_json::to_value(answer).ok()))
+        }));
+        self
+    }
+
+    /// Calls it where the caller is, if that takes no longer than a hop to another thread would;
+    /// none if it has to be called by [`Tool::call`].
+    pub fn call_if_quick(&self, access: &Access, arguments: &Value) -> Option<Result<Value>> {
+        let quick = self.quick.as_ref()?;
+        let workspace = match access.own_workspace() {
+            Ok(workspace) => workspace,
+            Err(error) => return Some(Err(error)),
+        };
+        quick(access, &workspace, arguments).transpose()
     }
 
     /// Calls it on the workspace that the credential stands for. It blocks.

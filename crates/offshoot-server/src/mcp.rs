@@ -246,7 +246,11 @@ impl ServerHandler for Mcp {
                     Some(message) => access.for_message(message),
                     None => access,
                 };
-                blocking(move || tools.get(&name)?.call(&access, arguments)).await
+                let tool = self.tools.get(&name).ok();
+                match tool.and_then(|tool| tool.call_if_quick(&access, &arguments)) {
+                    Some(answer) => answer,
+                    None => blocking(move || tools.get(&name)?.call(&access, arguments)).await,
+                }
             }
             Err(error) => Err(error),
         };

@@ -37,6 +37,9 @@ pub(crate) async fn call(
     Json(arguments): Json<Value>,
 ) -> Answer {
     let name = params.text("tool")?.to_owned();
+    if let Some(answer) = app.tools.get(&name)?.call_if_quick(&caller, &arguments) {
+        return ok(&answer?);
+    }
     let answer = blocking(move || app.tools.get(&name)?.call(&caller, arguments)).await?;
     ok(&answer)
 }
