@@ -18,6 +18,8 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
+/// A call that may be done at once, without a thread that can block; none if it may take long.
+type Quick = Box<dyn Fn(&Access, &WorkspaceId, &Value) -> Result<Option<Value>> + Send + Sync>;
 type Run = Box<dyn Fn(&Access, &WorkspaceId, Value) -> Result<Value> + Send + Sync>;
 
 /// A tool.
@@ -33,6 +35,7 @@ pub struct Tool {
     /// What a caller should know.
     pub hints: Hints,
     run: Run,
+    quick: Option<Quick>,
 }
 
 impl Tool {
@@ -49,6 +52,7 @@ impl Tool {
             input_schema: object_schema::<A>(),
             output_schema: answer_schema::<R>(),
             hints,
+            quick: None,
             run: Box::new(move |access, workspace, arguments| {
                 let arguments = serde_json::from_value(arguments).map_err(|cause| {
                     Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
@@ -59,6 +63,33 @@ impl Tool {
                 })
             }),
         }
+    }
+
+    /// The same tool with a way to answer small calls at once.
+    pub(crate) fn or_quickly<A: DeserializeOwned, R: Serialize>(
+        mut self,
+        quick: impl Fn(&Access, &WorkspaceId, &A) -> Result<Option<R>> + Send + Sync + 'static,
+    ) -> Self {
+        self.quick = Some(Box::new(move |access, workspace, arguments| {
+            // What is wrong with the arguments is said by the call that takes its time.
+            let Ok(arguments) = A::deserialize(arguments) else {
+                return Ok(None);
+            };
+            let answer = quick(access, workspace, &arguments)?;
+            Ok(answer.and_then(|answer| serde_json::to_value(answer).ok()))
+        }));
+        self
+    }
+
+    /// Calls it where the caller is, if that takes no longer than a hop to another thread would;
+    /// none if it has to be called by [`Tool::call`].
+    pub fn call_if_quick(&self, access: &Access, arguments: &Value) -> Option<Result<Value>> {
+        let quick = self.quick.as_ref()?;
+        let workspace = match access.own_workspace() {
+            Ok(workspace) => workspace,
+            Err(error) => return Some(Err(error)),
+        };
+        quick(access, &workspace, arguments).transpose()
     }
 
     /// Calls it on the workspace that the credential stands for. It blocks.
@@ -75,6 +106,7 @@ impl Tool {
 /// The schema of an object, with what clients expect to find in it.
 fn object_schema<T: JsonSchema>() -> Value {
     let mut schema = schemars::schema_for!(T).to_value();
+    drop_number_formats(&mut schema);
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("$schema");
         schema.remove("title");
@@ -83,6 +115,24 @@ fn object_schema<T: JsonSchema>() -> Value {
             .or_insert_with(|| Value::Object(Default::default()));
     }
     schema
+}
+
+/// Takes out formats such as `uint64`, which JSON Schema does not know: validators warn of each.
+fn drop_number_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            let is_number = |format: &Value| {
+                let text = format.as_str().unwrap_or_default();
+                text.trim_start_matches('u').starts_with("int") || text == "double"
+            };
+            if fields.get("format").is_some_and(is_number) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(drop_number_formats);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_number_formats),
+        _ => {}
+    }
 }
 
 /// The schema of an answer. Clients check what they get against it, errors too: so it allows both a

@@ -248,7 +248,12 @@ fn reading() -> Vec<Tool> {
                     access.read_window(id, &path(&asked.path)?, asked.offset, asked.length)?;
                 Ok(wire::Window::from(window))
             },
-        ),
+        )
+        .or_quickly(|access, id, asked: &ReadFile| {
+            let path = path(&asked.path)?;
+            let window = access.read_window_if_small(id, &path, asked.offset, asked.length)?;
+            Ok(window.map(wire::Window::from))
+        }),
         Tool::new(
             "list_files",
             "List a directory. `text` has one line for each entry.",

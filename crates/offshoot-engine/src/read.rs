@@ -140,6 +140,45 @@ impl Read for OpenFile {
     }
 }
 
+/// A part of a source.
+fn window_of(mut source: Source, path: &RelPath, offset: u64, length: usize) -> Result<Window> {
+    let length = length.min(MAX_WINDOW);
+    let mime = source.mime(path)?;
+    match count_characters(&mut source)? {
+        Some(total) => {
+            source.rewind()?;
+            let text = characters(&mut source, offset, length)?;
+            let read_length = text.chars().count() as u64;
+            let start = offset.min(total);
+            Ok(Window {
+                content: WindowContent::Text(text),
+                start,
+                total,
+                read_length,
+                mime,
+            })
+        }
+        None => {
+            let total = source.size;
+            let start = offset.min(total);
+            source.skip_to(start)?;
+            let mut bytes = Vec::new();
+            (&mut source)
+                .take(length as u64)
+                .read_to_end(&mut bytes)
+                .map_err(unreadable)?;
+            let read_length = bytes.len() as u64;
+            Ok(Window {
+                content: WindowContent::Bytes(bytes),
+                start,
+                total,
+                read_length,
+                mime,
+            })
+        }
+    }
+}
+
 impl Engine {
     /// Reads a part of a file: at most [`MAX_WINDOW`] characters, or bytes of what is no text.
     /// Characters are never split.
@@ -150,41 +189,22 @@ impl Engine {
         offset: u64,
         length: usize,
     ) -> Result<Window> {
-        let length = length.min(MAX_WINDOW);
-        let mut source = self.source(id, path)?;
-        let mime = source.mime(path)?;
-        match count_characters(&mut source)? {
-            Some(total) => {
-                source.rewind()?;
-                let text = characters(&mut source, offset, length)?;
-                let read_length = text.chars().count() as u64;
-                let start = offset.min(total);
-                Ok(Window {
-                    content: WindowContent::Text(text),
-                    start,
-                    total,
-                    read_length,
-                    mime,
-                })
-            }
-            None => {
-                let total = source.size;
-                let start = offset.min(total);
-                source.skip_to(start)?;
-                let mut bytes = Vec::new();
-                (&mut source)
-                    .take(length as u64)
-                    .read_to_end(&mut bytes)
-                    .map_err(unreadable)?;
-                let read_length = bytes.len() as u64;
-                Ok(Window {
-                    content: WindowContent::Bytes(bytes),
-                    start,
-                    total,
-                    read_length,
-                    mime,
-                })
-            }
+        window_of(self.source(id, path)?, path, offset, length)
+    }
+
+    /// The same if the file is small enough to be read where the request is; else none, and nothing
+    /// was read.
+    pub fn read_window_if_small(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Window>> {
+        let source = self.source(id, path)?;
+        match source.held() {
+            Some(_) => window_of(source, path, offset, length).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -222,7 +242,7 @@ impl Engine {
             if stat.is_dir() {
                 return Err(is_a_directory(path));
             }
-            return Ok(Source::of_file(self.clone(), file, stat, !row.handed_out));
+            return Source::of_file(self.clone(), file, stat, !row.handed_out).hold_if_small();
         }
         let entry = self.store().read(|tx| {
             let index = Index::new(self.store(), tx, &row);

@@ -31,7 +31,17 @@ enum Reader {
         open: Box<dyn Read + Send>,
     },
     Bytes(std::io::Cursor<Vec<u8>>),
+    /// A small file whose bytes are here already: one read instead of one for each purpose.
+    Held {
+        engine: Engine,
+        stat: Stat,
+        sealed: bool,
+        bytes: std::io::Cursor<Vec<u8>>,
+    },
 }
+
+/// Files up to here are read at once.
+const SMALL: u64 = 64 << 10;
 
 impl Source {
     pub(crate) fn of_file(engine: Engine, file: File, stat: Stat, sealed: bool) -> Self {
@@ -44,6 +54,46 @@ impl Source {
                 stat,
                 sealed,
             },
+        }
+    }
+
+    /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
+    /// would read it again.
+    pub(crate) fn hold_if_small(mut self) -> Result<Self> {
+        let Reader::File {
+            engine,
+            file,
+            stat,
+            sealed,
+        } = &mut self.reader
+        else {
+            return Ok(self);
+        };
+        if stat.size > SMALL {
+            return Ok(self);
+        }
+        let mut bytes = vec![0; stat.size as usize];
+        match file.read_exact(&mut bytes) {
+            Ok(()) => {
+                self.reader = Reader::Held {
+                    engine: engine.clone(),
+                    stat: *stat,
+                    sealed: *sealed,
+                    bytes: std::io::Cursor::new(bytes),
+                };
+            }
+            // It became shorter meanwhile: whoever reads on finds that out.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => self.rewind()?,
+            Err(error) => return Err(unreadable(error)),
+        }
+        Ok(self)
+    }
+
+    /// All bytes, if they are in memory.
+    pub(crate) fn held(&self) -> Option<&[u8]> {
+        match &self.reader {
+            Reader::Held { bytes, .. } | Reader::Bytes(bytes) => Some(bytes.get_ref()),
+            Reader::File { .. } | Reader::Object { .. } => None,
         }
     }
 
@@ -72,7 +122,9 @@ impl Source {
     pub(crate) fn known_content_id(&self) -> Option<ObjectId> {
         match &self.reader {
             Reader::Object { id, .. } => Some(*id),
-            Reader::File { engine, stat, .. } => engine.inner.content_ids.get(stat),
+            Reader::File { engine, stat, .. } | Reader::Held { engine, stat, .. } => {
+                engine.inner.content_ids.get(stat)
+            }
             Reader::Bytes(_) => None,
         }
     }
@@ -83,6 +135,20 @@ impl Source {
         match &mut self.reader {
             Reader::Object { id, .. } => Ok(*id),
             Reader::Bytes(bytes) => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
+            Reader::Held {
+                engine,
+                stat,
+                sealed,
+                bytes,
+            } => {
+                let known = &engine.inner.content_ids;
+                if let Some(id) = known.get(stat) {
+                    return Ok(id);
+                }
+                let id = offshoot_git::hash(ObjectKind::Blob, bytes.get_ref())?;
+                known.put(stat, id, *sealed);
+                Ok(id)
+            }
             Reader::File {
                 engine,
                 file,
@@ -105,7 +171,7 @@ impl Source {
             Reader::File { file, .. } => {
                 file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable)
             }
-            Reader::Bytes(bytes) => {
+            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => {
                 bytes.set_position(0);
                 Ok(())
             }
@@ -127,6 +193,10 @@ impl Source {
                 .map(drop)
                 .map_err(unreadable);
         }
+        if let Reader::Held { bytes, .. } = &mut self.reader {
+            bytes.set_position(offset);
+            return Ok(());
+        }
         self.rewind()?;
         std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink())
             .map(drop)
@@ -134,6 +204,10 @@ impl Source {
     }
 
     pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
+        if let Some(bytes) = self.held() {
+            let head = &bytes[..bytes.len().min(crate::mime::HEAD)];
+            return Ok(crate::mime::of(None, path.name(), head));
+        }
         let mut head = Vec::new();
         self.by_ref()
             .take(crate::mime::HEAD as u64)
@@ -149,7 +223,7 @@ impl Read for Source {
         match &mut self.reader {
             Reader::File { file, .. } => file.read(buffer),
             Reader::Object { open, .. } => open.read(buffer),
-            Reader::Bytes(bytes) => bytes.read(buffer),
+            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => bytes.read(buffer),
         }
     }
 }
@@ -184,6 +258,12 @@ fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> 
 
 /// How many characters the content has; none if it is no text.
 pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
+    if let Some(bytes) = source.held() {
+        let text = std::str::from_utf8(bytes)
+            .ok()
+            .filter(|text| !text.contains('\0'));
+        return Ok(text.map(|text| text.chars().count() as u64));
+    }
     source.rewind()?;
     let mut count = 0u64;
     let is_text = for_each_text(source, &mut |text| {
@@ -195,6 +275,13 @@ pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
 
 /// `length` characters from the `offset`-th on.
 pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Result<String> {
+    if let Some(text) = source
+        .held()
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+    {
+        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
+        return Ok(text.chars().skip(skip).take(length).collect());
+    }
     let mut skip = offset;
     let mut window = String::new();
     let mut wanted = length;

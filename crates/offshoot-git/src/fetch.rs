@@ -302,24 +302,49 @@ impl<'a> Commits<'a> {
     }
 
     /// The new commits with all objects in which they differ from parents that the other side has
-    /// or gets.
+    /// or gets. Parents come before their children: what a child does not send because its parent
+    /// has it must be there by then. In any other order two commits that exchange directories could
+    /// each rely on the other.
     fn new_objects(&self, new: &[ObjectId], theirs: &HashSet<ObjectId>) -> Result<Vec<ObjectId>> {
-        let sent: HashSet<ObjectId> = new.iter().copied().collect();
         let mut seen = HashSet::new();
         let mut objects = Vec::new();
-        for id in new {
+        let order = self.parents_first(new);
+        let sent: HashSet<&ObjectId> = order.iter().collect();
+        for id in &order {
             let Some(commit) = self.get(id) else { continue };
             objects.push(*id);
-            let mut bases = Vec::new();
-            for parent in &commit.parents {
-                let has = theirs.contains(parent) || sent.contains(parent);
-                if let (true, Some(parent)) = (has, self.get(parent)) {
-                    bases.push(parent.tree);
-                }
-            }
-            differing_objects(self.reader, commit.tree, bases, &mut seen, &mut objects)?;
+            let has = |parent: &&ObjectId| theirs.contains(*parent) || sent.contains(*parent);
+            let parents = commit.parents.iter().filter(has);
+            let bases = parents.filter_map(|parent| self.get(parent).map(|known| known.tree));
+            differing_objects(
+                self.reader,
+                commit.tree,
+                bases.collect(),
+                &mut seen,
+                &mut objects,
+            )?;
         }
         Ok(objects)
+    }
+
+    /// The same commits, each after those of its parents that are among them.
+    fn parents_first(&self, commits: &[ObjectId]) -> Vec<ObjectId> {
+        let among: HashSet<&ObjectId> = commits.iter().collect();
+        let mut entered = HashSet::new();
+        let mut order = Vec::with_capacity(commits.len());
+        // An explicit stack, because a history is deeper than any call stack.
+        let mut stack: Vec<(ObjectId, bool)> = commits.iter().map(|id| (*id, false)).collect();
+        while let Some((id, parents_done)) = stack.pop() {
+            if parents_done {
+                order.push(id);
+            } else if entered.insert(id) {
+                stack.push((id, true));
+                let parents = self.get(&id).map_or(&[][..], |known| &known.parents);
+                let parents = parents.iter().filter(|parent| among.contains(parent));
+                stack.extend(parents.map(|parent| (*parent, false)));
+            }
+        }
+        order
     }
 }
 

@@ -12,8 +12,9 @@ use offshoot_agent::resources::{self, Content};
 use offshoot_agent::{Access, Registry, Tool};
 use offshoot_core::{Error, ErrorCode, Result};
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, Implementation,
-    JsonObject, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, Implementation, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
     Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
     ToolAnnotations,
@@ -198,6 +199,25 @@ impl ServerHandler for Mcp {
         Ok(result.into())
     }
 
+    /// There are no prompts, and asking for them is not answered with an empty list: clients would
+    /// take that for an ability.
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    /// The same for completions of arguments.
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
         let found = self.described.iter().find(|tool| tool.name == name);
         found.cloned()
@@ -226,7 +246,11 @@ impl ServerHandler for Mcp {
                     Some(message) => access.for_message(message),
                     None => access,
                 };
-                blocking(move || tools.get(&name)?.call(&access, arguments)).await
+                let tool = self.tools.get(&name).ok();
+                match tool.and_then(|tool| tool.call_if_quick(&access, &arguments)) {
+                    Some(answer) => answer,
+                    None => blocking(move || tools.get(&name)?.call(&access, arguments)).await,
+                }
             }
             Err(error) => Err(error),
         };

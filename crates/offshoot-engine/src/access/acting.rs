@@ -185,6 +185,18 @@ impl Access {
         self.engine.read_window(id, path, offset, length)
     }
 
+    /// See [`Engine::read_window_if_small`].
+    pub fn read_window_if_small(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Window>> {
+        self.settle(Operation::Read, id, path)?;
+        self.engine.read_window_if_small(id, path, offset, length)
+    }
+
     /// See [`Engine::write_file`].
     pub fn write_file(
         &self,

@@ -37,7 +37,10 @@ pub(crate) async fn call(
     Json(arguments): Json<Value>,
 ) -> Answer {
     let name = params.text("tool")?.to_owned();
-    app.tools.get(&name).map_err(Problem::not_there)?;
+    let tool = app.tools.get(&name).map_err(Problem::not_there)?;
+    if let Some(answer) = tool.call_if_quick(&caller, &arguments) {
+        return ok(&answer?);
+    }
     let answer = blocking(move || app.tools.get(&name)?.call(&caller, arguments)).await?;
     ok(&answer)
 }

@@ -258,6 +258,10 @@ fn every_tool_answers_as_its_schema_says() {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
         let schema = &tool["outputSchema"];
         assert_eq!(schema["type"], "object", "{name}");
+        assert!(
+            !tool.to_string().contains("int64"),
+            "{name}: no format of JSON Schema"
+        );
         for needed in schema["anyOf"][0]["required"].as_array().unwrap() {
             assert!(
                 structured.contains_key(needed.as_str().unwrap()),
