@@ -362,7 +362,9 @@ impl Engine {
                     id: &waiting.id,
                     cause: &waiting.cause,
                 };
-                let mut plan = self.plan_merge(tx, &self.objects_in(tx), &merging)?;
+                let mut objects = self.objects_in(tx);
+                objects.remember_trees();
+                let mut plan = self.plan_merge(tx, &objects, &merging)?;
                 plan.completed.theirs = Some(theirs.id);
                 Ok(plan)
             })?;
@@ -646,10 +648,8 @@ impl Engine {
             .map(drop)
     }
 
-    /// Whether a workspace holds something else than a snapshot of it. The caller holds the
-    /// exclusive lock.
+    /// Whether a workspace holds something else than a snapshot of it, as far as is recorded.
     fn has_changed_since(&self, row: &WorkspaceRow, snapshot: &ObjectId) -> Result<bool> {
-        self.sync_with(row, false, Durability::Relaxed)?;
         self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &row);

@@ -244,7 +244,8 @@ impl Engine {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        self.keep_state(row, why, false, cause)
+        self.sync_held(row, false, cause)?;
+        self.keep_recorded(row, why, Durability::Synced, cause)
     }
 
     /// The same before the directory itself goes away: ignored files of outside programs are kept
@@ -255,19 +256,18 @@ impl Engine {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        self.keep_state(row, why, true, cause)
+        self.sync_held(row, true, cause)?;
+        self.keep_recorded(row, why, Durability::Synced, cause)
     }
 
-    fn keep_state(
+    /// The same of what is recorded already.
+    pub(crate) fn keep_recorded(
         &self,
         row: &WorkspaceRow,
         why: &str,
-        with_ignored: bool,
+        durability: Durability,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        if row.handed_out && row.materialized {
-            self.sync_held(row, with_ignored, cause)?;
-        }
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if row.head.is_none() && row.files == 0 && row.dirs == 0 {
             return Ok(None);
@@ -279,14 +279,23 @@ impl Engine {
             self.settle_on_head(&row, &head)?;
             return Ok(Some(head.id));
         }
-        self.take_snapshot(&row, Some(why), false, cause)
+        self.take_snapshot_with(&row, Some(why), false, cause, durability)
             .map(|taken| Some(taken.snapshot.id))
     }
 
     /// Makes the newest snapshot the base of the index, of which the present state is known not to
     /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
     fn settle_on_head(&self, row: &WorkspaceRow, head: &SnapshotRow) -> Result<()> {
-        self.store().write(Durability::Synced, |tx| {
+        let settled = (row.tree, row.sidecar) == (head.tree, head.sidecar)
+            && self.store().read(|tx| {
+                let rows = tx.entries_below(row.key, &RelPath::root())?;
+                Ok(rows.is_empty())
+            })?;
+        if settled {
+            return Ok(());
+        }
+        // Nobody waits for the disk: before and after it is the same state.
+        self.store().write(Durability::Relaxed, |tx| {
             let mut now = open_row_by_key(tx, row)?;
             let ignored = Index::new(self.store(), tx, &now).pending(false)?.ignored;
             tx.remove_entries_below(now.key, &RelPath::root())?;

@@ -259,8 +259,8 @@ impl Engine {
         self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true))
     }
 
-    /// Deletes a workspace if, while nobody else can change it, it may go. With a say in who waits
-    /// for the disk.
+    /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may go.
+    /// With a say in who waits for the disk.
     pub(crate) fn delete_workspace_if(
         &self,
         id: &WorkspaceId,
@@ -281,13 +281,20 @@ impl Engine {
             Some(row) => row,
         };
         let _lock = self.exclusive(&row)?;
+        // Ignored files too: they go with the directory (INV-5).
+        let synced = self.sync_with(&row, true, Durability::Relaxed)?;
         if !may_go(&row)? {
             return Ok(Deleted {
                 existed: true,
                 snapshot: None,
             });
         }
-        let kept = self.keep_everything(&row, "before deletion", cause)?;
+        // The commit below waits for the disk if there is anything that was not there before.
+        let durability = match synced.changes.is_empty() {
+            true => durability,
+            false => Durability::Synced,
+        };
+        let kept = self.keep_recorded(&row, "before deletion", durability, cause)?;
         let at = self.now();
         self.store().write(durability, |tx| {
             let mut row = open_row_by_key(tx, &row)?;
