@@ -294,7 +294,12 @@ impl Engine {
             .map(|(path, entry, _)| (path, entry))
             .collect();
         let mut on_disk = Vec::new();
+        let has_git = self.has_git(&row)?;
         dir.walk(&RelPath::root(), |path, _| {
+            // The `.git` of a fork is no content.
+            if has_git && path.as_bytes() == b".git" {
+                return Ok(Walk::Skip);
+            }
             on_disk.push(path.clone());
             Ok(Walk::Enter)
         })?;

@@ -62,15 +62,19 @@ impl Engine {
         from: &str,
     ) -> Result<()> {
         let mounts = provider.capabilities().mounts;
-        let own = |dirs: &ForkDirs| -> Result<SafeDir> {
-            let dir = if mounts {
+        let own = |dirs: &ForkDirs| {
+            if mounts {
                 dirs.upper()
             } else {
                 dirs.target.clone()
-            };
-            Ok(SafeDir::open(dir)?.following_no_links())
+            }
         };
-        let (there, here) = (own(old)?, own(new)?);
+        // The old one goes only when all of this is done, so if it is going this was.
+        if !own(old).is_dir() {
+            return Ok(());
+        }
+        let open = |dir: PathBuf| SafeDir::open(dir).map(SafeDir::following_no_links);
+        let (there, here) = (open(own(old))?, open(own(new))?);
         let git = RelPath::from_normal(".git");
         let was = there.stat(&git)?.filter(|stat| !stat.is_whiteout());
         let fresh = if mounts {

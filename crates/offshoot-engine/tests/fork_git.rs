@@ -365,8 +365,13 @@ fn nothing_below_git_is_content_by_any_door() {
             ..ForkOptions::default()
         };
         let lazy = rig.engine.fork(&project, &lazy, &user()).unwrap();
+        let content = Content::Bytes(b"x");
+        rig.engine
+            .write_file(&lazy.workspace.id, &p("new"), content, &options, &user())
+            .unwrap();
+        rig.check();
         let lazy = rig.engine.hand_out_path(&lazy.workspace.id).unwrap();
-        assert_eq!(git(&lazy, &["status", "--porcelain"]), "");
+        assert_eq!(git(&lazy, &["status", "--porcelain"]), "?? new");
         // Commits are nowhere else, so a clean-up leaves such forks alone.
         let cleaned = rig
             .engine

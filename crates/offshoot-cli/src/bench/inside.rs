@@ -96,29 +96,29 @@ fn work(
     repeat: usize,
     figures: &mut Figures,
 ) -> Result<()> {
-    let mut ours = Vec::new();
-    let mut theirs: Vec<Vec<f64>> = spots.iter().map(|_| Vec::new()).collect();
+    let dirs: Vec<Option<&Path>> = [Some(fork)]
+        .into_iter()
+        .chain(spots.iter().map(|spot| spot.dir.as_deref()))
+        .collect();
+    let mut took: Vec<Vec<f64>> = vec![Vec::new(); dirs.len()];
     for round in 0..=repeat.max(5) {
-        let took = shell(fork, script)?;
-        let mut others = Vec::new();
-        for spot in spots {
-            others.push(match &spot.dir {
+        for turn in 0..dirs.len() {
+            // Another one goes first each time.
+            let at = (turn + round) % dirs.len();
+            let measured = match dirs[at] {
                 Some(dir) => shell(dir, script)?,
                 None => f64::NAN,
-            });
-        }
-        // The first time is that of the caches.
-        if round > 0 {
-            ours.push(took);
-            theirs
-                .iter_mut()
-                .zip(others)
-                .for_each(|(list, took)| list.push(took));
+            };
+            // The first round is that of the caches.
+            if round > 0 {
+                took[at].push(measured);
+            }
         }
     }
-    let ours = median(ours);
-    for (spot, took) in spots.iter().zip(theirs) {
-        figures.beside(files, name, ours, &spot.name, median(took), spot.goal);
+    let mut medians = took.into_iter().map(median);
+    let ours = medians.next().unwrap_or(f64::NAN);
+    for (spot, theirs) in spots.iter().zip(medians) {
+        figures.beside(files, name, ours, &spot.name, theirs, spot.goal);
     }
     Ok(())
 }
