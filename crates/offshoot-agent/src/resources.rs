@@ -122,8 +122,6 @@ pub fn read(access: &Access, uri: &str) -> Result<(String, Content)> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
-
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@
 mod app;
 mod archive;
 mod auth;
+mod bare;
 mod body;
 mod compatibility;
 mod error;
@@ -27,6 +28,7 @@ mod server;
 mod sign_in;
 mod watch;
 
+pub use bare::bare_file_handler;
 pub use mcp::serve_stdio;
 pub use offshoot_agent::Registry;
 pub use options::{Limits, ServerOptions};

@@ -187,7 +187,13 @@ impl ServerHandler for Mcp {
         let access = self.access(&context).map_err(|error| refused(&error))?;
         let uri = request.uri.clone();
         let read = blocking(move || resources::read(&access, &uri));
-        let (mime, content) = read.await.map_err(|error| refused(&error))?;
+        let (mime, content) = read.await.map_err(|error| {
+            let mut refusal = refused(&error);
+            if let Some(data) = &mut refusal.data {
+                data["uri"] = request.uri.clone().into();
+            }
+            refusal
+        })?;
         let contents = match content {
             Content::Text(text) => ResourceContents::text(text, request.uri),
             Content::Bytes(bytes) => {

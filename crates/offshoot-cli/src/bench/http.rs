@@ -12,10 +12,11 @@ use offshoot_core::{Cause, Error, Layout, Operator, ProjectId, RelPath, Result, 
 use offshoot_engine::{
     Content, Engine, EngineOptions, ForkOptions, PrincipalKind, Quota, Reach, Scope, WriteOptions,
 };
+use offshoot_server::bare_file_handler;
 use serde_json::{Value, json};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
-use super::http_peers::{McpServer, bare_handler, node_server};
+use super::http_peers::{McpServer, node_server};
 use super::image::{Place, failed};
 use super::{forks, load};
 
@@ -230,7 +231,7 @@ fn reads(
     progress("reads over HTTP");
     let file = root.join("file.txt");
     std::fs::write(&file, four_kib(0)).map_err(|cause| failed("write a file", cause))?;
-    let bare = bare_handler(file)?;
+    let bare = bare_file_handler(file)?;
     let bare_request = format!("GET /file HTTP/1.1\r\nHost: {bare}\r\n\r\n").into_bytes();
     let target = format!("/api/v1/workspaces/bench/files/{FILE}");
     let raw_request = server.request("GET", &target, "");

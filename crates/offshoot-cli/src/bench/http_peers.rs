@@ -1,13 +1,10 @@
-//! What the server is measured against: a handler that does nothing but read the file, and the
-//! filesystem MCP server that most clients start.
+//! What MCP is measured against: the filesystem server that most clients start.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use axum::extract::State;
 use offshoot_core::{Error, ErrorCode, Result};
 use serde_json::{Value, json};
 
@@ -17,31 +14,6 @@ use super::image::{failed, run};
 const PACKAGE: &str = "@modelcontextprotocol/server-filesystem";
 /// Names a directory in which `npm install` put the package, for machines without a network.
 const PREFIX: &str = "OFFSHOOT_BENCH_NPM_PREFIX";
-
-/// A handler without anything around it that reads one file through `tokio::fs`. It answers until
-/// the process ends.
-pub(crate) fn bare_handler(file: PathBuf) -> Result<SocketAddr> {
-    async fn read(State(file): State<std::sync::Arc<PathBuf>>) -> Vec<u8> {
-        tokio::fs::read(&*file).await.unwrap_or_default()
-    }
-    let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let serve = async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-            let _ = tell.send(listener.local_addr()?);
-            let router = axum::Router::new()
-                .route("/file", axum::routing::get(read))
-                .with_state(std::sync::Arc::new(file));
-            axum::serve(listener, router).await
-        };
-        tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .and_then(|runtime| runtime.block_on(serve))
-    });
-    told.recv()
-        .map_err(|_| Error::internal("the bare handler did not start"))
-}
 
 /// Where the program of the peer is; an error says what is missing.
 pub(crate) fn node_server(place: &Path) -> Result<PathBuf> {

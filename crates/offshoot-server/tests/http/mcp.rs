@@ -176,6 +176,7 @@ fn files_are_resources() {
         ("file:///etc/passwd", "invalid_request"),
     ] {
         let refused = ask("resources/read", json!({ "uri": uri }));
+        assert_eq!(refused["error"]["data"]["uri"], uri, "{refused}");
         assert_eq!(
             refused["error"]["data"]["error"]["code"], code,
             "{uri} {refused}"
