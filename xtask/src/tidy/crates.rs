@@ -36,8 +36,7 @@ const OWNERS: [(&str, &[&str]); 9] = [
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
     ("imara-diff", &["offshoot-merge", "offshoot-wire"]),
-    // The binary has it for the bare handler that its benchmark is measured against.
-    ("axum", &["offshoot-server", "offshoot-cli"]),
+    ("axum", &["offshoot-server"]),
     ("hyper", &["offshoot-server"]),
     ("notify", &["offshoot-server"]),
     ("rmcp", &["offshoot-server"]),
