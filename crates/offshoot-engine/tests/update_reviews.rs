@@ -1,5 +1,6 @@
 //! Conflicts that an update finds: the workspace moves on, nothing of it is lost, and a decision
 //! goes into the workspace.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
 
