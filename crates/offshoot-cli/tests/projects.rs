@@ -273,8 +273,25 @@ fn forks_are_private_and_catch_up() {
         "{}",
         status.stderr
     );
-    let refused = place.run(&["--json", "update", "ada"]);
-    assert_eq!(failed(&refused), "merge_conflict");
+    let planned = place.run(&["update", "ada", "--dry-run"]);
+    assert_eq!(planned.code, 3, "{}", planned.golden());
+    assert!(
+        planned.stdout.contains("would move `ada`"),
+        "{}",
+        planned.stdout
+    );
+    let read = || fs::read_to_string(path.join("README")).unwrap();
+    assert_eq!(read(), "changed here\n");
+    let updated = place.run(&["--json", "update", "ada"]);
+    assert_eq!(updated.code, 3, "{}", updated.golden());
+    let updated = updated.json();
+    let review = updated["conflicts"][0]["review_id"].as_str().unwrap();
+    assert_eq!(read(), "changed there\n");
+    let shown = place.done(&["review", "show", review]).stdout;
+    assert!(shown.contains("an update of `ada`"), "{shown}");
+    let resolved = place.done(&["review", "resolve", review, "theirs"]).stdout;
+    assert!(resolved.contains("resolved in `ada`"), "{resolved}");
+    assert_eq!(read(), "changed here\n");
     assert_eq!(place.done(&["check"]).code, 0);
 }
 

@@ -61,6 +61,8 @@ pub struct NewFork {
     pub provider: Option<ProviderWord>,
     /// Its weight where a policy decides by priority.
     pub priority: i64,
+    /// Whether it has a `.git` at its base, so that git commands work in it.
+    pub git: bool,
     /// How many; with it the answer is a list.
     #[schemars(range(min = 1, max = 256))]
     pub count: Option<u16>,
@@ -83,6 +85,7 @@ impl NewFork {
             at: self.base.clone(),
             provider: self.provider.map(ProviderWord::name),
             priority: self.priority,
+            git: self.git,
             ..engine::ForkOptions::default()
         };
         Ok((options, count))

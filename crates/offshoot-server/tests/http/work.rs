@@ -110,6 +110,24 @@ fn an_agent_outside_works_from_fork_to_merge() {
 }
 
 #[test]
+fn a_fork_with_a_git_directory_is_asked_for_by_name() {
+    let (_data, running) = start(&[("a", "a\n")]);
+    let client = running.client();
+    let fork = client
+        .post(
+            &format!("{P}/workspaces"),
+            r#"{"agent_id":"one","git":true}"#,
+        )
+        .json();
+    assert_eq!(fork["git"], true, "{fork}");
+    let dir = path_of(&fork);
+    let head = offshoot_testkit::git(&dir, &["rev-parse", "HEAD"]);
+    assert_eq!(fork["base_snapshot"], head.trim());
+    assert_eq!(offshoot_testkit::git(&dir, &["status", "--porcelain"]), "");
+    assert!(!path_of(&client.fork("p", "two")).join(".git").exists());
+}
+
+#[test]
 fn an_agent_decides_what_its_own_update_left_open() {
     let (_data, running) = start(&[("a", "a\n")]);
     let admin = running.client();
