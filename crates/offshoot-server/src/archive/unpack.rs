@@ -148,6 +148,47 @@ struct Job {
     executable: bool,
 }
 
+/// What an archive has named so far. Small files are written in any order, so whatever cannot be
+/// beside an earlier entry is refused before: the first is kept.
+#[derive(Default)]
+struct Seen {
+    named: HashSet<RelPath>,
+    files: HashSet<RelPath>,
+    dirs: HashSet<RelPath>,
+}
+
+impl Seen {
+    fn note(&mut self, path: &RelPath, is_file: bool) -> Result<()> {
+        if self.named.contains(path) {
+            return Err(Error::new(
+                ErrorCode::AlreadyExists,
+                "the archive holds this name twice; the first is kept",
+            ));
+        }
+        let above = path.dirs_above();
+        if let Some(file) = above.iter().find(|above| self.files.contains(*above)) {
+            return Err(Error::new(
+                ErrorCode::NotADirectory,
+                format!("`{file}` is a file in this archive; the first is kept"),
+            ));
+        }
+        if is_file && self.dirs.contains(path) {
+            return Err(Error::new(
+                ErrorCode::IsADirectory,
+                format!("`{path}` is a directory in this archive; the first is kept"),
+            ));
+        }
+        self.named.insert(path.clone());
+        self.dirs.extend(above);
+        if is_file {
+            self.files.insert(path.clone());
+        } else {
+            self.dirs.insert(path.clone());
+        }
+        Ok(())
+    }
+}
+
 struct Unpacking<'a> {
     target: &'a dyn Target,
     into: &'a RelPath,
@@ -252,18 +293,13 @@ impl Unpacking<'_> {
     }
 
     /// Where an entry goes; none for the directory itself.
-    fn place(&self, name: &[u8], seen: &mut HashSet<RelPath>) -> Result<Option<RelPath>> {
+    fn place(&self, name: &[u8], is_file: bool, seen: &mut Seen) -> Result<Option<RelPath>> {
         let below = entry_path(name)?;
         if below.is_root() {
             return Ok(None);
         }
         let path = self.into.join(&below);
-        if !seen.insert(path.clone()) {
-            return Err(Error::new(
-                ErrorCode::AlreadyExists,
-                "the archive holds this name twice; the first is kept",
-            ));
-        }
+        seen.note(&path, is_file)?;
         Ok(Some(path))
     }
 
@@ -274,14 +310,15 @@ impl Unpacking<'_> {
         kind: &Kind,
         size: u64,
         content: &mut dyn Read,
-        seen: &mut HashSet<RelPath>,
+        seen: &mut Seen,
         budget: &mut u64,
         queue: &SyncSender<Job>,
     ) -> Result<()> {
         if let Kind::Other(reason) = kind {
             return self.refuse(name, Error::invalid(*reason));
         }
-        let path = match self.place(name, seen) {
+        let is_file = matches!(kind, Kind::File { .. });
+        let path = match self.place(name, is_file, seen) {
             Ok(Some(path)) => path,
             Ok(None) => return Ok(()),
             Err(error) => return self.refuse(name, error),
@@ -337,7 +374,7 @@ impl Unpacking<'_> {
             return Err(too_many(self.limits.entries));
         }
         let mut zip = ZipArchive::new(BufReader::new(archive)).map_err(unreadable)?;
-        let (mut seen, mut budget) = (HashSet::new(), self.limits.bytes);
+        let (mut seen, mut budget) = (Seen::default(), self.limits.bytes);
         // What the directory says is checked before anything is written; what is really there
         // is counted while it is.
         let mut total = 0u64;
@@ -415,7 +452,7 @@ impl Unpacking<'_> {
     }
 
     fn tar(&self, plain: impl Read, queue: &SyncSender<Job>) -> Result<()> {
-        let (mut seen, mut budget) = (HashSet::new(), self.limits.bytes);
+        let (mut seen, mut budget) = (Seen::default(), self.limits.bytes);
         let mut archive = tar::Archive::new(plain);
         for entry in archive.entries().map_err(unreadable)? {
             if self.failed() {
