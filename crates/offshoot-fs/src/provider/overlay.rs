@@ -36,6 +36,8 @@ use crate::{Difference, SafeDir, Walk};
 /// How long a mount may look busy by chance: a process that any thread starts holds all open files
 /// for the moment until it becomes another program.
 const BUSY_GRACE: Duration = Duration::from_millis(200);
+/// So long a mount may be shown elsewhere before that counts as use.
+const COPY_GRACE: Duration = Duration::from_millis(1_000);
 
 /// Makes forks as overlay mounts.
 #[derive(Clone, Copy, Debug)]
@@ -182,8 +184,13 @@ impl Provider for OverlayProvider {
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
         }
-        if is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
-            return Err(busy("a container or another mount shows it"));
+        // Whoever starts a container has, for a moment, a copy of every mount there is.
+        let started = Instant::now();
+        while is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
+            if started.elapsed() > COPY_GRACE {
+                return Err(busy("a container or another mount shows it"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
         unmount_patiently(&fork.target)
     }
