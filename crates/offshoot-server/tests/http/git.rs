@@ -215,7 +215,7 @@ fn a_workspace_is_cloned_by_its_own_token() {
 
 #[test]
 fn a_fork_is_cloned_with_the_history_it_came_from() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, source) = imported(data.path());
     let options = ForkOptions {
         agent: Some("robin".parse().unwrap()),

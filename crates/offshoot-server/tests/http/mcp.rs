@@ -229,7 +229,7 @@ fn good_calls() -> Vec<(&'static str, Value)> {
 
 #[test]
 fn every_tool_answers_as_its_schema_says() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let admin = running.client();
     assert_eq!(
