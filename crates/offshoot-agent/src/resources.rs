@@ -5,7 +5,7 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
+use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, percent_decode};
 use offshoot_engine::{Access, mime_by_name};
 
 /// The scheme of the URIs.
@@ -54,20 +54,7 @@ pub fn path_of(uri: &str) -> Result<RelPath> {
         Error::invalid("the URI of a resource begins with `workspace:`")
             .with_hint("for example `workspace:src/main.rs`")
     })?;
-    let mut plain = Vec::with_capacity(encoded.len());
-    let mut bytes = encoded.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            plain.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => plain.push((high * 16 + low) as u8),
-            _ => return Err(Error::invalid("the URI holds a `%` without two digits")),
-        }
-    }
-    RelPath::parse(&plain)
+    RelPath::parse(&percent_decode(encoded)?)
 }
 
 /// The files after a path, in the order of paths, and whether there are more.

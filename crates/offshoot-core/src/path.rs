@@ -217,6 +217,24 @@ fn refused(bytes: &[u8], why: &str) -> Error {
     )
 }
 
+/// Decodes `%NN` once, as in a URL.
+pub fn percent_decode(text: &str) -> Result<Vec<u8>> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            plain.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
+        match (digit(), digit()) {
+            (Some(high), Some(low)) => plain.push((high * 16 + low) as u8),
+            _ => return Err(Error::invalid("the URL holds a `%` without two digits")),
+        }
+    }
+    Ok(plain)
+}
+
 /// Writes bytes as text: what is not UTF-8, and the backslash itself, becomes `\xNN`.
 pub fn escape_bytes(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

@@ -28,7 +28,7 @@ use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
-use crate::review::{Finding, LandsIn, new_review, parts_of};
+use crate::review_row::{Finding, LandsIn, new_review, parts_of};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_states, settled};
 use crate::workspace::line_of;

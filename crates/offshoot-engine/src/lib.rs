@@ -50,6 +50,7 @@ mod recovery_forks;
 mod restore;
 mod retention;
 mod review;
+mod review_row;
 mod review_update;
 mod run;
 mod server_lock;
@@ -100,7 +101,8 @@ pub use read::{
 };
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
-pub use review::{Candidate, LandsIn, Resolution, Resolved, Review, Who};
+pub use review::{Candidate, Resolution, Resolved, Review};
+pub use review_row::{LandsIn, Who};
 pub use server_lock::ServerLock;
 pub use snapshot::{Snapshot, Taken};
 pub use state::{State, StateChange, StateEntry};

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::incoming::Content;
 use crate::objects::StoredObjects;
 use crate::project::{Recorded, open_project};
-use crate::review::{Who, who};
+use crate::review_row::{Who, who};
 use crate::snapshot::{Snapshot, state_of};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_states};

@@ -7,7 +7,7 @@ use offshoot_core::{Error, ErrorCode, Result};
 
 use crate::engine::Engine;
 use crate::merge_log::no_merge;
-use crate::review::no_review;
+use crate::review_row::no_review;
 
 /// The fewest digits that can stand for a whole name.
 const SHORTEST: usize = 4;

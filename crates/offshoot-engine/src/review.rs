@@ -4,94 +4,29 @@
 //! it can be computed again against whatever the project has become by the time somebody decides.
 
 use offshoot_core::{
-    Cause, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, GitMode, ObjectId, ObjectKind,
-    PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp,
+    Cause, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, PLAIN_FILE_PERM,
+    ProjectId, RelPath, Result, Timestamp,
 };
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Choice, Conflict, MergeOptions, Part};
+use offshoot_merge::{Choice, MergeOptions};
 use offshoot_store::{
     CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState, Via,
     WorkspaceRow, WriteTx,
 };
-use serde::{Deserialize, Serialize};
 
-use crate::as_text;
 use crate::complete::{Completed, receipt};
 use crate::engine::Engine;
 use crate::incoming::Content;
 use crate::index::Index;
-use crate::names::fresh_name;
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
+use crate::review_row::{
+    Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved, who,
+};
 use crate::snapshot::{Snapshot, state_of};
-use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::three_way::{ThreeStates, merge_states, settled};
 use crate::workspace::line_of;
-
-/// Who wrote one side of a conflict.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Who {
-    /// The operator.
-    pub operator: String,
-    /// On whose behalf, as was claimed; for a merge the agent.
-    pub claim: Option<String>,
-    /// The message of a conversation that led to it.
-    pub message_id: Option<String>,
-    /// When.
-    pub at: String,
-}
-
-/// What a review row keeps as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Details {
-    kind: String,
-    parts: Vec<String>,
-    #[serde(with = "as_text::list")]
-    related: Vec<RelPath>,
-    /// The snapshot of the project that both began with.
-    #[serde(with = "as_text")]
-    base_snapshot: ObjectId,
-    /// The snapshot of the workspace whose changes these are.
-    #[serde(with = "as_text::optional")]
-    theirs_snapshot: Option<ObjectId>,
-    /// The paths of the workspace that belong to it.
-    #[serde(with = "as_text::list")]
-    paths: Vec<RelPath>,
-    ours_by: Option<Who>,
-    theirs_by: Option<Who>,
-    decision: Option<Decision>,
-    #[serde(default)]
-    lands_in: LandsIn,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Decision {
-    choice: String,
-    #[serde(with = "as_text::optional")]
-    content: Option<ObjectId>,
-    by: Who,
-}
-
-/// Where a decision goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LandsIn {
-    /// Into the project: a merge found the conflict.
-    #[default]
-    Project,
-    /// Into the workspace: an update of it found the conflict.
-    Workspace,
-}
-
-impl LandsIn {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LandsIn::Project => "project",
-            LandsIn::Workspace => "workspace",
-        }
-    }
-}
 
 /// A conflict that waits for a decision, or waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -660,104 +595,6 @@ impl Engine {
     }
 }
 
-/// Who found a conflict, and in what.
-pub(crate) struct Finding<'a> {
-    /// The workspace.
-    pub(crate) row: &'a WorkspaceRow,
-    /// The snapshot of the project that both began with.
-    pub(crate) base: ObjectId,
-    /// The snapshot of the workspace that holds its side; none for a plan.
-    pub(crate) snapshot: Option<ObjectId>,
-    /// The name of the merge; empty for an update.
-    pub(crate) merge: &'a str,
-    pub(crate) lands_in: LandsIn,
-}
-
-/// The review of a conflict: the one that waits for it already, or a new one.
-pub(crate) fn new_review(
-    tx: &dyn ReadTx,
-    conflict: &Conflict,
-    finding: &Finding<'_>,
-    project: &WorkspaceRow,
-    changes: &[StateChange],
-) -> Result<ReviewRow> {
-    let belongs = |path: &RelPath| {
-        let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
-        near(&conflict.path)
-            || conflict.related.iter().any(near)
-            || conflict.ours_path.as_ref().is_some_and(near)
-    };
-    let paths = changes
-        .iter()
-        .filter(|change| {
-            let leaf =
-                |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
-            (leaf(change.before) || leaf(change.after)) && belongs(&change.path)
-        })
-        .map(|change| change.path.clone())
-        .collect();
-    let written_by = |row: &WorkspaceRow| -> Result<Option<Who>> {
-        let line = tx.last_write(row.key, &conflict.path)?;
-        Ok(line.map(|line| who(&line.line.cause, line.line.at)))
-    };
-    let details = Details {
-        kind: conflict.kind.as_str().to_owned(),
-        parts: parts_of(conflict),
-        related: conflict.related.clone(),
-        base_snapshot: finding.base,
-        theirs_snapshot: finding.snapshot,
-        paths,
-        ours_by: written_by(project)?,
-        theirs_by: written_by(finding.row)?,
-        decision: None,
-        lands_in: finding.lands_in,
-    };
-    let waiting = tx.reviews(Some(project.key), true)?;
-    let same = waiting.into_iter().find(|row| {
-        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
-        row.workspace == finding.row.key && row.path == conflict.path && lands_there()
-    });
-    let id = |entry: Option<offshoot_merge::TreeEntry>| {
-        entry
-            .filter(|entry| entry.mode != GitMode::Dir)
-            .map(|entry| entry.id)
-    };
-    Ok(ReviewRow {
-        id: same.as_ref().map_or_else(fresh_name, |row| row.id.clone()),
-        project: project.key,
-        workspace: finding.row.key,
-        merge: finding.merge.to_owned(),
-        path: conflict.path.clone(),
-        state: ReviewState::Open,
-        base: id(conflict.base),
-        ours: id(conflict.ours),
-        theirs: id(conflict.theirs),
-        opened_at: same.map_or_else(Timestamp::now, |row| row.opened_at),
-        details: as_json(&details)?,
-        snapshot: None,
-    })
-}
-
-/// The conflicting parts of a file as text; empty for all of it.
-pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
-    let Some(content) = &conflict.content else {
-        return Vec::new();
-    };
-    let parts = content.parts.iter().filter_map(|one| match &one.part {
-        Part::Whole => None,
-        Part::Lines { ours, .. } => Some(match ours.len() {
-            0 => format!("after line {}", ours.start),
-            1 => format!("line {}", ours.end),
-            _ => format!("lines {}-{}", ours.start + 1, ours.end),
-        }),
-        Part::Json { pointer } => Some(match pointer.is_empty() {
-            true => "/".to_owned(),
-            false => pointer.clone(),
-        }),
-    });
-    parts.collect()
-}
-
 /// A file at a path with the bits that the head has there, or else the other side.
 fn put(
     head: &State,
@@ -818,64 +655,4 @@ fn line_at(
     let mut line = line_of(&row, op, cause, at);
     line.path = review.path.clone();
     Ok(line)
-}
-
-pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
-    Who {
-        operator: cause.operator.to_string(),
-        claim: cause.claim.clone(),
-        message_id: cause.message_id.clone(),
-        at: at.to_string(),
-    }
-}
-
-fn details_of(row: &ReviewRow) -> Result<Details> {
-    serde_json::from_str(&row.details).map_err(|_| Error::internal("a review cannot be read"))
-}
-
-fn as_json(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
-}
-
-/// Notes that a review is decided and where that went.
-pub(crate) fn mark_resolved(
-    tx: &mut dyn WriteTx,
-    review: &ReviewRow,
-    wanted: &Wanted,
-    decision: &Decision,
-    snapshot: Option<ObjectId>,
-) -> Result<()> {
-    if let Wanted::Content(_, object) = wanted {
-        tx.put_object(object)?;
-    }
-    let mut now = find_review(tx, &review.id)?;
-    if now.state == ReviewState::Resolved {
-        return Err(already_resolved(&review.id));
-    }
-    let mut details = details_of(&now)?;
-    details.decision = Some(decision.clone());
-    now.details = as_json(&details)?;
-    now.state = ReviewState::Resolved;
-    now.snapshot = snapshot;
-    tx.put_review(&now)
-}
-
-fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {
-    tx.review(id)?.ok_or_else(|| no_review(id))
-}
-
-pub(crate) fn no_review(id: &str) -> Error {
-    Error::new(
-        ErrorCode::ReviewNotFound,
-        format!("there is no review `{}`", id.escape_debug()),
-    )
-    .with_hint("`offshoot review list` shows those that wait")
-}
-
-fn already_resolved(id: &str) -> Error {
-    Error::new(
-        ErrorCode::AlreadyExists,
-        format!("the review `{id}` is resolved"),
-    )
-    .with_hint("edit the project, or undo the merge, to change what was decided")
 }

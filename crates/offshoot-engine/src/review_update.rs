@@ -5,7 +5,7 @@
 //! review and by the snapshot before the update; a decision puts it, or something else, into the
 //! workspace.
 
-use offshoot_core::{Cause, Error, ErrorCode, ObjectId, RelPath, Result};
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_merge::Conflict;
 use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, WorkspaceState};
@@ -15,7 +15,8 @@ use crate::fork::base_state;
 use crate::index::Index;
 use crate::objects::Workbench;
 use crate::restore::Goal;
-use crate::review::{Decision, Finding, LandsIn, Wanted, mark_resolved, new_review};
+use crate::review::Wanted;
+use crate::review_row::{Decision, Finding, LandsIn, mark_resolved, new_review};
 use crate::state::State;
 
 /// The reviews of what an update cannot decide.
@@ -52,7 +53,7 @@ impl Engine {
         wanted: &Wanted,
         decision: &Decision,
         cause: &Cause,
-    ) -> Result<Option<ObjectId>> {
+    ) -> Result<()> {
         let row = self
             .store()
             .read(|tx| tx.workspace_by_key(review.workspace))?
@@ -95,7 +96,7 @@ impl Engine {
         };
         self.move_to_state(&row, &goal, cause, |tx| {
             mark_resolved(tx, review, wanted, decision, None)
-        })?;
-        Ok(kept)
+        })
+        .map(drop)
     }
 }

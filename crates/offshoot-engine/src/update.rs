@@ -167,8 +167,14 @@ impl Engine {
         let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
-        let Some(first) = plan()? else {
-            let base = self.store().read(|tx| fork_row(tx, &row))?.base;
+        if dry_run && let Some(plan) = plan()? {
+            return Ok(plan.answer(None));
+        }
+        let base = self.store().read(|tx| {
+            let fork = fork_row(tx, &row)?;
+            Ok(head_ahead(tx, &fork)?.is_none().then_some(fork.base))
+        })?;
+        if let Some(base) = base {
             return Ok(Updated {
                 from: base,
                 to: base,
@@ -177,9 +183,6 @@ impl Engine {
                 merged: Vec::new(),
                 conflicts: Vec::new(),
             });
-        };
-        if dry_run {
-            return Ok(first.answer(None));
         }
         let kept = self.keep_last_state(&row, "before update", cause)?;
         let Some(plan) = plan()? else {
@@ -223,14 +226,7 @@ impl Engine {
     ) -> Result<Option<Plan>> {
         let row = open_row_by_key(tx, row)?;
         let fork = fork_row(tx, &row)?;
-        let project = tx
-            .workspace_by_key(fork.project)?
-            .ok_or_else(|| Error::internal("the project of a fork is gone"))?;
-        let head = match project.head {
-            Some(head) if head != fork.base => tx.snapshot(project.key, &head)?,
-            _ => None,
-        };
-        let Some(head) = head else {
+        let Some((project, head)) = head_ahead(tx, &fork)? else {
             return Ok(None);
         };
         let index = Index::new(self.store(), tx, &row);
@@ -558,6 +554,18 @@ impl Plan {
             conflicts,
         }
     }
+}
+
+/// The project of a fork and its newest snapshot, if the fork does not stand on that.
+fn head_ahead(tx: &dyn ReadTx, fork: &ForkRow) -> Result<Option<(WorkspaceRow, SnapshotRow)>> {
+    let project = tx
+        .workspace_by_key(fork.project)?
+        .ok_or_else(|| Error::internal("the project of a fork is gone"))?;
+    let head = match project.head {
+        Some(head) if head != fork.base => tx.snapshot(project.key, &head)?,
+        _ => None,
+    };
+    Ok(head.map(|head| (project, head)))
 }
 
 fn record_update(

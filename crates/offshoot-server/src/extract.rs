@@ -2,7 +2,9 @@
 
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use offshoot_core::{AgentId, Error, ProjectId, RelPath, Result, WorkspaceId, escape_bytes};
+use offshoot_core::{
+    AgentId, Error, ProjectId, RelPath, Result, WorkspaceId, escape_bytes, percent_decode,
+};
 use serde::de::DeserializeOwned;
 
 use crate::app::Shared;
@@ -79,24 +81,6 @@ impl FromRequestParts<Shared> for Params {
             .to_owned();
         Ok(Params::of(&template, parts.uri.path())?)
     }
-}
-
-/// Decodes `%NN` once.
-pub(crate) fn percent_decode(text: &str) -> Result<Vec<u8>> {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            plain.push(byte);
-            continue;
-        }
-        let mut digit = || bytes.next().and_then(|byte| char::from(byte).to_digit(16));
-        match (digit(), digit()) {
-            (Some(high), Some(low)) => plain.push((high * 16 + low) as u8),
-            _ => return Err(Error::invalid("the URL holds a `%` without two digits")),
-        }
-    }
-    Ok(plain)
 }
 
 /// The query of the URL.

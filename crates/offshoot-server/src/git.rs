@@ -12,14 +12,14 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_core::{Error, ErrorCode, Result, percent_decode};
 use offshoot_engine::{GitClone, GitProtocol, Repository};
 
 use crate::app::Shared;
 use crate::auth::{self, Caller};
 use crate::body::{ChannelBody, ChannelWriter, blocking, collect, too_large};
 use crate::error::{Answer, Problem};
-use crate::extract::{Query, percent_decode};
+use crate::extract::Query;
 
 const UPLOAD: &str = "git-upload-pack";
 const RECEIVE: &str = "git-receive-pack";

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Access, Operation, Reach};
 use crate::merge_log::no_merge;
-use crate::review::no_review;
+use crate::review_row::no_review;
 use crate::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
     ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,

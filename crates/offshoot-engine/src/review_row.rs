@@ -1,0 +1,236 @@
+//! The row of a review: what it keeps of a conflict, how one is opened and how it is marked.
+
+use offshoot_core::{
+    Cause, EntryKind, Error, ErrorCode, GitMode, ObjectId, RelPath, Result, Timestamp,
+};
+use offshoot_merge::{Conflict, Part};
+use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceRow, WriteTx};
+use serde::{Deserialize, Serialize};
+
+use crate::as_text;
+use crate::names::fresh_name;
+use crate::review::Wanted;
+use crate::state::{StateChange, StateEntry};
+
+/// Who wrote one side of a conflict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// The operator.
+    pub operator: String,
+    /// On whose behalf, as was claimed; for a merge the agent.
+    pub claim: Option<String>,
+    /// The message of a conversation that led to it.
+    pub message_id: Option<String>,
+    /// When.
+    pub at: String,
+}
+
+/// What a review row keeps as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Details {
+    pub(crate) kind: String,
+    pub(crate) parts: Vec<String>,
+    #[serde(with = "as_text::list")]
+    pub(crate) related: Vec<RelPath>,
+    /// The snapshot of the project that both began with.
+    #[serde(with = "as_text")]
+    pub(crate) base_snapshot: ObjectId,
+    /// The snapshot of the workspace whose changes these are.
+    #[serde(with = "as_text::optional")]
+    pub(crate) theirs_snapshot: Option<ObjectId>,
+    /// The paths of the workspace that belong to it.
+    #[serde(with = "as_text::list")]
+    pub(crate) paths: Vec<RelPath>,
+    pub(crate) ours_by: Option<Who>,
+    pub(crate) theirs_by: Option<Who>,
+    pub(crate) decision: Option<Decision>,
+    #[serde(default)]
+    pub(crate) lands_in: LandsIn,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Decision {
+    pub(crate) choice: String,
+    #[serde(with = "as_text::optional")]
+    pub(crate) content: Option<ObjectId>,
+    pub(crate) by: Who,
+}
+
+/// Where a decision goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LandsIn {
+    /// Into the project: a merge found the conflict.
+    #[default]
+    Project,
+    /// Into the workspace: an update of it found the conflict.
+    Workspace,
+}
+
+impl LandsIn {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LandsIn::Project => "project",
+            LandsIn::Workspace => "workspace",
+        }
+    }
+}
+
+/// Who found a conflict, and in what.
+pub(crate) struct Finding<'a> {
+    /// The workspace.
+    pub(crate) row: &'a WorkspaceRow,
+    /// The snapshot of the project that both began with.
+    pub(crate) base: ObjectId,
+    /// The snapshot of the workspace that holds its side; none for a plan.
+    pub(crate) snapshot: Option<ObjectId>,
+    /// The name of the merge; empty for an update.
+    pub(crate) merge: &'a str,
+    pub(crate) lands_in: LandsIn,
+}
+
+/// The review of a conflict: the one that waits for it already, or a new one.
+pub(crate) fn new_review(
+    tx: &dyn ReadTx,
+    conflict: &Conflict,
+    finding: &Finding<'_>,
+    project: &WorkspaceRow,
+    changes: &[StateChange],
+) -> Result<ReviewRow> {
+    let belongs = |path: &RelPath| {
+        let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
+        near(&conflict.path)
+            || conflict.related.iter().any(near)
+            || conflict.ours_path.as_ref().is_some_and(near)
+    };
+    let paths = changes
+        .iter()
+        .filter(|change| {
+            let leaf =
+                |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
+            (leaf(change.before) || leaf(change.after)) && belongs(&change.path)
+        })
+        .map(|change| change.path.clone())
+        .collect();
+    let written_by = |row: &WorkspaceRow| -> Result<Option<Who>> {
+        let line = tx.last_write(row.key, &conflict.path)?;
+        Ok(line.map(|line| who(&line.line.cause, line.line.at)))
+    };
+    let details = Details {
+        kind: conflict.kind.as_str().to_owned(),
+        parts: parts_of(conflict),
+        related: conflict.related.clone(),
+        base_snapshot: finding.base,
+        theirs_snapshot: finding.snapshot,
+        paths,
+        ours_by: written_by(project)?,
+        theirs_by: written_by(finding.row)?,
+        decision: None,
+        lands_in: finding.lands_in,
+    };
+    let waiting = tx.reviews(Some(project.key), true)?;
+    let same = waiting.into_iter().find(|row| {
+        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
+        row.workspace == finding.row.key && row.path == conflict.path && lands_there()
+    });
+    let id = |entry: Option<offshoot_merge::TreeEntry>| {
+        entry
+            .filter(|entry| entry.mode != GitMode::Dir)
+            .map(|entry| entry.id)
+    };
+    Ok(ReviewRow {
+        id: same.as_ref().map_or_else(fresh_name, |row| row.id.clone()),
+        project: project.key,
+        workspace: finding.row.key,
+        merge: finding.merge.to_owned(),
+        path: conflict.path.clone(),
+        state: ReviewState::Open,
+        base: id(conflict.base),
+        ours: id(conflict.ours),
+        theirs: id(conflict.theirs),
+        opened_at: same.map_or_else(Timestamp::now, |row| row.opened_at),
+        details: as_json(&details)?,
+        snapshot: None,
+    })
+}
+
+/// The conflicting parts of a file as text; empty for all of it.
+pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
+    let Some(content) = &conflict.content else {
+        return Vec::new();
+    };
+    let parts = content.parts.iter().filter_map(|one| match &one.part {
+        Part::Whole => None,
+        Part::Lines { ours, .. } => Some(match ours.len() {
+            0 => format!("after line {}", ours.start),
+            1 => format!("line {}", ours.end),
+            _ => format!("lines {}-{}", ours.start + 1, ours.end),
+        }),
+        Part::Json { pointer } => Some(match pointer.is_empty() {
+            true => "/".to_owned(),
+            false => pointer.clone(),
+        }),
+    });
+    parts.collect()
+}
+
+pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
+    Who {
+        operator: cause.operator.to_string(),
+        claim: cause.claim.clone(),
+        message_id: cause.message_id.clone(),
+        at: at.to_string(),
+    }
+}
+
+pub(crate) fn details_of(row: &ReviewRow) -> Result<Details> {
+    serde_json::from_str(&row.details).map_err(|_| Error::internal("a review cannot be read"))
+}
+
+pub(crate) fn as_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
+}
+
+/// Notes that a review is decided and where that went.
+pub(crate) fn mark_resolved(
+    tx: &mut dyn WriteTx,
+    review: &ReviewRow,
+    wanted: &Wanted,
+    decision: &Decision,
+    snapshot: Option<ObjectId>,
+) -> Result<()> {
+    if let Wanted::Content(_, object) = wanted {
+        tx.put_object(object)?;
+    }
+    let mut now = find_review(tx, &review.id)?;
+    if now.state == ReviewState::Resolved {
+        return Err(already_resolved(&review.id));
+    }
+    let mut details = details_of(&now)?;
+    details.decision = Some(decision.clone());
+    now.details = as_json(&details)?;
+    now.state = ReviewState::Resolved;
+    now.snapshot = snapshot;
+    tx.put_review(&now)
+}
+
+pub(crate) fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {
+    tx.review(id)?.ok_or_else(|| no_review(id))
+}
+
+pub(crate) fn no_review(id: &str) -> Error {
+    Error::new(
+        ErrorCode::ReviewNotFound,
+        format!("there is no review `{}`", id.escape_debug()),
+    )
+    .with_hint("`offshoot review list` shows those that wait")
+}
+
+pub(crate) fn already_resolved(id: &str) -> Error {
+    Error::new(
+        ErrorCode::AlreadyExists,
+        format!("the review `{id}` is resolved"),
+    )
+    .with_hint("edit the project, or undo the merge, to change what was decided")
+}
