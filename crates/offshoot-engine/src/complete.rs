@@ -436,9 +436,22 @@ impl Engine {
             atomic,
         };
         let mut reviews = Vec::new();
-        let theirs = match merge.conflicts.is_empty() {
-            true => Vec::new(),
-            false => base.diff(objects, &merging.theirs, &RelPath::root())?,
+        let (changes, waiting) = match merge.conflicts.is_empty() {
+            true => (Vec::new(), Vec::new()),
+            false => (
+                base.diff(objects, &merging.theirs, &RelPath::root())?,
+                tx.reviews(Some(project.key), true)?,
+            ),
+        };
+        let finding = Finding {
+            project: &project,
+            row: merging.row,
+            changes: &changes,
+            waiting: &waiting,
+            base: fork.base,
+            snapshot: merging.snapshot,
+            merge: merging.id,
+            lands_in: LandsIn::Project,
         };
         for conflict in &merge.conflicts {
             let policy = merging
@@ -448,14 +461,7 @@ impl Engine {
             let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
             let edits = choice.and_then(|choice| conflict.settle(choice));
             let (Some(choice), Some(edits)) = (choice, edits) else {
-                let finding = Finding {
-                    row: merging.row,
-                    base: fork.base,
-                    snapshot: merging.snapshot,
-                    merge: merging.id,
-                    lands_in: LandsIn::Project,
-                };
-                let review = new_review(tx, conflict, &finding, &project, &theirs)?;
+                let review = new_review(tx, conflict, &finding)?;
                 completed.conflicts.push(Waiting::new(conflict, &review));
                 reviews.push(review);
                 continue;

@@ -79,8 +79,13 @@ impl LandsIn {
 
 /// Who found a conflict, and in what.
 pub(crate) struct Finding<'a> {
+    pub(crate) project: &'a WorkspaceRow,
     /// The workspace.
     pub(crate) row: &'a WorkspaceRow,
+    /// What the workspace changed since the base.
+    pub(crate) changes: &'a [StateChange],
+    /// The reviews of the project that wait already.
+    pub(crate) waiting: &'a [ReviewRow],
     /// The snapshot of the project that both began with.
     pub(crate) base: ObjectId,
     /// The snapshot of the workspace that holds its side; none for a plan.
@@ -95,8 +100,6 @@ pub(crate) fn new_review(
     tx: &dyn ReadTx,
     conflict: &Conflict,
     finding: &Finding<'_>,
-    project: &WorkspaceRow,
-    changes: &[StateChange],
 ) -> Result<ReviewRow> {
     let belongs = |path: &RelPath| {
         let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
@@ -104,7 +107,8 @@ pub(crate) fn new_review(
             || conflict.related.iter().any(near)
             || conflict.ours_path.as_ref().is_some_and(near)
     };
-    let paths = changes
+    let paths = finding
+        .changes
         .iter()
         .filter(|change| {
             let leaf =
@@ -124,13 +128,12 @@ pub(crate) fn new_review(
         base_snapshot: finding.base,
         theirs_snapshot: finding.snapshot,
         paths,
-        ours_by: written_by(project)?,
+        ours_by: written_by(finding.project)?,
         theirs_by: written_by(finding.row)?,
         decision: None,
         lands_in: finding.lands_in,
     };
-    let waiting = tx.reviews(Some(project.key), true)?;
-    let same = waiting.into_iter().find(|row| {
+    let same = finding.waiting.iter().find(|row| {
         let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
         row.workspace == finding.row.key && row.path == conflict.path && lands_there()
     });
@@ -140,8 +143,8 @@ pub(crate) fn new_review(
             .map(|entry| entry.id)
     };
     Ok(ReviewRow {
-        id: same.as_ref().map_or_else(fresh_name, |row| row.id.clone()),
-        project: project.key,
+        id: same.map_or_else(fresh_name, |row| row.id.clone()),
+        project: finding.project.key,
         workspace: finding.row.key,
         merge: finding.merge.to_owned(),
         path: conflict.path.clone(),

@@ -34,15 +34,20 @@ pub(crate) fn reviews_of_update(
     let (row, theirs) = sides;
     let changes = base_state(fork).diff(objects, theirs, &RelPath::root())?;
     let finding = Finding {
+        project,
         row,
+        changes: &changes,
+        waiting: &tx.reviews(Some(project.key), true)?,
         base: fork.base,
         // The state before an update is its newest snapshot.
         snapshot: row.head,
         merge: "",
         lands_in: LandsIn::Workspace,
     };
-    let review = |conflict: &Conflict| new_review(tx, conflict, &finding, project, &changes);
-    conflicts.iter().map(review).collect()
+    conflicts
+        .iter()
+        .map(|conflict| new_review(tx, conflict, &finding))
+        .collect()
 }
 
 impl Engine {
