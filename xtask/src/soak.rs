@@ -17,7 +17,7 @@ struct Soak {
     what: &'static str,
 }
 
-/// Every torture run. A test joins one by its name; a run that matches no test fails.
+/// Every torture run. A test of `tests/` joins one by its name; a run that matches no test fails.
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
 #[rustfmt::skip]
@@ -146,7 +146,27 @@ fn nextest(root: &Path, soak: &Soak) -> Command {
     ]);
     // `fail` is the default of today's nextest; a run without a test must never pass.
     command.args(["--no-tests", "fail"]);
+    // A release build of every test takes longer than most soaks, so only those that hold one.
+    for program in programs(root, soak) {
+        command.args(["--test", &program]);
+    }
     command
+}
+
+/// The test programs of a package that hold a test of the soak.
+fn programs(root: &Path, soak: &Soak) -> Vec<String> {
+    let word = format!("fn {}", soak.filter);
+    let holds = |file: &Path| fs::read_to_string(file).is_ok_and(|text| text.contains(&word));
+    let tests = root.join("crates").join(soak.package).join("tests");
+    let mut programs: Vec<String> = fs::read_dir(tests)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| holds(path))
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    programs.sort();
+    programs
 }
 
 /// A soak that skipped something has not shown what its report would say.

@@ -1,5 +1,6 @@
 //! Relative paths as bytes: one parser for every door, and the escape used wherever text is shown.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use crate::{Error, ErrorCode, Result};
@@ -16,6 +17,13 @@ pub const MAX_PATH: usize = 4095;
 /// on the way is a link to outside: that is kept by the directory it is opened from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelPath(Vec<u8>);
+
+/// Paths are equal, in order and hashed as their bytes are.
+impl Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 impl RelPath {
     /// The root of the workspace.
@@ -126,6 +134,14 @@ impl RelPath {
         let slashes = self.0.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         above.extend(slashes.map(|(index, _)| RelPath(self.0[..index].to_vec())));
         above
+    }
+
+    /// The bytes of the directories above it, the root first: to look them up without a copy.
+    pub fn prefixes(&self) -> impl Iterator<Item = &[u8]> {
+        let slashes = self.0.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let below = slashes.map(|(index, _)| &self.0[..index]);
+        let root = (!self.is_root()).then_some(&self.0[..0]);
+        root.into_iter().chain(below)
     }
 
     /// The directories above it without the root, the topmost first: those that can be anything but

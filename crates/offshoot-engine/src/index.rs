@@ -101,8 +101,7 @@ impl<'a> Index<'a> {
         let Some(rows) = &self.rows else {
             return self.tx.entries_on_path(self.row.key, path);
         };
-        let above = path.ancestors();
-        let places = above.iter().chain([path]);
+        let places = path.prefixes().chain([path.as_bytes()]);
         Ok(places
             .filter_map(|place| rows.get(place))
             .cloned()
@@ -368,7 +367,10 @@ impl<'a> Ignore<'a> {
         };
         let git = self.rule_file(dir, b".gitignore")?;
         let own = self.rule_file(dir, b".offshootignore")?;
-        let rules = above.child(dir, git.as_deref(), own.as_deref());
+        let rules = match (&git, &own) {
+            (None, None) => above,
+            _ => above.child(dir, git.as_deref(), own.as_deref()),
+        };
         self.rules.insert(dir.clone(), rules.clone());
         Ok(rules)
     }

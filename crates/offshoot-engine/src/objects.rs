@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{ObjectId, ObjectKind, RelPath, Result};
+use offshoot_core::{EMPTY_TREE, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_git::{
     Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, ObjectStream, Tree, TreeEntry,
 };
@@ -19,8 +19,15 @@ const LARGEST_WHOLE: u64 = 1 << 20;
 pub(crate) struct StoredObjects<'a> {
     store: &'a Store,
     tx: Option<&'a dyn ReadTx>,
-    /// Trees that were read, for who looks many paths up.
-    trees: Option<Mutex<HashMap<ObjectId, Tree>>>,
+    /// What was read, for who looks many paths up.
+    remembered: Option<Mutex<Remembered>>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    trees: HashMap<ObjectId, Tree>,
+    /// For each root, the trees of directories below it; none where there is no directory.
+    dirs: HashMap<ObjectId, HashMap<RelPath, Option<ObjectId>>>,
 }
 
 impl<'a> StoredObjects<'a> {
@@ -28,13 +35,19 @@ impl<'a> StoredObjects<'a> {
         StoredObjects {
             store,
             tx,
-            trees: None,
+            remembered: None,
         }
     }
 
-    /// Remembers every tree that is read: a path then costs a search in each directory above it.
+    /// Remembers every tree that is read, and where directories are: a path then costs a search in
+    /// the directory that it is in.
     pub(crate) fn remember_trees(&mut self) {
-        self.trees = Some(Mutex::default());
+        self.remembered = Some(Mutex::default());
+    }
+
+    fn remembered(&self) -> Option<MutexGuard<'_, Remembered>> {
+        let remembered = self.remembered.as_ref()?;
+        Some(remembered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -47,28 +60,60 @@ impl ObjectReader for StoredObjects<'_> {
     }
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
-        let parse = || Tree::parse(offshoot_git::tree_bytes(self, id)?);
-        let Some(trees) = &self.trees else {
-            return parse();
-        };
-        let remembered = || trees.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tree) = remembered().get(id) {
-            return Ok(tree.clone());
+        let known = |known: MutexGuard<'_, Remembered>| known.trees.get(id).cloned();
+        if let Some(tree) = self.remembered().and_then(known) {
+            return Ok(tree);
         }
-        let tree = parse()?;
-        let mut trees = remembered();
-        if trees.len() >= TREES {
-            trees.clear();
+        let tree = Tree::parse(offshoot_git::tree_bytes(self, id)?)?;
+        if let Some(mut remembered) = self.remembered() {
+            if remembered.trees.len() >= TREES {
+                remembered.trees.clear();
+            }
+            remembered.trees.insert(*id, tree.clone());
         }
-        trees.insert(*id, tree.clone());
         Ok(tree)
     }
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
-        match self.trees {
+        match self.remembered {
             Some(_) => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
             None => offshoot_git::find_in(&offshoot_git::tree_bytes(self, tree)?, name),
         }
+    }
+
+    fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
+        let Some(remembered) = self.remembered() else {
+            return offshoot_git::walk_to(self, root, dir);
+        };
+        // From the nearest directory that is known, which is mostly this one or the one above.
+        let known = remembered.dirs.get(&root);
+        let mut at = Some(root);
+        let mut unknown = Vec::new();
+        let mut next = Some(dir.clone()).filter(|dir| !dir.is_root());
+        while let Some(path) = next {
+            if let Some(known) = known.and_then(|dirs| dirs.get(&path)) {
+                at = *known;
+                break;
+            }
+            next = path.parent().filter(|above| !above.is_root());
+            unknown.push(path);
+        }
+        drop(remembered);
+        for path in unknown.into_iter().rev() {
+            let found = match at {
+                Some(above) if above != EMPTY_TREE => self.find(&above, path.name())?,
+                _ => None,
+            };
+            at = found.filter(TreeEntry::is_dir).map(|entry| entry.id);
+            if let Some(mut remembered) = self.remembered() {
+                let dirs = remembered.dirs.entry(root).or_default();
+                if dirs.len() >= TREES {
+                    dirs.clear();
+                }
+                dirs.insert(path, at);
+            }
+        }
+        Ok(at)
     }
 
     fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
@@ -159,6 +204,14 @@ impl ObjectReader for Workbench<'_> {
         match self.new.get(tree) {
             Some((_, bytes)) => offshoot_git::find_in(bytes, name),
             None => self.base.find(tree, name),
+        }
+    }
+
+    fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
+        // A new root may lead to new trees; what is stored leads to what is stored.
+        match self.new.contains_key(&root) {
+            true => offshoot_git::walk_to(self, root, dir),
+            false => self.base.subtree(root, dir),
         }
     }
 }

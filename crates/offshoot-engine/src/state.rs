@@ -12,6 +12,9 @@
 //! Because both are trees, equal parts are shared between snapshots and every operation costs what
 //! it changes. The encoding is canonical: equal directories give equal ids.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use offshoot_core::{
@@ -355,6 +358,67 @@ impl State {
             }
         }
         Ok(changes)
+    }
+
+    /// What differs from `self` to `base` with these edits, as [`State::edit`] and [`State::diff`]
+    /// together would say, without a tree being built for it.
+    pub(crate) fn diff_edited(
+        &self,
+        objects: &dyn ObjectReader,
+        base: &State,
+        edits: &StateEdits,
+    ) -> Result<Vec<StateChange>> {
+        let mut candidates = BTreeSet::new();
+        for change in self.diff(objects, base, &RelPath::root())? {
+            candidates.insert(change.path);
+        }
+        for (path, edit) in edits {
+            candidates.extend(path.dirs_above());
+            if edit.hides() {
+                base.walk(objects, path, &mut |below, _| {
+                    candidates.insert(below.clone());
+                    Ok(())
+                })?;
+            }
+            candidates.insert(path.clone());
+        }
+        let mut changes = Vec::new();
+        for path in candidates {
+            let before = self.entry(objects, &path)?;
+            let after = base.entry_edited(objects, edits, &path)?;
+            if before != after {
+                changes.push(StateChange {
+                    path,
+                    before,
+                    after,
+                });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What stands at `path` after these edits.
+    fn entry_edited(
+        &self,
+        objects: &dyn ObjectReader,
+        edits: &StateEdits,
+        path: &RelPath,
+    ) -> Result<Option<StateEntry>> {
+        let edit = edits.get(path);
+        if let Some(entry) = edit.and_then(StateEdit::puts) {
+            return Ok(Some(*entry));
+        }
+        let hidden = |above: &[u8]| edits.get(above).is_some_and(StateEdit::hides);
+        let old = match edit.is_some() || path.prefixes().any(hidden) {
+            true => None,
+            false => self.entry(objects, path)?,
+        };
+        // Whatever is put somewhere has directories above it.
+        let is_dir = |entry: &StateEntry| entry.kind == EntryKind::Dir;
+        if !old.as_ref().is_some_and(is_dir) && puts_below(edits, path) {
+            return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
+        }
+        Ok(old)
     }
 }
 

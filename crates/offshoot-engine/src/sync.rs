@@ -14,8 +14,8 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, Via, WorkspaceKind,
-    WorkspaceRow,
+    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, Via,
+    WorkspaceKind, WorkspaceRow,
 };
 
 use crate::engine::{Engine, open_row_by_key};
@@ -63,6 +63,13 @@ pub struct Synced {
     pub ignored: Vec<RelPath>,
     /// Files that kept changing while they were read; the next sync takes them.
     pub unsettled: Vec<RelPath>,
+}
+
+/// What the index has and the ignore rules leave out.
+pub(crate) struct Ignored<'a> {
+    pub(crate) rows: &'a [EntryRow],
+    /// Whether a walk saw the path in spite of that.
+    pub(crate) seen: &'a dyn Fn(&RelPath) -> bool,
 }
 
 /// What stands at a path of the disk; none if nothing does.
@@ -127,10 +134,10 @@ impl Engine {
             return Ok(Synced::default());
         }
         let dir = self.dir_of(&row)?;
-        dir.clear_stages()?;
         if row.kind == WorkspaceKind::Fork {
-            return self.sync_fork(&row, &dir, include_ignored, durability);
+            return self.sync_fork(&row, &dir, include_ignored, durability, None);
         }
+        dir.clear_stages()?;
         let mut memo = self.load_memo(row.key);
         let mut synced = Synced {
             walked: true,
@@ -366,7 +373,11 @@ impl Engine {
                     found.insert(path, None);
                 }
             }
-            self.follow_ignored(&index, dir, bulk, &|path| seen.contains(path), found)?;
+            let ignored = Ignored {
+                rows: &index.pending(false)?.ignored,
+                seen: &|path| seen.contains(path),
+            };
+            self.follow_ignored(&index, dir, bulk, &ignored, found)?;
             Ok(lines_since)
         })
     }
@@ -377,25 +388,25 @@ impl Engine {
         index: &Index<'_>,
         dir: &SafeDir,
         bulk: &BulkWriter,
-        seen: &dyn Fn(&RelPath) -> bool,
+        ignored: &Ignored<'_>,
         found: &mut Found,
     ) -> Result<()> {
-        for ignored in index.pending(false)?.ignored {
-            let path = ignored.path;
-            if found.contains_key(&path) || seen(&path) {
+        for row in ignored.rows {
+            let path = &row.path;
+            if found.contains_key(path) || (ignored.seen)(path) {
                 continue;
             }
-            let known = index.entry(&path)?;
-            let there = match ignored.kind {
-                Some(EntryKind::Dir) => self.entry_on_disk(dir, &path)?,
-                _ => match self.take_from_disk(dir, &path, None, known.as_ref(), bulk)? {
+            let known = index.entry(path)?;
+            let there = match row.kind {
+                Some(EntryKind::Dir) => self.entry_on_disk(dir, path)?,
+                _ => match self.take_from_disk(dir, path, None, known.as_ref(), bulk)? {
                     Taken::Entry(entry, _) => Some(entry),
-                    Taken::Gone => self.entry_on_disk(dir, &path)?,
+                    Taken::Gone => self.entry_on_disk(dir, path)?,
                     Taken::Unsettled => continue,
                 },
             };
             if differs(there.as_ref(), known.as_ref()) {
-                found.insert(path, there);
+                found.insert(path.clone(), there);
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! against what the index says differs from them. The cost follows the change, not the project.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
@@ -13,12 +13,12 @@ use offshoot_store::{BulkWriter, Durability, ForkRow, WorkspaceRow};
 use crate::engine::Engine;
 use crate::fork::fork_row;
 use crate::fork_memo::ForkMemo;
-use crate::index::{Entry, Index};
+use crate::index::{Entry, Index, Pending};
 use crate::layers::Stack;
 use crate::project::size_of;
 use crate::read::DiskEntry;
 use crate::state::around_nested_git;
-use crate::sync::{Found, ROUNDS, Synced, differs};
+use crate::sync::{Found, Ignored, ROUNDS, Synced, differs};
 use crate::sync_disk::Taken;
 
 /// A memo is written anew when the old one let more than this be hashed.
@@ -40,6 +40,8 @@ struct Walk<'a> {
     engine: &'a Engine,
     dir: &'a SafeDir,
     index: &'a Index<'a>,
+    /// What the index has unrecorded.
+    pending: &'a Pending,
     stack: &'a Stack,
     bulk: &'a BulkWriter,
     old: &'a ForkMemo,
@@ -51,15 +53,22 @@ struct Walk<'a> {
     synced: &'a mut Synced,
 }
 
+/// A look at a fork right after a walk that found nothing new, in the same transaction.
+pub(crate) type Look<'a> = &'a mut dyn FnMut(&Index<'_>, &Pending, &ForkRow) -> Result<()>;
+
 impl Engine {
     /// Records what outside programs changed in a fork. The caller holds the exclusive lock.
+    ///
+    /// If there was nothing to record, `look` is called with what the walk read anyway.
     pub(crate) fn sync_fork(
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
         include_ignored: bool,
         durability: Durability,
+        mut look: Option<Look<'_>>,
     ) -> Result<Synced> {
+        self.clear_stages_of_fork(row, dir)?;
         let memo_path = self.inner.data.memo(row.key);
         let mut memo = ForkMemo::load(&memo_path);
         let mut synced = Synced {
@@ -84,10 +93,12 @@ impl Engine {
                     include_ignored,
                 };
                 let differences = self.fork_differences(&looking, &fork, &mut synced)?;
+                let pending = index.pending(false)?;
                 let mut walk = Walk {
                     engine: self,
                     dir,
                     index: &index,
+                    pending: &pending,
                     stack: &stack,
                     bulk: &bulk,
                     old: &memo,
@@ -100,10 +111,15 @@ impl Engine {
                 };
                 walk.take(&differences)?;
                 walk.reverted(&differences)?;
-                let seen: BTreeMap<&RelPath, ()> =
-                    differences.iter().map(|one| (&one.path, ())).collect();
-                let seen = |path: &RelPath| seen.contains_key(path);
-                self.follow_ignored(&index, dir, &bulk, &seen, &mut walk.found)?;
+                let seen: HashSet<&RelPath> = differences.iter().map(|one| &one.path).collect();
+                let ignored = Ignored {
+                    rows: &pending.ignored,
+                    seen: &|path| seen.contains(path),
+                };
+                self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found)?;
+                if let Some(look) = look.as_mut().filter(|_| walk.found.is_empty()) {
+                    look(&index, &pending, &fork)?;
+                }
                 let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
                     || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
                 Ok((walk.found, walk.memo, worth, walk.newest))
@@ -127,6 +143,18 @@ impl Engine {
         synced.changes.sort_by(|a, b| a.path.cmp(&b.path));
         synced.changes.dedup();
         Ok(synced)
+    }
+
+    /// Removes what killed writers staged. To list the top of a mount costs what its layers have
+    /// there, so the fork's own part is looked at first.
+    fn clear_stages_of_fork(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
+        let fork = self.store().read(|tx| fork_row(tx, row))?;
+        let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
+        let dirs = self.fork_dirs(row, fork.place);
+        if self.provider_that_made(provider)?.has_stages(&dirs)? {
+            dir.clear_stages()?;
+        }
+        Ok(())
     }
 
     /// What differs from the layers, without what the ignore rules leave out.
@@ -306,15 +334,15 @@ impl Walk<'_> {
         let (shown, objects) = (&self.stack.state, &self.index.objects);
         let snapshots = shown.diff(objects, &self.index.base(), &RelPath::root())?;
         let mut paths: BTreeSet<RelPath> = snapshots.into_iter().map(|one| one.path).collect();
-        for (path, edit) in self.index.pending(false)?.edits {
+        for (path, edit) in &self.pending.edits {
             paths.extend(path.dirs_above());
             if edit.hides() {
-                shown.walk(objects, &path, &mut |below, _| {
+                shown.walk(objects, path, &mut |below, _| {
                     paths.insert(below.clone());
                     Ok(())
                 })?;
             }
-            paths.insert(path);
+            paths.insert(path.clone());
         }
         Ok(paths)
     }

@@ -64,30 +64,6 @@ pub struct Updated {
     pub conflicts: Vec<Waiting>,
 }
 
-/// How far a fork is behind its project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BaseMoved {
-    /// The project.
-    pub project: ProjectId,
-    /// Its head.
-    pub head: ObjectId,
-    /// How many snapshots are newer than the base.
-    pub snapshots: i64,
-    /// Paths that both changed.
-    pub overlap: Vec<RelPath>,
-}
-
-/// What differs between the base of a workspace and now.
-#[derive(Clone, Debug)]
-pub struct Changes {
-    /// The snapshot that the changes are relative to; none if they are relative to nothing.
-    pub base: Option<ObjectId>,
-    /// What changed.
-    pub set: ChangeSet,
-    /// How far the project is ahead, if it is.
-    pub moved: Option<BaseMoved>,
-}
-
 /// A path that differs from the layers, and what tells one state of it from another; none if it
 /// is gone.
 type Seen = (RelPath, Option<(u64, u64, u32, i128)>);
@@ -119,42 +95,6 @@ struct UpdateNote {
 }
 
 impl Engine {
-    /// What differs between the base of a workspace and now: for a fork its base, for another one
-    /// its newest snapshot. Outside changes are recorded first.
-    pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
-        let row = self.open_row(id)?;
-        if row.kind != WorkspaceKind::Fork {
-            let set = self.diff(id, crate::Point::Head, crate::Point::Now, cause)?;
-            return Ok(Changes {
-                base: row.head,
-                set,
-                moved: None,
-            });
-        }
-        let synced = self.sync(id, cause)?;
-        self.store().read(|tx| {
-            let row = crate::engine::open_row_in(tx, id)?;
-            let fork = fork_row(tx, &row)?;
-            let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let pending = index.pending(false)?;
-            let mut bench = Workbench::new(&index.objects);
-            let now = index.base().edit(&mut bench, &pending.edits)?;
-            let changed = base_state(&fork).diff(&bench, &now, &RelPath::root())?;
-            let mut set = change_set(&changed);
-            let known = pending.ignored.iter().map(|row| row.path.clone());
-            let mut ignored: Vec<RelPath> = known.chain(synced.ignored.iter().cloned()).collect();
-            ignored.sort();
-            ignored.dedup();
-            set.ignored = topmost(ignored.into_iter());
-            let moved = base_moved(tx, &fork, &index, &changed)?;
-            Ok(Changes {
-                base: Some(fork.base),
-                set,
-                moved,
-            })
-        })
-    }
-
     /// Moves a fork onto the newest snapshot of its project. Paths that both changed are merged;
     /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
@@ -597,47 +537,6 @@ fn record_update(
         count(next, change, *size_before, *size_after);
     }
     Ok(())
-}
-
-fn base_moved(
-    tx: &dyn ReadTx,
-    fork: &ForkRow,
-    index: &Index<'_>,
-    changed: &[StateChange],
-) -> Result<Option<BaseMoved>> {
-    let Some(project) = tx.workspace_by_key(fork.project)? else {
-        return Ok(None);
-    };
-    let Some(head) = project.head.filter(|head| *head != fork.base) else {
-        return Ok(None);
-    };
-    let number = |id: &ObjectId| -> Result<i64> {
-        Ok(tx.snapshot(project.key, id)?.map_or(0, |row| row.number))
-    };
-    let ours = base_state(fork).diff(&index.objects, &state_of_row(&project), &RelPath::root())?;
-    let is_leaf = |change: &&StateChange| {
-        let dir = |entry: &Option<crate::StateEntry>| {
-            entry.is_none_or(|entry| entry.kind == offshoot_core::EntryKind::Dir)
-        };
-        !(dir(&change.before) && dir(&change.after))
-    };
-    let mine: std::collections::BTreeSet<&RelPath> = changed
-        .iter()
-        .filter(is_leaf)
-        .map(|one| &one.path)
-        .collect();
-    let overlap = ours
-        .iter()
-        .filter(is_leaf)
-        .filter(|change| mine.contains(&change.path))
-        .map(|change| change.path.clone())
-        .collect();
-    Ok(Some(BaseMoved {
-        project: project.id.as_str().parse()?,
-        head,
-        snapshots: number(&head)? - number(&fork.base)?,
-        overlap,
-    }))
 }
 
 fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {

@@ -60,6 +60,7 @@ mod overlay;
 mod probe;
 mod record;
 
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -68,12 +69,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
-use offshoot_sys::{FileLock, Links, LockMode, Stat};
+use offshoot_sys::{DirReader, FileLock, Links, LockMode, Stat};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::Difference;
 use crate::errors::is;
 use crate::form::Form;
+use crate::safe_dir::STAGE_PREFIX;
 use crate::stack::OPEN_DIR;
 
 pub use copies::{CopyProvider, ReflinkProvider};
@@ -273,6 +276,12 @@ pub trait Provider: Send + Sync {
         closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
     ) -> Result<Vec<Difference>>;
 
+    /// Whether a writer that was killed left something staged at the top of the fork, which
+    /// [`crate::SafeDir::clear_stages`] would remove.
+    ///
+    /// Costs one listing of what the fork itself has at its top, whatever the layers have there.
+    fn has_stages(&self, fork: &ForkDirs) -> Result<bool>;
+
     /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use, or shown
     /// at another place such as a container.
     ///
@@ -300,6 +309,20 @@ pub trait Provider: Send + Sync {
     /// Whoever still has files of it open can use them until they are closed. Costs as `close`,
     /// and one call per file: not for a request.
     fn cleanup(&self, fork: &ForkDirs) -> Result<()>;
+}
+
+/// Whether a directory holds something staged.
+fn holds_stages(dir: &Path) -> Result<bool> {
+    let unreadable = |error| failed("the workspace cannot be looked at", error);
+    let flags = OPEN_DIR.difference(OFlags::NOFOLLOW);
+    let dir =
+        rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| unreadable(errno.into()))?;
+    let mut found = false;
+    let look = |name: &CStr, _| found |= name.to_bytes().starts_with(STAGE_PREFIX);
+    DirReader::default()
+        .for_each(&dir, look)
+        .map_err(unreadable)?;
+    Ok(found)
 }
 
 /// Whether the target of a fork is a mount right now. Always no where forks are no mounts.

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
-use offshoot_core::{Error, RelPath, Result};
+use offshoot_core::{Error, MAX_PATH, RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -198,6 +198,22 @@ impl LayerStack {
         Ok(Some(dir))
     }
 
+    /// A directory that the stack shows, made of parts in some of `members`.
+    pub(crate) fn known_dir<'a>(
+        &'a self,
+        path: &'a RelPath,
+        members: &[usize],
+    ) -> io::Result<KnownDir<'a>> {
+        match *members {
+            [layer] => Ok(KnownDir::Sole {
+                stack: self,
+                layer,
+                path,
+            }),
+            _ => self.open_dir(path, members).map(KnownDir::Merged),
+        }
+    }
+
     /// A directory of the stack: the parts of it in those of `members` that show through.
     pub(crate) fn open_dir(&self, path: &RelPath, members: &[usize]) -> io::Result<MergedDir> {
         let mut parts = Vec::new();
@@ -227,6 +243,53 @@ impl LayerStack {
             parts,
             xattrs: self.xattrs,
         })
+    }
+}
+
+/// A directory of which it is known that the stack shows it.
+#[derive(Debug)]
+pub(crate) enum KnownDir<'a> {
+    /// One layer alone has it. Its names are looked up from the top of the layer, which saves to
+    /// open it. Nothing on the way is a link: the layer is frozen, and each directory on the way
+    /// was seen in it.
+    Sole {
+        stack: &'a LayerStack,
+        layer: usize,
+        path: &'a RelPath,
+    },
+    /// Several layers may have a part of it.
+    Merged(MergedDir),
+}
+
+impl KnownDir<'_> {
+    pub(crate) fn members(&self) -> Members {
+        match self {
+            KnownDir::Sole { layer, .. } => vec![*layer],
+            KnownDir::Merged(dir) => dir.members(),
+        }
+    }
+
+    /// What stands at one name.
+    pub(crate) fn lookup(&self, name: &CStr) -> io::Result<Option<Stat>> {
+        let (stack, layer, path) = match self {
+            KnownDir::Sole { stack, layer, path } => (stack, *layer, path),
+            KnownDir::Merged(dir) => return Ok(dir.lookup(name)?.map(|(_, stat)| stat)),
+        };
+        let open = || stack.open_dir(path, &[layer])?.lookup(name);
+        let below = path.join_name(name.to_bytes());
+        if below.as_bytes().len() > MAX_PATH {
+            return Ok(open()?.map(|(_, stat)| stat));
+        }
+        match lstat_at(&stack.layers[layer], &CString::new(below.as_bytes())?) {
+            Ok(stat) if stat.is_whiteout() => Ok(None),
+            // It may be a whiteout by a note.
+            Ok(stat) if stat.kind == FileKind::File && stat.size == 0 => {
+                Ok(open()?.map(|(_, stat)| stat))
+            }
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if is(&error, Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -26,7 +26,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use offshoot_core::{RelPath, Result};
-use offshoot_sys::{DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at};
+use offshoot_sys::{
+    DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at, xattr_names,
+};
 use rustix::io::Errno;
 
 use crate::difference::{BaseEntry, Difference};
@@ -34,7 +36,7 @@ use crate::errors::is;
 use crate::form::Form;
 use crate::read_error;
 use crate::safe_dir::{STAGE_PREFIX, vanished};
-use crate::stack::{LayerStack, Members, MergedDir, OPEN_DIR, has_whiteout_note};
+use crate::stack::{KnownDir, LayerStack, Members, MergedDir, OPEN_DIR, has_whiteout_note};
 
 /// How the kernel was told to read the notes in the upper.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +72,26 @@ enum Source {
 struct UpperDir {
     entries: BTreeMap<CString, Stat>,
     whiteouts: Vec<CString>,
+}
+
+/// The notes of a directory. Their names are read first, which is one call: few have any.
+struct Noted<'a> {
+    dir: &'a OwnedFd,
+    names: Vec<Vec<u8>>,
+}
+
+impl Noted<'_> {
+    fn read(dir: &OwnedFd) -> io::Result<Noted<'_>> {
+        let names = xattr_names(dir)?;
+        Ok(Noted { dir, names })
+    }
+
+    fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+        match self.names.iter().any(|noted| noted == name.to_bytes()) {
+            true => get_xattr(self.dir, name),
+            false => Ok(None),
+        }
+    }
 }
 
 /// The differences between what an overlay shows and its layers, in the order of their paths.
@@ -127,25 +149,29 @@ impl Scanner<'_> {
                     Err(error) if vanished(&error) => return Ok(()),
                     Err(error) => return Err(error),
                 };
-                let opaque = get_xattr(&fd, self.notes.xattrs.opaque())?;
+                let noted = Noted::read(&fd)?;
+                let opaque = noted.get(self.notes.xattrs.opaque())?;
                 let lower = if opaque.as_deref() == Some(b"y") {
                     None
                 } else {
-                    self.lower_of(&dir.path, &fd, above.as_ref())?
+                    self.lower_of(&dir.path, &noted, above.as_ref())?
                 };
                 let marked = opaque.as_deref() == Some(b"x");
                 (self.read_upper(&dir.path, &fd, marked)?, lower)
             }
         };
-        let base = match &dir.base {
-            Some(members) => Some(self.stack.open_dir(&dir.path, members)?),
-            None => None,
-        };
-        match lower {
-            Some(lower) if lower.path == dir.path && base.is_some() => {
-                self.merged(&dir.path, upper, base)
+        match (lower, &dir.base) {
+            (Some(lower), Some(members)) if lower.path == dir.path => {
+                let base = self.stack.known_dir(&dir.path, members)?;
+                self.merged(&dir.path, upper, &base)
             }
-            lower => self.replaced(&dir.path, upper, lower, base),
+            (lower, base) => {
+                let base = match base {
+                    Some(members) => Some(self.stack.open_dir(&dir.path, members)?),
+                    None => None,
+                };
+                self.replaced(&dir.path, upper, lower, base)
+            }
         }
     }
 
@@ -153,7 +179,7 @@ impl Scanner<'_> {
     fn lower_of(
         &self,
         path: &RelPath,
-        fd: &OwnedFd,
+        noted: &Noted<'_>,
         above: Option<&LowerDir>,
     ) -> io::Result<Option<LowerDir>> {
         if path.is_root() {
@@ -163,10 +189,9 @@ impl Scanner<'_> {
                 members,
             }));
         }
-        let redirect = if self.notes.follow_redirects {
-            get_xattr(fd, self.notes.xattrs.redirect())?
-        } else {
-            None
+        let redirect = match self.notes.follow_redirects {
+            true => noted.get(self.notes.xattrs.redirect())?,
+            false => None,
         };
         let name = match redirect.as_deref() {
             Some([b'/', absolute @ ..]) => {
@@ -229,22 +254,16 @@ impl Scanner<'_> {
 
     /// A directory that is also in the layers, at the same path: what the upper does not name is
     /// as it was.
-    fn merged(
-        &mut self,
-        path: &RelPath,
-        upper: UpperDir,
-        base: Option<MergedDir>,
-    ) -> io::Result<()> {
-        let Some(base) = base else { return Ok(()) };
+    fn merged(&mut self, path: &RelPath, upper: UpperDir, base: &KnownDir<'_>) -> io::Result<()> {
         let members = base.members();
         for name in upper.whiteouts {
-            if let Some((_, stat)) = base.lookup(&name)? {
+            if let Some(stat) = base.lookup(&name)? {
                 let path = path.join_name(name.to_bytes());
                 self.found.push(Difference::gone(path, (&stat).into()));
             }
         }
         for (name, stat) in upper.entries {
-            let was = base.lookup(&name)?.map(|(_, stat)| stat);
+            let was = base.lookup(&name)?;
             let below = path.join_name(name.to_bytes());
             let above = Some(LowerDir {
                 path: path.clone(),

@@ -103,7 +103,7 @@ fn random_changes_are_always_found() {
                     "round {round}: {path} was overlooked"
                 );
             }
-            for path in before.keys().filter(|path| !truth.contains_key(path)) {
+            for path in before.keys().filter(|path| !truth.contains_key(*path)) {
                 assert!(missing.contains(path), "round {round}: {path} is gone");
             }
             memo = next;

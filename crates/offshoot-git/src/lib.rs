@@ -42,7 +42,7 @@ pub use object::{
 pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};
 pub use tree::{
     EntryRef, Tree, TreeEntry, encode_tree, find_in, git_mode, is_dir_mode, lookup, read_tree,
-    tree_bytes,
+    tree_bytes, walk_to,
 };
 pub use tree_build::TreeBuilder;
 pub use tree_diff::{diff, diff_below};

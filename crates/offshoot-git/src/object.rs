@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, Result};
+use offshoot_core::{EMPTY_BLOB, EMPTY_TREE, Error, ObjectId, RelPath, Result};
 
 pub use offshoot_core::ObjectKind as Kind;
 
-use crate::tree::{Tree, TreeEntry, find_in, tree_bytes};
+use crate::tree::{Tree, TreeEntry, find_in, tree_bytes, walk_to};
 
 /// SHA-1 with collision detection, fed with the header that git puts before every object.
 fn hasher(kind: Kind, size: u64) -> gix_hash::Hasher {
@@ -94,6 +94,12 @@ pub trait ObjectReader {
         find_in(&tree_bytes(self, tree)?, name)
     }
 
+    /// The tree of a directory below a root; none if there is no such directory. A reader that is
+    /// asked for many paths may remember where they lead.
+    fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
+        walk_to(self, root, dir)
+    }
+
     /// What [`ObjectReader::read`] gives as a stream, for objects that may be too large for memory.
     fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
         Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
@@ -125,6 +131,10 @@ impl<R: ObjectReader + ?Sized> ObjectReader for &R {
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         (**self).find(tree, name)
+    }
+
+    fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
+        (**self).subtree(root, dir)
     }
 
     fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {

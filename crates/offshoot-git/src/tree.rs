@@ -329,24 +329,39 @@ pub fn tree_bytes<R: ObjectReader + ?Sized>(reader: &R, id: &ObjectId) -> Result
 
 /// Finds a path. The root is the tree itself with mode 040000 and an empty name.
 ///
-/// Looks into one tree per part of the path.
+/// Looks into one tree per part of the path, or fewer where the reader remembers the directory.
 pub fn lookup(
     reader: &dyn ObjectReader,
     root: ObjectId,
     path: &RelPath,
 ) -> Result<Option<TreeEntry>> {
-    let mut at = TreeEntry {
-        name: Vec::new(),
-        mode: GitMode::Dir as u32,
-        id: root,
+    let Some(parent) = path.parent() else {
+        return Ok(Some(TreeEntry {
+            name: Vec::new(),
+            mode: GitMode::Dir as u32,
+            id: root,
+        }));
     };
-    for part in path.parts() {
-        if !at.is_dir() || at.id == EMPTY_TREE {
+    match reader.subtree(root, &parent)? {
+        Some(dir) if dir != EMPTY_TREE => reader.find(&dir, path.name()),
+        _ => Ok(None),
+    }
+}
+
+/// The tree of a directory, found part by part; none if there is no such directory.
+pub fn walk_to<R: ObjectReader + ?Sized>(
+    reader: &R,
+    root: ObjectId,
+    dir: &RelPath,
+) -> Result<Option<ObjectId>> {
+    let mut at = root;
+    for part in dir.parts() {
+        if at == EMPTY_TREE {
             return Ok(None);
         }
-        match reader.find(&at.id, part)? {
-            Some(entry) => at = entry,
-            None => return Ok(None),
+        match reader.find(&at, part)? {
+            Some(entry) if entry.is_dir() => at = entry.id,
+            _ => return Ok(None),
         }
     }
     Ok(Some(at))

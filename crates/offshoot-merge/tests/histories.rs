@@ -196,7 +196,7 @@ fn check(seed: u64) -> bool {
     // The workspace again, onto the head that has it already.
     let (second, again) = merge(&store, &base, &merged, &theirs);
     let all = merged.keys().chain(again.keys());
-    let changed: BTreeSet<&RelPath> = all.filter(|at| merged.get(at) != again.get(at)).collect();
+    let changed: BTreeSet<&RelPath> = all.filter(|at| merged.get(*at) != again.get(*at)).collect();
     for at in &changed {
         let by_lines = |one: &AutoResolution| one.path == **at && one.method == Method::Lines;
         let told = second.auto_resolved.iter().any(by_lines);

@@ -77,6 +77,10 @@ macro_rules! provide_copies {
                 changes(layers, fork, closed)
             }
 
+            fn has_stages(&self, fork: &ForkDirs) -> Result<bool> {
+                super::holds_stages(&fork.target)
+            }
+
             fn close(&self, _fork: &ForkDirs) -> Result<()> {
                 Ok(())
             }

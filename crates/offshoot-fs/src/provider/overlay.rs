@@ -176,6 +176,10 @@ impl Provider for OverlayProvider {
         upper_differences(&stack, upper.as_fd(), notes, closed)
     }
 
+    fn has_stages(&self, fork: &ForkDirs) -> Result<bool> {
+        super::holds_stages(&fork.upper())
+    }
+
     fn close(&self, fork: &ForkDirs) -> Result<()> {
         if !fork.private.is_dir() {
             return Ok(());

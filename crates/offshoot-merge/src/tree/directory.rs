@@ -91,7 +91,10 @@ impl Sides<'_> {
             .collect();
         let removed: HashSet<&RelPath> = removed(self.theirs).map(|(path, _)| path).collect();
         let mut found: BTreeMap<RelPath, Displaced> = BTreeMap::new();
-        for directory in renamed.keys().filter(|directory| !kept.contains(directory)) {
+        for directory in renamed
+            .keys()
+            .filter(|directory| !kept.contains(*directory))
+        {
             if self.entry(directory)?.map(|entry| entry.mode) != Some(GitMode::Dir) {
                 continue;
             }

@@ -1,0 +1,145 @@
+//! What a workspace changed since its base.
+
+use std::collections::BTreeSet;
+
+use offshoot_core::{
+    Cause, ChangeSet, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+};
+use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::fork::{base_state, fork_row};
+use crate::index::{Index, Pending};
+use crate::project::state_of_row;
+use crate::restore::{change_set, topmost};
+use crate::state::StateChange;
+use crate::sync::Synced;
+use crate::sync_fork::Look;
+
+/// How far a fork is behind its project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseMoved {
+    /// The project.
+    pub project: ProjectId,
+    /// Its head.
+    pub head: ObjectId,
+    /// How many snapshots are newer than the base.
+    pub snapshots: i64,
+    /// Paths that both changed.
+    pub overlap: Vec<RelPath>,
+}
+
+/// What differs between the base of a workspace and now.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The snapshot that the changes are relative to; none if they are relative to nothing.
+    pub base: Option<ObjectId>,
+    /// What changed.
+    pub set: ChangeSet,
+    /// How far the project is ahead, if it is.
+    pub moved: Option<BaseMoved>,
+}
+
+impl Engine {
+    /// What differs between the base of a workspace and now: for a fork its base, for another one
+    /// its newest snapshot. Outside changes are recorded first.
+    pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
+        let row = self.open_row(id)?;
+        if row.kind != WorkspaceKind::Fork {
+            let set = self.diff(id, crate::Point::Head, crate::Point::Now, cause)?;
+            return Ok(Changes {
+                base: row.head,
+                set,
+                moved: None,
+            });
+        }
+        let mut seen = None;
+        let mut look = |index: &Index<'_>, pending: &Pending, fork: &ForkRow| {
+            seen = Some(changes_of(index, pending, fork)?);
+            Ok(())
+        };
+        let synced = self.sync_and_look(&row, &mut look)?;
+        let mut changes = match seen {
+            Some(changes) => changes,
+            None => self.store().read(|tx| {
+                let row = open_row_by_key(tx, &row)?;
+                let index = Index::new(self.store(), tx, &row).with_rows()?;
+                changes_of(&index, &index.pending(false)?, &fork_row(tx, &row)?)
+            })?,
+        };
+        let mut ignored = std::mem::take(&mut changes.set.ignored);
+        ignored.extend(synced.ignored);
+        ignored.sort();
+        ignored.dedup();
+        changes.set.ignored = topmost(ignored.into_iter());
+        Ok(changes)
+    }
+
+    /// Records what outside programs changed in a fork. If that was nothing, `look` saw it; the
+    /// walk may have been repeated, and the last look counts.
+    fn sync_and_look(&self, row: &WorkspaceRow, look: Look<'_>) -> Result<Synced> {
+        if !row.handed_out {
+            return Ok(Synced::default());
+        }
+        let _lock = self.exclusive(row)?;
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.handed_out || !row.materialized {
+            return Ok(Synced::default());
+        }
+        let dir = self.dir_of(&row)?;
+        self.sync_fork(&row, &dir, false, Durability::Synced, Some(look))
+    }
+}
+
+/// What the store says that a fork changed since its base.
+fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
+    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
+    let mut set = change_set(&changed);
+    set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();
+    Ok(Changes {
+        base: Some(fork.base),
+        set,
+        moved: base_moved(index, fork, &changed)?,
+    })
+}
+
+fn base_moved(
+    index: &Index<'_>,
+    fork: &ForkRow,
+    changed: &[StateChange],
+) -> Result<Option<BaseMoved>> {
+    let tx = index.tx;
+    let Some(project) = tx.workspace_by_key(fork.project)? else {
+        return Ok(None);
+    };
+    let Some(head) = project.head.filter(|head| *head != fork.base) else {
+        return Ok(None);
+    };
+    let number = |id: &ObjectId| -> Result<i64> {
+        Ok(tx.snapshot(project.key, id)?.map_or(0, |row| row.number))
+    };
+    let ours = base_state(fork).diff(&index.objects, &state_of_row(&project), &RelPath::root())?;
+    let is_leaf = |change: &&StateChange| {
+        let dir = |entry: &Option<crate::StateEntry>| {
+            entry.is_none_or(|entry| entry.kind == EntryKind::Dir)
+        };
+        !(dir(&change.before) && dir(&change.after))
+    };
+    let mine: BTreeSet<&RelPath> = changed
+        .iter()
+        .filter(is_leaf)
+        .map(|one| &one.path)
+        .collect();
+    let overlap = ours
+        .iter()
+        .filter(is_leaf)
+        .filter(|change| mine.contains(&change.path))
+        .map(|change| change.path.clone())
+        .collect();
+    Ok(Some(BaseMoved {
+        project: project.id.as_str().parse()?,
+        head,
+        snapshots: number(&head)? - number(&fork.base)?,
+        overlap,
+    }))
+}
