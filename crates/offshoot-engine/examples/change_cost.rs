@@ -1,4 +1,4 @@
-//! What looking at the changes of a fork costs: `change_cost DIR FILES ROUNDS WHAT`.
+//! What a fork costs, a look at its changes, or a snapshot: `change_cost DIR FILES ROUNDS WHAT`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement")]
 
 use std::path::PathBuf;
@@ -32,17 +32,17 @@ fn main() {
     let project: ProjectId = "p".parse().unwrap();
     let mut times = Vec::new();
     let id: WorkspaceId = "w".parse().unwrap();
+    engine
+        .import_dir(
+            &project,
+            &source,
+            &ImportOptions::default(),
+            &mut |_| {},
+            &cause,
+        )
+        .unwrap();
     match what {
         "changes" => {
-            engine
-                .import_dir(
-                    &project,
-                    &source,
-                    &ImportOptions::default(),
-                    &mut |_| {},
-                    &cause,
-                )
-                .unwrap();
             engine.wait_for_upkeep();
             let options = ForkOptions {
                 id: Some(id.clone()),
@@ -66,15 +66,6 @@ fn main() {
             engine.wait_for_upkeep();
         }
         "snapshot" => {
-            engine
-                .import_dir(
-                    &project,
-                    &source,
-                    &ImportOptions::default(),
-                    &mut |_| {},
-                    &cause,
-                )
-                .unwrap();
             let options = ForkOptions {
                 id: Some(id.clone()),
                 ..ForkOptions::default()
@@ -102,7 +93,24 @@ fn main() {
             engine.delete_workspace(&id, &cause).unwrap();
             engine.wait_for_upkeep();
         }
-        _ => panic!("changes or snapshot"),
+        "fork" => {
+            engine.wait_for_upkeep();
+            for round in 0..rounds {
+                let options = ForkOptions {
+                    id: Some(format!("w{round}").parse().unwrap()),
+                    ..ForkOptions::default()
+                };
+                let began = Instant::now();
+                engine.fork_out(&project, &options, &cause).unwrap();
+                times.push(began.elapsed());
+            }
+            for round in 0..rounds {
+                let id = format!("w{round}").parse().unwrap();
+                engine.delete_workspace(&id, &cause).unwrap();
+            }
+            engine.wait_for_upkeep();
+        }
+        _ => panic!("changes, fork or snapshot"),
     }
     times.sort();
     println!(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, ProviderName, SafeDir, WorkspaceLocks};
+use offshoot_fs::{Form, NameLock, ProviderName, SafeDir, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
     Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
@@ -300,11 +300,21 @@ impl Engine {
     }
 
     /// The lock on a name, for what makes or ends the workspace that has it.
-    pub(crate) fn name_lock(&self, id: &WorkspaceId) -> Result<offshoot_fs::WorkspaceLock> {
-        let name = format!("name-{id}");
-        self.inner
-            .locks
-            .exclusive(&name, self.inner.options.lock_timeout)
+    pub(crate) fn name_lock(&self, id: &WorkspaceId) -> Result<NameLock> {
+        self.name_lock_within(id, self.inner.options.lock_timeout)
+    }
+
+    /// The same for who waits less long.
+    pub(crate) fn name_lock_within(&self, id: &WorkspaceId, timeout: Duration) -> Result<NameLock> {
+        self.inner.locks.name(&format!("name-{id}"), timeout)
+    }
+
+    /// Removes the lock files of a workspace that is gone for good.
+    pub(crate) fn forget_locks(&self, row: &WorkspaceRow) {
+        // Whoever waits for one of them finds out that there is nothing to do. If that takes too
+        // long, empty files are left.
+        let name = Self::lock_name(row);
+        let _ = self.inner.locks.forget(&name, Duration::from_secs(1));
     }
 
     /// The lock that keeps everyone else away from the workspace.

@@ -57,12 +57,14 @@ impl Engine {
         };
         let before = self.reachable()?;
         for row in &rows {
-            let _lock = self.exclusive(row)?;
+            let lock = self.exclusive(row)?;
             self.store()
                 .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
             if row.state == WorkspaceState::Open {
                 self.discard_dir(row)?;
             }
+            drop(lock);
+            self.forget_locks(row);
         }
         let after = self.reachable()?;
         purged.contents = before.difference(&after).copied().collect();

@@ -77,7 +77,7 @@ impl Engine {
     }
 
     fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<()> {
-        let Ok(_name) = self.inner.locks.exclusive(&format!("name-{id}"), PATIENCE) else {
+        let Ok(_name) = self.name_lock_within(id, PATIENCE) else {
             return Ok(());
         };
         let row = self.store().read(|tx| tx.workspace(id))?;

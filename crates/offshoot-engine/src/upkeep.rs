@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use offshoot_fs::WorkspaceLock;
+use offshoot_fs::NameLock;
 use offshoot_store::{WorkspaceKey, WorkspaceRow};
 
 use crate::engine::Engine;
@@ -17,7 +17,7 @@ pub(crate) enum Job {
     /// Make the layer of a project's head, and fewer of them where there are many.
     Publish(WorkspaceKey),
     /// Take the directory of a closed workspace away; until then its name stays taken.
-    Discard(Box<WorkspaceRow>, WorkspaceLock),
+    Discard(Box<WorkspaceRow>, NameLock),
 }
 
 #[derive(Default)]
@@ -105,7 +105,11 @@ impl Engine {
     fn run(&self, job: Job) {
         let done = match job {
             Job::Publish(project) => self.publish_now(project),
-            Job::Discard(row, _name) => self.discard_dir(&row),
+            Job::Discard(row, _name) => {
+                let discarded = self.discard_dir(&row);
+                self.forget_locks(&row);
+                discarded
+            }
         };
         if done.is_err() {
             self.inner

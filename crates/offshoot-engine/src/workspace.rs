@@ -115,8 +115,8 @@ impl Engine {
             &[]
         };
         self.refuse_case_twin(&id)?;
-        let _name = self.name_lock(&id)?;
-        self.store().write(Durability::Synced, |tx| {
+        let name = self.name_lock(&id)?;
+        let made = self.store().write(Durability::Synced, |tx| {
             let mut row = new_row(&id, layout, quota, at);
             row.dirs = session_dirs.len() as i64;
             row.key = tx.add_workspace(&row)?;
@@ -125,7 +125,9 @@ impl Engine {
             }
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
             Ok(Workspace::from(row))
-        })
+        })?;
+        name.leave();
+        Ok(made)
     }
 
     /// Assigns a workspace that begins with a snapshot of any other, open or deleted. If that is
@@ -280,7 +282,7 @@ impl Engine {
             }
             Some(row) => row,
         };
-        let _lock = self.exclusive(&row)?;
+        let lock = self.exclusive(&row)?;
         // Ignored files too: they go with the directory (INV-5).
         let synced = self.sync_with(&row, true, Durability::Relaxed)?;
         if !may_go(&row)? {
@@ -313,6 +315,8 @@ impl Engine {
             self.later(Job::Discard(Box::new(row), name));
         } else {
             self.discard_dir(&row)?;
+            drop(lock);
+            self.forget_locks(&row);
         }
         Ok(Deleted {
             existed: true,

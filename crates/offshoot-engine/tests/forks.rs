@@ -486,3 +486,49 @@ fn what_is_written_during_an_update_is_not_left_behind() {
         rig.check();
     });
 }
+
+#[test]
+fn workspaces_that_are_gone_leave_no_lock_files() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let locks = || {
+            let names = fs::read_dir(rig.host.path().join("data/locks")).unwrap();
+            let mut names: Vec<String> = names
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let before = locks();
+        let (one, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "changed\n").unwrap();
+        rig.changes(&one);
+        rig.engine.delete_workspace(&one, &user()).unwrap();
+        let plain = rig
+            .engine
+            .create_workspace(
+                None,
+                offshoot_core::Layout::Plain,
+                offshoot_engine::Quota::default(),
+                &user(),
+            )
+            .unwrap()
+            .id;
+        rig.engine
+            .write_file(
+                &plain,
+                &p("a"),
+                Content::Bytes(b"a"),
+                &WriteOptions::default(),
+                &user(),
+            )
+            .unwrap();
+        rig.engine.delete_workspace(&plain, &user()).unwrap();
+        // What never was leaves nothing either.
+        rig.engine
+            .delete_workspace(&"nobody".parse().unwrap(), &user())
+            .unwrap_err();
+        rig.engine.wait_for_upkeep();
+        assert_eq!(locks(), before);
+    });
+}

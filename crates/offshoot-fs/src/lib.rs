@@ -25,7 +25,7 @@ pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
 pub use form::Form;
 pub use layer::{LayerCounts, LayerState, LayerWriter, freeze_layer, layer_state, remove_layer};
-pub use locks::{WorkspaceLock, WorkspaceLocks};
+pub use locks::{NameLock, WorkspaceLock, WorkspaceLocks};
 pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
 #[cfg(target_os = "linux")]
 pub use provider::OverlayProvider;

@@ -49,11 +49,39 @@ pub struct WorkspaceLock {
     _turn: Option<Turn>,
 }
 
+/// A held name. Its file goes with it, so that names which nobody uses leave nothing behind.
+#[derive(Debug)]
+#[must_use = "the name is free when this is dropped"]
+pub struct NameLock {
+    lock: Option<WorkspaceLock>,
+}
+
+impl NameLock {
+    /// Lets go of the name and leaves its file for the next one: for who knows that it will be
+    /// taken again.
+    pub fn leave(mut self) {
+        self.lock.take();
+    }
+}
+
+impl Drop for NameLock {
+    fn drop(&mut self) {
+        if let Some(WorkspaceLock {
+            _held: Held::Own { file },
+            _turn,
+        }) = self.lock.take()
+        {
+            // One that cannot be removed is used again.
+            let _ = file.remove();
+        }
+    }
+}
+
 /// How a lock on a file is held.
 #[derive(Debug)]
 enum Held {
     /// By this holder alone.
-    Own { _file: FileLock },
+    Own { file: FileLock },
     /// Together with other threads of this process.
     Shared { _member: Member },
     /// By this holder alone, with a file that the party keeps open for the next one.
@@ -101,9 +129,15 @@ impl WorkspaceLocks {
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
         drop(gate);
         Ok(WorkspaceLock {
-            _held: Held::Own { _file: file },
+            _held: Held::Own { file },
             _turn: None,
         })
+    }
+
+    /// Takes a name that is never shared: one file, and no gate to pass.
+    pub fn name(&self, name: &str, timeout: Duration) -> Result<NameLock> {
+        let lock = self.alone(name, &self.file(name, "main")?, timeout)?;
+        Ok(NameLock { lock: Some(lock) })
     }
 
     /// Takes the short lock for putting files in place.
@@ -169,7 +203,7 @@ impl WorkspaceLocks {
         let left = deadline.saturating_duration_since(Instant::now());
         let file = acquire(name, path, LockMode::Exclusive, left)?;
         Ok(WorkspaceLock {
-            _held: Held::Own { _file: file },
+            _held: Held::Own { file },
             _turn: Some(turn),
         })
     }

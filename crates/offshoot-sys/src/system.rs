@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 /// Flushes the whole file system that `fd` lies on.
 pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
@@ -21,9 +22,14 @@ pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
 ///
 /// Whoever finds another value than the one remembered knows that the page cache was lost.
 pub fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
+    // It cannot change while this process lives.
+    static BOOT: OnceLock<Option<String>> = OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    BOOT.get_or_init(read).clone()
 }
 
 /// The number of the user that this process acts as. What works for one need not for another.

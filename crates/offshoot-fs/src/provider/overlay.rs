@@ -344,7 +344,10 @@ fn make_upper(stack: &LayerStack, fork: &ForkDirs) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(root.uid()), Gid::from_raw(root.gid()));
         fchown(&upper, Some(uid), Some(gid))?;
     }
-    fchmod(&upper, Mode::from_raw_mode((root.mode() & KEPT_PERM) as _))?;
+    let bits = root.mode() & KEPT_PERM;
+    if bits != made.mode() & 0o7777 {
+        fchmod(&upper, Mode::from_raw_mode(bits as _))?;
+    }
     make_private_dir(&fork.work())?;
     Ok(())
 }
