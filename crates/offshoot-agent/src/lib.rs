@@ -9,4 +9,4 @@ mod search;
 mod tools;
 
 pub use offshoot_engine::Access;
-pub use registry::{Hints, Registry, Tool};
+pub use registry::{Answer, Arguments, Hints, Registry, Tool};

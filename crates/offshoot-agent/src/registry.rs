@@ -18,9 +18,69 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
+/// The arguments of a call, as they came through a door.
+pub enum Arguments<'a> {
+    /// As text; it begins like an object.
+    Json(&'a [u8]),
+    /// As a value; null means none.
+    Value(Value),
+}
+
+impl Arguments<'_> {
+    /// The arguments if they are right; what is wrong with others is said by [`Arguments::parse`].
+    fn peek<A: DeserializeOwned>(&self) -> Option<A> {
+        match self {
+            // Straight from the text: a tree of values between the two would copy every content.
+            Arguments::Json(text) => serde_json::from_slice(text).ok(),
+            Arguments::Value(value) => A::deserialize(value).ok(),
+        }
+    }
+
+    fn parse<A: DeserializeOwned>(self, name: &str) -> Result<A> {
+        let value = match self {
+            Arguments::Json(text) => match serde_json::from_slice(text) {
+                Ok(arguments) => return Ok(arguments),
+                // As a value, so that both forms allow the same and refuse it in the same words.
+                Err(_) => serde_json::from_slice(text)
+                    .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))?,
+            },
+            Arguments::Value(Value::Null) => Value::Object(Default::default()),
+            Arguments::Value(value) => value,
+        };
+        serde_json::from_value(value).map_err(|cause| {
+            Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
+        })
+    }
+}
+
+/// What a tool answers, to be written in the form that a door needs.
+pub trait Answer: Send {
+    /// As a value.
+    fn to_value(&self) -> Result<Value>;
+    /// As text.
+    fn to_json(&self) -> Result<String>;
+}
+
+impl<T: Serialize + Send> Answer for T {
+    fn to_value(&self) -> Result<Value> {
+        serde_json::to_value(self).map_err(unwritable)
+    }
+
+    fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(unwritable)
+    }
+}
+
+fn unwritable(cause: serde_json::Error) -> Error {
+    Error::internal("an answer could not be written").with_source(cause)
+}
+
 /// A call that may be done at once, without a thread that can block; none if it may take long.
-type Quick = Box<dyn Fn(&Access, &WorkspaceId, &Value) -> Result<Option<Value>> + Send + Sync>;
-type Run = Box<dyn Fn(&Access, &WorkspaceId, Value) -> Result<Value> + Send + Sync>;
+type Quick = Box<
+    dyn Fn(&Access, &WorkspaceId, &Arguments<'_>) -> Result<Option<Box<dyn Answer>>> + Send + Sync,
+>;
+type Run =
+    Box<dyn Fn(&Access, &WorkspaceId, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
 
 /// A tool.
 pub struct Tool {
@@ -40,12 +100,16 @@ pub struct Tool {
 
 impl Tool {
     /// A tool from a function of its arguments.
-    pub(crate) fn new<A: DeserializeOwned + JsonSchema, R: Serialize + JsonSchema>(
+    pub(crate) fn new<A, R>(
         name: &'static str,
         description: &'static str,
         hints: Hints,
         run: impl Fn(&Access, &WorkspaceId, A) -> Result<R> + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        R: Serialize + JsonSchema + Send + 'static,
+    {
         Tool {
             name,
             description,
@@ -54,36 +118,35 @@ impl Tool {
             hints,
             quick: None,
             run: Box::new(move |access, workspace, arguments| {
-                let arguments = serde_json::from_value(arguments).map_err(|cause| {
-                    Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
-                })?;
-                let answer = run(access, workspace, arguments)?;
-                serde_json::to_value(&answer).map_err(|cause| {
-                    Error::internal("an answer could not be written").with_source(cause)
-                })
+                let answer = run(access, workspace, arguments.parse(name)?)?;
+                Ok(Box::new(answer))
             }),
         }
     }
 
     /// The same tool with a way to answer small calls at once.
-    pub(crate) fn or_quickly<A: DeserializeOwned, R: Serialize>(
+    pub(crate) fn or_quickly<A: DeserializeOwned, R: Serialize + Send + 'static>(
         mut self,
         quick: impl Fn(&Access, &WorkspaceId, &A) -> Result<Option<R>> + Send + Sync + 'static,
     ) -> Self {
         self.quick = Some(Box::new(move |access, workspace, arguments| {
             // What is wrong with the arguments is said by the call that takes its time.
-            let Ok(arguments) = A::deserialize(arguments) else {
+            let Some(arguments) = arguments.peek() else {
                 return Ok(None);
             };
             let answer = quick(access, workspace, &arguments)?;
-            Ok(answer.and_then(|answer| serde_json::to_value(answer).ok()))
+            Ok(answer.map(|answer| Box::new(answer) as Box<dyn Answer>))
         }));
         self
     }
 
     /// Calls it where the caller is, if that takes no longer than a hop to another thread would;
     /// none if it has to be called by [`Tool::call`].
-    pub fn call_if_quick(&self, access: &Access, arguments: &Value) -> Option<Result<Value>> {
+    pub fn call_if_quick(
+        &self,
+        access: &Access,
+        arguments: &Arguments<'_>,
+    ) -> Option<Result<Box<dyn Answer>>> {
         let quick = self.quick.as_ref()?;
         let workspace = match access.own_workspace() {
             Ok(workspace) => workspace,
@@ -93,12 +156,8 @@ impl Tool {
     }
 
     /// Calls it on the workspace that the credential stands for. It blocks.
-    pub fn call(&self, access: &Access, arguments: Value) -> Result<Value> {
+    pub fn call(&self, access: &Access, arguments: Arguments<'_>) -> Result<Box<dyn Answer>> {
         let workspace = access.own_workspace()?;
-        let arguments = match arguments {
-            Value::Null => Value::Object(Default::default()),
-            given => given,
-        };
         (self.run)(access, &workspace, arguments)
     }
 }

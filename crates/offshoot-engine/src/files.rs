@@ -9,11 +9,13 @@ use offshoot_core::{
     SESSION_METADATA, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{Staged, Sync};
-use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, NewObject, ReadTx, Via, WorkspaceRow, WriteTx,
+};
 
-use crate::engine::{Engine, open_row_by_key};
+use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork_git::refuse_own_git;
-use crate::hold::Held;
+use crate::hold::{Held, is_still};
 use crate::incoming::{Content, Incoming};
 use crate::index::{Entry, Index, missing_of, new_dir_row};
 use crate::lines::LineFor;
@@ -61,8 +63,19 @@ pub struct Written {
     pub created: bool,
 }
 
+/// What the transaction of a write needs; others who write at the same time may run it.
+pub(crate) struct Landing {
+    pub(crate) target: Target,
+    pub(crate) object: NewObject,
+    pub(crate) size: i64,
+    pub(crate) options: WriteOptions,
+    pub(crate) via: Via,
+    pub(crate) cause: Cause,
+    pub(crate) at: Timestamp,
+}
+
 /// What a transaction did, for the projection after it.
-struct Landed {
+pub(crate) struct Landed {
     entry: Entry,
     path: RelPath,
     revision: i64,
@@ -84,7 +97,7 @@ impl Engine {
         let mut incoming = self.take_in(content)?;
         self.write_incoming(
             id,
-            &Target::Exactly(path),
+            &Target::Exactly(path.clone()),
             &mut incoming,
             options,
             Via::Call,
@@ -115,7 +128,7 @@ impl Engine {
         let mut incoming = self.take_in(content)?;
         self.write_incoming(
             id,
-            &Target::FreeName(&path),
+            &Target::FreeName(path),
             &mut incoming,
             options,
             Via::Upload,
@@ -190,18 +203,30 @@ impl Engine {
     fn write_incoming(
         &self,
         id: &WorkspaceId,
-        target: &Target<'_>,
+        target: &Target,
         incoming: &mut Incoming,
         options: &WriteOptions,
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
+        if let Some(held) = self.hold_as_remembered(id)?
+            && let Some(written) = self.write_held(&held, target, incoming, options, via, cause)?
+        {
+            return self.after_write(held, written);
+        }
         let held = self.hold(id, target.path(), cause)?;
         if let (true, Target::FreeName(path)) = (held.row.handed_out, target) {
             self.sync_names_like(&held, path, cause)?;
         }
-        let outcome = self.write_held(&held, target, incoming, options, via, cause);
-        let outcome = outcome.or_else(|error| self.unmake_dir(&held, error));
+        let written = self
+            .write_held(&held, target, incoming, options, via, cause)
+            .and_then(|written| written.ok_or_else(|| no_workspace(id)))
+            .or_else(|error| self.unmake_dir(&held, error))?;
+        self.after_write(held, written)
+    }
+
+    /// Lets a workspace go after a write, and does what is due then.
+    fn after_write(&self, held: Held, written: Written) -> Result<Written> {
         if self
             .inner
             .checkpoint_due
@@ -211,7 +236,7 @@ impl Engine {
             // The write itself is done; a checkpoint that fails is tried again with a later one.
             let _ = self.checkpoint_if_due();
         }
-        outcome
+        Ok(written)
     }
 
     /// Records what outside programs put at the names that an upload would take, until the next
@@ -242,23 +267,41 @@ impl Engine {
         Err(error)
     }
 
+    /// Writes to a workspace that is held. None, and nothing has changed, if it is not what it was
+    /// held for.
     fn write_held(
         &self,
         held: &Held,
-        target: &Target<'_>,
+        target: &Target,
         incoming: &mut Incoming,
         options: &WriteOptions,
         via: Via,
         cause: &Cause,
-    ) -> Result<Written> {
+    ) -> Result<Option<Written>> {
         // The bytes go to disk before the commit, so that a full disk is found in time.
         let mut staged = held.dir.stage(PLAIN_FILE_PERM)?;
         incoming.copy_to(&mut staged)?;
-        let at = self.now();
-        let landed = self.store().write(Durability::Synced, |tx| {
-            let row = open_row_by_key(tx, &held.row)?;
-            self.land_write(tx, &row, target, incoming, options, via, cause, at)
+        let write = Landing {
+            target: target.clone(),
+            object: incoming.object.clone(),
+            size: incoming.size,
+            options: options.clone(),
+            via,
+            cause: cause.clone(),
+            at: self.now(),
+        };
+        let (engine, remembered) = (self.clone(), held.row.clone());
+        let landed = self.store().write_shared(Durability::Synced, move |tx| {
+            let now = tx.workspace_by_key(remembered.key)?;
+            let Some(row) = now.filter(|now| is_still(&remembered, now)) else {
+                return Ok(None);
+            };
+            let landed = engine.land_write(tx, &row, &write)?;
+            Ok(Some((landed, row)))
         })?;
+        let Some((landed, row)) = landed else {
+            return Ok(None);
+        };
         let Landed {
             entry,
             path,
@@ -268,33 +311,38 @@ impl Engine {
         staged.set_replaces(!created);
         self.project_write(held, &path, &entry, revision, staged)
             .or_else(|error| self.projection_failed(held, std::slice::from_ref(&path), error))?;
-        if Self::checkpoint_is_due(&held.row, revision) {
+        if Self::checkpoint_is_due(&row, revision) {
             self.inner
                 .checkpoint_due
                 .store(true, std::sync::atomic::Ordering::Relaxed);
         }
         let mime = crate::mime::of(options.mime.as_deref(), path.name(), &incoming.head);
-        Ok(Written {
+        Ok(Some(Written {
             path,
             size: incoming.size,
             mime,
             version: revision,
             id: incoming.id,
             created,
-        })
+        }))
     }
 
-    fn land_write(
+    pub(crate) fn land_write(
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
-        target: &Target<'_>,
-        incoming: &Incoming,
-        options: &WriteOptions,
-        via: Via,
-        cause: &Cause,
-        at: Timestamp,
+        write: &Landing,
     ) -> Result<Landed> {
+        let Landing {
+            target,
+            object,
+            size,
+            options,
+            via,
+            cause,
+            at,
+        } = write;
+        let (size, via, at) = (*size, *via, *at);
         let mut next = row.clone();
         next.revision += 1;
         next.materialized = true;
@@ -314,7 +362,7 @@ impl Engine {
                     format!("`{path}` is a directory"),
                 ));
             }
-            next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
+            next.bytes += size - before.map_or(Ok(0), |entry| index.size(&entry))?;
             let missing = missing_of(&steps)?;
             let rows: Result<Vec<EntryRow>> = missing
                 .iter()
@@ -330,7 +378,7 @@ impl Engine {
         };
         next.files += i64::from(before.is_none());
         next.dirs += new_dirs.len() as i64;
-        tx.put_object(&incoming.object)?;
+        tx.put_object(object)?;
         let line = LineFor {
             row: &next,
             at,
@@ -346,8 +394,8 @@ impl Engine {
             kind: Some(EntryKind::File),
             opaque: false,
             perm,
-            id: Some(incoming.id),
-            size: incoming.size,
+            id: Some(object.id()),
+            size,
             revision,
         };
         tx.put_entry(row.key, &entry_row)?;
@@ -358,8 +406,8 @@ impl Engine {
         };
         let mut written = line.file(op, &path, EntryKind::File);
         written.before = before.and_then(|entry| entry.id);
-        written.after = Some(incoming.id);
-        written.size = incoming.size;
+        written.after = Some(object.id());
+        written.size = size;
         written.mime = options.mime.clone();
         tx.add_history(&written)?;
         put_row(tx, row, &next)?;
@@ -397,14 +445,15 @@ impl Engine {
 }
 
 /// Where a write goes.
-enum Target<'a> {
+#[derive(Clone)]
+pub(crate) enum Target {
     /// To this path.
-    Exactly(&'a RelPath),
+    Exactly(RelPath),
     /// To this path or, if it is taken, to the next free name like it.
-    FreeName(&'a RelPath),
+    FreeName(RelPath),
 }
 
-impl Target<'_> {
+impl Target {
     fn path(&self) -> &RelPath {
         match self {
             Target::Exactly(path) | Target::FreeName(path) => path,
@@ -422,7 +471,7 @@ impl Target<'_> {
                     .iter()
                     .any(|(_, entry)| entry.as_ref().is_some_and(is_link))
                 {
-                    return Ok(((*path).clone(), steps));
+                    return Ok((path.clone(), steps));
                 }
                 index.resolve(path)?
             }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{Cause, Error, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
-use offshoot_store::WorkspaceRow;
+use offshoot_store::{WorkspaceRow, WorkspaceState};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
@@ -18,6 +18,14 @@ pub(crate) struct Held {
     /// Nobody else changes anything meanwhile.
     pub(crate) exclusive: bool,
     _lock: WorkspaceLock,
+}
+
+/// Whether a workspace is what it was when it was held. Its lock keeps it so. Its directory may have
+/// come into being since, by whoever holds it.
+pub(crate) fn is_still(held: &WorkspaceRow, now: &WorkspaceRow) -> bool {
+    now.state == WorkspaceState::Open
+        && now.handed_out == held.handed_out
+        && (now.materialized || !held.materialized)
 }
 
 /// Rows of workspaces as they were when they were last held, so that a change need not ask which
@@ -116,6 +124,28 @@ impl Engine {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Holds a workspace as it was when it was last held, together with others. None if it cannot
+    /// be held so. Whoever changes it has to look in its transaction whether it still is so
+    /// ([`is_still`]), which saves a look of its own.
+    pub(crate) fn hold_as_remembered(&self, id: &WorkspaceId) -> Result<Option<Held>> {
+        let Some(row) = self.inner.hints.get(id) else {
+            return Ok(None);
+        };
+        if row.handed_out || !row.materialized {
+            return Ok(None);
+        }
+        let lock = self.shared(&row)?;
+        let Ok(dir) = self.dir_of(&row) else {
+            return Ok(None);
+        };
+        Ok(Some(Held {
+            row,
+            dir,
+            exclusive: false,
+            _lock: lock,
+        }))
     }
 
     /// Holds a workspace for the change of one path: its directory exists, and what outside

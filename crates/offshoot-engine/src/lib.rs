@@ -6,6 +6,7 @@
 mod access;
 mod agents;
 mod as_text;
+mod bare;
 mod blame;
 mod blame_places;
 mod blame_sources;

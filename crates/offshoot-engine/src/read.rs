@@ -144,6 +144,9 @@ impl Read for OpenFile {
 fn window_of(mut source: Source, path: &RelPath, offset: u64, length: usize) -> Result<Window> {
     let length = length.min(MAX_WINDOW);
     let mime = source.mime(path)?;
+    if let Some(text) = source.take_text() {
+        return Ok(window_of_text(text, offset, length, mime));
+    }
     match count_characters(&mut source)? {
         Some(total) => {
             source.rewind()?;
@@ -177,6 +180,31 @@ fn window_of(mut source: Source, path: &RelPath, offset: u64, length: usize) -> 
             })
         }
     }
+}
+
+/// A part of a text that is in memory.
+fn window_of_text(mut text: String, offset: u64, length: usize, mime: String) -> Window {
+    let total = text.chars().count() as u64;
+    let start = offset.min(total);
+    let read_length = (total - start).min(length as u64);
+    if read_length < total {
+        let begin = byte_of_character(&text, start);
+        text.drain(..begin);
+        text.truncate(byte_of_character(&text, read_length));
+    }
+    Window {
+        content: WindowContent::Text(text),
+        start,
+        total,
+        read_length,
+        mime,
+    }
+}
+
+/// Where a character begins; the end of the text for the one after the last.
+fn byte_of_character(text: &str, number: u64) -> usize {
+    let mut places = text.char_indices().map(|(place, _)| place);
+    places.nth(number as usize).unwrap_or(text.len())
 }
 
 impl Engine {

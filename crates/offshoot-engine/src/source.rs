@@ -97,6 +97,23 @@ impl Source {
         }
     }
 
+    /// All of it as text, if it is text and in memory. What was taken is not there any more.
+    pub(crate) fn take_text(&mut self) -> Option<String> {
+        let (Reader::Held { bytes, .. } | Reader::Bytes(bytes)) = &mut self.reader else {
+            return None;
+        };
+        if bytes.get_ref().contains(&0) {
+            return None;
+        }
+        match String::from_utf8(std::mem::take(bytes.get_mut())) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                *bytes.get_mut() = error.into_bytes();
+                None
+            }
+        }
+    }
+
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
         let size = bytes.len() as u64;
         Source {
@@ -275,13 +292,6 @@ pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
 
 /// `length` characters from the `offset`-th on.
 pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Result<String> {
-    if let Some(text) = source
-        .held()
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
-    {
-        let skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        return Ok(text.chars().skip(skip).take(length).collect());
-    }
     let mut skip = offset;
     let mut window = String::new();
     let mut wanted = length;

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::{BadTokens, TokenCache};
 use crate::events::EventLog;
+use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::sign_in::SignIn;
@@ -21,6 +22,7 @@ pub(crate) struct App {
     pub(crate) tokens: TokenCache,
     pub(crate) bad_tokens: BadTokens,
     pub(crate) sign_in: SignIn,
+    pub(crate) request_ids: RequestIds,
     pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watcher: Arc<Watcher>,

@@ -125,7 +125,8 @@ pub(crate) fn too_large(limit: u64) -> Error {
 /// Reads a small body whole.
 pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<Bytes> {
     let mut body = body;
-    let mut all: Vec<u8> = Vec::new();
+    // Most bodies come in one piece, which need not be copied.
+    let mut all = Bytes::new();
     loop {
         let next = tokio::time::timeout(idle, body.frame()).await;
         let frame = match next {
@@ -133,7 +134,7 @@ pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<By
                 let message = "the body of the request stood still";
                 return Err(Error::new(ErrorCode::Timeout, message));
             }
-            Ok(None) => return Ok(all.into()),
+            Ok(None) => return Ok(all),
             Ok(Some(Err(cause))) => {
                 let message = "the body of the request broke off";
                 return Err(Error::invalid(message).with_source(cause));
@@ -144,7 +145,14 @@ pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<By
             if (all.len() + data.len()) as u64 > limit {
                 return Err(too_large(limit));
             }
-            all.extend_from_slice(&data);
+            all = match all.is_empty() {
+                true => data,
+                false => {
+                    let mut longer = bytes::BytesMut::from(all);
+                    longer.extend_from_slice(&data);
+                    longer.freeze()
+                }
+            };
         }
     }
 }

@@ -82,6 +82,11 @@ pub(crate) fn ok(value: &impl serde::Serialize) -> Answer {
     json(StatusCode::OK, value)
 }
 
+/// JSON that is written already, with status 200.
+pub(crate) fn ok_text(text: String) -> Response {
+    json_bytes(StatusCode::OK, text)
+}
+
 fn json_bytes(status: StatusCode, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;

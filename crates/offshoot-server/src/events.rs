@@ -1,7 +1,8 @@
 //! Live events: one follower of the store, and any number of streams that read after it.
 //!
 //! A stream keeps a cursor and never a queue of its own, so that a slow one loses nothing and costs
-//! nothing. Recent events are shared; older ones come from the store.
+//! nothing. Recent events are shared; older ones come from the store. While no stream is open nobody
+//! follows: a write then costs nothing here.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,9 @@ use crate::extract::Query;
 
 /// How often the store is asked for events of other processes.
 const POLL: Duration = Duration::from_millis(100);
+/// How long the follower gathers events before it reads on. A read for each event of a busy store
+/// would cost more than the writes.
+const GATHER: Duration = Duration::from_millis(2);
 /// Recent events that are kept in memory.
 const RECENT: usize = 4096;
 /// Events that are read at a time.
@@ -68,45 +72,58 @@ pub(crate) struct EventLog {
 }
 
 /// All events after `floor`, up to the latest.
+#[derive(Default)]
 struct Recent {
     floor: i64,
     events: VecDeque<Arc<Shown>>,
 }
 
 impl EventLog {
-    pub(crate) fn new(engine: Engine) -> Result<Self> {
-        let floor = engine.last_event()?;
-        Ok(EventLog {
+    pub(crate) fn new(engine: Engine) -> Self {
+        EventLog {
             engine,
-            recent: RwLock::new(Recent {
-                floor,
-                events: VecDeque::new(),
-            }),
-            latest: watch::Sender::new(floor),
+            recent: RwLock::default(),
+            latest: watch::Sender::new(0),
             wake: Notify::new(),
-        })
+        }
     }
 
     /// Something was changed through this server: there is no need to wait for the next poll.
     pub(crate) fn wake(&self) {
+        if self.is_followed() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether a stream is open.
+    fn is_followed(&self) -> bool {
+        self.latest.receiver_count() > 0
+    }
+
+    /// Tells a stream when there is something new. Whoever follows begins to if nobody did.
+    fn subscribe(&self) -> watch::Receiver<i64> {
+        let latest = self.latest.subscribe();
         self.wake.notify_one();
+        latest
     }
 
-    /// The number of the newest event that streams can see.
-    pub(crate) fn latest(&self) -> i64 {
-        *self.latest.borrow()
-    }
-
-    /// Follows the store until the server stops.
+    /// Follows the store while streams are open, until the server stops.
     pub(crate) async fn follow(self: Arc<Self>) {
+        let mut is_behind = true;
         loop {
-            let (engine, after) = (self.engine.clone(), self.latest());
-            match blocking(move || engine.events_after(after, None, BATCH)).await {
-                Ok(events) if !events.is_empty() => {
-                    self.publish(events);
-                    continue;
+            if !self.is_followed() {
+                is_behind = true;
+                self.wake.notified().await;
+                continue;
+            }
+            match self.read_on(is_behind).await {
+                Ok(read) => {
+                    is_behind = false;
+                    if read > 0 {
+                        tokio::time::sleep(GATHER).await;
+                        continue;
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => tracing::warn!(?error, "events could not be read; trying again"),
             }
             tokio::select! {
@@ -116,8 +133,30 @@ impl EventLog {
         }
     }
 
+    /// Reads what is new and says how much that was. Whoever did not follow for a while begins with
+    /// the newest: streams that want what is before it find that in the store.
+    async fn read_on(&self, is_behind: bool) -> Result<usize> {
+        let engine = self.engine.clone();
+        if is_behind {
+            let newest = blocking(move || engine.last_event()).await?;
+            *self.recent.write().unwrap_or_else(PoisonError::into_inner) = Recent {
+                floor: newest,
+                events: VecDeque::new(),
+            };
+            self.latest.send_replace(newest);
+            return Ok(0);
+        }
+        let after = *self.latest.borrow();
+        let events = blocking(move || engine.events_after(after, None, BATCH)).await?;
+        let read = events.len();
+        if read > 0 {
+            self.publish(events);
+        }
+        Ok(read)
+    }
+
     fn publish(&self, events: Vec<Event>) {
-        let mut latest = self.latest();
+        let mut latest = *self.latest.borrow();
         let mut recent = self.recent.write().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             latest = event.row.seq;
@@ -172,7 +211,7 @@ struct Ended;
 
 impl Stream {
     async fn run(mut self) -> std::result::Result<(), Ended> {
-        let mut latest = self.app.events.latest.subscribe();
+        let mut latest = self.app.events.subscribe();
         let stopping = self.app.stopping.clone();
         let mut heartbeat = tokio::time::interval(self.app.options.limits.heartbeat);
         heartbeat.reset();
@@ -309,18 +348,16 @@ fn beginning(app: &App, query: &Query, headers: &HeaderMap) -> Result<(i64, Stri
         Some(since) => Some(since),
         None => query.number::<i64>("since")?,
     };
-    let latest = app.events.latest();
-    let Some(since) = since else {
-        return Ok((latest, first));
-    };
-    // The follower may be behind the store by a moment, which is no reason to send anyone back.
     let newest = app.engine.last_event()?;
+    let Some(since) = since else {
+        return Ok((newest, first));
+    };
     let too_old = newest.saturating_sub(since) > app.options.limits.max_event_backlog;
     if since < 0 || since > newest || too_old {
         first.push_str(&format!(
-            "id: {latest}\nevent: reset\ndata: {{\"seq\":{latest}}}\n\n"
+            "id: {newest}\nevent: reset\ndata: {{\"seq\":{newest}}}\n\n"
         ));
-        return Ok((latest, first));
+        return Ok((newest, first));
     }
     Ok((since, first))
 }

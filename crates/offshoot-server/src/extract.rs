@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
+use bytes::Bytes;
 use offshoot_core::{
     AgentId, Error, ProjectId, RelPath, Result, WorkspaceId, escape_bytes, percent_decode,
 };
@@ -238,6 +239,19 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let JsonText(text) = JsonText::from_request(request, app).await?;
+        Ok(Json(parse_json(&text)?))
+    }
+}
+
+/// The text of a JSON body that begins like an object, not parsed yet. An empty body is taken for an
+/// empty object.
+pub(crate) struct JsonText(pub(crate) Bytes);
+
+impl FromRequest<Shared> for JsonText {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let limits = &app.options.limits;
         let bytes = body::collect(
             request.into_body(),
@@ -245,17 +259,26 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
             limits.idle_timeout,
         )
         .await?;
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        Ok(Json(parse_json(text)?))
+        if bytes.is_empty() {
+            return Ok(JsonText(Bytes::from_static(b"{}")));
+        }
+        check_object(&bytes)?;
+        Ok(JsonText(bytes))
+    }
+}
+
+/// Refuses everything but an object: a list of values would be taken for the fields of a struct in
+/// their order.
+fn check_object(text: &[u8]) -> Result<()> {
+    match text.trim_ascii_start().first() {
+        Some(b'{') => Ok(()),
+        _ => Err(Error::invalid("the body is refused: it is no JSON object")),
     }
 }
 
 /// Parses a JSON object and says which field is wrong.
 pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
-    // A list of values would be taken for the fields of a struct in their order.
-    if text.trim_ascii_start().first() != Some(&b'{') {
-        return Err(Error::invalid("the body is refused: it is no JSON object"));
-    }
+    check_object(text)?;
     // The words of the parser name the field and hold no host path.
     serde_json::from_slice(text)
         .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))

@@ -2,7 +2,7 @@
 //! what is written down about it. Never a token, and never a query, which may hold one.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -28,16 +28,35 @@ const PATIENT: [&str; 4] = [
     "/api/v1/workspace/{agent}/complete",
 ];
 
+/// The ids of requests: no two of any server are the same.
+pub(crate) struct RequestIds {
+    /// What is random is asked of the kernel once, not with each request.
+    server: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        RequestIds {
+            server: uuid::Uuid::new_v4().as_u64_pair().0,
+            next: AtomicU64::new(1),
+        }
+    }
+
+    fn next(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}{number:016x}", self.server)
+    }
+}
+
 /// Counts, checks, times and logs a request.
 pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or_else(|| "none".to_owned(), |matched| matched.as_str().to_owned());
-    let id = uuid::Uuid::now_v7().simple().to_string();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or("none", MatchedPath::as_str);
+    let id = app.request_ids.next();
     let span = tracing::info_span!("request", id = %id, operator = tracing::field::Empty);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let mut response = answer(&app, request, next)
@@ -50,7 +69,7 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     }
     add_headers(response.headers_mut(), &id);
     let (status, took) = (response.status().as_u16(), began.elapsed());
-    app.metrics.count(method.as_str(), &route, status, took);
+    app.metrics.count(method.as_str(), route, status, took);
     span.in_scope(|| {
         let micros = took.as_micros() as u64;
         tracing::info!(%method, path, status, micros, "answered");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 use offshoot_agent::resources::{self, Content};
-use offshoot_agent::{Access, Registry, Tool};
+use offshoot_agent::{Access, Arguments, Registry, Tool};
 use offshoot_core::{Error, ErrorCode, Result};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -245,7 +245,7 @@ impl ServerHandler for Mcp {
             .and_then(Value::as_str)
             .map(str::to_owned);
         let tools = self.tools.clone();
-        let arguments = request.arguments.map_or(Value::Null, Value::Object);
+        let arguments = Arguments::Value(request.arguments.map_or(Value::Null, Value::Object));
         let outcome = match self.access(&context) {
             Ok(access) => {
                 let access = match message {
@@ -254,8 +254,11 @@ impl ServerHandler for Mcp {
                 };
                 let tool = self.tools.get(&name).ok();
                 match tool.and_then(|tool| tool.call_if_quick(&access, &arguments)) {
-                    Some(answer) => answer,
-                    None => blocking(move || tools.get(&name)?.call(&access, arguments)).await,
+                    Some(answer) => answer.and_then(|answer| answer.to_value()),
+                    None => {
+                        let call = move || tools.get(&name)?.call(&access, arguments)?.to_value();
+                        blocking(call).await
+                    }
                 }
             }
             Err(error) => Err(error),

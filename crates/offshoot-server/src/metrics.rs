@@ -18,10 +18,22 @@ struct RouteCount {
     count: u64,
 }
 
+impl RouteCount {
+    fn add(&mut self, status: u16, seconds: f64) {
+        *self.by_status.entry(status).or_default() += 1;
+        self.sum += seconds;
+        self.count += 1;
+        for (bucket, end) in self.buckets.iter_mut().zip(BUCKETS) {
+            *bucket += u64::from(seconds <= end);
+        }
+    }
+}
+
 /// All counters. Routes are those of the table, so their number is bounded.
 #[derive(Default)]
 pub(crate) struct Metrics {
-    routes: Mutex<BTreeMap<(String, String), RouteCount>>,
+    /// By route, then by method.
+    routes: Mutex<BTreeMap<String, BTreeMap<String, RouteCount>>>,
     /// Requests that are being answered.
     pub(crate) in_flight: AtomicI64,
     /// Streams of events that are open.
@@ -41,14 +53,15 @@ impl Metrics {
     pub(crate) fn count(&self, method: &str, route: &str, status: u16, took: Duration) {
         let seconds = took.as_secs_f64();
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (route.to_owned(), method.to_owned());
-        let counted = routes.entry(key).or_default();
-        *counted.by_status.entry(status).or_default() += 1;
-        counted.sum += seconds;
-        counted.count += 1;
-        for (bucket, end) in counted.buckets.iter_mut().zip(BUCKETS) {
-            *bucket += u64::from(seconds <= end);
+        let known = routes
+            .get_mut(route)
+            .and_then(|methods| methods.get_mut(method));
+        if let Some(counted) = known {
+            return counted.add(status, seconds);
         }
+        let methods = routes.entry(route.to_owned()).or_default();
+        let counted = methods.entry(method.to_owned()).or_default();
+        counted.add(status, seconds);
     }
 
     /// All of it as text.
@@ -110,9 +123,15 @@ impl Metrics {
 
     fn render_routes(&self, text: &mut String) {
         let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = || {
+            routes.iter().flat_map(|(route, methods)| {
+                let method = move |(method, counted)| (route, method, counted);
+                methods.iter().map(method)
+            })
+        };
         text.push_str("# HELP offshoot_requests_total Answered requests.\n");
         text.push_str("# TYPE offshoot_requests_total counter\n");
-        for ((route, method), counted) in &*routes {
+        for (route, method, counted) in counts() {
             for (status, count) in &counted.by_status {
                 let _ = writeln!(
                     text,
@@ -122,7 +141,7 @@ impl Metrics {
         }
         text.push_str("# HELP offshoot_request_seconds Time until the answer begins.\n");
         text.push_str("# TYPE offshoot_request_seconds histogram\n");
-        for ((route, method), counted) in &*routes {
+        for (route, method, counted) in counts() {
             let labels = format!("method=\"{method}\",route=\"{route}\"");
             for (end, bucket) in BUCKETS.iter().zip(counted.buckets) {
                 let _ = writeln!(

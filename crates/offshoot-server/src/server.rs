@@ -19,6 +19,7 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Shared};
 use crate::events::EventLog;
+use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::routes;
@@ -58,7 +59,8 @@ impl Server {
             tokens: Default::default(),
             bad_tokens: Default::default(),
             sign_in: Default::default(),
-            events: Arc::new(EventLog::new(engine.clone())?),
+            request_ids: RequestIds::new(),
+            events: Arc::new(EventLog::new(engine.clone())),
             metrics: Arc::new(Metrics::default()),
             watcher: Default::default(),
             tools: Default::default(),

@@ -34,7 +34,7 @@ pub use disk::DiskBlobs;
 pub use faults::{FaultyBlobs, FaultyMeta};
 pub use merge_meta::{MergeReads, MergeWrites};
 pub use merge_rows::{CandidateRow, CompletionRow, MergeRow, ReviewRow, ReviewState};
-pub use meta::{Durability, MetaStore, ReadTx, WriteTx};
+pub use meta::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 pub use objects::Store;
 pub use project_meta::{ProjectReads, ProjectWrites};
 pub use project_rows::{AgentRow, ForkRow, Landing, LayerRow, ProjectRow};

@@ -19,7 +19,7 @@ use rusqlite::{CachedStatement, Connection};
 
 use self::error::SqlResult;
 use self::group::{GroupWriter, ProcessLock};
-use crate::{Durability, MetaStore, ReadTx, WriteTx};
+use crate::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -136,6 +136,10 @@ impl MetaStore for SqliteStore {
         work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<()> {
         self.writer.write(durability, work)
+    }
+
+    fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
+        self.writer.write_shared(durability, work)
     }
 
     fn tidy(&self) -> Result<()> {

@@ -193,7 +193,7 @@ pub(crate) fn run(
         Goal::AtMost(1.0),
     );
     reads(&root, &server, repeat, progress, figures)?;
-    writes(&scene, &server, repeat, progress, figures)?;
+    writes(&root, &scene, &server, repeat, progress, figures)?;
     drop(server);
     over_mcp(&root, &scene, repeat, progress, figures)?;
     listing(&scene, progress, figures)?;
@@ -258,6 +258,7 @@ fn reads(
 }
 
 fn writes(
+    root: &Path,
     scene: &Scene,
     server: &Serving,
     repeat: usize,
@@ -265,7 +266,14 @@ fn writes(
     figures: &mut Figures,
 ) -> Result<()> {
     progress("durable writes over HTTP");
-    let (mut ours, mut peer) = (Vec::new(), Vec::new());
+    let store = Engine::open(EngineOptions::new(root.join("store")))?;
+    store.create_workspace(
+        Some(scene.ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
+    let (mut ours, mut engine, mut commits) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..repeat {
         let number = |client: usize, n: usize| (round * WRITERS + client) * 1_000_000 + n;
         let request = |client: usize, n: usize| {
@@ -274,25 +282,35 @@ fn writes(
             server.tool("write_file", &json!({ "path": path, "content": content }))
         };
         ours.push(load::rate(server.address, WRITERS, ROUND, &request)?);
-        peer.push(in_process_writes(scene, round)?);
+        commits.push(in_process(round, &|path, text| {
+            let path = RelPath::parse(path.as_bytes())?;
+            store.commit_only(&scene.ws, &path, text.as_bytes(), &cause())
+        })?);
+        engine.push(in_process(round, &|path, text| {
+            write(&scene.engine, &scene.ws, path, text)
+        })?);
     }
     let name = format!("tool `write_file` 4 KiB over HTTP, durable, {WRITERS} clients");
-    let peer_name = format!("the same in process, {WRITERS} threads");
-    let goal = Goal::AtLeast(0.8);
-    add(
-        figures,
-        &name,
-        "/s",
-        median(ours),
-        &peer_name,
-        median(peer),
-        goal,
-    );
+    let ours = median(ours);
+    for (peer_name, peer, goal) in [
+        (
+            format!("the same rows committed by the store, {WRITERS} threads"),
+            commits,
+            Goal::AtLeast(0.8),
+        ),
+        (
+            format!("the same in process, {WRITERS} threads"),
+            engine,
+            Goal::None,
+        ),
+    ] {
+        add(figures, &name, "/s", ours, &peer_name, median(peer), goal);
+    }
     Ok(())
 }
 
-/// What the store itself gives when so many write at once and share its commits.
-fn in_process_writes(scene: &Scene, round: usize) -> Result<f64> {
+/// Writes in a second when so many threads of this process write at once and share commits.
+fn in_process(round: usize, write: &(dyn Fn(&str, &str) -> Result<()> + Sync)) -> Result<f64> {
     let began = std::time::Instant::now();
     let counts: Vec<Result<usize>> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -302,7 +320,7 @@ fn in_process_writes(scene: &Scene, round: usize) -> Result<f64> {
                     while began.elapsed() < ROUND {
                         let path = format!("p{client}/{}.txt", n % 64);
                         let number = (round * WRITERS + client) * 1_000_000 + n;
-                        write(&scene.engine, &scene.ws, &path, &four_kib(number + 500_000))?;
+                        write(&path, &four_kib(number + 500_000))?;
                         n += 1;
                     }
                     Ok(n)

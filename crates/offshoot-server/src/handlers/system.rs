@@ -30,7 +30,9 @@ pub(crate) async fn health(State(app): State<Shared>) -> Answer {
 
 /// `GET /metrics`
 pub(crate) async fn metrics(State(app): State<Shared>) -> Answer {
-    let text = app.metrics.render(app.events.latest());
+    let engine = app.engine.clone();
+    let last_event = blocking(move || engine.last_event()).await?;
+    let text = app.metrics.render(last_event);
     let mut response = text.into_response();
     response.headers_mut().insert(
         header::CONTENT_TYPE,

@@ -1,14 +1,14 @@
 //! The tools of agents over plain HTTP.
 
 use axum::extract::State;
+use offshoot_agent::Arguments;
 use offshoot_wire as wire;
-use serde_json::Value;
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::error::{Answer, Problem, ok};
-use crate::extract::{Json, Params};
+use crate::error::{Answer, Problem, ok, ok_text};
+use crate::extract::{JsonText, Params};
 
 /// `GET /tools`
 pub(crate) async fn list(State(app): State<Shared>, _caller: Caller) -> Answer {
@@ -34,13 +34,19 @@ pub(crate) async fn call(
     State(app): State<Shared>,
     caller: Caller,
     params: Params,
-    Json(arguments): Json<Value>,
+    JsonText(text): JsonText,
 ) -> Answer {
     let name = params.text("tool")?.to_owned();
     let tool = app.tools.get(&name).map_err(Problem::not_there)?;
-    if let Some(answer) = tool.call_if_quick(&caller, &arguments) {
-        return ok(&answer?);
+    if let Some(answer) = tool.call_if_quick(&caller, &Arguments::Json(&text)) {
+        return Ok(ok_text(answer?.to_json()?));
     }
-    let answer = blocking(move || app.tools.get(&name)?.call(&caller, arguments)).await?;
-    ok(&answer)
+    let call = move || {
+        let answer = app
+            .tools
+            .get(&name)?
+            .call(&caller, Arguments::Json(&text))?;
+        answer.to_json()
+    };
+    Ok(ok_text(blocking(call).await?))
 }

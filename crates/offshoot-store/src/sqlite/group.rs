@@ -7,15 +7,22 @@
 //! discounted once it has it. Whoever leaves the batch open has seen somebody counted, and that
 //! somebody cannot do anything but take the lock and come to the same decision. Every way out of
 //! a turn (success, error, panic) goes through [`State::end_turn`].
+//!
+//! Work that owns what it needs ([`GroupWriter::write_shared`]) need not run on its own thread: to
+//! wake one thread after the other costs more than most work. It is put into a queue. One of those
+//! who wait leads: it runs all that is there in one turn, as one writer after the other would, and
+//! then lets the first of those who came meanwhile lead. `is_led` is true as long as somebody leads
+//! or was told to, so whoever finds it true is run by somebody, and whoever finds it false leads.
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 
 use offshoot_core::{Error, ErrorCode, Result};
 use rusqlite::Connection;
@@ -23,7 +30,7 @@ use rusqlite::Connection;
 use super::Tx;
 use super::error::SqlResult;
 use super::migrate::open_connection;
-use crate::{Durability, WriteTx};
+use crate::{Durability, SharedWork, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
 const MOST_MEMBERS: usize = 256;
@@ -37,6 +44,28 @@ thread_local! {
 pub(super) struct GroupWriter {
     waiting: AtomicUsize,
     state: Mutex<State>,
+    queue: Mutex<Queue>,
+}
+
+/// Work that waits for somebody to run it.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_led: bool,
+}
+
+struct Job {
+    durability: Durability,
+    work: SharedWork,
+    tell: mpsc::Sender<Told>,
+}
+
+/// What the owner of a job is told.
+enum Told {
+    /// To run all that waits, its own job first.
+    Lead,
+    /// How it ended; if it is done, it is committed.
+    Ended(Turn),
 }
 
 struct State {
@@ -58,31 +87,21 @@ struct OpenBatch {
 }
 
 /// Where the members of a batch learn whether it was committed.
+///
+/// They wait without a lock: all wake at once, and would stand in line for it.
 #[derive(Default)]
-struct Outcome {
-    result: Mutex<Option<std::result::Result<(), Arc<str>>>>,
-    known: Condvar,
-}
+struct Outcome(OnceLock<std::result::Result<(), Arc<str>>>);
 
 impl Outcome {
     fn publish(&self, result: std::result::Result<(), Arc<str>>) {
-        *lock(&self.result) = Some(result);
-        self.known.notify_all();
+        // A batch ends once.
+        let _ = self.0.set(result);
     }
 
     fn wait(&self) -> Result<()> {
-        let mut result = lock(&self.result);
-        loop {
-            match &*result {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(cause)) => return Err(not_committed(cause)),
-                None => {
-                    result = self
-                        .known
-                        .wait(result)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+        match self.0.wait() {
+            Ok(()) => Ok(()),
+            Err(cause) => Err(not_committed(cause)),
         }
     }
 }
@@ -106,6 +125,7 @@ impl GroupWriter {
                 process_lock,
                 batch: None,
             }),
+            queue: Mutex::default(),
         }
     }
 
@@ -122,13 +142,94 @@ impl GroupWriter {
 
         let outcome = state.join(durability)?;
         let (turn, intact) = state.run(work);
-        state.end_turn(matches!(turn, Turn::Done), intact, &self.waiting);
+        let others = self.waiting.load(Ordering::SeqCst);
+        state.end_turn(matches!(turn, Turn::Done), intact, others);
         drop(state);
         match turn {
             Turn::Done => outcome.wait(),
             Turn::Failed(error) => Err(error),
             Turn::Panicked(payload) => resume_unwind(payload),
         }
+    }
+
+    /// The same for work that any thread may run.
+    pub(super) fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
+        let _inside = Inside::enter(self)?;
+        let (tell, told) = mpsc::channel();
+        let job = Job {
+            durability,
+            work,
+            tell,
+        };
+        if self.enqueue(job) {
+            self.lead();
+        }
+        loop {
+            match told.recv() {
+                Ok(Told::Lead) => self.lead(),
+                Ok(Told::Ended(Turn::Done)) => return Ok(()),
+                Ok(Told::Ended(Turn::Failed(error))) => return Err(error),
+                Ok(Told::Ended(Turn::Panicked(payload))) => resume_unwind(payload),
+                Err(_) => return Err(Error::internal("a writer was forgotten")),
+            }
+        }
+    }
+
+    /// Puts a job into the queue. True if its owner has to lead.
+    fn enqueue(&self, job: Job) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.jobs.push_back(job);
+        !std::mem::replace(&mut queue.is_led, true)
+    }
+
+    /// Runs what is in the queue as one batch, tells the owners, and lets the next one lead.
+    fn lead(&self) {
+        let jobs: Vec<Job> = {
+            let mut queue = lock(&self.queue);
+            let most = queue.jobs.len().min(MOST_MEMBERS);
+            queue.jobs.drain(..most).collect()
+        };
+        let ran = self.run_jobs(jobs);
+        {
+            let mut queue = lock(&self.queue);
+            // Nobody leaves before being told, so the first of the queue hears this.
+            let next = queue.jobs.front().map(|job| job.tell.send(Told::Lead));
+            queue.is_led = next.is_some();
+        }
+        for (tell, turn, outcome) in ran {
+            let turn = match (turn, outcome) {
+                (Turn::Done, Some(outcome)) => match outcome.wait() {
+                    Ok(()) => Turn::Done,
+                    Err(error) => Turn::Failed(error),
+                },
+                (turn, _) => turn,
+            };
+            let _ = tell.send(Told::Ended(turn));
+        }
+    }
+
+    fn run_jobs(&self, jobs: Vec<Job>) -> Vec<(mpsc::Sender<Told>, Turn, Option<Arc<Outcome>>)> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut state = lock(&self.state);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let mut left = jobs.len();
+        let mut ran = Vec::with_capacity(left);
+        for job in jobs {
+            left -= 1;
+            let mut work = job.work;
+            let outcome = match state.join(job.durability) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    ran.push((job.tell, Turn::Failed(error), None));
+                    continue;
+                }
+            };
+            let (turn, intact) = state.run(&mut *work);
+            let others = left + self.waiting.load(Ordering::SeqCst);
+            state.end_turn(matches!(turn, Turn::Done), intact, others);
+            ran.push((job.tell, turn, Some(outcome)));
+        }
+        ran
     }
 
     /// Runs `work` outside of any transaction while no other writer of any process is active.
@@ -220,13 +321,13 @@ impl State {
         (turn, intact)
     }
 
-    /// Decides what becomes of the batch after one writer's turn.
-    fn end_turn(&mut self, done: bool, intact: bool, waiting: &AtomicUsize) {
+    /// Decides what becomes of the batch after one writer's turn, if so many others wait for theirs.
+    fn end_turn(&mut self, done: bool, intact: bool, others: usize) {
         let Some(batch) = &mut self.batch else { return };
         batch.members += usize::from(done);
         if !intact {
             self.fail_batch("the transaction was rolled back by the database");
-        } else if waiting.load(Ordering::SeqCst) == 0 || batch.members >= MOST_MEMBERS {
+        } else if others == 0 || batch.members >= MOST_MEMBERS {
             self.close_batch();
         }
     }
@@ -364,13 +465,14 @@ fn lock_failed(error: std::io::Error) -> Error {
 mod tests {
     use std::collections::HashMap;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+    use std::sync::Arc;
     use std::thread;
 
     use offshoot_core::{Error, ErrorCode};
 
     use super::super::migrate::open_connection;
     use super::super::{SqliteOptions, SqliteStore};
-    use crate::{Durability, MetaStore};
+    use crate::{Durability, MetaStore, WriteTx};
 
     /// Lets settings of certain names spoil the commit, or roll the transaction back at once as
     /// SQLite does on a full disk.
@@ -441,6 +543,11 @@ mod tests {
         let store = store_with_traps(&dir);
         let result = store.write(Durability::Relaxed, &mut |_| put(&store, "inner"));
         assert_eq!(result.unwrap_err().code(), ErrorCode::Internal);
+        let store = Arc::new(store);
+        let again = Arc::clone(&store);
+        let inner = Box::new(move |_: &mut dyn WriteTx| put(&again, "inner"));
+        let result = store.write_shared(Durability::Relaxed, inner);
+        assert_eq!(result.unwrap_err().code(), ErrorCode::Internal);
         store
             .write(Durability::Relaxed, &mut |_| store.read(&mut |_| Ok(())))
             .unwrap();
@@ -450,19 +557,28 @@ mod tests {
     const FINE: u64 = 4;
 
     /// What a writer does: 0 fails, 1 panics, 2 spoils the commit, 3 loses the transaction.
-    fn one_write(store: &SqliteStore, key: &str, fate: u64, durability: Durability) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            store.write(durability, &mut |tx| {
-                tx.put_setting(key, "1")?;
-                match fate {
-                    0 => return Err(Error::invalid("on purpose")),
-                    1 => resume_unwind(Box::new("on purpose")),
-                    2 => tx.put_setting(&format!("spoil {key}"), "1")?,
-                    3 => drop(tx.put_setting(&format!("lose {key}"), "1")),
-                    _ => {}
-                }
-                Ok(())
-            })
+    fn one_write(
+        store: &SqliteStore,
+        key: &str,
+        fate: u64,
+        durability: Durability,
+        shared: bool,
+    ) -> bool {
+        let key = key.to_owned();
+        let mut work = move |tx: &mut dyn WriteTx| {
+            tx.put_setting(&key, "1")?;
+            match fate {
+                0 => return Err(Error::invalid("on purpose")),
+                1 => resume_unwind(Box::new("on purpose")),
+                2 => tx.put_setting(&format!("spoil {key}"), "1")?,
+                3 => drop(tx.put_setting(&format!("lose {key}"), "1")),
+                _ => {}
+            }
+            Ok(())
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| match shared {
+            true => store.write_shared(durability, Box::new(work)),
+            false => store.write(durability, &mut work),
         }));
         match result {
             Ok(Ok(())) => true,
@@ -518,7 +634,8 @@ mod tests {
                             } else {
                                 Durability::Synced
                             };
-                            let done = one_write(store, &key, fate, durability);
+                            let shared = random >> 61 & 3 != 0;
+                            let done = one_write(store, &key, fate, durability, shared);
                             assert!(!done || fate == FINE, "fate {fate} was acknowledged");
                             fates.push((key, done));
                             if turn % 20 == 7 && writer == 0 {

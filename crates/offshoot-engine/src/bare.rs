@@ -1,0 +1,36 @@
+//! The least that a durable write can do: what ours is measured against.
+
+use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
+use offshoot_store::{Durability, Via};
+
+use crate::engine::{Engine, open_row_in};
+use crate::files::{Landing, Target, WriteOptions};
+use crate::incoming::Content;
+
+impl Engine {
+    /// Commits the rows of a write and does nothing else: no lock, no check and no file. For
+    /// benchmarks, on a workspace that nothing else is done with: its directory stays behind.
+    pub fn commit_only(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        content: &[u8],
+        cause: &Cause,
+    ) -> Result<()> {
+        let incoming = self.take_in(Content::Bytes(content))?;
+        let write = Landing {
+            target: Target::Exactly(path.clone()),
+            size: incoming.size,
+            object: incoming.object,
+            options: WriteOptions::default(),
+            via: Via::Call,
+            cause: cause.clone(),
+            at: self.now(),
+        };
+        let (engine, id) = (self.clone(), id.clone());
+        self.store().write_shared(Durability::Synced, move |tx| {
+            let row = open_row_in(tx, &id)?;
+            engine.land_write(tx, &row, &write).map(drop)
+        })
+    }
+}
