@@ -20,5 +20,6 @@ mod projects;
 mod raw_archives;
 mod reach;
 mod refusals;
+mod sessions;
 mod tools;
 mod work;
