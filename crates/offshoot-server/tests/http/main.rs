@@ -21,5 +21,6 @@ mod raw_archives;
 mod reach;
 mod refusals;
 mod sessions;
+mod tls;
 mod tools;
 mod work;
