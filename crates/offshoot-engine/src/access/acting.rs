@@ -384,6 +384,18 @@ impl Access {
         Ok(entries)
     }
 
+    /// See [`Engine::walk_files`]; what may not be read is left out.
+    pub fn walk_files(
+        &self,
+        id: &WorkspaceId,
+        after: Option<&RelPath>,
+        limit: usize,
+    ) -> Result<Vec<WalkEntry>> {
+        self.check_reach(id)?;
+        let reads = |path: &RelPath| self.principal.reads(path);
+        self.engine.walk_files(id, after, limit, &reads)
+    }
+
     /// See [`Engine::open_entry`].
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.check(Operation::Read, id, path)?;
