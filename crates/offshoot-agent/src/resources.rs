@@ -5,7 +5,7 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, percent_decode};
+use offshoot_core::{Error, ErrorCode, RelPath, Result, Timestamp, percent_decode};
 use offshoot_engine::{Access, mime_by_name};
 
 /// The scheme of the URIs.
@@ -57,14 +57,11 @@ pub fn path_of(uri: &str) -> Result<RelPath> {
     RelPath::parse(&percent_decode(encoded)?)
 }
 
-/// The files after a path, in the order of paths, and whether there are more.
+/// The files after a path, in the order of a walk, and whether there are more.
 pub fn list(access: &Access, after: Option<&RelPath>, limit: usize) -> Result<(Vec<Listed>, bool)> {
     let id = access.own_workspace()?;
-    let mut entries = access.walk(&id, &RelPath::root())?;
-    entries.retain(|entry| {
-        entry.kind == EntryKind::File && after.is_none_or(|after| entry.path > *after)
-    });
-    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    // One more than asked for tells whether there are more.
+    let mut entries = access.walk_files(&id, after, limit.saturating_add(1))?;
     let more = entries.len() > limit;
     entries.truncate(limit);
     let listed = entries.into_iter().map(|entry| Listed {

@@ -403,6 +403,12 @@ pub(crate) struct Serve {
     /// Where to listen [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    /// Speak TLS with this certificate: a PEM file, with the whole chain [env: OFFSHOOT_TLS_CERT]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate: a PEM file [env: OFFSHOOT_TLS_KEY]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Listen where other machines can reach it although nothing is encrypted
     #[arg(long)]
     pub(crate) allow_plain_http: bool,

@@ -1,5 +1,6 @@
 //! The settings of `offshoot serve`, in one table: names, defaults, and what each sets.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::{Error, Result};
@@ -29,6 +30,8 @@ macro_rules! known {
 /// Every setting. The list in docs/cli.md has the same, with what each means.
 pub(crate) const KNOWN: &[Known] = known! {
     "listen", "OFFSHOOT_LISTEN", "127.0.0.1:7420" => |o, v| set(&mut o.listen, v.parse().ok());
+    "tls_cert", "OFFSHOOT_TLS_CERT", "" => |o, v| set(&mut o.tls_cert, Some(file(v)));
+    "tls_key", "OFFSHOOT_TLS_KEY", "" => |o, v| set(&mut o.tls_key, Some(file(v)));
     "allow_plain_http", "OFFSHOOT_ALLOW_PLAIN_HTTP", "false" => |o, v| set(&mut o.allow_plain_http, v.parse().ok());
     "allowed_hosts", "OFFSHOOT_ALLOWED_HOSTS", "" => |o, v| set(&mut o.allowed_hosts, Some(words(v)));
     "allowed_origins", "OFFSHOOT_ALLOWED_ORIGINS", "" => |o, v| set(&mut o.allowed_origins, Some(words(v)));
@@ -63,6 +66,13 @@ fn words(text: &str) -> Vec<String> {
         .filter(|word| !word.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// A file of the host; nothing is none.
+fn file(text: &str) -> Option<PathBuf> {
+    Some(text)
+        .filter(|text| !text.is_empty())
+        .map(PathBuf::from)
 }
 
 fn time(text: &str) -> Option<Duration> {
@@ -141,6 +151,8 @@ impl ServerSettings {
                 .with_hint("write an address and a port, such as `127.0.0.1:7420`")
             })?;
         }
+        options.tls_cert = args.tls_cert.clone().or(options.tls_cert);
+        options.tls_key = args.tls_key.clone().or(options.tls_key);
         options.allow_plain_http |= args.allow_plain_http;
         options
             .allowed_hosts

@@ -160,6 +160,15 @@ fn addresses_that_others_reach_need_a_word() {
     let (code, _, stderr) = run(data.path(), &["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, 1);
     assert!(stderr.contains("--allow-plain-http"), "{stderr}");
+    // With TLS they need none, but both files.
+    let listen = ["serve", "--listen", "0.0.0.0:0", "--tls-cert", "none.pem"];
+    let (code, _, stderr) = run(data.path(), &listen);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`--tls-key` is not"), "{stderr}");
+    let both = [&listen[..], &["--tls-key", "none.key"]].concat();
+    let (code, _, stderr) = run(data.path(), &both);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("TLS certificate cannot be read"), "{stderr}");
     let (code, stdout, _) = run(data.path(), &["config", "show", "--json"]);
     assert_eq!(code, 0);
     assert!(stdout.contains("OFFSHOOT_MAX_BODY_BYTES"), "{stdout}");

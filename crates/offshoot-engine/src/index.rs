@@ -215,8 +215,31 @@ impl<'a> Index<'a> {
             }
             Some(_) => {}
         }
-        let mut done = RelPath::root();
-        let mut rest: VecDeque<Vec<u8>> = path.parts().map(<[u8]>::to_vec).collect();
+        self.follow(RelPath::root(), path.as_bytes(), path)
+    }
+
+    /// Where a link that is made in `dir` would lead. A target that leaves the workspace is refused.
+    pub(crate) fn link_leads_to(
+        &self,
+        dir: &RelPath,
+        target: &[u8],
+        link: &RelPath,
+    ) -> Result<RelPath> {
+        if target.starts_with(b"/") {
+            return Err(leaves(link));
+        }
+        self.follow(dir.clone(), target, link)
+    }
+
+    /// Where `way` leads from a directory that no link leads to; errors name `path`.
+    fn follow(&self, from: RelPath, way: &[u8], path: &RelPath) -> Result<RelPath> {
+        let parts = |way: &[u8]| -> Vec<Vec<u8>> {
+            way.split(|&byte| byte == b'/')
+                .map(<[u8]>::to_vec)
+                .collect()
+        };
+        let mut done = from;
+        let mut rest = VecDeque::from(parts(way));
         let mut links = 0;
         while let Some(part) = rest.pop_front() {
             match &part[..] {
@@ -242,8 +265,8 @@ impl<'a> Index<'a> {
                     if target.starts_with(b"/") {
                         return Err(leaves(path));
                     }
-                    for part in target.split(|&byte| byte == b'/').rev() {
-                        rest.push_front(part.to_vec());
+                    for part in parts(&target).into_iter().rev() {
+                        rest.push_front(part);
                     }
                 }
                 _ => done = next,

@@ -31,6 +31,7 @@ mod incoming;
 mod index;
 mod layers;
 mod lines;
+mod links;
 mod memos;
 mod merge_log;
 mod metadata;

@@ -36,6 +36,20 @@ impl Engine {
         })
     }
 
+    /// Merges of a project before another, newest first; 0 means all. Before one that the project
+    /// does not have there is none.
+    pub fn merges_before(
+        &self,
+        project: &ProjectId,
+        merge: &str,
+        limit: usize,
+    ) -> Result<Vec<MergeReceipt>> {
+        self.store().read(|tx| {
+            let rows = tx.merges_before(open_project(tx, project)?.key, merge, limit)?;
+            rows.iter().map(as_receipt).collect()
+        })
+    }
+
     /// One merge.
     pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
         self.store().read(|tx| as_receipt(&find_merge(tx, id)?))

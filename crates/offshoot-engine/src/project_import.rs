@@ -16,6 +16,7 @@ use offshoot_store::{Durability, HistoryOp, NewObject, Via};
 
 use crate::engine::Engine;
 use crate::incoming::Content;
+use crate::links::LINK_PERM;
 use crate::objects::StoredObjects;
 use crate::project::{Proposal, Recorded, open_project, state_of_row};
 use crate::snapshot::Snapshot;
@@ -86,10 +87,31 @@ impl ProjectImport {
         Ok(size)
     }
 
+    /// Takes a link in, as it is: nothing in a project follows it. It replaces a file or a link.
+    pub fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
+        self.refuse(path, EntryKind::Symlink)?;
+        let incoming = self.engine.take_in(Content::Bytes(target))?;
+        let entry = StateEntry {
+            kind: EntryKind::Symlink,
+            perm: LINK_PERM,
+            id: Some(incoming.id),
+        };
+        let mut taken = self.lock();
+        taken.add(path, entry)?;
+        taken.waiting += target.len() as u64;
+        taken.objects.push(incoming.object);
+        Ok(())
+    }
+
     /// Takes a directory in; one that is there stays as it is.
     pub fn make_dir(&self, path: &RelPath) -> Result<()> {
         self.refuse(path, EntryKind::Dir)?;
         self.lock().add(path, StateEntry::dir(DEFAULT_DIR_PERM))
+    }
+
+    /// A file without a name, for what has to wait. See [`Engine::temp_file`].
+    pub fn temp_file(&self) -> Result<std::fs::File> {
+        self.engine.temp_file()
     }
 
     /// Makes the snapshot. Returns it, and whether it is new; none if nothing was taken in.

@@ -40,6 +40,25 @@ impl Engine {
         })
     }
 
+    /// Snapshots of a project before another, whose id begins so, newest first; 0 means all of them.
+    /// Before one that the project does not have there is none.
+    pub fn project_snapshots_before(
+        &self,
+        id: &ProjectId,
+        before: &str,
+        limit: usize,
+    ) -> Result<Vec<Snapshot>> {
+        self.store().read(|tx| {
+            let row = open_project(tx, id)?;
+            let known = tx.snapshots_by_prefix(row.key, before)?;
+            let Some(known) = known.first() else {
+                return Ok(Vec::new());
+            };
+            let rows = tx.snapshots_before(row.key, known.number, limit)?;
+            Ok(rows.into_iter().map(Snapshot::from).collect())
+        })
+    }
+
     /// What a project holds at a snapshot, or now, in and below a directory. With `deep` all of it,
     /// otherwise what is directly there.
     pub fn project_entries(

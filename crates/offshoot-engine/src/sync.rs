@@ -37,7 +37,7 @@ const FOLD_FROM: usize = 1_000;
 pub(crate) const ROUNDS: usize = 3;
 const THREADS: usize = 2;
 /// So many times a path may turn out to lead elsewhere while its links are looked at.
-const MAX_DETOURS: usize = 8;
+pub(crate) const MAX_DETOURS: usize = 8;
 
 /// One change that an outside program made.
 #[derive(Clone, Debug, PartialEq, Eq)]

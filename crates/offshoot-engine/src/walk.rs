@@ -1,5 +1,7 @@
 //! All entries of a workspace, for whoever takes it as a whole, and entries without their links.
 
+use std::cmp::Ordering;
+
 use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId};
 use offshoot_fs::Walk;
 
@@ -22,6 +24,28 @@ pub struct WalkEntry {
     pub size: u64,
     /// When it last changed, or the workspace if only that is known.
     pub modified_at: Timestamp,
+}
+
+/// Which of two files a walk shows first: all files of a directory come before what is below it.
+fn walk_order(a: &RelPath, b: &RelPath) -> Ordering {
+    let (mut left, mut right) = (a.parts().peekable(), b.parts().peekable());
+    loop {
+        let (one, other) = (left.next(), right.next());
+        if one.is_none() || one != other {
+            let is_last = (left.peek().is_none(), right.peek().is_none());
+            return match (one, other, is_last) {
+                (Some(_), Some(_), (true, false)) => Ordering::Less,
+                (Some(_), Some(_), (false, true)) => Ordering::Greater,
+                _ => one.cmp(&other),
+            };
+        }
+    }
+}
+
+/// Whether a directory can hold a file that a walk shows after `after`.
+fn holds_later(dir: &RelPath, after: &RelPath) -> bool {
+    // Every name that can be in it is deeper than the directory: any will do.
+    after.starts_with(dir) || walk_order(&dir.join_name(b"x"), after).is_gt()
 }
 
 impl Engine {
@@ -63,6 +87,75 @@ impl Engine {
             })
         })?;
         Ok(entries)
+    }
+
+    /// Some of the files of a workspace: those after `after` that are wanted, at most `limit`.
+    ///
+    /// The order is that of a walk: the files of a directory by name, then what is below it. Costs
+    /// the directories on the way to `after` and those that the page takes, not the workspace.
+    pub fn walk_files(
+        &self,
+        id: &WorkspaceId,
+        after: Option<&RelPath>,
+        limit: usize,
+        wanted: &dyn Fn(&RelPath) -> bool,
+    ) -> Result<Vec<WalkEntry>> {
+        let row = self.open_row(id)?;
+        let mut files: Vec<WalkEntry> = Vec::new();
+        let takes = |path: &RelPath| {
+            after.is_none_or(|after| walk_order(path, after).is_gt()) && wanted(path)
+        };
+        let enters = |path: &RelPath| after.is_none_or(|after| holds_later(path, after));
+        if row.materialized {
+            self.dir_of(&row)?.walk(&RelPath::root(), |path, stat| {
+                match stat.entry_kind() {
+                    Some(EntryKind::Dir) if enters(path) => return Ok(Walk::Enter),
+                    Some(EntryKind::File)
+                        if takes(path) && !crate::workspace::is_session_metadata(&row, path) => {}
+                    _ => return Ok(Walk::Skip),
+                }
+                files.push(WalkEntry {
+                    path: path.clone(),
+                    kind: EntryKind::File,
+                    perm: stat.perm,
+                    size: stat.size,
+                    modified_at: stat.modified(),
+                });
+                Ok(match files.len() < limit {
+                    true => Walk::Skip,
+                    false => Walk::Stop,
+                })
+            })?;
+            return Ok(files);
+        }
+        self.store().read(|tx| {
+            files.clear();
+            let index = Index::new(self.store(), tx, &row);
+            let mut open = vec![RelPath::root()];
+            while let Some(dir) = open.pop() {
+                let first_below = open.len();
+                for (name, entry) in index.children(&dir)? {
+                    let path = dir.join_name(&name);
+                    match entry.kind {
+                        EntryKind::Dir if enters(&path) => open.push(path),
+                        EntryKind::File if takes(&path) => files.push(WalkEntry {
+                            path,
+                            kind: EntryKind::File,
+                            perm: entry.perm,
+                            size: index.size(&entry)? as u64,
+                            modified_at: row.changed_at,
+                        }),
+                        _ => {}
+                    }
+                    if files.len() >= limit {
+                        return Ok(());
+                    }
+                }
+                open[first_below..].reverse();
+            }
+            Ok(())
+        })?;
+        Ok(files)
     }
 
     /// Opens a file of a walk; for a link its target, as text. No link is followed on the way, so
@@ -128,5 +221,45 @@ impl Engine {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    /// The files in the order in which a walk shows them.
+    const FILES: [&str; 9] = [
+        "a.txt", "m", "z", "a/1", "a/2", "a/b/1", "a/c/d/1", "a.d/1", "m.d/1",
+    ];
+
+    #[test]
+    fn files_of_a_directory_come_before_what_is_below_it() {
+        for (n, one) in FILES.iter().enumerate() {
+            for (m, other) in FILES.iter().enumerate() {
+                let order = walk_order(&path(one), &path(other));
+                assert_eq!(order, n.cmp(&m), "{one} {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_enters_what_holds_later_files_and_nothing_else() {
+        for (n, after) in FILES.iter().enumerate() {
+            for dir in ["a", "a/b", "a/c", "a/c/d", "a.d", "m.d"] {
+                let prefix = format!("{dir}/");
+                let later = FILES[n + 1..].iter().any(|file| file.starts_with(&prefix));
+                let above = after.starts_with(&prefix);
+                assert_eq!(
+                    holds_later(&path(dir), &path(after)),
+                    later || above,
+                    "{dir} {after}"
+                );
+            }
+        }
     }
 }

@@ -77,6 +77,8 @@ pub enum Walk {
     Enter,
     /// Go on without looking into this directory.
     Skip,
+    /// Show nothing more.
+    Stop,
 }
 
 /// A directory to act in: the root itself, or one opened below it.
@@ -313,6 +315,9 @@ impl SafeDir {
                     return Err(Error::invalid(format!("a path below `{dir}` is too long")));
                 }
                 let step = visit(&dir.join_name(&entry.name), &entry.stat)?;
+                if step == Walk::Stop {
+                    return Ok(());
+                }
                 if entry.stat.kind == FileKind::Dir && step == Walk::Enter {
                     pending.push(below.join_name(&entry.name));
                 }

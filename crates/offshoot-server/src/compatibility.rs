@@ -3,17 +3,22 @@
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use offshoot_core::{Error, Result, WorkspaceId};
+use offshoot_core::{Error, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Expect, MAX_WINDOW};
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::error::{Answer, ok};
+use crate::error::{Answer, Problem, ok};
 use crate::extract::{Json, Params, Query};
 use crate::handlers::{files, forks, snapshots, transfer};
 use crate::route::{Kind, Route, delete, get, post};
 use offshoot_wire as wire;
+
+const SESSION_SNAPSHOTS: &str = "/api/session/workspace/snapshots";
+const SESSION_HEADER: &str = "X-Session-Id";
+const SESSION_ABOUT: &str =
+    "The session, or the beginning of its id; not needed if it is the only one";
 
 /// The table.
 pub(crate) fn routes() -> Vec<Route> {
@@ -67,6 +72,31 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<wire::CompleteRequest>()
         .gives::<wire::Completed>(),
+        get(
+            SESSION_SNAPSHOTS,
+            "List the snapshots of a session, newest first",
+            session_snapshots,
+        )
+        .gives::<wire::Snapshots>()
+        .limited()
+        .header(SESSION_HEADER, SESSION_ABOUT),
+        post(
+            SESSION_SNAPSHOTS,
+            "Take a snapshot of a session",
+            take_session_snapshot,
+        )
+        .takes::<wire::SnapshotRequest>()
+        .gives::<wire::Taken>()
+        .also(201)
+        .header(SESSION_HEADER, SESSION_ABOUT),
+        post(
+            "/api/session/workspace/restore",
+            "Bring a snapshot of a session back; the present state is kept first",
+            restore_session,
+        )
+        .takes::<wire::RestoreRequest>()
+        .gives::<wire::Restored>()
+        .header(SESSION_HEADER, SESSION_ABOUT),
         get(
             "/api/v1/workspace/{project}/path",
             "The directory of the fork that an agent has of a project",
@@ -137,14 +167,76 @@ async fn answer_uploads(
 }
 
 async fn own_workspace(caller: &Caller, headers: &HeaderMap) -> Result<WorkspaceId> {
-    if let Some(value) = headers.get("x-session-id") {
-        let text = value
-            .to_str()
-            .map_err(|_| Error::invalid("the header `X-Session-Id` is no id"))?;
+    if let Some(text) = session_header(headers)? {
         return text.parse();
     }
     let caller = caller.clone();
     blocking(move || caller.own_workspace()).await
+}
+
+/// `GET /api/session/workspace/snapshots`
+async fn session_snapshots(
+    State(app): State<Shared>,
+    caller: Caller,
+    headers: HeaderMap,
+    query: Query,
+) -> Answer {
+    let limit = query.limit(snapshots::PAGE, app.options.limits.max_page)?;
+    let work = move |caller: &Caller, id: &WorkspaceId| caller.snapshots(id, limit);
+    let found = in_session(caller, &headers, work).await?;
+    ok(&wire::Snapshots::from(found.as_slice()))
+}
+
+/// `POST /api/session/workspace/snapshots`
+async fn take_session_snapshot(
+    caller: Caller,
+    headers: HeaderMap,
+    Json(asked): Json<wire::SnapshotRequest>,
+) -> Answer {
+    let work = move |caller: &Caller, id: &WorkspaceId| {
+        caller.snapshot(id, asked.label.as_deref(), asked.include_ignored)
+    };
+    let taken = in_session(caller, &headers, work).await?;
+    snapshots::answer_taken(&taken)
+}
+
+/// `POST /api/session/workspace/restore`
+async fn restore_session(
+    caller: Caller,
+    headers: HeaderMap,
+    Json(asked): Json<wire::RestoreRequest>,
+) -> Answer {
+    let path = asked.path.as_deref().map(RelPath::parse_text).transpose()?;
+    let work =
+        move |caller: &Caller, id: &WorkspaceId| caller.restore(id, &asked.snapshot, path.as_ref());
+    let restored = in_session(caller, &headers, work).await?;
+    ok(&wire::Restored::from(&restored))
+}
+
+/// Does something with the workspace of the session that the request means.
+async fn in_session<T: Send + 'static>(
+    caller: Caller,
+    headers: &HeaderMap,
+    work: impl FnOnce(&Caller, &WorkspaceId) -> Result<T> + Send + 'static,
+) -> Result<T, Problem> {
+    let name = session_header(headers)?.map(str::to_owned);
+    let done = blocking(move || {
+        let id = caller.session_workspace(name.as_deref())?;
+        work(&caller, &id)
+    });
+    done.await.map_err(Problem::of_state)
+}
+
+fn session_header(headers: &HeaderMap) -> Result<Option<&str>> {
+    let mut given = headers.get_all(SESSION_HEADER).iter();
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
+    let text = value.to_str().ok().filter(|text| !text.is_empty());
+    match (text, given.next()) {
+        (Some(text), None) => Ok(Some(text)),
+        _ => Err(Error::invalid("the header `X-Session-Id` is no id")),
+    }
 }
 
 /// `DELETE /api/workspace/{workspace}/delete/{path}`

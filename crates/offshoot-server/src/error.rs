@@ -36,6 +36,14 @@ impl Problem {
             _ => Problem::from(error),
         }
     }
+
+    /// For routes whose specification knows one status for whatever is not there, or not so.
+    pub(crate) fn of_state(error: Error) -> Self {
+        match error.code().http_status() {
+            404 | 409 | 412 => Problem::with_status(error, StatusCode::BAD_REQUEST),
+            _ => Problem::from(error),
+        }
+    }
 }
 
 impl From<Error> for Problem {

@@ -26,6 +26,7 @@ mod route;
 mod routes;
 mod server;
 mod sign_in;
+mod tls;
 mod watch;
 
 pub use bare::bare_file_handler;

@@ -1,6 +1,7 @@
 //! How a server is run, and the limits that it keeps.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use offshoot_core::{Error, Result};
@@ -10,6 +11,10 @@ use offshoot_core::{Error, Result};
 pub struct ServerOptions {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// The certificates of the server, its own first, as a PEM file; with a key it speaks TLS.
+    pub tls_cert: Option<PathBuf>,
+    /// The key of its own certificate, as a PEM file.
+    pub tls_key: Option<PathBuf>,
     /// Allows an address that others can reach although nothing is encrypted here.
     pub allow_plain_http: bool,
     /// Names under which it is reached, beside addresses and `localhost`.
@@ -28,6 +33,8 @@ impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420),
+            tls_cert: None,
+            tls_key: None,
             allow_plain_http: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -41,16 +48,30 @@ impl Default for ServerOptions {
 impl ServerOptions {
     /// Refuses what would put tokens on a network in the clear.
     pub fn check(&self) -> Result<()> {
-        if self.listen.ip().is_loopback() || self.allow_plain_http {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
+        let (given, missing) = match (&self.tls_cert, &self.tls_key) {
+            (Some(_), Some(_)) => return Ok(()),
+            (None, None) if self.listen.ip().is_loopback() || self.allow_plain_http => {
+                return Ok(());
+            }
+            (None, None) => return Err(self.unencrypted()),
+            (Some(_), None) => ("tls-cert", "tls-key"),
+            (None, Some(_)) => ("tls-key", "tls-cert"),
+        };
+        Err(
+            Error::invalid(format!("`--{given}` is given and `--{missing}` is not"))
+                .with_hint("TLS needs both, a certificate and its key"),
+        )
+    }
+
+    fn unencrypted(&self) -> Error {
+        Error::invalid(format!(
             "`{}` can be reached by other machines, and tokens would travel unencrypted",
             self.listen
         ))
         .with_hint(
-            "listen on `127.0.0.1` behind a proxy that speaks TLS, or say `--allow-plain-http`",
-        ))
+            "give a certificate with `--tls-cert` and `--tls-key`, listen on `127.0.0.1` behind a \
+             proxy that speaks TLS, or say `--allow-plain-http`",
+        )
     }
 }
 

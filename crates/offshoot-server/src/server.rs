@@ -11,8 +11,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::{Engine, ServerLock};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -23,6 +24,7 @@ use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::tls::Tls;
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -36,6 +38,7 @@ pub struct Server {
     app: Shared,
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Tls>,
     _lock: ServerLock,
 }
 
@@ -43,6 +46,10 @@ impl Server {
     /// Takes the place of the one server of the data directory and begins to listen.
     pub async fn bind(engine: Engine, options: ServerOptions) -> Result<Server> {
         options.check()?;
+        let tls = match (&options.tls_cert, &options.tls_key) {
+            (Some(cert), Some(key)) => Some(Tls::load(cert, key, options.limits.request_timeout)?),
+            _ => None,
+        };
         let lock = engine.lock_for_server()?;
         let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
             Error::new(
@@ -74,6 +81,7 @@ impl Server {
             app,
             listener,
             address,
+            tls,
             _lock: lock,
         })
     }
@@ -83,10 +91,20 @@ impl Server {
         self.address
     }
 
+    /// The URL under which it answers. A certificate is for a name rather than an address.
+    pub fn url(&self) -> String {
+        let name = self.app.options.allowed_hosts.first();
+        match (&self.tls, name) {
+            (None, _) => format!("http://{}", self.address),
+            (Some(_), None) => format!("https://{}", self.address),
+            (Some(_), Some(name)) => format!("https://{name}:{}", self.address.port()),
+        }
+    }
+
     /// A URL that signs one browser in, once.
     pub fn sign_in_url(&self) -> Result<String> {
         let code = self.app.sign_in.new_code()?;
-        Ok(format!("http://{}/sign-in?code={code}", self.address))
+        Ok(format!("{}/sign-in?code={code}", self.url()))
     }
 
     /// Answers until `stop` is done; then lets open requests finish, ends streams, and returns.
@@ -103,7 +121,7 @@ impl Server {
         }
         let connections = TaskTracker::new();
         tokio::select! {
-            () = accept(&self.listener, app, &connections) => {}
+            () = accept(&self.listener, app, self.tls.as_ref(), &connections) => {}
             () = stop => {}
         }
         drop(self.listener);
@@ -121,7 +139,12 @@ impl Server {
 }
 
 /// Takes connections as long as there is room for them.
-async fn accept(listener: &TcpListener, app: &Shared, connections: &TaskTracker) {
+async fn accept(
+    listener: &TcpListener,
+    app: &Shared,
+    tls: Option<&Tls>,
+    connections: &TaskTracker,
+) {
     let router = routes::router(app.clone());
     let room = Arc::new(Semaphore::new(app.options.limits.max_connections));
     loop {
@@ -131,7 +154,22 @@ async fn accept(listener: &TcpListener, app: &Shared, connections: &TaskTracker)
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let (router, stopping) = (router.clone(), app.stopping.clone());
-                connections.spawn(answer(stream, peer, router, stopping, permit));
+                // Answers are small and complete: there is nothing to wait for.
+                let _ = stream.set_nodelay(true);
+                let tls = tls.cloned();
+                connections.spawn(async move {
+                    let _permit = permit;
+                    let Some(tls) = tls else {
+                        return answer(stream, peer, router, stopping).await;
+                    };
+                    // Nobody waits for a handshake but who is greeted.
+                    tokio::select! {
+                        greeted = tls.greet(stream) => if let Some(stream) = greeted {
+                            answer(stream, peer, router, stopping).await;
+                        },
+                        () = stopping.cancelled() => {}
+                    }
+                });
             }
             Err(cause) => {
                 // Too many open files, for one: it passes when others close.
@@ -143,14 +181,11 @@ async fn accept(listener: &TcpListener, app: &Shared, connections: &TaskTracker)
 }
 
 async fn answer(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,
     stopping: CancellationToken,
-    _permit: OwnedSemaphorePermit,
 ) {
-    // Answers are small and complete: there is nothing to wait for.
-    let _ = stream.set_nodelay(true);
     let service = router.map_request(move |request: axum::http::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));

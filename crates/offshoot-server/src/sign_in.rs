@@ -109,16 +109,25 @@ pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
     // another site, such as a chat that somebody pasted the link into.
     let page = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=/\">\
                 <title>Offshoot</title><p>Signed in. <a href=\"/\">Go on</a></p>";
-    let cookie = format!(
-        "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
-        issued.secret,
-        ttl.as_secs()
-    );
     let mut response = Html(page).into_response();
-    let value = HeaderValue::from_str(&cookie)
-        .map_err(|cause| Error::internal("a cookie could not be written").with_source(cause))?;
+    let value = set_cookie(&app, &issued.secret, ttl)?;
     response.headers_mut().insert(header::SET_COOKIE, value);
     Ok(response)
+}
+
+/// What a browser shall keep: out of reach of scripts and other sites, and where we speak TLS never
+/// sent without it.
+fn set_cookie(app: &Shared, secret: &str, lives: Duration) -> Result<HeaderValue> {
+    let secure = match app.options.tls_cert {
+        Some(_) => "; Secure",
+        None => "",
+    };
+    let cookie = format!(
+        "{COOKIE}={secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}",
+        lives.as_secs()
+    );
+    HeaderValue::from_str(&cookie)
+        .map_err(|cause| Error::internal("a cookie could not be written").with_source(cause))
 }
 
 /// `POST /sign-out`: ends the cookie and the token behind it.
@@ -133,9 +142,7 @@ pub(crate) async fn sign_out(State(app): State<Shared>, headers: HeaderMap) -> A
     }
     let mut response = Response::new(axum::body::Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    let ended = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
-    if let Ok(value) = HeaderValue::from_str(&ended) {
-        response.headers_mut().insert(header::SET_COOKIE, value);
-    }
+    let ended = set_cookie(&app, "", Duration::ZERO)?;
+    response.headers_mut().insert(header::SET_COOKIE, ended);
     Ok(response)
 }

@@ -186,6 +186,8 @@ macro_rules! pass_on_reads {
             snapshot(workspace: WorkspaceKey, id: &ObjectId) -> Option<SnapshotRow>;
             snapshots_by_prefix(workspace: WorkspaceKey, prefix: &str) -> Vec<SnapshotRow>;
             snapshots(workspace: WorkspaceKey, limit: usize) -> Vec<SnapshotRow>;
+            snapshots_before(workspace: WorkspaceKey, number: i64, limit: usize)
+                -> Vec<SnapshotRow>;
             history(filter: &HistoryFilter) -> Vec<HistoryRow>;
             last_write(workspace: WorkspaceKey, path: &RelPath) -> Option<HistoryRow>;
             last_seq() -> i64;
@@ -233,10 +235,13 @@ macro_rules! pass_on_merge_reads {
             merge(id: &str) -> Option<MergeRow>;
             merge_ids(prefix: &str) -> Vec<String>;
             merges(project: WorkspaceKey, limit: usize) -> Vec<MergeRow>;
+            merges_before(project: WorkspaceKey, merge: &str, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
             review_ids(prefix: &str) -> Vec<String>;
             reviews(project: Option<WorkspaceKey>, unresolved: bool) -> Vec<ReviewRow>;
+            reviews_after(project: WorkspaceKey, unresolved: bool, after: Option<&str>, limit: usize)
+                -> Vec<ReviewRow>;
             candidates(review: &str) -> Vec<CandidateRow>;
         }
     };

@@ -20,6 +20,15 @@ pub trait MergeReads {
     /// The newest merges of a project, newest first; 0 means all.
     fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>>;
 
+    /// Merges of a project before the one of this name, newest first; 0 means all. Before one that
+    /// the project does not have there is none.
+    fn merges_before(
+        &self,
+        project: WorkspaceKey,
+        merge: &str,
+        limit: usize,
+    ) -> Result<Vec<MergeRow>>;
+
     /// The newest merge of a workspace.
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
 
@@ -32,6 +41,17 @@ pub trait MergeReads {
     /// Reviews in the order in which they were opened; of one project or of all, those that are
     /// not resolved only or all.
     fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>>;
+
+    /// Some of the reviews of a project, in the order in which they were opened: those after the one
+    /// of this name, or from the first; at most `limit`, 0 means all. After one that the project does
+    /// not have there is none.
+    fn reviews_after(
+        &self,
+        project: WorkspaceKey,
+        unresolved: bool,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ReviewRow>>;
 
     /// Proposed resolutions of a review, in the order of numbers.
     fn candidates(&self, review: &str) -> Result<Vec<CandidateRow>>;

@@ -144,6 +144,14 @@ pub trait ReadTx: ProjectReads + MergeReads {
     /// The newest snapshots of a workspace, newest first; 0 means all of them.
     fn snapshots(&self, workspace: WorkspaceKey, limit: usize) -> Result<Vec<SnapshotRow>>;
 
+    /// Snapshots of a workspace before the one of this number, newest first; 0 means all of them.
+    fn snapshots_before(
+        &self,
+        workspace: WorkspaceKey,
+        number: i64,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRow>>;
+
     /// Lines of the history. Following it is: ask with `after_seq` = the last number seen.
     fn history(&self, filter: &HistoryFilter) -> Result<Vec<HistoryRow>>;
 

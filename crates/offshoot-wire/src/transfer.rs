@@ -50,6 +50,8 @@ pub struct Imported {
     pub file_count: u64,
     /// Directories that were made by name.
     pub dir_count: u64,
+    /// Symbolic links that were made.
+    pub link_count: u64,
     /// Bytes that were written.
     pub total_size: u64,
     /// Entries that were left out, each with the reason.

@@ -28,7 +28,7 @@ fn tell(
         let address = server.address().to_string();
         output.document(&serde_json::json!({ "listen": address, "url": url }))?;
     } else {
-        output.note(format_args!("listening on http://{}", server.address()));
+        output.note(format_args!("listening on {}", server.url()));
         output.note("open this once to sign in:");
         output.line(&url)?;
     }

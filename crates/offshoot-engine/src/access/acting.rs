@@ -271,6 +271,24 @@ impl Access {
         self.engine.make_dir_in(id, path, &self.cause)
     }
 
+    /// See [`Engine::make_link`]. A token that is limited to some paths makes no links: others, who
+    /// follow them, would be led from where it may write to where it may not.
+    pub fn make_link(&self, id: &WorkspaceId, path: &RelPath, target: &[u8]) -> Result<RelPath> {
+        self.settle(Operation::Write, id, path)?;
+        if self.principal.is_limited() {
+            return Err(Error::new(
+                ErrorCode::PermissionDenied,
+                "a token that is limited to some paths makes no links",
+            ));
+        }
+        self.engine.make_link(id, path, target, &self.cause)
+    }
+
+    /// See [`Engine::temp_file`]. It has no name, so nobody else gets to see it.
+    pub fn temp_file(&self) -> Result<std::fs::File> {
+        self.engine.temp_file()
+    }
+
     /// See [`Engine::list`]; what may not be seen is left out.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
         self.check_reach(id)?;
@@ -364,6 +382,18 @@ impl Access {
         let mut entries = self.engine.walk(id, below)?;
         entries.retain(|entry| self.principal.reads(&entry.path));
         Ok(entries)
+    }
+
+    /// See [`Engine::walk_files`]; what may not be read is left out.
+    pub fn walk_files(
+        &self,
+        id: &WorkspaceId,
+        after: Option<&RelPath>,
+        limit: usize,
+    ) -> Result<Vec<WalkEntry>> {
+        self.check_reach(id)?;
+        let reads = |path: &RelPath| self.principal.reads(path);
+        self.engine.walk_files(id, after, limit, &reads)
     }
 
     /// See [`Engine::open_entry`].

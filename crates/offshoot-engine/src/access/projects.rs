@@ -125,10 +125,18 @@ impl Access {
         self.engine.delete_project(id, &self.cause)
     }
 
-    /// See [`crate::Engine::project_snapshots`].
-    pub fn project_snapshots(&self, id: &ProjectId, limit: usize) -> Result<Vec<Snapshot>> {
+    /// See [`crate::Engine::project_snapshots`] and [`crate::Engine::project_snapshots_before`].
+    pub fn project_snapshots(
+        &self,
+        id: &ProjectId,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Snapshot>> {
         self.check_project(id)?;
-        self.engine.project_snapshots(id, limit)
+        match before {
+            None => self.engine.project_snapshots(id, limit),
+            Some(before) => self.engine.project_snapshots_before(id, before, limit),
+        }
     }
 
     /// See [`crate::Engine::project_tree`]; what may not be seen is left out.
@@ -364,9 +372,17 @@ impl Access {
     }
 
     /// See [`crate::Engine::merges`].
-    pub fn merges(&self, project: &ProjectId, limit: usize) -> Result<Vec<MergeReceipt>> {
+    pub fn merges(
+        &self,
+        project: &ProjectId,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<MergeReceipt>> {
         self.check_whole_project(Operation::Read, project)?;
-        self.engine.merges(project, limit)
+        match before {
+            None => self.engine.merges(project, limit),
+            Some(before) => self.engine.merges_before(project, before, limit),
+        }
     }
 
     /// See [`crate::Engine::merge`].
@@ -387,9 +403,15 @@ impl Access {
     }
 
     /// See [`crate::Engine::reviews`], of one project.
-    pub fn reviews(&self, project: &ProjectId, all: bool) -> Result<Vec<Review>> {
+    pub fn reviews(
+        &self,
+        project: &ProjectId,
+        all: bool,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Review>> {
         self.check_whole_project(Operation::Read, project)?;
-        self.engine.reviews(Some(project), all)
+        self.engine.reviews_after(project, all, after, limit)
     }
 
     /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it

@@ -1,18 +1,18 @@
-//! Unpacks an archive into a workspace or a project. Nothing in it is trusted: names go through the one parser
-//! of paths, files are written by the engine through the directory it holds open (INV-7), links and
-//! devices are left out, and what it may unpack to is bounded whatever it says of itself.
+//! Unpacks an archive into a workspace or a project. Nothing in it is trusted: names go through the
+//! one parser of paths, files are written by the engine through the directory it holds open (INV-7),
+//! links that could lead out and devices are left out, and what it may unpack to is bounded whatever
+//! it says of itself. The formats are read in `unpack_tar` and `unpack_zip`.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flate2::read::MultiGzDecoder;
 use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes};
 use offshoot_engine::{Access, Content, ProjectImport, WriteOptions};
-use zip::ZipArchive;
 
+use super::names::{Seen, check_link, entry_path};
 use crate::options::Limits;
 use offshoot_wire::{Imported, RefusedEntry};
 
@@ -40,13 +40,24 @@ impl UnpackLimits {
 }
 
 /// What an entry is, as far as it matters here.
-enum Kind {
+pub(super) enum Kind {
     File {
         executable: bool,
     },
     Dir,
+    /// A symbolic link to this.
+    Link(Vec<u8>),
     /// Something that is left out, with the reason.
     Other(&'static str),
+}
+
+/// One entry of an archive.
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) kind: Kind,
+    /// How large it says it is.
+    pub(super) size: u64,
+    pub(super) content: &'a mut dyn Read,
 }
 
 /// Where the entries of an archive go.
@@ -56,6 +67,12 @@ pub(crate) trait Target: Sync {
 
     /// Makes a directory.
     fn make_dir(&self, path: &RelPath) -> Result<()>;
+
+    /// Makes a symbolic link.
+    fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()>;
+
+    /// A file without a name, for what has to wait.
+    fn temp_file(&self) -> Result<File>;
 }
 
 /// A workspace as a caller may change it.
@@ -77,6 +94,14 @@ impl Target for IntoWorkspace<'_> {
     fn make_dir(&self, path: &RelPath) -> Result<()> {
         self.access.make_dir(self.id, path).map(drop)
     }
+
+    fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
+        self.access.make_link(self.id, path, target).map(drop)
+    }
+
+    fn temp_file(&self) -> Result<File> {
+        self.access.temp_file()
+    }
 }
 
 impl Target for ProjectImport {
@@ -86,6 +111,14 @@ impl Target for ProjectImport {
 
     fn make_dir(&self, path: &RelPath) -> Result<()> {
         ProjectImport::make_dir(self, path)
+    }
+
+    fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
+        ProjectImport::make_link(self, path, target)
+    }
+
+    fn temp_file(&self) -> Result<File> {
+        ProjectImport::temp_file(self)
     }
 }
 
@@ -108,19 +141,12 @@ pub(crate) fn unpack(
     };
     match &magic[..head] {
         [b'P', b'K', 3 | 5 | 7, _] => {
-            unpacking.run(|unpacking, queue| unpacking.zip(archive, queue))
+            unpacking.run(|unpacking, course| unpacking.zip(archive, course))
         }
-        [0x1f, 0x8b, ..] => {
-            unpacking.check_tar(&mut MultiGzDecoder::new(BufReader::new(&archive)))?;
-            archive.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-            let plain = MultiGzDecoder::new(BufReader::new(archive));
-            unpacking.run(|unpacking, queue| unpacking.tar(plain, queue))
-        }
-        _ => {
-            unpacking.check_tar(&mut BufReader::new(&archive))?;
-            archive.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-            unpacking.run(|unpacking, queue| unpacking.tar(BufReader::new(archive), queue))
-        }
+        [0x1f, 0x8b, ..] => unpacking.any_tar(&archive, |file| {
+            Box::new(MultiGzDecoder::new(BufReader::new(file)))
+        }),
+        _ => unpacking.any_tar(&archive, |file| Box::new(BufReader::new(file))),
     }
 }
 
@@ -135,88 +161,68 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(super) fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::invalid("the archive cannot be read: it is damaged, or neither zip nor tar")
         .with_source(cause)
 }
 
-/// A small file on its way to a writer.
+/// A small file or a link on its way to a writer.
 struct Job {
     name: Vec<u8>,
     path: RelPath,
     bytes: Vec<u8>,
-    executable: bool,
+    kind: JobKind,
 }
 
-/// What an archive has named so far. Small files are written in any order, so whatever cannot be
-/// beside an earlier entry is refused before: the first is kept.
-#[derive(Default)]
-struct Seen {
-    named: HashSet<RelPath>,
-    files: HashSet<RelPath>,
-    dirs: HashSet<RelPath>,
+enum JobKind {
+    File { executable: bool },
+    Link,
 }
 
-impl Seen {
-    fn note(&mut self, path: &RelPath, is_file: bool) -> Result<()> {
-        if self.named.contains(path) {
-            return Err(Error::new(
-                ErrorCode::AlreadyExists,
-                "the archive holds this name twice; the first is kept",
-            ));
-        }
-        let above = path.dirs_above();
-        if let Some(file) = above.iter().find(|above| self.files.contains(*above)) {
-            return Err(Error::new(
-                ErrorCode::NotADirectory,
-                format!("`{file}` is a file in this archive; the first is kept"),
-            ));
-        }
-        if is_file && self.dirs.contains(path) {
-            return Err(Error::new(
-                ErrorCode::IsADirectory,
-                format!("`{path}` is a directory in this archive; the first is kept"),
-            ));
-        }
-        self.named.insert(path.clone());
-        self.dirs.extend(above);
-        if is_file {
-            self.files.insert(path.clone());
-        } else {
-            self.dirs.insert(path.clone());
-        }
-        Ok(())
-    }
+/// How far the reading of an archive is.
+pub(super) struct Course<'a> {
+    seen: Seen,
+    /// Bytes that may still be unpacked.
+    budget: u64,
+    queue: &'a SyncSender<Job>,
 }
 
-struct Unpacking<'a> {
-    target: &'a dyn Target,
+pub(super) struct Unpacking<'a> {
+    pub(super) target: &'a dyn Target,
     into: &'a RelPath,
-    limits: UnpackLimits,
+    pub(super) limits: UnpackLimits,
     report: Mutex<Imported>,
     /// The first error that ends the import.
     failure: Mutex<Option<Error>>,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Unpacking<'_> {
     /// Runs the reading beside some writers.
-    fn run(self, read: impl FnOnce(&Self, &SyncSender<Job>) -> Result<()>) -> Result<Imported> {
+    pub(super) fn run(
+        self,
+        read: impl FnOnce(&Self, &mut Course<'_>) -> Result<()>,
+    ) -> Result<Imported> {
         let (sender, receiver) = sync_channel(WRITERS);
         let receiver = Mutex::new(receiver);
         let outcome = std::thread::scope(|scope| {
             for _ in 0..WRITERS {
                 scope.spawn(|| self.write_jobs(&receiver));
             }
-            let outcome = read(&self, &sender);
+            let mut course = Course {
+                seen: Seen::default(),
+                budget: self.limits.bytes,
+                queue: &sender,
+            };
+            let outcome = read(&self, &mut course);
             drop(sender);
             outcome
         });
-        let lock_poisoned = std::sync::PoisonError::into_inner;
-        let failure = self.failure.into_inner().unwrap_or_else(lock_poisoned);
-        let report = self
-            .report
-            .into_inner()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let failure = lock(&self.failure).take();
+        let report = std::mem::take(&mut *lock(&self.report));
         match failure.map_or(outcome, Err) {
             Ok(()) => Ok(report),
             // What came in before it ended stays, and the answer says how much that is.
@@ -229,340 +235,159 @@ impl Unpacking<'_> {
 
     fn write_jobs(&self, jobs: &Mutex<Receiver<Job>>) {
         loop {
-            let job = jobs
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .recv();
+            let job = lock(jobs).recv();
             let Ok(job) = job else { return };
             if self.failed() {
                 continue;
             }
-            let written = self.write(&job.path, Content::Bytes(&job.bytes), job.executable);
-            if let Err(error) = written.or_else(|error| self.refuse(&job.name, error)) {
-                self.failure
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .get_or_insert(error);
+            let done = match job.kind {
+                JobKind::File { executable } => {
+                    self.write(&job.path, Content::Bytes(&job.bytes), executable)
+                }
+                JobKind::Link => self.make_link(&job.path, &job.bytes),
+            };
+            if let Err(error) = done.or_else(|error| self.refuse(&job.name, error)) {
+                lock(&self.failure).get_or_insert(error);
             }
         }
     }
 
-    fn failed(&self) -> bool {
-        self.failure
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .is_some()
-    }
-
-    fn note(&self, add: impl FnOnce(&mut Imported)) {
-        add(&mut self
-            .report
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner));
+    pub(super) fn failed(&self) -> bool {
+        lock(&self.failure).is_some()
     }
 
     fn write(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<()> {
         let size = self.target.write_file(path, content, executable)?;
-        self.note(|report| {
-            report.file_count += 1;
-            report.total_size += size;
-        });
+        let mut report = lock(&self.report);
+        report.file_count += 1;
+        report.total_size += size;
+        Ok(())
+    }
+
+    fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
+        self.target.make_link(path, target)?;
+        lock(&self.report).link_count += 1;
         Ok(())
     }
 
     /// Leaves an entry out, unless the error concerns the import as a whole.
-    fn refuse(&self, name: &[u8], error: Error) -> Result<()> {
+    pub(super) fn refuse(&self, name: &[u8], error: Error) -> Result<()> {
         let status = error.code().http_status();
         if status >= 500
             || [ErrorCode::PayloadTooLarge, ErrorCode::WorkspaceNotFound].contains(&error.code())
         {
             return Err(error);
         }
-        self.note(|report| {
-            if report.refused.len() >= LISTED {
-                report.refused_more += 1;
-                return;
-            }
-            report.refused.push(RefusedEntry {
-                name: escape_bytes(name),
-                code: error.code().as_str(),
-                reason: error.message().to_owned(),
-            });
+        let mut report = lock(&self.report);
+        if report.refused.len() >= LISTED {
+            report.refused_more += 1;
+            return Ok(());
+        }
+        report.refused.push(RefusedEntry {
+            name: escape_bytes(name),
+            code: error.code().as_str(),
+            reason: error.message().to_owned(),
         });
         Ok(())
     }
 
     /// Where an entry goes; none for the directory itself.
-    fn place(&self, name: &[u8], is_file: bool, seen: &mut Seen) -> Result<Option<RelPath>> {
+    fn place(&self, name: &[u8], kind: &Kind, seen: &mut Seen) -> Result<Option<RelPath>> {
+        if let Kind::Other(reason) = kind {
+            return Err(Error::invalid(*reason));
+        }
         let below = entry_path(name)?;
+        if let Kind::Link(target) = kind {
+            check_link(&below, target)?;
+        }
         if below.is_root() {
             return Ok(None);
         }
         let path = self.into.join(&below);
-        seen.note(&path, is_file)?;
+        seen.note(&path, matches!(kind, Kind::Dir))?;
         Ok(Some(path))
     }
 
-    /// Takes one entry in.
-    fn entry(
-        &self,
-        name: &[u8],
-        kind: &Kind,
-        size: u64,
-        content: &mut dyn Read,
-        seen: &mut Seen,
-        budget: &mut u64,
-        queue: &SyncSender<Job>,
-    ) -> Result<()> {
-        if let Kind::Other(reason) = kind {
-            return self.refuse(name, Error::invalid(*reason));
-        }
-        let is_file = matches!(kind, Kind::File { .. });
-        let path = match self.place(name, is_file, seen) {
+    /// Takes one entry in. Returns whether there is place for it.
+    pub(super) fn entry(&self, entry: Entry<'_>, course: &mut Course<'_>) -> Result<bool> {
+        let path = match self.place(entry.name, &entry.kind, &mut course.seen) {
             Ok(Some(path)) => path,
-            Ok(None) => return Ok(()),
-            Err(error) => return self.refuse(name, error),
+            Ok(None) => return Ok(false),
+            Err(error) => return self.refuse(entry.name, error).map(|()| false),
         };
-        let Kind::File { executable } = *kind else {
-            let made = self.target.make_dir(&path);
-            return match made {
-                Ok(()) => {
-                    self.note(|report| report.dir_count += 1);
-                    Ok(())
-                }
-                Err(error) => self.refuse(name, error),
-            };
-        };
-        let mut bounded = Bounded {
-            content,
-            budget,
-            exceeded: false,
-        };
-        if size <= SMALL {
-            let mut bytes = Vec::with_capacity(size as usize);
-            // What lies about its size is cut off at what is small.
-            let read = (&mut bounded).take(SMALL + 1).read_to_end(&mut bytes);
-            bounded.check(read.map(drop).map_err(unreadable), self.limits.bytes)?;
-            if bytes.len() as u64 <= SMALL {
-                let name = name.to_vec();
-                let job = Job {
+        match entry.kind {
+            Kind::File { executable } => self.file(entry, path, executable, course)?,
+            Kind::Link(target) => {
+                let (kind, name) = (JobKind::Link, entry.name.to_vec());
+                let bytes = target;
+                course.send(Job {
                     name,
                     path,
                     bytes,
-                    executable,
-                };
-                return queue
-                    .send(job)
-                    .map_err(|_| Error::internal("the writers of an import are gone"));
+                    kind,
+                })?;
             }
-            let mut whole = io::Cursor::new(bytes).chain(&mut bounded);
-            let written = self.write(&path, Content::Stream(&mut whole), executable);
-            return bounded
-                .check(written, self.limits.bytes)
-                .or_else(|error| self.refuse(name, error));
+            Kind::Dir | Kind::Other(_) => match self.target.make_dir(&path) {
+                Ok(()) => lock(&self.report).dir_count += 1,
+                Err(error) => self.refuse(entry.name, error)?,
+            },
         }
-        let written = self.write(&path, Content::Stream(&mut bounded), executable);
-        bounded
-            .check(written, self.limits.bytes)
-            .or_else(|error| self.refuse(name, error))
+        Ok(true)
     }
 
-    fn zip(&self, archive: File, queue: &SyncSender<Job>) -> Result<()> {
-        let mut archive = archive;
-        let declared = declared_zip_entries(&mut archive).map_err(unreadable)?;
-        if declared > self.limits.entries {
-            return Err(too_many(self.limits.entries));
-        }
-        let mut zip = ZipArchive::new(BufReader::new(archive)).map_err(unreadable)?;
-        let (mut seen, mut budget) = (Seen::default(), self.limits.bytes);
-        // What the directory says is checked before anything is written; what is really there
-        // is counted while it is.
-        let mut total = 0u64;
-        for index in 0..zip.len() {
-            total = total.saturating_add(zip.by_index_raw(index).map_err(unreadable)?.size());
-        }
-        if total > self.limits.bytes {
-            return Err(too_much(self.limits.bytes));
-        }
-        for index in 0..zip.len() {
-            if self.failed() {
-                return Ok(());
-            }
-            let (name, kind, size) = {
-                let entry = zip.by_index_raw(index).map_err(unreadable)?;
-                (entry.name_raw().to_vec(), zip_kind(&entry), entry.size())
-            };
-            let opened = match &kind {
-                Kind::File { .. } => zip.by_index(index).map(Some),
-                _ => Ok(None),
-            };
-            match opened {
-                Ok(Some(mut content)) => {
-                    self.entry(
-                        &name,
-                        &kind,
-                        size,
-                        &mut content,
-                        &mut seen,
-                        &mut budget,
-                        queue,
-                    )?;
-                }
-                Ok(None) => {
-                    self.entry(
-                        &name,
-                        &kind,
-                        0,
-                        &mut io::empty(),
-                        &mut seen,
-                        &mut budget,
-                        queue,
-                    )?;
-                }
-                Err(cause) => self.refuse(&name, unreadable(cause))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads a tar through before anything is written: only then is known how large it is.
-    fn check_tar(&self, plain: &mut dyn Read) -> Result<()> {
-        let (mut budget, mut count) = (self.limits.bytes, 0);
+    fn file(
+        &self,
+        entry: Entry<'_>,
+        path: RelPath,
+        executable: bool,
+        course: &mut Course<'_>,
+    ) -> Result<()> {
         let mut bounded = Bounded {
-            content: plain,
-            budget: &mut budget,
+            content: entry.content,
+            budget: &mut course.budget,
             exceeded: false,
         };
-        let outcome = (|| {
-            let mut archive = tar::Archive::new(&mut bounded);
-            for entry in archive.entries().map_err(unreadable)?.raw(true) {
-                entry.map_err(unreadable)?;
-                count += 1;
-                if count > self.limits.entries {
-                    return Err(too_many(self.limits.entries));
-                }
+        let mut first = Vec::new();
+        if entry.size <= SMALL {
+            // What lies about its size is cut off at what is small.
+            let read = (&mut bounded).take(SMALL + 1).read_to_end(&mut first);
+            bounded.check(read.map(drop).map_err(unreadable), self.limits.bytes)?;
+            if first.len() as u64 <= SMALL {
+                let job = Job {
+                    name: entry.name.to_vec(),
+                    path,
+                    bytes: first,
+                    kind: JobKind::File { executable },
+                };
+                return course.send(job);
             }
-            Ok(())
-        })();
-        bounded.check(outcome, self.limits.bytes)?;
-        if count == 0 {
-            return Err(unreadable("no entry"));
         }
-        Ok(())
-    }
-
-    fn tar(&self, plain: impl Read, queue: &SyncSender<Job>) -> Result<()> {
-        let (mut seen, mut budget) = (Seen::default(), self.limits.bytes);
-        let mut archive = tar::Archive::new(plain);
-        for entry in archive.entries().map_err(unreadable)? {
-            if self.failed() {
-                return Ok(());
-            }
-            let mut entry = entry.map_err(unreadable)?;
-            let name = entry.path_bytes().into_owned();
-            let executable = entry.header().mode().is_ok_and(|mode| mode & 0o100 != 0);
-            let kind = tar_kind(entry.header().entry_type(), executable);
-            let size = entry.size();
-            self.entry(
-                &name,
-                &kind,
-                size,
-                &mut entry,
-                &mut seen,
-                &mut budget,
-                queue,
-            )?;
-        }
-        Ok(())
+        let mut whole = io::Cursor::new(first).chain(&mut bounded);
+        let written = self.write(&path, Content::Stream(&mut whole), executable);
+        bounded
+            .check(written, self.limits.bytes)
+            .or_else(|error| self.refuse(entry.name, error))
     }
 }
 
-/// The path of an entry. Names are bytes by the rules of every door; a name that would leave its
-/// directory where the backslash separates is refused too, for such archives are made to.
-fn entry_path(name: &[u8]) -> Result<RelPath> {
-    let path = RelPath::parse(name)?;
-    if name.contains(&b'\\') {
-        let slashed: Vec<u8> = name
-            .iter()
-            .map(|&byte| if byte == b'\\' { b'/' } else { byte })
-            .collect();
-        RelPath::parse(&slashed)?;
-        if name.get(1) == Some(&b':') {
-            return Err(Error::new(
-                ErrorCode::PathTraversalBlocked,
-                format!(
-                    "the path `{}` is refused: it is absolute",
-                    escape_bytes(name)
-                ),
-            ));
-        }
+impl Course<'_> {
+    fn send(&self, job: Job) -> Result<()> {
+        self.queue
+            .send(job)
+            .map_err(|_| Error::internal("the writers of an import are gone"))
     }
-    Ok(path)
-}
-
-fn zip_kind<R: Read>(entry: &zip::read::ZipFile<'_, R>) -> Kind {
-    const TYPE: u32 = 0o170_000;
-    let mode = entry.unix_mode().unwrap_or(0);
-    match mode & TYPE {
-        _ if entry.encrypted() => Kind::Other("it is encrypted"),
-        0o120_000 => Kind::Other("links are not imported"),
-        0 | 0o100_000 | 0o040_000 if entry.is_dir() => Kind::Dir,
-        0 | 0o100_000 => Kind::File {
-            executable: mode & 0o100 != 0,
-        },
-        0o040_000 => Kind::Dir,
-        _ => Kind::Other("devices, pipes and sockets are not imported"),
-    }
-}
-
-fn tar_kind(kind: tar::EntryType, executable: bool) -> Kind {
-    use tar::EntryType;
-    match kind {
-        EntryType::Regular | EntryType::Continuous => Kind::File { executable },
-        EntryType::Directory => Kind::Dir,
-        EntryType::Symlink | EntryType::Link => Kind::Other("links are not imported"),
-        EntryType::Char | EntryType::Block | EntryType::Fifo => {
-            Kind::Other("devices, pipes and sockets are not imported")
-        }
-        _ => Kind::Other("entries of this type are not imported"),
-    }
-}
-
-/// How many entries a zip file says it has, from the record at its end. The library reserves room
-/// for all of them before we could count.
-fn declared_zip_entries(file: &mut File) -> io::Result<u64> {
-    let size = file.seek(SeekFrom::End(0))?;
-    let tail = size.min(22 + 65_535);
-    file.seek(SeekFrom::Start(size - tail))?;
-    let mut end = vec![0; tail as usize];
-    file.read_exact(&mut end)?;
-    file.seek(SeekFrom::Start(0))?;
-    let found = end.windows(4).rposition(|four| four == b"PK\x05\x06");
-    let Some(record) = found.and_then(|at| end.get(at..at + 22)) else {
-        return Ok(0);
-    };
-    let short = u64::from(u16::from_le_bytes([record[10], record[11]]));
-    // The record for larger numbers stands before this one.
-    let large = end.windows(4).rposition(|four| four == b"PK\x06\x06");
-    let large = large.and_then(|at| end.get(at + 32..at + 40));
-    let large = large.map(|bytes| {
-        let mut number = [0; 8];
-        number.copy_from_slice(bytes);
-        u64::from_le_bytes(number)
-    });
-    Ok(large.unwrap_or(0).max(short))
 }
 
 /// A reader that stops when the budget of the whole archive is used up.
-struct Bounded<'a> {
-    content: &'a mut dyn Read,
-    budget: &'a mut u64,
-    exceeded: bool,
+pub(super) struct Bounded<'a> {
+    pub(super) content: &'a mut dyn Read,
+    pub(super) budget: &'a mut u64,
+    pub(super) exceeded: bool,
 }
 
 impl Bounded<'_> {
     /// Replaces whatever the end of the budget led to by the reason.
-    fn check<T>(&self, outcome: Result<T>, limit: u64) -> Result<T> {
+    pub(super) fn check<T>(&self, outcome: Result<T>, limit: u64) -> Result<T> {
         if self.exceeded {
             return Err(too_much(limit));
         }
@@ -584,40 +409,16 @@ impl Read for Bounded<'_> {
     }
 }
 
-fn too_much(limit: u64) -> Error {
+pub(super) fn too_much(limit: u64) -> Error {
     Error::new(
         ErrorCode::PayloadTooLarge,
         format!("the archive unpacks to more than {limit} bytes"),
     )
 }
 
-fn too_many(limit: u64) -> Error {
+pub(super) fn too_many(limit: u64) -> Error {
     Error::new(
         ErrorCode::PayloadTooLarge,
         format!("the archive holds more than {limit} entries"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_entries() {
-        for good in ["a", "a/b", "./a", "a\\b", "dir/", "a..b"] {
-            assert!(entry_path(good.as_bytes()).is_ok(), "{good}");
-        }
-        for bad in [
-            "",
-            "/a",
-            "../a",
-            "a/../../b",
-            "..\\a",
-            "\\a",
-            "C:\\a",
-            "a\0b",
-        ] {
-            assert!(entry_path(bad.as_bytes()).is_err(), "{bad}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
-use crate::extract::{Params, Query, page};
+use crate::extract::{Params, Query};
 use offshoot_wire as wire;
 
 /// The usual number of merges on a page.
@@ -21,14 +21,7 @@ pub(crate) async fn list(
 ) -> Answer {
     let (project, after) = (params.project()?, query.owned("after")?);
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
-    let found = blocking(move || {
-        let wanted = if after.is_some() { 0 } else { limit };
-        let found = caller.merges(&project, wanted)?;
-        Ok(page(found, after.as_deref(), limit, |merge, id| {
-            merge.completed.merge_id.as_deref() == Some(id)
-        }))
-    })
-    .await?;
+    let found = blocking(move || caller.merges(&project, after.as_deref(), limit)).await?;
     ok(&wire::Merges::from(found.as_slice()))
 }
 

@@ -16,7 +16,7 @@ use crate::archive::{UnpackLimits, unpack};
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, json, ok};
-use crate::extract::{Json, Params, Query, RequestKey, page};
+use crate::extract::{Json, Params, Query, RequestKey};
 use offshoot_wire as wire;
 
 /// The usual number of items on a page.
@@ -118,14 +118,7 @@ pub(crate) async fn snapshots(
 ) -> Answer {
     let (id, after) = (params.project()?, query.snapshot("after")?);
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
-    let found = blocking(move || {
-        let wanted = if after.is_some() { 0 } else { limit };
-        let found = caller.project_snapshots(&id, wanted)?;
-        Ok(page(found, after.as_deref(), limit, |one, id| {
-            one.id.to_hex().starts_with(id)
-        }))
-    })
-    .await?;
+    let found = blocking(move || caller.project_snapshots(&id, after.as_deref(), limit)).await?;
     ok(&wire::Snapshots::from(found.as_slice()))
 }
 

@@ -9,7 +9,7 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, json, ok};
-use crate::extract::{Json, Params, Query, page};
+use crate::extract::{Json, Params, Query};
 use offshoot_wire as wire;
 
 /// The usual number of reviews on a page.
@@ -25,8 +25,7 @@ pub(crate) async fn list(
     let (project, after) = (params.project()?, query.owned("after")?);
     let all = query.flag("all")?;
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
-    let found = blocking(move || caller.reviews(&project, all)).await?;
-    let found = page(found, after.as_deref(), limit, |review, id| review.id == id);
+    let found = blocking(move || caller.reviews(&project, all, after.as_deref(), limit)).await?;
     ok(&wire::Reviews::from(found.as_slice()))
 }
 

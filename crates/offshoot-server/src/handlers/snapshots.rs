@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use offshoot_core::RelPath;
-use offshoot_engine::{Point, history_as_json};
+use offshoot_engine::{Point, Taken, history_as_json};
 
 use crate::app::Shared;
 use crate::auth::Caller;
@@ -13,7 +13,7 @@ use crate::extract::{Json, Params, Query};
 use offshoot_wire as wire;
 
 /// The usual number of lines on a page.
-const PAGE: usize = 50;
+pub(crate) const PAGE: usize = 50;
 
 /// `GET …/history`
 pub(crate) async fn history(
@@ -83,12 +83,17 @@ pub(crate) async fn take(
     let taken =
         blocking(move || caller.snapshot(&id, asked.label.as_deref(), asked.include_ignored))
             .await?;
+    answer_taken(&taken)
+}
+
+/// 201 for a new snapshot, 200 where nothing had changed since the newest.
+pub(crate) fn answer_taken(taken: &Taken) -> Answer {
     let status = if taken.created {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
-    json(status, &wire::Taken::from(&taken))
+    json(status, &wire::Taken::from(taken))
 }
 
 /// `POST …/restore`

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use crate::common;
 use crate::common::{Client, Reply, Running};
+use crate::raw_archives::{self, Names, TarEntry, ZipEntry, end};
 use zip::write::SimpleFileOptions;
 
 const IMPORT: &str = "/api/v1/workspaces/w/import";
@@ -33,27 +34,13 @@ fn zip_of(entries: &[(&str, &[u8])]) -> Vec<u8> {
 
 /// A tar entry with a header as it is given: no library checks the name.
 fn tar_entry(tar: &mut Vec<u8>, name: &[u8], kind: u8, link: &[u8], content: &[u8]) {
-    let mut header = [0u8; 512];
-    header[..name.len().min(100)].copy_from_slice(&name[..name.len().min(100)]);
-    header[100..107].copy_from_slice(b"0000644");
-    header[108..115].copy_from_slice(b"0000000");
-    header[116..123].copy_from_slice(b"0000000");
-    header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
-    header[136..147].copy_from_slice(b"00000000000");
-    header[148..156].copy_from_slice(b"        ");
-    header[156] = kind;
-    header[157..157 + link.len()].copy_from_slice(link);
-    header[257..265].copy_from_slice(b"ustar\x0000");
-    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    tar.extend_from_slice(&header);
-    tar.extend_from_slice(content);
-    tar.resize(tar.len().div_ceil(512) * 512, 0);
-}
-
-fn end(mut tar: Vec<u8>) -> Vec<u8> {
-    tar.resize(tar.len() + 1024, 0);
-    tar
+    let entry = TarEntry {
+        name,
+        kind,
+        link,
+        content,
+    };
+    raw_archives::add(tar, Names::Header, &entry);
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -168,7 +155,7 @@ fn attacks_by_name_are_refused_and_the_rest_comes_in() {
 }
 
 #[test]
-fn links_and_devices_stay_out() {
+fn links_to_outside_and_devices_stay_out() {
     let (data, running) = start();
     let client = running.client();
     let outside = data.path().join("secret");
@@ -190,19 +177,218 @@ fn links_and_devices_stay_out() {
         "inside"
     );
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "secret");
-    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    zip.add_symlink("zlink", "../../secret", SimpleFileOptions::default())
-        .unwrap();
-    zip.start_file("zlink/x", SimpleFileOptions::default())
-        .unwrap();
-    let reply = import(&client, &zip.finish().unwrap().into_inner());
-    assert_eq!(refused(&reply).len(), 1, "{}", reply.text());
-    assert!(
-        !client
-            .get("/api/v1/workspaces/w/list")
-            .text()
-            .contains("symlink")
+    let entry = |name: &'static [u8], mode: u32, content: &'static [u8]| ZipEntry {
+        name,
+        local_name: name,
+        mode,
+        content,
+    };
+    let zip = raw_archives::zip_of(&[
+        entry(b"zlink", 0o120_777, b"../../secret"),
+        entry(b"zlink/x", 0o100_644, b"x"),
+        entry(b"device", 0o020_644, b""),
+        entry(b"socket", 0o140_644, b""),
+    ]);
+    let names = refused(&import(&client, &zip));
+    let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["zlink", "device", "socket"]);
+    let list = client.get("/api/v1/workspaces/w/list").text();
+    assert!(!list.contains("symlink"), "{list}");
+}
+
+/// What an archive of links brings into a workspace and a project, in both formats.
+#[test]
+fn links_that_stay_inside_come_in() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[]);
+    let mut tar = Vec::new();
+    // A link may come before what it leads to, or lead to nothing.
+    tar_entry(&mut tar, b"bin/tool", b'2', b"../lib/tool.js", b"");
+    tar_entry(&mut tar, b"lib/tool.js", b'0', b"", b"tool");
+    tar_entry(&mut tar, b"here", b'2', b"lib", b"");
+    tar_entry(&mut tar, b"nowhere", b'2', b"lib/none", b"");
+    tar_entry(&mut tar, b"here/through", b'0', b"", b"no");
+    let entry = |name: &'static [u8], mode: u32, content: &'static [u8]| ZipEntry {
+        name,
+        local_name: name,
+        mode,
+        content,
+    };
+    let zip = raw_archives::zip_of(&[
+        entry(b"bin/tool", 0o120_777, b"../lib/tool.js"),
+        entry(b"lib/tool.js", 0o100_644, b"tool"),
+        entry(b"here", 0o120_777, b"lib"),
+        entry(b"nowhere", 0o120_777, b"lib/none"),
+        entry(b"here/through", 0o100_644, b"no"),
+    ]);
+    for (what, archive) in [("tar", end(tar)), ("zip", zip)] {
+        let id = format!("in-{what}");
+        client.create(&id);
+        let base = format!("/api/v1/workspaces/{id}");
+        let target = format!("{base}/import?path=deep");
+        let reply = client.send("POST", target.as_bytes(), &[], &archive);
+        let told = reply.json();
+        assert_eq!(
+            (told["file_count"].as_u64(), told["link_count"].as_u64()),
+            (Some(1), Some(3)),
+            "{told}"
+        );
+        assert_eq!(
+            refused(&reply),
+            [("here/through".to_owned(), "not_a_directory".to_owned())]
+        );
+        for path in ["deep/bin/tool", "deep/here/tool.js"] {
+            let read = client.get(&format!("{base}/files/{path}"));
+            assert_eq!(read.text(), "tool", "{what} {path}");
+        }
+        let list = client.get(&format!("{base}/list?path=deep")).json();
+        let kinds: Vec<&str> = list["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["type"].as_str().unwrap())
+            .collect();
+        assert_eq!(kinds, ["dir", "symlink", "dir", "symlink"], "{list}");
+        // They are in the history, in snapshots, and in an archive of their own.
+        let history = client.get(&format!("{base}/history?path=deep/here")).text();
+        assert!(history.contains("create"), "{history}");
+        let taken = client.post(&format!("{base}/snapshots"), "{}").json();
+        client.delete(&format!("{base}/files/deep?recursive=true"));
+        let body = format!(r#"{{"snapshot":"{}"}}"#, taken["id"].as_str().unwrap());
+        client.done(&format!("{base}/restore"), &body);
+        assert_eq!(
+            client.get(&format!("{base}/files/deep/bin/tool")).text(),
+            "tool"
+        );
+        for format in ["zip", "tar.gz"] {
+            let out = client.get(&format!("{base}/archive?format={format}")).body;
+            let back = format!("back-{what}-{}", &format[..3]);
+            client.create(&back);
+            let target = format!("/api/v1/workspaces/{back}/import");
+            let told = client.send("POST", target.as_bytes(), &[], &out).json();
+            assert_eq!(told["link_count"], 3, "{what} {format} {told}");
+        }
+        // Into a project: one snapshot, and its forks have them.
+        let target = format!("/api/v1/projects/p/import?path={what}");
+        let told = client.send("POST", target.as_bytes(), &[], &archive).json();
+        assert_eq!(told["link_count"], 3, "{told}");
+        client.fork("p", &format!("fork-{what}"));
+        let read = client.get(&format!(
+            "/api/v1/workspaces/fork-{what}/files/{what}/bin/tool"
+        ));
+        assert_eq!(read.text(), "tool", "{what}");
+    }
+    // A token that is limited to some paths makes none.
+    let mut tar = Vec::new();
+    tar_entry(&mut tar, b"l", b'2', b"f", b"");
+    tar_entry(&mut tar, b"f", b'0', b"", b"f");
+    let limited = running.client_for("w", &["box/**:write"]);
+    let target = b"/api/v1/workspaces/w/import?path=box";
+    let reply = limited.send("POST", target, &[], &end(tar));
+    assert_eq!(
+        refused(&reply),
+        [("l".to_owned(), "permission_denied".to_owned())]
     );
+    assert_eq!(reply.json()["file_count"], 1);
+}
+
+#[test]
+fn hard_links_become_files_of_their_own() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[]);
+    client.put("/api/v1/workspaces/w/files/there", b"was there before");
+    let large: Vec<u8> = (0..600_000u32).map(|n| (n % 251) as u8).collect();
+    let mut tar = Vec::new();
+    tar_entry(&mut tar, b"early", b'1', b"small", b"");
+    tar_entry(&mut tar, b"small", b'0', b"", b"small");
+    tar_entry(&mut tar, b"dir/one", b'1', b"./small", b"");
+    tar_entry(&mut tar, b"dir/two", b'1', b"dir/one", b"");
+    tar_entry(&mut tar, b"large", b'0', b"", &large);
+    tar_entry(&mut tar, b"large-too", b'1', b"large", b"");
+    tar_entry(&mut tar, b"symbolic", b'2', b"small", b"");
+    tar_entry(&mut tar, b"to-link", b'1', b"symbolic", b"");
+    tar_entry(&mut tar, b"to-dir", b'1', b"dir", b"");
+    tar_entry(&mut tar, b"to-there", b'1', b"there", b"");
+    tar_entry(&mut tar, b"small", b'1', b"large", b"");
+    let tar = end(tar);
+    for (place, archive) in [
+        ("workspaces/w/import", tar.clone()),
+        ("projects/p/import", gzip(&tar)),
+    ] {
+        let target = format!("/api/v1/{place}");
+        let reply = client.send("POST", target.as_bytes(), &[], &archive);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let names: Vec<String> = refused(&reply).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            ["early", "to-link", "to-dir", "to-there", "small"],
+            "{place}"
+        );
+        let told = reply.json();
+        assert_eq!(
+            (told["file_count"].as_u64(), told["link_count"].as_u64()),
+            (Some(5), Some(1))
+        );
+        assert_eq!(told["total_size"], 3 * 5 + 2 * 600_000);
+        let base = place.replace("/import", "/files");
+        for (path, content) in [
+            ("small", &b"small"[..]),
+            ("dir/one", b"small"),
+            ("dir/two", b"small"),
+            ("large", &large),
+            ("large-too", &large),
+        ] {
+            let read = client.get(&format!("/api/v1/{base}/{path}"));
+            assert_eq!(read.body, content, "{place} {path}");
+        }
+    }
+    // They are no links any more: what changes one leaves the others alone.
+    client.put("/api/v1/workspaces/w/files/small", b"changed");
+    let other = client.get("/api/v1/workspaces/w/files/dir/one");
+    assert_eq!(other.text(), "small");
+}
+
+#[test]
+fn headers_that_would_get_around_the_limits_are_refused() {
+    let (_data, running) = start();
+    let client = running.client();
+    let zeros = vec![0; 2 << 20];
+    let mut hidden = Vec::new();
+    for n in 0..600 {
+        tar_entry(&mut hidden, format!("f{n}").as_bytes(), b'0', b"", b"");
+    }
+    let mut archives = Vec::new();
+    // Names that the reader would hold in memory.
+    for kind in *b"LKxg" {
+        let mut tar = Vec::new();
+        raw_archives::add_raw(&mut tar, kind, &zeros);
+        tar_entry(&mut tar, b"f", b'0', b"", b"f");
+        archives.push((400, end(tar)));
+    }
+    // To whoever does not know the size that the pax header sets, the entries are content.
+    let mut tar = Vec::new();
+    raw_archives::add_pax(&mut tar, "size", b"0");
+    tar_entry(&mut tar, b"f", b'0', b"", &hidden);
+    archives.push((400, end(tar)));
+    let mut tar = Vec::new();
+    tar_entry(&mut tar, b"f", b'S', b"", b"");
+    archives.push((400, end(tar)));
+    // Copies count.
+    let mut tar = Vec::new();
+    tar_entry(&mut tar, b"f", b'0', b"", &vec![1; 1 << 20]);
+    for n in 0..30 {
+        tar_entry(&mut tar, format!("h{n}").as_bytes(), b'1', b"f", b"");
+    }
+    archives.push((413, end(tar)));
+    for (index, (status, archive)) in archives.iter().enumerate() {
+        let reply = import(&client, archive);
+        assert_eq!(reply.status, *status, "{index} {}", reply.text());
+        assert!(!reply.code().is_empty());
+    }
+    let info = client.get("/api/v1/workspaces/w/info").json();
+    assert_eq!(info["file_count"], 0, "{info}");
 }
 
 #[test]

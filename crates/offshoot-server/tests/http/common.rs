@@ -46,6 +46,11 @@ impl Running {
         Running::launch(data, options).0
     }
 
+    /// The same with other options.
+    pub(crate) fn start_with_url(data: &Path, options: ServerOptions) -> (Running, String) {
+        Running::launch(data, options)
+    }
+
     fn launch(data: &Path, options: ServerOptions) -> (Running, String) {
         let engine = Engine::open(EngineOptions::new(data)).unwrap();
         let scope = Scope::everything(PrincipalKind::Admin);
@@ -339,8 +344,16 @@ pub(crate) fn read_reply(stream: &mut TcpStream, head_only: bool) -> Reply {
         headers,
         body: Vec::new(),
     };
-    if head_only || status == 304 || status == 204 {
-        return reply;
+    if !head_only {
+        read_body(stream, &mut reply);
+    }
+    reply
+}
+
+/// Reads the rest of an answer whose head is known.
+pub(crate) fn read_body(stream: &mut TcpStream, reply: &mut Reply) {
+    if [0, 204, 304].contains(&reply.status) {
+        return;
     }
     if let Some(length) = reply
         .header("content-length")
@@ -352,7 +365,6 @@ pub(crate) fn read_reply(stream: &mut TcpStream, head_only: bool) -> Reply {
     } else if reply.header("transfer-encoding") == Some("chunked") {
         reply.body = read_chunks(stream);
     }
-    reply
 }
 
 fn read_chunks(stream: &mut TcpStream) -> Vec<u8> {

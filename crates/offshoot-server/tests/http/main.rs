@@ -4,10 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test reports by panicking")]
 
 mod agents;
+mod archive_paths;
 mod archives;
 mod common;
 mod document;
 mod events;
+mod every_door;
 mod files;
 mod git;
 mod identity;
@@ -15,7 +17,10 @@ mod mcp;
 mod paths;
 mod project_paths;
 mod projects;
+mod raw_archives;
 mod reach;
 mod refusals;
+mod sessions;
+mod tls;
 mod tools;
 mod work;

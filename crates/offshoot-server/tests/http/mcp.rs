@@ -200,6 +200,18 @@ fn files_are_resources() {
     let count = |page: &Value| page["result"]["resources"].as_array().unwrap().len();
     assert_eq!((count(&first), count(&second)), (500, 3));
     assert!(second["result"]["nextCursor"].is_null(), "{second}");
+    // From any of them the rest follows, wherever in the tree it is.
+    let uris = |page: &Value| -> Vec<String> {
+        let list = page["result"]["resources"].as_array().unwrap().iter();
+        list.map(|one| one["uri"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = [uris(&first), uris(&second)].concat();
+    for (index, uri) in all.iter().enumerate().filter(|(index, _)| index % 100 == 1) {
+        let rest = ask("resources/list", json!({ "cursor": uri }));
+        let end = all.len().min(index + 501);
+        assert_eq!(uris(&rest), all[index + 1..end], "{uri}");
+    }
 }
 
 /// One call of every tool that succeeds, in an order that works.

@@ -291,6 +291,41 @@ fn lists_go_on_page_by_page() {
         .json();
     assert_eq!(forks["workspaces"][0]["id"], "y");
     assert_eq!(forks["workspaces"].as_array().unwrap().len(), 1);
+    // All three change the same line: one lands, two wait. Then each adds something of its own.
+    for agent in ["x", "y", "z"] {
+        client.put(
+            &format!("/api/v1/workspaces/{agent}/files/f"),
+            agent.as_bytes(),
+        );
+        client.put(&format!("/api/v1/workspaces/{agent}/files/{agent}"), b"own");
+        client.done(
+            &format!("/api/v1/workspaces/{agent}/complete"),
+            r#"{"keep":true}"#,
+        );
+    }
+    for (list, id, least) in [
+        ("snapshots", "id", 4),
+        ("merges", "merge_id", 3),
+        ("reviews", "id", 2),
+    ] {
+        let base = format!("/api/v1/projects/a/{list}");
+        let ids = |target: &str| -> Vec<String> {
+            let page = client.get(target).json();
+            let items = page[list].as_array().unwrap_or_else(|| panic!("{page}"));
+            let ids = items.iter().map(|one| one[id].as_str().unwrap().to_owned());
+            ids.collect()
+        };
+        let all = ids(&base);
+        assert!(all.len() >= least, "{list} {all:?}");
+        let mut paged = ids(&format!("{base}?limit=1"));
+        while let [next] = &ids(&format!("{base}?limit=1&after={}", paged[paged.len() - 1]))[..] {
+            paged.push(next.clone());
+        }
+        assert_eq!(paged, all, "{list}");
+        assert_eq!(ids(&format!("{base}?after={}", all[0])), all[1..], "{list}");
+        // After what is not there is nothing.
+        assert!(ids(&format!("{base}?after=00000000000000000000000000000000")).is_empty());
+    }
 }
 
 #[test]

@@ -102,6 +102,12 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.merge_ids("")), ["first", "second"]);
     assert!(read(meta, |tx| tx.merge_ids("first~")).is_empty());
     assert!(read(meta, |tx| tx.merge_ids("g")).is_empty());
+    let before =
+        |merge: &'static str, limit| read(meta, |tx| tx.merges_before(project, merge, limit));
+    assert_eq!(before("second", 0), [first.clone()]);
+    assert_eq!(before("second", 1), [first.clone()]);
+    assert!(before("first", 0).is_empty() && before("none", 0).is_empty());
+    assert!(read(meta, |tx| tx.merges_before(fork, "second", 0)).is_empty());
     assert_eq!(
         read(meta, |tx| tx.merges(project, 0)),
         [second.clone(), first]
@@ -129,6 +135,15 @@ pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
     assert_eq!((all(true).len(), &all(true)[0]), (1, &first));
     assert_eq!(all(false), [first.clone(), second.clone()]);
     assert_eq!(read(meta, |tx| tx.reviews(None, false)).len(), 2);
+    let page = |unresolved, after: Option<&'static str>, limit| {
+        read(meta, |tx| {
+            tx.reviews_after(project, unresolved, after, limit)
+        })
+    };
+    assert_eq!(page(false, None, 1), [first.clone()]);
+    assert_eq!(page(false, Some("z"), 0), [second.clone()]);
+    assert!(page(true, Some("z"), 0).is_empty(), "it is resolved");
+    assert!(page(false, Some("a"), 0).is_empty() && page(false, Some("none"), 0).is_empty());
     assert_eq!(read(meta, |tx| tx.review("a")), Some(second));
     assert_eq!(read(meta, |tx| tx.review_ids("a")), ["a"]);
     assert!(read(meta, |tx| tx.review_ids("ab")).is_empty());

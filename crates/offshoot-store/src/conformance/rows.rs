@@ -225,6 +225,10 @@ pub(super) fn snapshots_are_found(meta: &dyn MetaStore) {
     let newest = read(meta, |tx| tx.snapshots(key, 2));
     assert_eq!(newest, [snapshot(key, 5, ids[4]), snapshot(key, 4, ids[3])]);
     assert_eq!(read(meta, |tx| tx.snapshots(key, 0)).len(), 5);
+    let earlier = read(meta, |tx| tx.snapshots_before(key, 5, 2));
+    assert_eq!(earlier, read(meta, |tx| tx.snapshots(key, 3))[1..]);
+    assert_eq!(read(meta, |tx| tx.snapshots_before(key, 3, 0)).len(), 2);
+    assert!(read(meta, |tx| tx.snapshots_before(key, 1, 0)).is_empty());
 
     let mut changed = snapshot(key, 2, id(0x33, 3));
     changed.parent = Some(id(0x33, 2));

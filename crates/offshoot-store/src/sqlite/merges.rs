@@ -122,6 +122,23 @@ impl MergeReads for Tx<'_> {
         )
     }
 
+    fn merges_before(
+        &self,
+        project: WorkspaceKey,
+        merge_id: &str,
+        limit: usize,
+    ) -> Result<Vec<MergeRow>> {
+        self.all(
+            &format!(
+                "{MERGE} WHERE project = ?1
+                 AND number < (SELECT number FROM merge WHERE id = ?2 AND project = ?1)
+                 ORDER BY number DESC LIMIT ?3"
+            ),
+            params![project.0, merge_id, limit_or_all(limit)],
+            merge,
+        )
+    }
+
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
         self.one(
             &format!("{MERGE} WHERE workspace = ?1 ORDER BY number DESC LIMIT 1"),
@@ -156,6 +173,25 @@ impl MergeReads for Tx<'_> {
                 review,
             ),
         }
+    }
+
+    fn reviews_after(
+        &self,
+        project: WorkspaceKey,
+        unresolved: bool,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ReviewRow>> {
+        let below = if unresolved { 2 } else { 3 };
+        self.all(
+            &format!(
+                "{REVIEW} WHERE project = ?1 AND state < ?2 AND (?3 IS NULL
+                 OR number > (SELECT number FROM review WHERE id = ?3 AND project = ?1))
+                 ORDER BY number LIMIT ?4"
+            ),
+            params![project.0, below, after, limit_or_all(limit)],
+            review,
+        )
     }
 
     fn candidates(&self, review: &str) -> Result<Vec<CandidateRow>> {

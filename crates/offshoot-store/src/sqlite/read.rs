@@ -341,6 +341,24 @@ impl ReadTx for Tx<'_> {
         )
     }
 
+    fn snapshots_before(
+        &self,
+        workspace: WorkspaceKey,
+        number: i64,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRow>> {
+        self.all(
+            concat!(
+                "SELECT ",
+                columns!(snapshot),
+                " FROM snapshot WHERE workspace = ?1 AND number < ?2",
+                " ORDER BY number DESC LIMIT ?3"
+            ),
+            params![workspace.0, number, limit_or_all(limit)],
+            codec::snapshot,
+        )
+    }
+
     fn history(&self, filter: &HistoryFilter) -> Result<Vec<HistoryRow>> {
         // Only the conditions that are asked for, so that SQLite can choose the right index.
         let mut sql = String::from(concat!("SELECT ", columns!(history), " FROM history"));

@@ -1,0 +1,184 @@
+//! Making symbolic links inside a workspace.
+//!
+//! Outside programs may put any link into a directory that they were given, and the resolver refuses
+//! to follow those that lead out. What a door makes is checked before it is there.
+
+use offshoot_core::{
+    Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+};
+use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WriteTx};
+
+use crate::engine::{Engine, open_row_by_key};
+use crate::files::refuse_unwritable;
+use crate::fork_git::refuse_own_git;
+use crate::hold::Held;
+use crate::incoming::{Content, Incoming};
+use crate::index::{Index, missing_parents, new_dir_row};
+use crate::lines::{LineFor, changed_row};
+use crate::sync::MAX_DETOURS;
+use crate::workspace::put_row;
+
+/// The permission bits that every link shows.
+pub(crate) const LINK_PERM: u32 = 0o777;
+/// What the kernel takes as a target.
+const MAX_TARGET: usize = 4095;
+
+impl Engine {
+    /// Makes a link, in place of a file or a link that is there. Parents are made on the way.
+    ///
+    /// A target that is absolute, or leads out of the workspace by the links that are there now, is
+    /// refused. It need not exist.
+    pub fn make_link(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        target: &[u8],
+        cause: &Cause,
+    ) -> Result<RelPath> {
+        refuse_unwritable(&self.open_row(id)?, path)?;
+        check_target(target)?;
+        let incoming = self.take_in(Content::Bytes(target))?;
+        let held = self.hold(id, path, cause)?;
+        let outcome = self.make_link_held(&held, path, target, &incoming, cause);
+        outcome.or_else(|error| self.unmake_dir(&held, error))
+    }
+
+    fn make_link_held(
+        &self,
+        held: &Held,
+        path: &RelPath,
+        target: &[u8],
+        incoming: &Incoming,
+        cause: &Cause,
+    ) -> Result<RelPath> {
+        self.sync_target(held, path, target)?;
+        let at = self.now();
+        let changed = self.store().write(Durability::Synced, |tx| {
+            self.land_link(tx, held, path, target, incoming, cause, at)
+        })?;
+        self.turn(held)
+            .and_then(|_turn| self.project_paths(&held.row, &changed))
+            .or_else(|error| self.projection_failed(held, &changed, error))?;
+        changed
+            .last()
+            .cloned()
+            .ok_or_else(|| Error::internal("a link was made nowhere"))
+    }
+
+    /// Records what outside programs put where the link would lead: a link of theirs, that we do not
+    /// know of yet, may lead out. A link may be as new to us as what it leads to, so this goes on
+    /// until nothing new shows.
+    fn sync_target(&self, held: &Held, path: &RelPath, target: &[u8]) -> Result<()> {
+        let mut known = RelPath::root();
+        for _ in 0..MAX_DETOURS {
+            if !held.row.handed_out {
+                break;
+            }
+            let leads_to = self.store().read(|tx| {
+                let row = open_row_by_key(tx, &held.row)?;
+                let index = Index::new(self.store(), tx, &row);
+                let parent = index.resolve(&path.parent().unwrap_or_default())?;
+                index.link_leads_to(&parent, target, path)
+            })?;
+            if leads_to == known {
+                break;
+            }
+            self.sync_steps(&held.row, &held.dir, &leads_to)?;
+            known = leads_to;
+        }
+        Ok(())
+    }
+
+    /// The directories that came into being, and at the end the link.
+    fn land_link(
+        &self,
+        tx: &mut dyn WriteTx,
+        held: &Held,
+        path: &RelPath,
+        target: &[u8],
+        incoming: &Incoming,
+        cause: &Cause,
+        at: Timestamp,
+    ) -> Result<Vec<RelPath>> {
+        let row = open_row_by_key(tx, &held.row)?;
+        let mut next = changed_row(&row, at);
+        next.materialized = true;
+        let (path, before, new_dirs) = {
+            let index = Index::new(self.store(), tx, &row);
+            // Links on the way are followed; one at the place itself is replaced.
+            let parent = index.resolve(&path.parent().unwrap_or_default())?;
+            let path = parent.join_name(path.name());
+            refuse_unwritable(&row, &path)?;
+            refuse_own_git(tx, &row, &path)?;
+            index.link_leads_to(&parent, target, &path)?;
+            let before = index.entry(&path)?;
+            if before.is_some_and(|entry| entry.is_dir()) {
+                return Err(Error::new(
+                    ErrorCode::IsADirectory,
+                    format!("`{path}` is a directory"),
+                ));
+            }
+            next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
+            let rows: Result<Vec<EntryRow>> = missing_parents(&index, &path)?
+                .iter()
+                .map(|dir| new_dir_row(&index, dir, next.revision))
+                .collect();
+            (path, before, rows?)
+        };
+        next.files += i64::from(before.is_none());
+        next.dirs += new_dirs.len() as i64;
+        tx.put_object(&incoming.object)?;
+        let line = LineFor {
+            row: &next,
+            at,
+            via: Via::Call,
+            cause,
+        };
+        for dir in &new_dirs {
+            tx.put_entry(row.key, dir)?;
+            tx.add_history(&line.mkdir(&dir.path))?;
+        }
+        tx.put_entry(
+            row.key,
+            &EntryRow {
+                path: path.clone(),
+                kind: Some(EntryKind::Symlink),
+                opaque: false,
+                perm: LINK_PERM,
+                id: Some(incoming.id),
+                size: incoming.size,
+                revision: next.revision,
+            },
+        )?;
+        let op = match before {
+            None => HistoryOp::Create,
+            Some(_) => HistoryOp::Write,
+        };
+        let mut made = line.file(op, &path, EntryKind::Symlink);
+        made.before = before.and_then(|entry| entry.id);
+        made.after = Some(incoming.id);
+        made.size = incoming.size;
+        tx.add_history(&made)?;
+        put_row(tx, &row, &next)?;
+        let mut changed: Vec<RelPath> = new_dirs.into_iter().map(|dir| dir.path).collect();
+        changed.push(path);
+        Ok(changed)
+    }
+}
+
+/// What can be no target of any link.
+fn check_target(target: &[u8]) -> Result<()> {
+    if target.is_empty() || target.contains(&0) || target.len() > MAX_TARGET {
+        return Err(Error::invalid(format!(
+            "the target `{}` of a link is not valid",
+            escape_bytes(&target[..target.len().min(100)])
+        ))
+        .with_hint("a target has 1 to 4095 bytes and no NUL byte"));
+    }
+    // A name longer than the disk takes can never be there, and following it would be our failure.
+    let too_long = |part: &[u8]| part.len() > offshoot_core::MAX_NAME;
+    if target.split(|&byte| byte == b'/').any(too_long) {
+        return Err(Error::invalid("a name in the target of a link is too long"));
+    }
+    Ok(())
+}
