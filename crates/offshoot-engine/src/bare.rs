@@ -1,4 +1,4 @@
-//! The least that a durable write can do: what ours is measured against.
+//! The least that a write or a commit can do: what ours are measured against.
 
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, Via};
@@ -8,8 +8,16 @@ use crate::files::{Landing, Target, WriteOptions};
 use crate::incoming::Content;
 
 impl Engine {
+    /// Commits one row without waiting for the disk. For benchmarks.
+    #[doc(hidden)]
+    pub fn bare_commit(&self, value: &str) -> Result<()> {
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.put_setting("bench", value))
+    }
+
     /// Commits the rows of a write and does nothing else: no lock, no check and no file. For
     /// benchmarks, on a workspace that nothing else is done with: its directory stays behind.
+    #[doc(hidden)]
     pub fn commit_only(
         &self,
         id: &WorkspaceId,

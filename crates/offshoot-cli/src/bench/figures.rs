@@ -59,6 +59,14 @@ impl Figure {
     }
 }
 
+/// What this process has in memory now (`VmRSS:`) or had at most (`VmHWM:`), in MiB.
+pub(crate) fn own_memory(key: &str) -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let rest = status.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib: f64 = rest.trim().trim_end_matches(" kB").trim().parse().ok()?;
+    Some(kib / 1024.0)
+}
+
 /// All figures of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
@@ -108,22 +116,11 @@ impl Figures {
 
     /// The most memory that this process ever had, against the limit of 200 MB.
     pub(crate) fn add_memory(&mut self) {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let peak = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:"))
-            .and_then(|rest| {
-                rest.trim()
-                    .trim_end_matches(" kB")
-                    .trim()
-                    .parse::<f64>()
-                    .ok()
-            });
-        if let Some(peak) = peak {
+        if let Some(peak) = own_memory("VmHWM:") {
             self.add(Figure {
                 name: "peak memory of this process".to_owned(),
                 files: 0,
-                ours: peak / 1024.0,
+                ours: peak,
                 peer_name: "limit".to_owned(),
                 peer: 200.0,
                 unit: "MiB",

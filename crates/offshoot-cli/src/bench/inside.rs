@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use offshoot_core::{ProjectId, Result};
 use offshoot_engine::Engine;
@@ -30,6 +31,9 @@ const WORKS: [(&str, &str); 4] = [
 
 const SEARCH: &str = "if command -v rg > /dev/null; then rg -c function_7 . > /dev/null; \
                       else grep -rc function_7 . > /dev/null; fi";
+
+/// How long everything before is given to come to rest.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// Somewhere to work.
 struct Spot {
@@ -102,9 +106,12 @@ fn work(
         .collect();
     let mut took: Vec<Vec<f64>> = vec![Vec::new(); dirs.len()];
     for round in 0..=repeat.max(5) {
-        for turn in 0..dirs.len() {
-            // Another one goes first each time.
-            let at = (turn + round) % dirs.len();
+        // The fork and the bare overlay one right after the other, each first every second time.
+        // What comes last goes on in its daemon when the program has ended.
+        let mut turns: Vec<usize> = (0..dirs.len()).collect();
+        turns[..2].rotate_left(round % 2);
+        std::thread::sleep(SETTLE);
+        for at in turns {
             let measured = match dirs[at] {
                 Some(dir) => shell(dir, script)?,
                 None => f64::NAN,

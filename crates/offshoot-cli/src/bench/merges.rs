@@ -5,7 +5,7 @@ use std::path::Path;
 use offshoot_core::{Cause, Operator, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, Engine, ForkOptions, WriteOptions};
 
-use super::figures::{Figure, Figures, Goal, timed};
+use super::figures::{Figure, Figures, Goal, own_memory, timed};
 use super::image::{Place, failed};
 use super::{forks, peers, tree};
 
@@ -42,7 +42,13 @@ pub(crate) fn run(
         })?;
         ids.push(id);
     }
+    // From here on the most memory is counted anew.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = own_memory("VmRSS:");
     let (clean, ours) = timed(|| complete_all(&engine, &ids))?;
+    let more = own_memory("VmHWM:")
+        .zip(before)
+        .map(|(most, before)| most - before);
     let mut add = |name: &str, ours: f64, peer_name: &str, peer: f64, unit, goal| {
         figures.add(Figure {
             name: name.to_owned(),
@@ -62,6 +68,10 @@ pub(crate) fn run(
         "",
         Goal::AtLeast(1.0),
     );
+    if let Some(more) = more {
+        let name = "memory that this takes beyond what was in use";
+        add(name, more, "limit", 64.0, "MiB", Goal::AtMost(1.0));
+    }
     if !with_git {
         add(COMPLETE, ours, "(no peer)", ours, "ms", Goal::None);
         return Ok(());
@@ -86,6 +96,25 @@ pub(crate) fn run(
         Goal::AtMost(1.0),
     );
     Ok(())
+}
+
+/// How the time of the completions grows with the project.
+pub(crate) fn growth(files: &[usize], figures: &mut Figures) {
+    let of = |files: Option<&usize>| {
+        let mut found = figures.list.iter();
+        found
+            .find(|figure| figure.name == COMPLETE && Some(&figure.files) == files)
+            .map(|figure| figure.ours)
+    };
+    let smallest = files.iter().filter(|files| **files >= 1_000).min();
+    let (Some(small), Some(large)) = (of(smallest), of(files.iter().max())) else {
+        return;
+    };
+    if smallest == files.iter().max() {
+        return;
+    }
+    let name = format!("{COMPLETE}, the largest against the smallest");
+    figures.beside(0, &name, large, "the smallest", small, Goal::AtMost(1.3));
 }
 
 /// A hundred agents edit one JSON file, each at its own key: how many of them merge clean.

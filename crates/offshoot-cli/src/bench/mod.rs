@@ -80,6 +80,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
         for &files in options.files.iter().filter(|files| **files >= 1_000) {
             merges::run(&place, files, files <= 10_000, progress, &mut figures)?;
         }
+        merges::growth(&options.files, &mut figures);
         merges::json(&place, progress, &mut figures)?;
     }
     if wanted(Group::Http) {
