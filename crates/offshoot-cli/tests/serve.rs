@@ -168,7 +168,10 @@ fn addresses_that_others_reach_need_a_word() {
     let both = [&listen[..], &["--tls-key", "none.key"]].concat();
     let (code, _, stderr) = run(data.path(), &both);
     assert_eq!(code, 1);
-    assert!(stderr.contains("TLS certificate cannot be read"), "{stderr}");
+    assert!(
+        stderr.contains("TLS certificate cannot be read"),
+        "{stderr}"
+    );
     let (code, stdout, _) = run(data.path(), &["config", "show", "--json"]);
     assert_eq!(code, 0);
     assert!(stdout.contains("OFFSHOOT_MAX_BODY_BYTES"), "{stdout}");
