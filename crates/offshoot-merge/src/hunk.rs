@@ -12,6 +12,10 @@ use crate::split::ThreeWay;
 use crate::version::second_block_is_higher;
 use crate::words::{HunkWords, Texts};
 
+/// Lines with more bytes on the three sides are generated or were rewritten: to look for words in
+/// them takes long and finds nothing that people would keep. A single long line is still tried.
+const MAX_BYTES: usize = 256 << 10;
+
 /// Lines that both sides changed in different ways.
 pub(crate) struct ConflictingHunk<'a> {
     pub(crate) texts: Texts<'a>,
@@ -28,7 +32,8 @@ impl ConflictingHunk<'_> {
         allowed: Reasons,
         budget: &mut Budget,
     ) -> Option<(Vec<u8>, Reason)> {
-        if allowed == Reasons::none() || budget.is_spent() {
+        let lines_are_large = self.is_large() && self.region.base.len() > 1;
+        if allowed == Reasons::none() || lines_are_large || budget.is_spent() {
             return None;
         }
         let words = HunkWords::cut(self.texts);
@@ -39,7 +44,8 @@ impl ConflictingHunk<'_> {
             (Reason::HigherVersion, &mut || self.higher_version()),
             (Reason::MoreOfTheSame, &mut || {
                 let by_word = |budget| containing_side(&words, budget).map(<[u8]>::to_vec);
-                self.more_of_the_same().or_else(|| by_word(budget))
+                let by_line = self.more_of_the_same();
+                by_line.or_else(|| (!self.is_large()).then(|| by_word(budget)).flatten())
             }),
             (Reason::Imports, &mut || self.imports()),
         ];
@@ -49,6 +55,11 @@ impl ConflictingHunk<'_> {
             }
         }
         None
+    }
+
+    fn is_large(&self) -> bool {
+        let Texts { base, ours, theirs } = self.texts;
+        base.len() + ours.len() + theirs.len() > MAX_BYTES
     }
 
     /// The side with the higher version, where the hunk holds nothing but one.

@@ -26,7 +26,7 @@ impl Default for Limits {
 }
 
 /// The part of the steps that may go into refining conflicting hunks is one in this many.
-const REFINING_PART: u64 = 2;
+const REFINING_PART: u64 = 10;
 
 /// What is left of the allowed steps.
 #[derive(Clone, Debug)]
