@@ -2,13 +2,19 @@
 
 use std::collections::HashMap;
 
+use crate::contained::containing_side;
 use crate::diff::{Symbol, is_subsequence};
 use crate::diff3::Region;
 use crate::imports::ImportLines;
 use crate::limits::Budget;
 use crate::reason::{Reason, Reasons};
 use crate::split::ThreeWay;
-use crate::words::{Texts, merge_words};
+use crate::version::second_block_is_higher;
+use crate::words::{HunkWords, Texts};
+
+/// Lines with more bytes on the three sides are generated or were rewritten: to look for words in
+/// them takes long and finds nothing that people would keep. A single long line is still tried.
+const MAX_BYTES: usize = 256 << 10;
 
 /// Lines that both sides changed in different ways.
 pub(crate) struct ConflictingHunk<'a> {
@@ -26,22 +32,47 @@ impl ConflictingHunk<'_> {
         allowed: Reasons,
         budget: &mut Budget,
     ) -> Option<(Vec<u8>, Reason)> {
-        if allowed == Reasons::none() {
+        let lines_are_large = self.is_large() && self.region.base.len() > 1;
+        if allowed == Reasons::none() || lines_are_large || budget.is_spent() {
             return None;
         }
+        let words = HunkWords::cut(self.texts);
+        if let Some(merged) = words.merge(allowed, budget) {
+            return Some(merged);
+        }
+        let attempts: [(Reason, &mut dyn FnMut() -> Option<Vec<u8>>); 3] = [
+            (Reason::HigherVersion, &mut || self.higher_version()),
+            (Reason::MoreOfTheSame, &mut || {
+                let by_word = |budget| containing_side(&words, budget).map(<[u8]>::to_vec);
+                let by_line = self.more_of_the_same();
+                by_line.or_else(|| (!self.is_large()).then(|| by_word(budget)).flatten())
+            }),
+            (Reason::Imports, &mut || self.imports()),
+        ];
+        for (reason, attempt) in attempts {
+            if let Some(bytes) = allowed.contains(reason).then(attempt).flatten() {
+                return Some((bytes, reason));
+            }
+        }
+        None
+    }
+
+    fn is_large(&self) -> bool {
         let Texts { base, ours, theirs } = self.texts;
-        let alone = |reason: Reason, attempt: &dyn Fn() -> Option<Vec<u8>>| {
-            let bytes = allowed.contains(reason).then(attempt).flatten()?;
-            Some((bytes, reason))
-        };
-        merge_words(self.texts, allowed, budget)
-            .or_else(|| alone(Reason::MoreOfTheSame, &|| self.more_of_the_same()))
-            .or_else(|| {
-                alone(Reason::Imports, &|| {
-                    let around = ImportLines::around(self.lines, self.region, self.whole_ours);
-                    around.merge(base, ours, theirs)
-                })
-            })
+        base.len() + ours.len() + theirs.len() > MAX_BYTES
+    }
+
+    /// The side with the higher version, where the hunk holds nothing but one.
+    fn higher_version(&self) -> Option<Vec<u8>> {
+        let Texts { base, ours, theirs } = self.texts;
+        let theirs_is_higher = second_block_is_higher(base, ours, theirs)?;
+        Some(if theirs_is_higher { theirs } else { ours }.to_vec())
+    }
+
+    /// Both sides' imports, sorted.
+    fn imports(&self) -> Option<Vec<u8>> {
+        let Texts { base, ours, theirs } = self.texts;
+        ImportLines::around(self.lines, self.region, self.whole_ours).merge(base, ours, theirs)
     }
 
     /// The side that did all that the other did and more: its lines hold the other's, in order,

@@ -12,6 +12,7 @@
 //! storage of merged bytes, and history.
 
 mod conflict;
+mod contained;
 mod content;
 mod diff;
 mod diff3;
@@ -29,6 +30,7 @@ mod split;
 mod text;
 mod tree;
 mod version;
+mod word_edits;
 mod words;
 
 pub use conflict::{Choice, Part, PartConflict, PartKind, Side};

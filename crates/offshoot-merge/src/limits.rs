@@ -25,6 +25,9 @@ impl Default for Limits {
     }
 }
 
+/// The part of the steps that may go into refining conflicting hunks is one in this many.
+const REFINING_PART: u64 = 10;
+
 /// What is left of the allowed steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(u64);
@@ -32,6 +35,17 @@ pub(crate) struct Budget(u64);
 impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
         Budget(limits.steps)
+    }
+
+    /// For the passes that refine conflicting hunks. They get a part of the steps: a file whose
+    /// hunks are that large or many is for someone to look at anyway.
+    pub(crate) fn refining(limits: &Limits) -> Self {
+        Budget(limits.steps / REFINING_PART)
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0 == 0
     }
 
     /// Takes steps; false once there are none left.

@@ -61,6 +61,7 @@ pub(crate) fn merge_text(
     limits: &Limits,
 ) -> TextMerge {
     let mut budget = Budget::new(limits);
+    let mut refining = Budget::refining(limits);
     let lines = ThreeWay::cut(base, ours, theirs, line_length);
     let regions = lines.regions(&mut budget);
     let mut pieces = Vec::with_capacity(regions.len() * 2 + 1);
@@ -85,7 +86,7 @@ pub(crate) fn merge_text(
                     lines: &lines,
                     region: &region,
                 };
-                pieces.push(match hunk.settle(allowed, &mut budget) {
+                pieces.push(match hunk.settle(allowed, &mut refining) {
                     Some((bytes, reason)) => Piece::Resolved(bytes, region, reason),
                     None => Piece::Conflict(region),
                 });

@@ -36,6 +36,9 @@ impl Certainty {
 
 const VERSION: &[u8] = b"version";
 
+/// More bytes than this are not the lines that name one version.
+const MAX_BLOCK: usize = 4096;
+
 /// The higher of two versions that are both above `base`, if it is certain: true for the second.
 ///
 /// Without a base both are new. A range counts by the version that it starts at, so `^2.0.0` is
@@ -61,6 +64,88 @@ pub(crate) fn second_is_higher(
         Ordering::Greater if first.open == second.open => Some(false),
         _ => None,
     }
+}
+
+/// Lines that name a version in several ways, raised by both sides: whether the second is higher.
+///
+/// The three must have the same words around their numbers. The first number that both changed
+/// decides for the others, so that the parts of one version stay together.
+pub(crate) fn second_block_is_higher(base: &[u8], first: &[u8], second: &[u8]) -> Option<bool> {
+    if [base, first, second]
+        .iter()
+        .any(|side| side.len() > MAX_BLOCK)
+    {
+        return None;
+    }
+    let (base, first, second) = (numbers(base), numbers(first), numbers(second));
+    if first.len() != base.len() || second.len() != base.len() {
+        return None;
+    }
+    let mut decided = None;
+    for ((base, first), second) in base.iter().zip(&first).zip(&second) {
+        if first.text == second.text {
+            continue;
+        }
+        if !base.is_number || !first.is_number || !second.is_number {
+            return None;
+        }
+        if first.text != base.text && second.text != base.text {
+            let certainty = Certainty::of_text(base.line);
+            if decided.is_none() {
+                let (base, first, second) = (base.text, first.text, second.text);
+                decided = Some(second_is_higher(Some(base), first, second, certainty)?);
+            } else if certainty != Certainty::Named {
+                return None;
+            }
+        }
+    }
+    let second_is_higher = decided?;
+    // A part that only the lower one changed would be lost.
+    let (higher, lower) = if second_is_higher {
+        (&second, &first)
+    } else {
+        (&first, &second)
+    };
+    let mut parts = base.iter().zip(higher).zip(lower);
+    parts
+        .all(|((base, higher), lower)| higher.text != base.text || lower.text == base.text)
+        .then_some(second_is_higher)
+}
+
+/// A number with its dots and label, or what stands between two of them.
+struct Stretch<'a> {
+    text: &'a [u8],
+    /// The line that it begins in.
+    line: &'a [u8],
+    is_number: bool,
+}
+
+/// A text cut into its numbers and the single bytes between them.
+fn numbers(text: &[u8]) -> Vec<Stretch<'_>> {
+    let mut stretches = Vec::new();
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        let mut rest = line;
+        let mut in_word = false;
+        while let Some(&first) = rest.first() {
+            let is_number = first.is_ascii_digit() && !in_word;
+            let part_of_it =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
+            let length = if is_number {
+                rest.iter().take_while(|&&byte| part_of_it(byte)).count()
+            } else {
+                1
+            };
+            in_word = !is_number && (first.is_ascii_alphanumeric() || first == b'_');
+            let (text, after) = rest.split_at(length);
+            stretches.push(Stretch {
+                text,
+                line,
+                is_number,
+            });
+            rest = after;
+        }
+    }
+    stretches
 }
 
 impl Version<'_> {

@@ -4,17 +4,14 @@
 //! so it refuses whenever they might. What counts as a sign of that was measured on the merge
 //! commits of public repositories; `docs/reports/` has the figures.
 
-use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::diff3::{Region, Who};
 use crate::limits::Budget;
 use crate::reason::{Reason, Reasons};
-use crate::split::{Split, ThreeWay, word_length};
+use crate::split::{ThreeWay, word_length};
 use crate::version::{Certainty, second_is_higher};
-
-/// This many signs and blanks keep two edits apart even without a word among them.
-const SEPARATING_TOKENS: usize = 4;
+use crate::word_edits::WordEdits;
 
 /// The three sides of one conflicting hunk.
 #[derive(Clone, Copy)]
@@ -24,51 +21,55 @@ pub(crate) struct Texts<'a> {
     pub(crate) theirs: &'a [u8],
 }
 
-/// The merged bytes of one conflicting hunk with the reason, or none where the sides' words touch.
-pub(crate) fn merge_words(
-    texts: Texts<'_>,
-    allowed: Reasons,
-    budget: &mut Budget,
-) -> Option<(Vec<u8>, Reason)> {
-    let words = ThreeWay::cut(texts.base, texts.ours, texts.theirs, word_length);
-    let pass = WordPass { texts, words };
-    let regions = pass.words.regions(budget);
-    if !budget.spend(1) {
-        return None;
+/// The three sides of one conflicting hunk, cut into words.
+pub(crate) struct HunkWords<'a> {
+    pub(crate) texts: Texts<'a>,
+    pub(crate) words: ThreeWay,
+}
+
+impl<'a> HunkWords<'a> {
+    pub(crate) fn cut(texts: Texts<'a>) -> Self {
+        let words = ThreeWay::cut(texts.base, texts.ours, texts.theirs, word_length);
+        HunkWords { texts, words }
     }
-    let mut reason = Reason::Words;
-    let mut merged = Vec::with_capacity(texts.ours.len().max(texts.theirs.len()));
-    let mut done = 0;
-    for region in &regions {
-        let from_theirs = match region.who {
-            Who::Ours | Who::Both => false,
-            Who::Theirs => true,
-            Who::Conflict => {
-                let (theirs, why) = pass.settle(region, allowed)?;
-                reason = reason.max(why);
-                theirs
-            }
-        };
-        if from_theirs {
-            let ours_bytes = pass.words.ours.bytes(&region.ours);
-            merged.extend_from_slice(&texts.ours[done..ours_bytes.start]);
-            merged.extend_from_slice(&texts.theirs[pass.words.theirs.bytes(&region.theirs)]);
-            done = ours_bytes.end;
+
+    /// The merged bytes with the reason, or none where the two edits may have to do with each other.
+    pub(crate) fn merge(&self, allowed: Reasons, budget: &mut Budget) -> Option<(Vec<u8>, Reason)> {
+        let texts = self.texts;
+        let regions = self.words.regions(budget);
+        if !budget.spend(1) {
+            return None;
         }
+        let mut reason = Reason::Words;
+        let mut merged = Vec::with_capacity(texts.ours.len().max(texts.theirs.len()));
+        let mut done = 0;
+        for region in &regions {
+            let from_theirs = match region.who {
+                Who::Ours | Who::Both => false,
+                Who::Theirs => true,
+                Who::Conflict => {
+                    let (theirs, why) = self.settle(region, allowed)?;
+                    reason = reason.max(why);
+                    theirs
+                }
+            };
+            if from_theirs {
+                let ours_bytes = self.words.ours.bytes(&region.ours);
+                merged.extend_from_slice(&texts.ours[done..ours_bytes.start]);
+                merged.extend_from_slice(&texts.theirs[self.words.theirs.bytes(&region.theirs)]);
+                done = ours_bytes.end;
+            }
+        }
+        merged.extend_from_slice(&texts.ours[done..]);
+        let edits = WordEdits {
+            hunk: self,
+            regions: &regions,
+        };
+        let one_side = merged == texts.ours || merged == texts.theirs;
+        let related = edits.touch() || edits.share_words() || (!one_side && edits.are_doubtful());
+        (allowed.contains(reason) && !related).then_some((merged, reason))
     }
-    if !allowed.contains(reason) || pass.touch(&regions) || pass.share_words(&regions) {
-        return None;
-    }
-    merged.extend_from_slice(&texts.ours[done..]);
-    Some((merged, reason))
-}
 
-struct WordPass<'a> {
-    texts: Texts<'a>,
-    words: ThreeWay,
-}
-
-impl WordPass<'_> {
     /// What both sides changed in different ways: whether theirs is taken, and why.
     fn settle(&self, region: &Region, allowed: Reasons) -> Option<(bool, Reason)> {
         let base = &self.texts.base[self.words.base.bytes(&region.base)];
@@ -85,61 +86,6 @@ impl WordPass<'_> {
         }
         None
     }
-
-    /// Whether edits of different sides stand next to each other: no word of the base between them.
-    ///
-    /// Blanks and brackets alone do not keep edits apart. People merged such hunks as this pass
-    /// would in 43 % of the cases, and in 67 % with a word between.
-    fn touch(&self, regions: &[Region]) -> bool {
-        let one_sided = |region: &Region| matches!(region.who, Who::Ours | Who::Theirs);
-        regions
-            .windows(2)
-            .filter(|pair| {
-                pair[0].who != pair[1].who && (one_sided(&pair[0]) || one_sided(&pair[1]))
-            })
-            .any(|pair| {
-                let between = pair[0].base.end..pair[1].base.start;
-                between.len() < SEPARATING_TOKENS
-                    && !between.clone().any(|place| {
-                        is_word(&self.texts.base[self.words.base.bytes(&(place..place + 1))])
-                    })
-            })
-    }
-
-    /// Whether the edits of the two sides speak of the same words.
-    ///
-    /// A word that both brought in is the same change made twice, and both would be written: right
-    /// in 19 % of the cases. A word that one side brings in and the other takes away is a use of
-    /// what is gone or has another name: right in 57 %.
-    fn share_words(&self, regions: &[Region]) -> bool {
-        let Texts { base, ours, theirs } = self.texts;
-        let split = &self.words;
-        let words = |who: Who, text, split: &Split, range: fn(&Region) -> Range<usize>| {
-            let edits = regions.iter().filter(|region| region.who == who);
-            words_of(text, split, edits.map(range))
-        };
-        let new_ours = words(Who::Ours, ours, &split.ours, |region| region.ours.clone());
-        let new_theirs = words(Who::Theirs, theirs, &split.theirs, |region| {
-            region.theirs.clone()
-        });
-        let gone = |who: Who| words(who, base, &split.base, |region| region.base.clone());
-        !new_ours.is_disjoint(&new_theirs)
-            || !new_ours.is_disjoint(&gone(Who::Theirs))
-            || !new_theirs.is_disjoint(&gone(Who::Ours))
-    }
-}
-
-/// The words of more than one letter in some ranges of pieces.
-fn words_of<'t>(
-    text: &'t [u8],
-    split: &Split,
-    ranges: impl Iterator<Item = Range<usize>>,
-) -> HashSet<&'t [u8]> {
-    ranges
-        .flatten()
-        .map(|place| &text[split.bytes(&(place..place + 1))])
-        .filter(|word| word.len() > 1 && is_word(word))
-        .collect()
 }
 
 /// Whether two texts have the same words and signs.
@@ -179,10 +125,4 @@ fn line_around(text: &[u8], range: Range<usize>) -> &[u8] {
         .map_or(0, |at| at + 1);
     let end = text[range.end..].iter().position(newline);
     &text[start..end.map_or(text.len(), |at| range.end + at)]
-}
-
-fn is_word(token: &[u8]) -> bool {
-    token
-        .first()
-        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80)
 }

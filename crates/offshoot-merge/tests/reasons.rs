@@ -143,3 +143,53 @@ fn a_change_of_blanks_by_one_side_alone_is_kept() {
         b"call(a,c) then go on to the end\n"
     );
 }
+
+#[test]
+fn lines_that_name_one_version_go_together() {
+    let of = |version: &str, minor: u8, release: u8| {
+        format!("VERSION = '{version}'\nMINOR_VERSION = {minor}\nRELEASE_VERSION = {release}\n")
+    };
+    let (base, lower) = (of("2.8.13", 8, 13), of("2.8.14", 8, 14));
+    let higher = of("3.1.7", 1, 7);
+    let sides = [base.as_str(), &higher, &lower];
+    assert_reason("x.txt", sides, Reason::HigherVersion, &higher);
+    let sides = [base.as_str(), &lower, &higher];
+    assert_reason("x.txt", sides, Reason::HigherVersion, &higher);
+    // What only the lower one changed would be lost.
+    let more = lower.replace("MINOR_VERSION = 8", "MINOR_VERSION = 9");
+    let higher = higher.replace("MINOR_VERSION = 1", "MINOR_VERSION = 8");
+    assert_conflict([&base, &higher, &more]);
+}
+
+#[test]
+fn the_larger_of_two_removals_is_taken() {
+    let base = "/** Gets it.\n * @return int\n */\nfn get()\n";
+    let sides = [base, "fn get()\n", "/** Gets it.\n */\nfn get()\n"];
+    assert_reason("x.txt", sides, Reason::MoreOfTheSame, "fn get()\n");
+}
+
+#[test]
+fn lines_removed_next_to_an_edit_stay_removed() {
+    let sides = [
+        "the number of it.\n\nold: see above\n",
+        "the number of it.\n",
+        "the number of it\n\nold: see above\n",
+    ];
+    assert_reason("x.txt", sides, Reason::Words, "the number of it\n");
+}
+
+#[test]
+fn words_that_were_moved_or_laid_out_anew_conflict() {
+    // Theirs repeats two words of the hunk.
+    assert_conflict([
+        "call(first, second, third, fourth)\n",
+        "call(first, 2, third, fourth)\n",
+        "call(first, second, third, fourth, first, third)\n",
+    ]);
+    // Theirs only indents.
+    assert_conflict([
+        "one two three\nfour five six\n",
+        "one two three\nfour 5 six\n",
+        "    one two three\n    four five six\n",
+    ]);
+}

@@ -1,7 +1,8 @@
 //! Measures the merge on the merge commits of real repositories, with people's results as truth.
 //!
 //! `evaluate collect LIST REPO [MERGES]` writes the files that both sides of a merge commit
-//! changed; `evaluate run REPO LIST …` merges each of them, here and with `git merge-file`.
+//! changed; `evaluate run REPO LIST …` merges each of them, here and with `git merge-file`;
+//! `evaluate worst` times made-up files that are hard to merge.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
 
 mod collect;
 mod run;
+mod worst;
 
 use std::path::Path;
 
@@ -42,6 +44,9 @@ fn main() {
             println!("{}: {} files", repo, cases.len());
         }
         ["run", options_and_lists @ ..] => run::run(options_and_lists),
-        _ => println!("usage: evaluate collect LIST REPO [MERGES] | run [--no-git] REPO LIST …"),
+        ["worst"] => worst::run(),
+        _ => println!(
+            "usage: evaluate collect LIST REPO [MERGES] | run [--no-git] REPO LIST … | worst"
+        ),
     }
 }

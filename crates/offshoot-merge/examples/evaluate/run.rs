@@ -94,6 +94,8 @@ struct Options {
     suffix: String,
     /// Writes each conflict of git with what became of it here.
     cases: Option<std::fs::File>,
+    /// Writes each conflict of git with all contents, a JSON value per line.
+    dump: Option<std::io::BufWriter<std::fs::File>>,
 }
 
 pub(crate) fn run(arguments: &[&str]) {
@@ -103,6 +105,7 @@ pub(crate) fn run(arguments: &[&str]) {
         show_conflicts: 0,
         suffix: String::new(),
         cases: None,
+        dump: None,
     };
     let mut repositories = Vec::new();
     for argument in arguments {
@@ -111,6 +114,10 @@ pub(crate) fn run(arguments: &[&str]) {
             ("--show-wrong", count) => options.show_wrong = count.parse().unwrap(),
             ("--show-conflicts", count) => options.show_conflicts = count.parse().unwrap(),
             ("--cases", path) => options.cases = Some(std::fs::File::create(path).unwrap()),
+            ("--dump", path) => {
+                let file = std::fs::File::create(path).unwrap();
+                options.dump = Some(std::io::BufWriter::new(file));
+            }
             ("--suffix", suffix) => options.suffix = suffix.to_owned(),
             _ => repositories.push(PathBuf::from(argument)),
         }
@@ -188,6 +195,10 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
             };
             writeln!(cases, "{state}\t{commit}\t{path}").unwrap();
         }
+        if let (None, Some(dump)) = (&by_git, &mut options.dump) {
+            let sides = [&base, &ours, &theirs, &merged];
+            writeln!(dump, "{}", as_json(commit, path, sides, &outcome)).unwrap();
+        }
         let shown = path.ends_with(&options.suffix);
         let wrong = matches!(&outcome, FileMerge::Clean { bytes, .. } if *bytes != merged);
         if by_git.is_none() && wrong && shown && options.show_wrong > 0 {
@@ -257,6 +268,28 @@ fn count(
         counts.json_resolved += usize::from(clean.is_some());
         counts.json_right += usize::from(right);
     }
+}
+
+/// A case with all its contents, each byte as the character of that number.
+fn as_json(
+    commit: &str,
+    path: &str,
+    sides: [&Vec<u8>; 4],
+    outcome: &FileMerge,
+) -> serde_json::Value {
+    let text = |bytes: &[u8]| -> String { bytes.iter().map(|&byte| byte as char).collect() };
+    let [base, ours, theirs, merged] = sides.map(|side| text(side));
+    let (result, reasons) = match outcome {
+        FileMerge::Clean { bytes, parts, .. } => {
+            let reasons = parts.iter().map(|part| part.reason.as_str()).collect();
+            (Some(text(bytes)), reasons)
+        }
+        FileMerge::Conflict { .. } => (None, Vec::new()),
+    };
+    serde_json::json!({
+        "commit": commit, "path": path, "base": base, "ours": ours, "theirs": theirs,
+        "merged": merged, "result": result, "reasons": reasons,
+    })
 }
 
 /// Prints a case as differences to people's result.
