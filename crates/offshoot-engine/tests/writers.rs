@@ -246,6 +246,41 @@ fn writers_that_come_first() {
     });
 }
 
+/// What one engine remembers of a workspace may have been changed by another: its directory was taken
+/// away, its path was handed out, or another workspace has its name.
+#[test]
+fn writers_that_remember_what_is_no_more() {
+    let bed = Bed::new();
+    let other = bed.open_another().unwrap();
+    let ws = bed.create("w");
+    bed.write(&ws, "a", b"one");
+    bed.write(&ws, "a", b"two");
+
+    other.clean(Duration::ZERO, false, &user()).unwrap();
+    assert!(!bed.path_of(&ws).exists());
+    bed.write(&ws, "a", b"three");
+    assert_eq!(out_of_line(&bed, &ws), None);
+
+    bed.write(&ws, "a", b"four");
+    let path = other.hand_out_path(&ws).unwrap();
+    std::fs::write(path.join("a"), "by hand").unwrap();
+    let written = bed.write(&ws, "a", b"five");
+    let lines = bed.engine().history(&ws, Some(&p("a")), 2).unwrap();
+    assert_eq!(lines[0].line.revision, written.version);
+    let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
+    assert_eq!(lines[0].line.before, Some(by_hand));
+
+    let ws = bed.create("v");
+    bed.write(&ws, "a", b"one");
+    bed.write(&ws, "b", b"two");
+    other.delete_workspace(&ws, &user()).unwrap();
+    support::create(&other, "v");
+    assert!(bed.write(&ws, "a", b"three").created);
+    assert_eq!(bed.image(&ws).len(), 1);
+    assert_eq!(out_of_line(&bed, &ws), None);
+    prove_store(&bed);
+}
+
 /// The writing process: this binary again. It prints one line for each acknowledged version.
 #[test]
 fn writers_child_process() {
