@@ -298,21 +298,18 @@ impl<'a> Index<'a> {
         };
         for row in rows {
             let is_dir = row.kind == Some(EntryKind::Dir);
-            if !include_ignored && row.kind.is_some() && ignore.matches(&row.path, is_dir)? {
+            if !include_ignored && row.kind.is_some() {
                 let tracked = base.entry(&self.objects, &row.path)?;
-                match tracked.map(|tracked| tracked.kind) {
-                    None => {
-                        pending.ignored.push(row);
-                        continue;
-                    }
-                    // Git tracks files, not directories: what was below is gone, and the file
-                    // that took its place is new and ignored.
-                    Some(EntryKind::Dir) if !is_dir => {
+                // Git tracks files, not directories: of a directory that a file took the place of,
+                // what was below is gone, and the file is new.
+                let was_dir = |tracked: StateEntry| tracked.kind == EntryKind::Dir && !is_dir;
+                let is_new = tracked.is_none_or(was_dir);
+                if is_new && ignore.matches(&row.path, is_dir)? {
+                    if tracked.is_some() {
                         pending.edits.insert(row.path.clone(), StateEdit::Remove);
-                        pending.ignored.push(row);
-                        continue;
                     }
-                    Some(_) => {}
+                    pending.ignored.push(row);
+                    continue;
                 }
             }
             let edit = match Entry::of_row(&row) {

@@ -68,7 +68,6 @@ impl Engine {
         durability: Durability,
         mut look: Option<Look<'_>>,
     ) -> Result<Synced> {
-        self.clear_stages_of_fork(row, dir)?;
         let memo_path = self.inner.data.memo(row.key);
         let mut memo = ForkMemo::load(&memo_path);
         let mut synced = Synced {
@@ -145,18 +144,6 @@ impl Engine {
         Ok(synced)
     }
 
-    /// Removes what killed writers staged. To list the top of a mount costs what its layers have
-    /// there, so the fork's own part is looked at first.
-    fn clear_stages_of_fork(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
-        let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
-        let dirs = self.fork_dirs(row, fork.place);
-        if self.provider_that_made(provider)?.has_stages(&dirs)? {
-            dir.clear_stages()?;
-        }
-        Ok(())
-    }
-
     /// What differs from the layers, without what the ignore rules leave out.
     fn fork_differences(
         &self,
@@ -170,9 +157,14 @@ impl Engine {
         let on_disk = |path: &RelPath| rule_file(looking.dir, path);
         let rules = Rules::new(&on_disk);
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
-        let mut all =
+        let seen =
             self.provider_that_made(provider)?
                 .changes_but(&stack.layers, &dirs, &mut closed)?;
+        // What killed writers staged. Nobody writes now.
+        if seen.may_hold_stages {
+            looking.dir.clear_stages()?;
+        }
+        let mut all = seen.differences;
         if looking.include_ignored {
             return Ok(all);
         }
@@ -206,13 +198,15 @@ impl Looking<'_> {
         if self.include_ignored {
             return false;
         }
-        let ignored = match around_nested_git(path) {
+        // What is tracked stays tracked; when in doubt, it is looked at.
+        let tracked = self.index.base().entry(&self.index.objects, path);
+        if !matches!(tracked, Ok(None)) {
+            return false;
+        }
+        match around_nested_git(path) {
             Some(around) => rules.ignores(&around, true),
             None => rules.ignores(path, is_dir),
-        };
-        // What is tracked stays tracked; when in doubt, it is looked at.
-        let base = self.index.base();
-        ignored && matches!(base.entry(&self.index.objects, path), Ok(None))
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
 pub use provider::OverlayProvider;
 pub use provider::{
     Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkDirs, Probe,
-    Provider, ProviderName, ReflinkProvider, choose, is_fork_mounted, probe, provider_named,
+    Provider, ProviderName, ReflinkProvider, Walked, choose, is_fork_mounted, probe,
+    provider_named,
 };
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
 pub use scan::{

@@ -60,7 +60,6 @@ mod overlay;
 mod probe;
 mod record;
 
-use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
@@ -69,14 +68,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
-use offshoot_sys::{DirReader, FileLock, Links, LockMode, Stat};
-use rustix::fs::{Mode, OFlags};
+use offshoot_sys::{FileLock, Links, LockMode, Stat};
 use rustix::io::Errno;
 
 use crate::Difference;
 use crate::errors::is;
 use crate::form::Form;
-use crate::safe_dir::STAGE_PREFIX;
 use crate::stack::OPEN_DIR;
 
 pub use copies::{CopyProvider, ReflinkProvider};
@@ -228,6 +225,16 @@ pub struct Created {
     pub guarded: bool,
 }
 
+/// What [`Provider::changes_but`] saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// What differs, or may differ, in the order of the paths.
+    pub differences: Vec<Difference>,
+    /// Whether something staged may stand at the top, which [`crate::SafeDir::clear_stages`] removes
+    /// if it is of a writer that was killed.
+    pub may_hold_stages: bool,
+}
+
 /// What [`Provider::ensure`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured {
@@ -262,7 +269,8 @@ pub trait Provider: Send + Sync {
     /// cost one call per file of the fork, and compare with what was recorded when it was made.
     /// The bits of the root itself are not compared.
     fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
-        self.changes_but(layers, fork, &mut |_, _| false)
+        let seen = self.changes_but(layers, fork, &mut |_, _| false)?;
+        Ok(seen.differences)
     }
 
     /// The same without looking into directories that the caller does not want to know more about.
@@ -274,13 +282,7 @@ pub trait Provider: Send + Sync {
         layers: &[PathBuf],
         fork: &ForkDirs,
         closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-    ) -> Result<Vec<Difference>>;
-
-    /// Whether a writer that was killed left something staged at the top of the fork, which
-    /// [`crate::SafeDir::clear_stages`] would remove.
-    ///
-    /// Costs one listing of what the fork itself has at its top, whatever the layers have there.
-    fn has_stages(&self, fork: &ForkDirs) -> Result<bool>;
+    ) -> Result<Walked>;
 
     /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use, or shown
     /// at another place such as a container.
@@ -309,20 +311,6 @@ pub trait Provider: Send + Sync {
     /// Whoever still has files of it open can use them until they are closed. Costs as `close`,
     /// and one call per file: not for a request.
     fn cleanup(&self, fork: &ForkDirs) -> Result<()>;
-}
-
-/// Whether a directory holds something staged.
-fn holds_stages(dir: &Path) -> Result<bool> {
-    let unreadable = |error| failed("the workspace cannot be looked at", error);
-    let flags = OPEN_DIR.difference(OFlags::NOFOLLOW);
-    let dir =
-        rustix::fs::open(dir, flags, Mode::empty()).map_err(|errno| unreadable(errno.into()))?;
-    let mut found = false;
-    let look = |name: &CStr, _| found |= name.to_bytes().starts_with(STAGE_PREFIX);
-    DirReader::default()
-        .for_each(&dir, look)
-        .map_err(unreadable)?;
-    Ok(found)
 }
 
 /// Whether the target of a fork is a mount right now. Always no where forks are no mounts.

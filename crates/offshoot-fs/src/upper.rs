@@ -34,6 +34,7 @@ use rustix::io::Errno;
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
 use crate::form::Form;
+use crate::provider::Walked;
 use crate::read_error;
 use crate::safe_dir::{STAGE_PREFIX, vanished};
 use crate::stack::{KnownDir, LayerStack, Members, MergedDir, OPEN_DIR, has_whiteout_note};
@@ -100,7 +101,7 @@ pub(crate) fn upper_differences(
     upper: BorrowedFd<'_>,
     notes: UpperNotes,
     closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-) -> Result<Vec<Difference>> {
+) -> Result<Walked> {
     let mut scanner = Scanner {
         stack,
         closed,
@@ -109,6 +110,7 @@ pub(crate) fn upper_differences(
         form: Form::best(),
         reader: DirReader::default(),
         found: Vec::new(),
+        may_hold_stages: false,
         pending: vec![Pending {
             path: RelPath::root(),
             base: Some(stack.all()),
@@ -120,9 +122,12 @@ pub(crate) fn upper_differences(
             .look_at(&dir)
             .map_err(|error| read_error(&dir.path, error))?;
     }
-    let mut found = scanner.found;
-    found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+    let mut differences = scanner.found;
+    differences.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    Ok(Walked {
+        differences,
+        may_hold_stages: scanner.may_hold_stages,
+    })
 }
 
 struct Scanner<'a> {
@@ -132,6 +137,7 @@ struct Scanner<'a> {
     form: Form,
     reader: DirReader,
     found: Vec<Difference>,
+    may_hold_stages: bool,
     pending: Vec<Pending>,
     /// Whether a directory that only the fork has need not be looked into.
     closed: &'a mut dyn FnMut(&RelPath, &Stat) -> bool,
@@ -220,9 +226,10 @@ impl Scanner<'_> {
         let mut names: Vec<CString> = Vec::new();
         self.reader.for_each(fd, |name, _| {
             // Files that are being written through the file API, and what is no content.
-            let left_out = path.is_root()
-                && (name.to_bytes().starts_with(STAGE_PREFIX) || self.stack.is_own_name(name));
-            if !left_out {
+            let staged = path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX);
+            self.may_hold_stages |= staged;
+            let own = path.is_root() && self.stack.is_own_name(name);
+            if !(staged || own) {
                 names.push(name.to_owned());
             }
         })?;

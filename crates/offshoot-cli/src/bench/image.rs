@@ -125,6 +125,13 @@ impl Drop for XfsImage {
     }
 }
 
+/// Lets everything that was written before reach the disk, so that no sync later waits for it.
+pub(crate) fn settle(dir: &Path) -> Result<()> {
+    std::fs::File::open(dir)
+        .and_then(offshoot_sys::syncfs)
+        .map_err(|cause| failed("sync the file system", cause))
+}
+
 /// Runs a command to its end; what it printed becomes the cause of the error.
 pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();

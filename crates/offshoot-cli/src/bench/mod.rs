@@ -74,7 +74,7 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
                 &mut figures,
             )?;
         }
-        forks::growth(&options.files, &mut figures);
+        forks::growth(&place, &options.files, progress, &mut figures)?;
     }
     if wanted(Group::Merges) {
         for &files in options.files.iter().filter(|files| **files >= 1_000) {

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 
 use super::record::{ForkRecord, Recorded};
 use super::{
-    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, exists,
-    failed, make_private_dir, missing, removing_of,
+    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, Walked,
+    exists, failed, make_private_dir, missing, removing_of,
 };
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
@@ -73,12 +73,8 @@ macro_rules! provide_copies {
                 layers: &[PathBuf],
                 fork: &ForkDirs,
                 closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-            ) -> Result<Vec<Difference>> {
+            ) -> Result<Walked> {
                 changes(layers, fork, closed)
-            }
-
-            fn has_stages(&self, fork: &ForkDirs) -> Result<bool> {
-                super::holds_stages(&fork.target)
             }
 
             fn close(&self, _fork: &ForkDirs) -> Result<()> {
@@ -344,7 +340,7 @@ fn changes(
     layers: &[PathBuf],
     fork: &ForkDirs,
     closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-) -> Result<Vec<Difference>> {
+) -> Result<Walked> {
     let stack = LayerStack::open(layers)?;
     let record = match ForkRecord::read(&record_of(fork)) {
         Some(record) => record,
@@ -385,7 +381,11 @@ fn changes(
         }
     }
     found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(found)
+    Ok(Walked {
+        differences: found,
+        // To look for them is little beside the walk.
+        may_hold_stages: true,
+    })
 }
 
 /// For a fork whose record was lost: every file may have changed.

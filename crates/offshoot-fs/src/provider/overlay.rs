@@ -23,15 +23,15 @@ use rustix::io::Errno;
 
 use super::elsewhere::is_shown_elsewhere;
 use super::{
-    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, busy,
-    exists, failed, make_private_dir, missing, move_below, removing_of,
+    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, Walked,
+    busy, exists, failed, make_private_dir, missing, move_below, removing_of,
 };
 use crate::errors::is;
 use crate::layer::remove_host_tree;
 use crate::stack::{LayerStack, OPEN_DIR};
 use crate::tree_writer::KEPT_PERM;
 use crate::upper::{UpperNotes, upper_differences};
-use crate::{Difference, SafeDir, Walk};
+use crate::{SafeDir, Walk};
 
 /// How long a mount may look busy by chance: a process that any thread starts holds all open files
 /// for the moment until it becomes another program.
@@ -166,7 +166,7 @@ impl Provider for OverlayProvider {
         layers: &[PathBuf],
         fork: &ForkDirs,
         closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-    ) -> Result<Vec<Difference>> {
+    ) -> Result<Walked> {
         let stack = LayerStack::open_with(layers, self.xattrs)?;
         let upper = open_dir(&fork.upper())?;
         let notes = UpperNotes {
@@ -174,10 +174,6 @@ impl Provider for OverlayProvider {
             follow_redirects: self.redirects(),
         };
         upper_differences(&stack, upper.as_fd(), notes, closed)
-    }
-
-    fn has_stages(&self, fork: &ForkDirs) -> Result<bool> {
-        super::holds_stages(&fork.upper())
     }
 
     fn close(&self, fork: &ForkDirs) -> Result<()> {

@@ -45,7 +45,9 @@ impl Hand {
             xattrs,
             follow_redirects,
         };
-        let found = upper_differences(&stack, upper.as_fd(), notes, &mut |_, _| false).unwrap();
+        let found = upper_differences(&stack, upper.as_fd(), notes, &mut |_, _| false)
+            .unwrap()
+            .differences;
         let line = |found: &Difference| format!("{:?} {}", found.kind(), found.path);
         found.iter().map(line).collect()
     }
