@@ -345,19 +345,11 @@ impl State {
             })?;
         }
         // A path that is a directory on one side only has to be looked at as well.
-        let mut changes = Vec::new();
-        for path in candidates {
-            let before = self.entry(objects, &path)?;
-            let after = other.entry(objects, &path)?;
-            if before != after {
-                changes.push(StateChange {
-                    path,
-                    before,
-                    after,
-                });
-            }
-        }
-        Ok(changes)
+        changes_at(
+            candidates,
+            |path| self.entry(objects, path),
+            |path| other.entry(objects, path),
+        )
     }
 
     /// What differs from `self` to `base` with these edits, as [`State::edit`] and [`State::diff`]
@@ -368,33 +360,35 @@ impl State {
         base: &State,
         edits: &StateEdits,
     ) -> Result<Vec<StateChange>> {
-        let mut candidates = BTreeSet::new();
+        let mut candidates = base.reached_by(objects, edits)?;
         for change in self.diff(objects, base, &RelPath::root())? {
             candidates.insert(change.path);
         }
+        changes_at(
+            candidates,
+            |path| self.entry(objects, path),
+            |path| base.entry_edited(objects, edits, path),
+        )
+    }
+
+    /// Every path at which edits may change this state.
+    pub(crate) fn reached_by(
+        &self,
+        objects: &dyn ObjectReader,
+        edits: &StateEdits,
+    ) -> Result<BTreeSet<RelPath>> {
+        let mut reached = BTreeSet::new();
         for (path, edit) in edits {
-            candidates.extend(path.dirs_above());
+            reached.extend(path.dirs_above());
             if edit.hides() {
-                base.walk(objects, path, &mut |below, _| {
-                    candidates.insert(below.clone());
+                self.walk(objects, path, &mut |below, _| {
+                    reached.insert(below.clone());
                     Ok(())
                 })?;
             }
-            candidates.insert(path.clone());
+            reached.insert(path.clone());
         }
-        let mut changes = Vec::new();
-        for path in candidates {
-            let before = self.entry(objects, &path)?;
-            let after = base.entry_edited(objects, edits, &path)?;
-            if before != after {
-                changes.push(StateChange {
-                    path,
-                    before,
-                    after,
-                });
-            }
-        }
-        Ok(changes)
+        Ok(reached)
     }
 
     /// What stands at `path` after these edits.
@@ -420,6 +414,26 @@ impl State {
         }
         Ok(old)
     }
+}
+
+/// What differs at these paths.
+fn changes_at(
+    paths: BTreeSet<RelPath>,
+    before: impl Fn(&RelPath) -> Result<Option<StateEntry>>,
+    after: impl Fn(&RelPath) -> Result<Option<StateEntry>>,
+) -> Result<Vec<StateChange>> {
+    let mut changes = Vec::new();
+    for path in paths {
+        let (before, after) = (before(&path)?, after(&path)?);
+        if before != after {
+            changes.push(StateChange {
+                path,
+                before,
+                after,
+            });
+        }
+    }
+    Ok(changes)
 }
 
 /// Whether an edit puts something somewhere below `dir`.

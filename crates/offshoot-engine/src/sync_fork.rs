@@ -327,17 +327,8 @@ impl Walk<'_> {
     fn changed_by_index(&self) -> Result<BTreeSet<RelPath>> {
         let (shown, objects) = (&self.stack.state, &self.index.objects);
         let snapshots = shown.diff(objects, &self.index.base(), &RelPath::root())?;
-        let mut paths: BTreeSet<RelPath> = snapshots.into_iter().map(|one| one.path).collect();
-        for (path, edit) in &self.pending.edits {
-            paths.extend(path.dirs_above());
-            if edit.hides() {
-                shown.walk(objects, path, &mut |below, _| {
-                    paths.insert(below.clone());
-                    Ok(())
-                })?;
-            }
-            paths.insert(path.clone());
-        }
+        let mut paths = shown.reached_by(objects, &self.pending.edits)?;
+        paths.extend(snapshots.into_iter().map(|one| one.path));
         Ok(paths)
     }
 }
