@@ -17,14 +17,15 @@ const LINK: u32 = 0o120_777;
 const MARK: &str = "content of a hostile archive";
 
 struct Scene {
-    data: tempfile::TempDir,
     client: Client,
-    _running: Running,
     before: Vec<(PathBuf, Vec<u8>)>,
+    _running: Running,
+    // Last: it goes when nobody uses it any more.
+    data: offshoot_testkit::HostDir,
 }
 
 fn scene() -> Scene {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let outside = data.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret.txt"), SECRET).unwrap();

@@ -9,8 +9,8 @@ use zip::write::SimpleFileOptions;
 
 const IMPORT: &str = "/api/v1/workspaces/w/import";
 
-fn start() -> (tempfile::TempDir, Running) {
-    let data = tempfile::tempdir().unwrap();
+fn start() -> (offshoot_testkit::HostDir, Running) {
+    let data = offshoot_testkit::HostDir::new();
     let mut options = common::options();
     options.limits.max_unpacked_bytes = 20 << 20;
     options.limits.max_archive_entries = 500;

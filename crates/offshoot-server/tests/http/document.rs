@@ -4,7 +4,7 @@ use crate::common::{Client, Running};
 
 #[test]
 fn the_document_describes_the_routes() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let nobody = Client::new(running.address, "");
     let document = nobody.get("/openapi.json").json();
@@ -49,7 +49,7 @@ fn the_document_describes_the_routes() {
 
 #[test]
 fn pages_and_metrics_answer_without_a_token() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let nobody = Client::new(running.address, "");
     assert!(

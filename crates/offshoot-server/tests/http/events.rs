@@ -44,7 +44,7 @@ fn follow(address: &std::sync::Mutex<Client>, total: usize) -> Vec<String> {
 #[test]
 fn every_client_sees_every_event_once_and_in_order_across_a_restart() {
     let (clients, writes) = if soak() { (200, 1000) } else { (24, 120) };
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut running = Running::start(data.path());
     running.client().create("w");
     let address = Arc::new(std::sync::Mutex::new(running.client()));
@@ -105,7 +105,7 @@ fn every_client_sees_every_event_once_and_in_order_across_a_restart() {
 
 #[test]
 fn streams_begin_where_they_are_asked_to() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut options = common::options();
     options.limits.max_event_backlog = 3;
     options.limits.heartbeat = Duration::from_millis(100);
@@ -147,7 +147,7 @@ fn streams_begin_where_they_are_asked_to() {
 
 #[test]
 fn outside_changes_arrive_within_a_second() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let client = running.client();
     client.create("w");
@@ -181,7 +181,7 @@ fn outside_changes_arrive_within_a_second() {
 
 #[test]
 fn where_watches_run_out_changes_still_arrive() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut options = common::options();
     options.limits.max_watches = 1;
     let running = Running::start_with(data.path(), options);
@@ -204,7 +204,7 @@ fn where_watches_run_out_changes_still_arrive() {
 
 #[test]
 fn a_stop_does_not_wait_for_idle_streams() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut running = Running::start(data.path());
     let client = running.client();
     let mut streams: Vec<Stream> = (0..20)

@@ -222,7 +222,7 @@ fn no_input_through_any_door_of_the_document_leads_outside() {
 }
 
 fn try_doors(inputs: &[Vec<u8>]) -> usize {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let outside = data.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret.txt"), SECRET).unwrap();

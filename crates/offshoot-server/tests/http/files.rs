@@ -5,8 +5,8 @@ use crate::common::{Reply, Running, Stream};
 
 const FILE: &str = "/api/v1/workspaces/w/files/dir/a.txt";
 
-fn start() -> (tempfile::TempDir, Running) {
-    let data = tempfile::tempdir().unwrap();
+fn start() -> (offshoot_testkit::HostDir, Running) {
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("w");
     (data, running)
@@ -179,7 +179,7 @@ fn bodies_of_unknown_length_and_broken_ones() {
 
 #[test]
 fn limits_answer_with_their_code() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut options = common::options();
     options.limits.max_body_bytes = 2 << 20;
     options.limits.max_json_bytes = 100;

@@ -102,7 +102,7 @@ fn imported(data: &Path) -> (Running, tempfile::TempDir) {
 
 #[test]
 fn an_imported_project_is_cloned_with_its_own_ids_and_fetched_by_what_is_new() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, source) = imported(data.path());
     let whole = git(source.path(), &["rev-list", "--objects", "HEAD"]);
     let place = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn an_imported_project_is_cloned_with_its_own_ids_and_fetched_by_what_is_new() {
 
 #[test]
 fn work_of_ones_own_in_the_clone_does_not_stand_in_the_way() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, _source) = imported(data.path());
     let place = tempfile::tempdir().unwrap();
     let url = url(&running, &running.admin, "p.git");
@@ -168,7 +168,7 @@ fn work_of_ones_own_in_the_clone_does_not_stand_in_the_way() {
 
 #[test]
 fn a_workspace_is_cloned_by_its_own_token() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let admin = running.client();
     admin.create("w");
@@ -239,7 +239,7 @@ fn a_fork_is_cloned_with_the_history_it_came_from() {
 
 #[test]
 fn shallow_clones() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, source) = imported(data.path());
     let place = tempfile::tempdir().unwrap();
     let url = url(&running, &running.admin, "p.git");
@@ -280,7 +280,7 @@ fn shallow_clones() {
 
 #[test]
 fn a_project_from_a_shallow_repository_is_cloned_as_far_as_it_goes() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let source = tempfile::tempdir().unwrap();
     repository(source.path());
     let place = tempfile::tempdir().unwrap();
@@ -312,7 +312,7 @@ fn a_project_from_a_shallow_repository_is_cloned_as_far_as_it_goes() {
 
 #[test]
 fn ten_thousand_files() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let source = tempfile::tempdir().unwrap();
     for dir in 0..100 {
         let dir = source.path().join(format!("dir-{dir}"));
@@ -342,7 +342,7 @@ fn ten_thousand_files() {
 
 #[test]
 fn who_may_not_clone_is_told_so_in_words_of_git() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, _source) = imported(data.path());
     running.client().create("w");
     running.client().create("their");
@@ -429,7 +429,7 @@ fn who_may_not_clone_is_told_so_in_words_of_git() {
 
 #[test]
 fn wrong_requests_are_refused_with_a_code() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, _source) = imported(data.path());
     let client = running.client();
     for (target, status) in [
@@ -475,7 +475,7 @@ fn wrong_requests_are_refused_with_a_code() {
 
 #[test]
 fn no_path_in_the_url_leads_outside() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, _source) = imported(data.path());
     let client = running.client();
     let mut stream = client.connect();

@@ -6,8 +6,8 @@ use crate::common;
 use crate::common::{Client, Running, Stream};
 use crate::reach::send;
 
-fn start() -> (tempfile::TempDir, Running) {
-    let data = tempfile::tempdir().unwrap();
+fn start() -> (offshoot_testkit::HostDir, Running) {
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     for id in ["a", "b"] {
         running.client().create(id);
@@ -148,7 +148,7 @@ fn rules_hold_on_every_way_to_a_path() {
 
 #[test]
 fn bad_tokens_are_refused_and_then_told_to_wait() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let mut options = common::options();
     options.limits.max_bad_tokens = 5;
     let running = Running::start_with(data.path(), options);
@@ -248,7 +248,7 @@ fn other_hosts_and_other_sites_are_refused() {
 
 #[test]
 fn a_cookie_alone_changes_nothing() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let (running, url) = Running::start_with_sign_in(data.path());
     let nobody = Client::new(running.address, "");
     let target = url.split_once(&running.address.to_string()).unwrap().1;

@@ -24,7 +24,7 @@ pub(crate) fn call(client: &Client, tool: &str, arguments: Value, meta: Value) -
 
 #[test]
 fn tools_over_mcp() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("a");
     let agent = running.agent("a");
@@ -73,7 +73,7 @@ fn tools_over_mcp() {
 
 #[test]
 fn mcp_needs_a_token_and_our_own_host() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("a");
     let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
@@ -111,7 +111,7 @@ fn stateless(client: &Client, method: &str, name: Option<&str>, mut params: Valu
 
 #[test]
 fn the_protocol_without_sessions() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("a");
     let agent = running.agent("a");
@@ -141,7 +141,7 @@ fn the_protocol_without_sessions() {
 
 #[test]
 fn files_are_resources() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("a");
     let agent = running.agent("a");
@@ -298,7 +298,7 @@ fn every_tool_answers_as_its_schema_says() {
 
 #[test]
 fn tools_that_work_together_know_their_limits() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("w");
     let service = running.client_for("w", &[]);

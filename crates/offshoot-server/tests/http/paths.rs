@@ -13,15 +13,16 @@ pub(crate) const SECRET: &str = "the secret outside";
 
 /// What one run works on: a workspace with links to outside, and files outside to be left alone.
 struct Scene {
-    _data: tempfile::TempDir,
     outside: PathBuf,
-    running: Running,
     client: Client,
     before: Vec<(PathBuf, Vec<u8>)>,
+    running: Running,
+    // Last: it goes when nobody uses it any more.
+    _data: offshoot_testkit::HostDir,
 }
 
 fn scene() -> Scene {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let outside = data.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret.txt"), SECRET).unwrap();

@@ -26,7 +26,7 @@ fn refused(reply: &Reply, status: u16, code: &str) {
 
 #[test]
 fn snapshots_of_a_session() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let client = running.client();
     // A workspace that is no session does not count.
@@ -70,7 +70,7 @@ fn snapshots_of_a_session() {
 
 #[test]
 fn what_is_not_so_is_a_wrong_request() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let client = running.client();
     create_session(&client, "chat-one");
@@ -117,7 +117,7 @@ fn what_is_not_so_is_a_wrong_request() {
 
 #[test]
 fn a_token_reaches_its_own_session_alone() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let client = running.client();
     create_session(&client, "mine");

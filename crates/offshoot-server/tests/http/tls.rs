@@ -82,7 +82,7 @@ fn get(
 
 #[test]
 fn requests_and_sign_in_over_tls() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let identity_of_server = identity(data.path(), "server");
     let (running, url) =
         Running::start_with_url(&data.path().join("data"), options(&identity_of_server));
@@ -118,7 +118,7 @@ fn curl_trusts_the_certificate() {
         offshoot_testkit::skip("curl is not installed");
         return;
     }
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let identity = identity(data.path(), "server");
     let running = Running::start_with(&data.path().join("data"), options(&identity));
     let url = format!("https://localhost:{}/healthz", running.address.port());
@@ -133,7 +133,7 @@ fn curl_trusts_the_certificate() {
 
 #[test]
 fn a_slow_greeting_holds_nobody_up() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let identity = identity(data.path(), "server");
     let mut options = options(&identity);
     options.limits.request_timeout = Duration::from_secs(2);
@@ -175,7 +175,7 @@ fn a_slow_greeting_holds_nobody_up() {
 
 #[test]
 fn wrong_files_are_told_before_anything_listens() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let good = identity(data.path(), "good");
     let other = identity(data.path(), "other");
     let empty = data.path().join("empty.pem");

@@ -10,7 +10,7 @@ fn call(client: &Client, tool: &str, arguments: &str) -> serde_json::Value {
 
 #[test]
 fn an_agent_works_with_tools_alone() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     let agent = running.agent("a");
     let unassigned = agent.post("/api/v1/tools/list_files", "{}");
@@ -95,7 +95,7 @@ fn an_agent_works_with_tools_alone() {
 
 #[test]
 fn wrong_calls_say_what_is_wrong() {
-    let data = tempfile::tempdir().unwrap();
+    let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
     running.client().create("a");
     let agent = running.agent("a");
