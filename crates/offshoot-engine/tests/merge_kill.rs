@@ -205,7 +205,13 @@ fn merge_kill_in_the_middle_of_large_merges() {
     let mut rng = Rng::new(3);
     let mut whole = time_of_a_merge(&mut large);
     let (mut caught, mut landed) = (0, 0);
+    let mut rounds = 0;
     while caught < kills {
+        // What is checked after each kill grows with every merge, so a new project now and then.
+        rounds += 1;
+        if rounds % 10 == 0 {
+            large = Large::new(files);
+        }
         let id = large.prepare();
         // Landing is the end of it, so the second half gets most of the kills.
         let micros = whole.as_micros() as usize;
