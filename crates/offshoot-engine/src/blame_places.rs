@@ -58,7 +58,7 @@ impl Place {
         let key = place.row.key;
         if place.is_project() {
             place.imported = imported_snapshots(tx, &place)?;
-            place.merges = tx.merges(key, 0)?;
+            place.merges = tx.merges(key, None, 0)?;
             place.reviews = tx.reviews(Some(key), false)?;
             return Ok(place);
         }

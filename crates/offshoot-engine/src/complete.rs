@@ -707,7 +707,7 @@ fn priority_of_ours(tx: &dyn ReadTx, project: &WorkspaceRow, path: &RelPath) -> 
     let Some(last) = tx.last_write(project.key, path)? else {
         return Ok(0);
     };
-    let merges = tx.merges(project.key, 0)?;
+    let merges = tx.merges(project.key, None, 0)?;
     let by = merges.iter().find(|merge| merge.at == last.line.at);
     Ok(by.map_or(0, |merge| merge.priority))
 }

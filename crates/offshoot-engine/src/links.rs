@@ -134,10 +134,7 @@ impl Engine {
             via: Via::Call,
             cause,
         };
-        for dir in &new_dirs {
-            tx.put_entry(row.key, dir)?;
-            tx.add_history(&line.mkdir(&dir.path))?;
-        }
+        line.make_dirs(tx, &new_dirs)?;
         tx.put_entry(
             row.key,
             &EntryRow {

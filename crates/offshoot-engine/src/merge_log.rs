@@ -28,24 +28,16 @@ pub struct MergeReceipt {
 }
 
 impl Engine {
-    /// Merges into a project, newest first; 0 means all.
-    pub fn merges(&self, project: &ProjectId, limit: usize) -> Result<Vec<MergeReceipt>> {
-        self.store().read(|tx| {
-            let rows = tx.merges(open_project(tx, project)?.key, limit)?;
-            rows.iter().map(as_receipt).collect()
-        })
-    }
-
-    /// Merges of a project before another, newest first; 0 means all. Before one that the project
-    /// does not have there is none.
-    pub fn merges_before(
+    /// Merges into a project, newest first: those before another, or from the newest; at most
+    /// `limit`, 0 means all. Before one that the project does not have there is none.
+    pub fn merges(
         &self,
         project: &ProjectId,
-        merge: &str,
+        before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<MergeReceipt>> {
         self.store().read(|tx| {
-            let rows = tx.merges_before(open_project(tx, project)?.key, merge, limit)?;
+            let rows = tx.merges(open_project(tx, project)?.key, before, limit)?;
             rows.iter().map(as_receipt).collect()
         })
     }

@@ -31,30 +31,23 @@ pub struct FileVersion {
 }
 
 impl Engine {
-    /// The newest snapshots of a project, newest first; 0 means all of them.
-    pub fn project_snapshots(&self, id: &ProjectId, limit: usize) -> Result<Vec<Snapshot>> {
-        self.store().read(|tx| {
-            let row = open_project(tx, id)?;
-            let rows = tx.snapshots(row.key, limit)?;
-            Ok(rows.into_iter().map(Snapshot::from).collect())
-        })
-    }
-
-    /// Snapshots of a project before another, whose id begins so, newest first; 0 means all of them.
-    /// Before one that the project does not have there is none.
-    pub fn project_snapshots_before(
+    /// Snapshots of a project, newest first: those before another, whose id begins so, or from the
+    /// newest; at most `limit`, 0 means all. Before one that the project does not have there is none.
+    pub fn project_snapshots(
         &self,
         id: &ProjectId,
-        before: &str,
+        before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Snapshot>> {
         self.store().read(|tx| {
-            let row = open_project(tx, id)?;
-            let known = tx.snapshots_by_prefix(row.key, before)?;
-            let Some(known) = known.first() else {
-                return Ok(Vec::new());
+            let key = open_project(tx, id)?.key;
+            let rows = match before {
+                None => tx.snapshots(key, limit)?,
+                Some(before) => match tx.snapshots_by_prefix(key, before)?.first() {
+                    None => Vec::new(),
+                    Some(known) => tx.snapshots_before(key, known.number, limit)?,
+                },
             };
-            let rows = tx.snapshots_before(row.key, known.number, limit)?;
             Ok(rows.into_iter().map(Snapshot::from).collect())
         })
     }

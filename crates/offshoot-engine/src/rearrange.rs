@@ -62,10 +62,7 @@ impl Engine {
                 via: Via::Call,
                 cause,
             };
-            for dir in &rows {
-                tx.put_entry(row.key, dir)?;
-                tx.add_history(&line.mkdir(&dir.path))?;
-            }
+            line.make_dirs(tx, &rows)?;
             put_row(tx, &row, &next)?;
             Ok((path, rows.into_iter().map(|row| row.path).collect()))
         })?;
@@ -271,10 +268,7 @@ impl Engine {
             via: Via::Call,
             cause,
         };
-        for dir in &new_dirs {
-            tx.put_entry(row.key, dir)?;
-            tx.add_history(&line.mkdir(&dir.path))?;
-        }
+        line.make_dirs(tx, &new_dirs)?;
         self.remove_in_index(tx, row, from, next.revision)?;
         self.keep_parent(tx, row, &from.parent().unwrap_or_default(), next.revision)?;
         for (path, entry, size) in &all {

@@ -107,7 +107,7 @@ impl Case {
                 .iter()
                 .map(|one| (one.path.to_text(), one.state))
                 .collect(),
-            merges: engine.merges(&self.project, 0).unwrap().len(),
+            merges: engine.merges(&self.project, None, 0).unwrap().len(),
         }
     }
 }
@@ -355,7 +355,7 @@ fn fault_fork_undo() {
             rig.engine.wait_for_upkeep();
         },
         operate: &|engine, case| {
-            let merges = engine.merges(&case.project, 0)?;
+            let merges = engine.merges(&case.project, None, 0)?;
             let merge = merges[0].completed.merge_id.clone().unwrap();
             or_exists(engine.undo_merge(&merge, &user()).map(drop))
         },

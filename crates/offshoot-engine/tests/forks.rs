@@ -423,13 +423,19 @@ fn versions_and_listings_of_a_project() {
     let names: Vec<String> = now.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(names, [".gitignore", "README", "docs", "src"]);
     assert_eq!(now[1].size, 7);
-    let log = rig.engine.project_snapshots(&project, 2).unwrap();
+    let log = rig.engine.project_snapshots(&project, None, 2).unwrap();
     assert_eq!((log.len(), log[0].files), (2, 5));
     let diff = rig.engine.project_diff(&project, &first, None).unwrap();
     assert!(diff.changes.iter().any(|one| one.path == p("README")));
     // A change that changes nothing makes no snapshot, and a missing one is an error.
     rig.put(&project, "README", "second\n");
-    assert_eq!(rig.engine.project_snapshots(&project, 0).unwrap().len(), 6);
+    assert_eq!(
+        rig.engine
+            .project_snapshots(&project, None, 0)
+            .unwrap()
+            .len(),
+        6
+    );
     let missing = rig.engine.project_versions(&project, &p("nothing"));
     assert_eq!(missing.unwrap_err().code(), ErrorCode::FileNotFound);
     rig.check();

@@ -378,7 +378,13 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         (5, 1, 6, 5)
     );
     assert_eq!(dir_image(&bed.fork("p")), dir_image(&source));
-    assert_eq!(bed.engine.project_snapshots(&id("p"), 0).unwrap().len(), 3);
+    assert_eq!(
+        bed.engine
+            .project_snapshots(&id("p"), None, 0)
+            .unwrap()
+            .len(),
+        3
+    );
     bed.prove();
 
     // A file that the project has is taken although it is ignored now; others are not.
@@ -519,7 +525,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         args.extend(more);
         git(repository, &args)
     };
-    let snapshots = bed.engine.project_snapshots(&id("p"), 0).unwrap();
+    let snapshots = bed.engine.project_snapshots(&id("p"), None, 0).unwrap();
     let ours: Vec<String> = snapshots
         .iter()
         .map(|one| {

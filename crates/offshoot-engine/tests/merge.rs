@@ -90,10 +90,17 @@ fn work_of_several_agents_comes_together() {
         // The workspaces are gone, and completing them again gives the same answer.
         rig.engine.wait_for_upkeep();
         assert!(!one_path.exists() && rig.host.mounts().is_empty());
-        let snapshots = rig.engine.project_snapshots(&project, 0).unwrap().len();
+        let snapshots = rig
+            .engine
+            .project_snapshots(&project, None, 0)
+            .unwrap()
+            .len();
         assert_eq!(complete(&rig, &one), first);
         assert_eq!(
-            rig.engine.project_snapshots(&project, 0).unwrap().len(),
+            rig.engine
+                .project_snapshots(&project, None, 0)
+                .unwrap()
+                .len(),
             snapshots
         );
         // What was ignored is kept with the last state of the workspace.
@@ -404,7 +411,7 @@ fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
     assert_eq!(gone.err().unwrap().code(), ErrorCode::FileNotFound);
     let again = rig.engine.undo_merge(&merge, &user()).unwrap_err();
     assert_eq!(again.code(), ErrorCode::AlreadyExists);
-    let log = rig.engine.merges(&project, 0).unwrap();
+    let log = rig.engine.merges(&project, None, 0).unwrap();
     assert!(log[0].undone_by.is_some());
     // Where later work stands on what the merge brought, nothing is undone.
     let (two, path) = rig.fork(&project, "two");

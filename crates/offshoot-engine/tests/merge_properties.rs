@@ -472,7 +472,7 @@ fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
                 let done = one.completed.as_ref().unwrap();
                 assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
             }
-            let log = rig.engine.project_snapshots(&project, 1).unwrap();
+            let log = rig.engine.project_snapshots(&project, None, 1).unwrap();
             (log[0].tree, rig.project_image(&project, None))
         });
         assert_eq!(trees[0], trees[1]);

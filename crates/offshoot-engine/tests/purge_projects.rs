@@ -87,14 +87,14 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         // A restart must not take a project for a workspace whose directory lags behind.
         rig.reopen();
         rig.check();
-        let log = rig.engine.merges(&project, 0).unwrap();
+        let log = rig.engine.merges(&project, None, 0).unwrap();
         let snapshot = log[0].completed.snapshot.unwrap();
         assert_ne!(
             Some(snapshot),
             receipt.snapshot,
             "its snapshot was written anew"
         );
-        let known = rig.engine.project_snapshots(&project, 0).unwrap();
+        let known = rig.engine.project_snapshots(&project, None, 0).unwrap();
         assert!(known.iter().any(|one| one.id == snapshot));
         let done = rig
             .engine

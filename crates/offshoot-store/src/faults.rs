@@ -234,8 +234,7 @@ macro_rules! pass_on_merge_reads {
             completions(project: Option<WorkspaceKey>) -> Vec<CompletionRow>;
             merge(id: &str) -> Option<MergeRow>;
             merge_ids(prefix: &str) -> Vec<String>;
-            merges(project: WorkspaceKey, limit: usize) -> Vec<MergeRow>;
-            merges_before(project: WorkspaceKey, merge: &str, limit: usize) -> Vec<MergeRow>;
+            merges(project: WorkspaceKey, before: Option<&str>, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
             review_ids(prefix: &str) -> Vec<String>;

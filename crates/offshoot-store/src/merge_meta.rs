@@ -17,15 +17,12 @@ pub trait MergeReads {
     /// The names of merges that begin so, in the order of names.
     fn merge_ids(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// The newest merges of a project, newest first; 0 means all.
-    fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>>;
-
-    /// Merges of a project before the one of this name, newest first; 0 means all. Before one that
-    /// the project does not have there is none.
-    fn merges_before(
+    /// Merges of a project, newest first: those before the one of this name, or from the newest; at
+    /// most `limit`, 0 means all. Before one that the project does not have there is none.
+    fn merges(
         &self,
         project: WorkspaceKey,
-        merge: &str,
+        before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<MergeRow>>;
 

@@ -12,7 +12,7 @@ use offshoot_engine::{Engine, EngineOptions, ForkOptions, ImportOptions};
 
 use super::figures::{Figure, Figures, Goal, median, millis, timed};
 use super::image::{self, Place, failed, run as run_command};
-use super::{inside, peers, tree};
+use super::{ends, inside, peers, tree};
 
 const FORK: &str = "fork with its row and its directory";
 /// Forks that are timed; more than of anything else, because one takes so little.
@@ -218,12 +218,9 @@ pub(crate) fn growth(
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
-    let (Some(&small), Some(&large)) = (files.iter().min(), files.iter().max()) else {
+    let Some((small, large)) = ends(files) else {
         return Ok(());
     };
-    if small == large {
-        return Ok(());
-    }
     progress("forks of the smallest and the largest project in turns");
     let project: ProjectId = "bench".parse()?;
     let open = |files: usize| {

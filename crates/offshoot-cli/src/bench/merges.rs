@@ -7,7 +7,7 @@ use offshoot_engine::{CompleteOptions, Content, Engine, ForkOptions, WriteOption
 
 use super::figures::{Figure, Figures, Goal, own_memory, timed};
 use super::image::{Place, failed, settle};
-use super::{forks, peers, tree};
+use super::{ends, forks, peers, tree};
 
 const FORKS: usize = 100;
 const COMPLETE: &str = "100 forks of 10 files each, completed";
@@ -106,19 +106,18 @@ pub(crate) fn run(
 
 /// How the time of the completions grows with the project.
 pub(crate) fn growth(files: &[usize], figures: &mut Figures) {
-    let of = |files: Option<&usize>| {
+    let of = |files: usize| {
         let mut found = figures.list.iter();
         found
-            .find(|figure| figure.name == COMPLETE && Some(&figure.files) == files)
+            .find(|figure| figure.name == COMPLETE && figure.files == files)
             .map(|figure| figure.ours)
     };
-    let smallest = files.iter().filter(|files| **files >= 1_000).min();
-    let (Some(small), Some(large)) = (of(smallest), of(files.iter().max())) else {
+    let Some((small, large)) = ends(files) else {
         return;
     };
-    if smallest == files.iter().max() {
+    let (Some(small), Some(large)) = (of(small), of(large)) else {
         return;
-    }
+    };
     let name = format!("{COMPLETE}, the largest against the smallest");
     figures.beside(0, &name, large, "the smallest", small, Goal::AtMost(1.3));
 }

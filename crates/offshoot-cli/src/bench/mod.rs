@@ -77,10 +77,12 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
         forks::growth(&place, &options.files, progress, &mut figures)?;
     }
     if wanted(Group::Merges) {
-        for &files in options.files.iter().filter(|files| **files >= 1_000) {
+        let sizes = options.files.iter().copied();
+        let sizes: Vec<usize> = sizes.filter(|files| *files >= 1_000).collect();
+        for &files in &sizes {
             merges::run(&place, files, files <= 10_000, progress, &mut figures)?;
         }
-        merges::growth(&options.files, &mut figures);
+        merges::growth(&sizes, &mut figures);
         merges::json(&place, progress, &mut figures)?;
     }
     if wanted(Group::Http) {
@@ -90,4 +92,10 @@ pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Fig
         }
     }
     Ok(figures)
+}
+
+/// The smallest and the largest of these trees, if they are two.
+fn ends(files: &[usize]) -> Option<(usize, usize)> {
+    let (small, large) = (*files.iter().min()?, *files.iter().max()?);
+    (small < large).then_some((small, large))
 }

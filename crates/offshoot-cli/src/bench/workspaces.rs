@@ -8,7 +8,7 @@ use offshoot_engine::{Content, Engine, EngineOptions, Quota, WriteOptions};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
 use super::image::{Place, failed};
-use super::{peers, tree};
+use super::{ends, peers, tree};
 
 const API_SNAPSHOT: &str = "snapshot of 10 API writes";
 const WRITERS: usize = 16;
@@ -213,12 +213,9 @@ pub(crate) fn growth(
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
-    let (Some(&small), Some(&large)) = (files.iter().min(), files.iter().max()) else {
+    let Some((small, large)) = ends(files) else {
         return Ok(());
     };
-    if small == large {
-        return Ok(());
-    }
     progress("snapshots of API writes, the smallest and the largest tree in turns");
     let ws: WorkspaceId = "bench".parse()?;
     let open = |files: usize| {

@@ -117,7 +117,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: &MergeCommand) -> CommandResult
 }
 
 fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
-    let merges = cx.engine.merges(&project.parse()?, limit)?;
+    let merges = cx.engine.merges(&project.parse()?, None, limit)?;
     if cx.output.json() {
         cx.output.document(&wire::Merges::from(merges.as_slice()))?;
         return Ok(Exit::Done);

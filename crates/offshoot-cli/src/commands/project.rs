@@ -253,7 +253,7 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
 }
 
 fn log(cx: &mut Context<'_>, id: &ProjectId, limit: usize) -> CommandResult {
-    let found = cx.engine.project_snapshots(id, limit)?;
+    let found = cx.engine.project_snapshots(id, None, limit)?;
     if found.is_empty() && !cx.output.json() {
         let put = cx.command_line(&["project", "put", id.as_str(), "PATH"]);
         cx.output
@@ -384,7 +384,7 @@ fn diff(
     let from = match &form.from {
         Some(from) => from.clone(),
         // What the newest snapshot brought.
-        None => match cx.engine.project_snapshots(id, 2)?.get(1) {
+        None => match cx.engine.project_snapshots(id, None, 2)?.get(1) {
             Some(before) => before.id.to_hex(),
             None => {
                 return Err(Failure::from(

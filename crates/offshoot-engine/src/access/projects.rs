@@ -125,7 +125,7 @@ impl Access {
         self.engine.delete_project(id, &self.cause)
     }
 
-    /// See [`crate::Engine::project_snapshots`] and [`crate::Engine::project_snapshots_before`].
+    /// See [`crate::Engine::project_snapshots`].
     pub fn project_snapshots(
         &self,
         id: &ProjectId,
@@ -133,10 +133,7 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<Snapshot>> {
         self.check_project(id)?;
-        match before {
-            None => self.engine.project_snapshots(id, limit),
-            Some(before) => self.engine.project_snapshots_before(id, before, limit),
-        }
+        self.engine.project_snapshots(id, before, limit)
     }
 
     /// See [`crate::Engine::project_tree`]; what may not be seen is left out.
@@ -379,10 +376,7 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<MergeReceipt>> {
         self.check_whole_project(Operation::Read, project)?;
-        match before {
-            None => self.engine.merges(project, limit),
-            Some(before) => self.engine.merges_before(project, before, limit),
-        }
+        self.engine.merges(project, before, limit)
     }
 
     /// See [`crate::Engine::merge`].

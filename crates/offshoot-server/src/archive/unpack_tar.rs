@@ -4,9 +4,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use offshoot_core::{Error, RelPath, Result};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_wire::Imported;
 use tar::EntryType;
 
@@ -15,6 +15,9 @@ use super::unpack::{Bounded, Course, Entry, Kind, Unpacking, too_many, too_much,
 
 /// The most bytes of a header that extends another. The library holds it in memory.
 const MAX_EXTENSION: u64 = 1 << 20;
+
+/// So much of a file that hard links share is kept at a time.
+const KEPT_AT_ONCE: usize = 64 << 10;
 
 /// The archive from its beginning, unpacked if it is compressed.
 pub(super) type Reopen = for<'f> fn(&'f File) -> Box<dyn Read + 'f>;
@@ -218,10 +221,20 @@ impl<'a> Keeper<'a> {
     fn keep(&mut self, content: &mut dyn Read, executable: bool) -> Result<Kept> {
         let at = self.end;
         let mut file = self.file()?;
-        let size = file
-            .seek(SeekFrom::Start(at))
-            .and_then(|_| io::copy(content, &mut file))
-            .map_err(unreadable)?;
+        file.seek(SeekFrom::Start(at)).map_err(not_kept)?;
+        let mut size = 0;
+        let mut buffer = vec![0; KEPT_AT_ONCE];
+        loop {
+            match content.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => {
+                    file.write_all(&buffer[..read]).map_err(not_kept)?;
+                    size += read as u64;
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(unreadable(cause)),
+            }
+        }
         self.end = at + size;
         Ok(Kept {
             at,
@@ -246,6 +259,15 @@ impl<'a> Keeper<'a> {
             self.content.entry(path).or_insert(content);
         }
     }
+}
+
+/// The archive is not to blame: our own file took no more of it.
+fn not_kept(cause: io::Error) -> Error {
+    Error::new(
+        ErrorCode::WriteFailed,
+        "content that hard links share could not be kept",
+    )
+    .with_source(cause)
 }
 
 fn link_target<R: Read>(entry: &tar::Entry<'_, R>) -> Vec<u8> {

@@ -103,16 +103,16 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     assert!(read(meta, |tx| tx.merge_ids("first~")).is_empty());
     assert!(read(meta, |tx| tx.merge_ids("g")).is_empty());
     let before =
-        |merge: &'static str, limit| read(meta, |tx| tx.merges_before(project, merge, limit));
+        |merge: &'static str, limit| read(meta, |tx| tx.merges(project, Some(merge), limit));
     assert_eq!(before("second", 0), [first.clone()]);
     assert_eq!(before("second", 1), [first.clone()]);
     assert!(before("first", 0).is_empty() && before("none", 0).is_empty());
-    assert!(read(meta, |tx| tx.merges_before(fork, "second", 0)).is_empty());
+    assert!(read(meta, |tx| tx.merges(fork, Some("second"), 0)).is_empty());
     assert_eq!(
-        read(meta, |tx| tx.merges(project, 0)),
+        read(meta, |tx| tx.merges(project, None, 0)),
         [second.clone(), first]
     );
-    assert_eq!(read(meta, |tx| tx.merges(project, 1))[0], second);
+    assert_eq!(read(meta, |tx| tx.merges(project, None, 1))[0], second);
     assert_eq!(read(meta, |tx| tx.last_merge(fork)), Some(second));
     assert_eq!(read(meta, |tx| tx.last_merge(project)), None);
 }

@@ -114,27 +114,19 @@ impl MergeReads for Tx<'_> {
         })
     }
 
-    fn merges(&self, project: WorkspaceKey, limit: usize) -> Result<Vec<MergeRow>> {
-        self.all(
-            &format!("{MERGE} WHERE project = ?1 ORDER BY number DESC LIMIT ?2"),
-            params![project.0, limit_or_all(limit)],
-            merge,
-        )
-    }
-
-    fn merges_before(
+    fn merges(
         &self,
         project: WorkspaceKey,
-        merge_id: &str,
+        before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<MergeRow>> {
         self.all(
             &format!(
-                "{MERGE} WHERE project = ?1
-                 AND number < (SELECT number FROM merge WHERE id = ?2 AND project = ?1)
+                "{MERGE} WHERE project = ?1 AND (?2 IS NULL
+                 OR number < (SELECT number FROM merge WHERE id = ?2 AND project = ?1))
                  ORDER BY number DESC LIMIT ?3"
             ),
-            params![project.0, merge_id, limit_or_all(limit)],
+            params![project.0, before, limit_or_all(limit)],
             merge,
         )
     }
