@@ -4,8 +4,9 @@ use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, Via};
 
 use crate::engine::{Engine, open_row_in};
-use crate::files::{Landing, Target, WriteOptions};
+use crate::files::{Target, WriteOptions};
 use crate::incoming::Content;
+use crate::writes::NewFile;
 
 impl Engine {
     /// Commits one row without waiting for the disk. For benchmarks.
@@ -26,7 +27,7 @@ impl Engine {
         cause: &Cause,
     ) -> Result<()> {
         let incoming = self.take_in(Content::Bytes(content))?;
-        let write = Landing {
+        let file = NewFile {
             target: Target::Exactly(path.clone()),
             size: incoming.size,
             object: incoming.object,
@@ -38,7 +39,7 @@ impl Engine {
         let (engine, id) = (self.clone(), id.clone());
         self.store().write_shared(Durability::Synced, move |tx| {
             let row = open_row_in(tx, &id)?;
-            engine.land_write(tx, &row, &write).map(drop)
+            engine.land_write(tx, row, &file).map(drop)
         })
     }
 }

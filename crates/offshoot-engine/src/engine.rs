@@ -1,13 +1,14 @@
 //! The engine: one data directory, opened.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, NameLock, ProviderName, SafeDir, WorkspaceLocks};
+use offshoot_fs::{Form, NameLock, ProviderName, SafeDir, Spares, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
     Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
@@ -21,6 +22,7 @@ use crate::memos::Memos;
 use crate::providers::Providers;
 use crate::run::RunMark;
 use crate::upkeep::{LastHandle, Upkeep};
+use crate::writes::Lanes;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -165,6 +167,9 @@ pub(crate) struct Inner {
     pub(crate) checkpoint_running: AtomicBool,
     pub(crate) memos: Memos,
     pub(crate) hints: Hints,
+    pub(crate) lanes: Lanes,
+    /// Files that writes have replaced, for other writes to take. None where they are of no use.
+    spares: OnceLock<Option<Arc<Spares>>>,
     run: RunMark,
 }
 
@@ -212,6 +217,8 @@ impl Engine {
                 checkpoint_running: AtomicBool::new(false),
                 memos: Memos::default(),
                 hints: Hints::default(),
+                lanes: Lanes::default(),
+                spares: OnceLock::new(),
                 run,
             }),
         };
@@ -277,6 +284,22 @@ impl Engine {
             Some(plan) => dir.with_faults(plan.clone()),
             None => dir,
         })
+    }
+
+    /// The spare files for writes to a workspace. None if outside programs may know its files, or
+    /// they lie elsewhere.
+    pub(crate) fn spares_for(&self, row: &WorkspaceRow) -> Option<&Arc<Spares>> {
+        if row.handed_out || row.kind == WorkspaceKind::Fork {
+            return None;
+        }
+        let data = &self.inner.data;
+        let open = || {
+            let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
+            let (here, there) = (device(&data.tmp())?, device(&data.workspaces())?);
+            let dir = self.open_dir(&data.tmp()).ok()?;
+            (here == there).then(|| Arc::new(Spares::new(dir)))
+        };
+        self.inner.spares.get_or_init(open).as_ref()
     }
 
     /// Runs `work` with the index of an open workspace.

@@ -6,20 +6,16 @@
 
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, ObjectId, PLAIN_FILE_PERM, RelPath, Result,
-    SESSION_METADATA, Timestamp, WorkspaceId,
+    SESSION_METADATA, WorkspaceId,
 };
-use offshoot_fs::{Staged, Sync};
-use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewObject, ReadTx, Via, WorkspaceRow, WriteTx,
-};
+use offshoot_fs::SafeDir;
+use offshoot_store::{ReadTx, Via, WorkspaceRow};
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
-use crate::fork_git::refuse_own_git;
-use crate::hold::{Held, is_still};
+use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::index::{Entry, Index, missing_of, new_dir_row};
-use crate::lines::LineFor;
-use crate::workspace::put_row;
+use crate::index::{Entry, Index};
+use crate::writes::{Landed, NewFile};
 
 /// What must be there for a write to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,25 +57,6 @@ pub struct Written {
     pub id: ObjectId,
     /// Whether it is new.
     pub created: bool,
-}
-
-/// What the transaction of a write needs; others who write at the same time may run it.
-pub(crate) struct Landing {
-    pub(crate) target: Target,
-    pub(crate) object: NewObject,
-    pub(crate) size: i64,
-    pub(crate) options: WriteOptions,
-    pub(crate) via: Via,
-    pub(crate) cause: Cause,
-    pub(crate) at: Timestamp,
-}
-
-/// What a transaction did, for the projection after it.
-pub(crate) struct Landed {
-    entry: Entry,
-    path: RelPath,
-    revision: i64,
-    created: bool,
 }
 
 impl Engine {
@@ -279,9 +256,12 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Option<Written>> {
         // The bytes go to disk before the commit, so that a full disk is found in time.
-        let mut staged = held.dir.stage(PLAIN_FILE_PERM)?;
+        let mut staged = match self.spares_for(&held.row) {
+            Some(spares) => SafeDir::stage_from(spares, PLAIN_FILE_PERM)?,
+            None => held.dir.stage(PLAIN_FILE_PERM)?,
+        };
         incoming.copy_to(&mut staged)?;
-        let write = Landing {
+        let file = NewFile {
             target: target.clone(),
             object: incoming.object.clone(),
             size: incoming.size,
@@ -290,27 +270,16 @@ impl Engine {
             cause: cause.clone(),
             at: self.now(),
         };
-        let (engine, remembered) = (self.clone(), held.row.clone());
-        let landed = self.store().write_shared(Durability::Synced, move |tx| {
-            let now = tx.workspace_by_key(remembered.key)?;
-            let Some(row) = now.filter(|now| is_still(&remembered, now)) else {
-                return Ok(None);
-            };
-            let landed = engine.land_write(tx, &row, &write)?;
-            Ok(Some((landed, row)))
-        })?;
-        let Some((landed, row)) = landed else {
+        let Some(landed) = self.write_landing(held, file, staged)? else {
             return Ok(None);
         };
         let Landed {
-            entry,
             path,
             revision,
             created,
+            row,
+            ..
         } = landed;
-        staged.set_replaces(!created);
-        self.project_write(held, &path, &entry, revision, staged)
-            .or_else(|error| self.projection_failed(held, std::slice::from_ref(&path), error))?;
         if Self::checkpoint_is_due(&row, revision) {
             self.inner
                 .checkpoint_due
@@ -325,122 +294,6 @@ impl Engine {
             id: incoming.id,
             created,
         }))
-    }
-
-    pub(crate) fn land_write(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        write: &Landing,
-    ) -> Result<Landed> {
-        let Landing {
-            target,
-            object,
-            size,
-            options,
-            via,
-            cause,
-            at,
-        } = write;
-        let (size, via, at) = (*size, *via, *at);
-        let mut next = row.clone();
-        next.revision += 1;
-        next.materialized = true;
-        next.changed_at = at;
-        next.used_at = at;
-        let revision = next.revision;
-        let (path, before, new_dirs) = {
-            let index = Index::new(self.store(), tx, row);
-            let (path, steps) = target.settle(&index)?;
-            refuse_unwritable(row, &path)?;
-            refuse_own_git(tx, row, &path)?;
-            let before = steps.last().and_then(|(_, entry)| *entry);
-            check_expectation(&path, before.as_ref(), options.expect)?;
-            if before.is_some_and(|entry| entry.is_dir()) {
-                return Err(Error::new(
-                    ErrorCode::IsADirectory,
-                    format!("`{path}` is a directory"),
-                ));
-            }
-            next.bytes += size - before.map_or(Ok(0), |entry| index.size(&entry))?;
-            let missing = missing_of(&steps)?;
-            let rows: Result<Vec<EntryRow>> = missing
-                .iter()
-                .map(|dir| new_dir_row(&index, dir, revision))
-                .collect();
-            (path, before, rows?)
-        };
-        let perm = match (options.executable, before) {
-            (Some(true), _) => offshoot_core::EXEC_FILE_PERM,
-            (Some(false), _) => PLAIN_FILE_PERM,
-            (None, Some(before)) if before.kind == EntryKind::File => before.perm,
-            (None, _) => PLAIN_FILE_PERM,
-        };
-        next.files += i64::from(before.is_none());
-        next.dirs += new_dirs.len() as i64;
-        tx.put_object(object)?;
-        let line = LineFor {
-            row: &next,
-            at,
-            via,
-            cause,
-        };
-        for dir in &new_dirs {
-            tx.put_entry(row.key, dir)?;
-            tx.add_history(&line.mkdir(&dir.path))?;
-        }
-        let entry_row = EntryRow {
-            path: path.clone(),
-            kind: Some(EntryKind::File),
-            opaque: false,
-            perm,
-            id: Some(object.id()),
-            size,
-            revision,
-        };
-        tx.put_entry(row.key, &entry_row)?;
-        let op = if before.is_none() {
-            HistoryOp::Create
-        } else {
-            HistoryOp::Write
-        };
-        let mut written = line.file(op, &path, EntryKind::File);
-        written.before = before.and_then(|entry| entry.id);
-        written.after = Some(object.id());
-        written.size = size;
-        written.mime = options.mime.clone();
-        tx.add_history(&written)?;
-        put_row(tx, row, &next)?;
-        let entry =
-            Entry::of_row(&entry_row).ok_or_else(|| Error::internal("a write left no entry"))?;
-        Ok(Landed {
-            entry,
-            path,
-            revision,
-            created: before.is_none(),
-        })
-    }
-
-    fn project_write(
-        &self,
-        held: &Held,
-        path: &RelPath,
-        entry: &Entry,
-        revision: i64,
-        mut staged: Staged,
-    ) -> Result<()> {
-        let _turn = self.turn(held)?;
-        if !held.exclusive && !self.still_written(&held.row, path, entry, revision)? {
-            // Someone newer waits for its turn. We may not leave before the directory holds a
-            // version at least as new as ours: our caller would read one from before its write.
-            return self.project_paths(&held.row, std::slice::from_ref(path));
-        }
-        staged.set_perm(entry.perm);
-        let stat = held.dir.commit(staged, path, true, Sync::None)?;
-        if let (Some(id), false) = (entry.id, held.row.handed_out) {
-            self.inner.content_ids.put(&stat, id, true);
-        }
-        Ok(())
     }
 }
 
@@ -461,7 +314,10 @@ impl Target {
     }
 
     /// Where it really goes, and what stands on the way there.
-    fn settle(&self, index: &Index<'_>) -> Result<(RelPath, Vec<(RelPath, Option<Entry>)>)> {
+    pub(crate) fn settle(
+        &self,
+        index: &Index<'_>,
+    ) -> Result<(RelPath, Vec<(RelPath, Option<Entry>)>)> {
         let path = match self {
             Target::Exactly(path) => {
                 let steps = index.steps(path)?;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{Cause, Error, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
-use offshoot_store::{WorkspaceRow, WorkspaceState};
+use offshoot_store::{ReadTx, WorkspaceRow, WorkspaceState};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
@@ -77,33 +77,14 @@ impl Engine {
     /// Whether the index still says this of the path.
     pub(crate) fn still(
         &self,
+        tx: &dyn ReadTx,
         row: &WorkspaceRow,
         path: &RelPath,
         entry: Option<&Entry>,
     ) -> Result<bool> {
-        self.store().read(|tx| {
-            let now = open_row_by_key(tx, row)?;
-            let current = Index::new(self.store(), tx, &now).entry(path)?;
-            Ok(current.map(Entry::to_state) == entry.map(|entry| entry.to_state()))
-        })
-    }
-
-    /// Whether the index still says of a path what a write made it say in this revision.
-    pub(crate) fn still_written(
-        &self,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        entry: &Entry,
-        revision: i64,
-    ) -> Result<bool> {
-        // A row of that revision was written by that write and by nobody else.
-        let written = self.store().read(|tx| {
-            let rows = tx.entries_on_path(row.key, path)?;
-            Ok(rows
-                .last()
-                .is_some_and(|row| row.path == *path && row.revision == revision))
-        })?;
-        Ok(written || self.still(row, path, Some(entry))?)
+        let now = open_row_by_key(tx, row)?;
+        let current = Index::new(self.store(), tx, &now).entry(path)?;
+        Ok(current.map(Entry::to_state) == entry.map(|entry| entry.to_state()))
     }
 
     /// The change is committed but the directory did not take it. It is tried once more from the
@@ -114,6 +95,11 @@ impl Engine {
         paths: &[RelPath],
         error: Error,
     ) -> Result<()> {
+        self.project_again(held, paths).map_err(|_| error)
+    }
+
+    /// Brings paths in line with the store, now or at the next start of any process.
+    pub(crate) fn project_again(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
         let retried = self
             .turn(held)
             .and_then(|_turn| self.project_paths(&held.row, paths));
@@ -121,9 +107,8 @@ impl Engine {
             self.inner
                 .needs_recovery
                 .store(true, std::sync::atomic::Ordering::Relaxed);
-            return Err(error);
         }
-        Ok(())
+        retried
     }
 
     /// Holds a workspace as it was when it was last held, together with others. None if it cannot

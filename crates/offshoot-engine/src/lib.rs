@@ -70,6 +70,7 @@ mod update;
 mod upkeep;
 mod walk;
 mod workspace;
+mod writes;
 
 pub use access::{
     Access, Operation, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,

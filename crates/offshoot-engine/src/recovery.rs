@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result};
-use offshoot_fs::SafeDir;
+use offshoot_fs::{STAGE_PREFIX, SafeDir};
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
@@ -82,7 +82,8 @@ impl Engine {
                 .ok()
                 .and_then(|at| at.elapsed().ok())
                 .is_some_and(|age| age.as_secs() > LEFTOVER_SECONDS);
-            if name.starts_with(b"trash-") || (name.starts_with(b"build-") && old) {
+            let may_be_in_use = name.starts_with(b"build-") || name.starts_with(STAGE_PREFIX);
+            if name.starts_with(b"trash-") || (may_be_in_use && old) {
                 let _ = tmp.remove_tree(&RelPath::from_normal(name));
             }
         }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use offshoot_core::{ErrorCode, ObjectId, ObjectKind, RelPath, WorkspaceId};
-use offshoot_engine::{Content, Engine, EngineOptions, Expect, WriteOptions};
+use offshoot_engine::{Content, Engine, EngineOptions, Expect, Quota, WriteOptions};
 use offshoot_testkit::{Process, Rng};
 use support::{Bed, out_of_line, p, prove_store, user, write};
 
@@ -243,6 +243,78 @@ fn writers_that_come_first() {
             assert_eq!(bed.image(ws).len(), 5);
             assert_eq!(out_of_line(&bed, ws), None);
         }
+    });
+}
+
+/// Writes that are made together and of which some are refused: each is answered by itself, the
+/// refused leave no trace, and what the workspace counts is what it holds.
+#[test]
+fn writers_some_of_whom_are_refused() {
+    in_time(|| {
+        let bed = Bed::new();
+        let (ws, engine) = (&bed.create("w"), bed.engine());
+        bed.write(ws, "taken", b"by the first");
+        let quota = Quota {
+            inodes: Some(120),
+            bytes: None,
+        };
+        engine.set_quota(ws, quota, &user()).unwrap();
+        let before = engine.history(ws, None, 0).unwrap().len();
+        let made = Mutex::new(Vec::new());
+        let refused = Mutex::new(BTreeMap::<&str, usize>::new());
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (made, refused) = (&made, &refused);
+                scope.spawn(move || {
+                    for n in 0..20 {
+                        let mut options = WriteOptions::default();
+                        let content = format!("{writer} {n}");
+                        let content = Content::Bytes(content.as_bytes());
+                        let answer = match n % 4 {
+                            0 => {
+                                options.expect = Expect::Absent;
+                                engine.write_file(ws, &p("taken"), content, &options, &user())
+                            }
+                            1 => engine.write_file(ws, &p("taken/x"), content, &options, &user()),
+                            2 => engine.upload(ws, b"same.txt", content, &options, &user()),
+                            _ => {
+                                let path = p(&format!("f{writer}-{n}"));
+                                engine.write_file(ws, &path, content, &options, &user())
+                            }
+                        };
+                        match answer {
+                            Ok(written) => {
+                                assert!(written.created, "{}", written.path);
+                                made.lock().unwrap().push((written.path, written.version));
+                            }
+                            Err(error) => {
+                                let mut refused = refused.lock().unwrap();
+                                *refused.entry(error.code().as_str()).or_default() += 1;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let (made, refused) = (made.into_inner().unwrap(), refused.into_inner().unwrap());
+        // One was there, and uploads have a directory of their own.
+        assert_eq!(made.len(), 118, "{refused:?}");
+        let expected = [
+            ("precondition_failed", 80),
+            ("not_a_directory", 80),
+            ("quota_exceeded", 160 - 118),
+        ];
+        assert_eq!(refused, BTreeMap::from(expected));
+        let paths: HashSet<&RelPath> = made.iter().map(|(path, _)| path).collect();
+        let versions: HashSet<i64> = made.iter().map(|(_, version)| *version).collect();
+        assert_eq!((paths.len(), versions.len()), (118, 118));
+        let info = engine.workspace(ws).unwrap();
+        assert_eq!((info.files, info.dirs), (119, 1));
+        let lines = engine.history(ws, None, 0).unwrap();
+        assert_eq!(lines.len(), before + 118 + 1, "one for the directory");
+        assert_eq!(bed.image(ws).len(), 120);
+        assert_eq!(out_of_line(&bed, ws), None);
+        prove_store(&bed);
     });
 }
 

@@ -34,7 +34,7 @@ pub use provider::{
     Provider, ProviderName, ReflinkProvider, Walked, choose, is_fork_mounted, probe,
     provider_named,
 };
-pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
+pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Spares, Staged, Sync, Walk};
 pub use scan::{
     DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
     ScanFilter, Seen, SeenDir, scan,

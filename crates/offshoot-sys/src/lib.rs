@@ -8,16 +8,19 @@
 compile_error!("Offshoot needs a Unix: directories are opened relative to file descriptors");
 
 mod dir;
+mod lease;
 mod lock;
 #[cfg(target_os = "linux")]
 mod mount;
 mod open;
+mod range_lock;
 mod rename;
 mod stat;
 mod system;
 mod xattr;
 
 pub use dir::{DirReader, NameKind};
+pub use lease::is_open_only_here;
 pub use lock::{FileLock, LockMode, ParkedLock};
 #[cfg(target_os = "linux")]
 pub use mount::{
@@ -27,6 +30,7 @@ pub use mount::{
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;
 pub use open::{DIR_HANDLE, Links, has_open_beneath};
+pub use range_lock::{LockRange, RangeLock};
 pub use rename::{rename_exchange, rename_noreplace};
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{boot_id, clone_file, effective_user, syncfs};

@@ -117,13 +117,13 @@ impl ParkedLock {
 }
 
 /// Pauses that grow, until a time has passed.
-struct Patience {
+pub(crate) struct Patience {
     deadline: Option<Instant>,
     next: Duration,
 }
 
 impl Patience {
-    fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(timeout: Duration) -> Self {
         Patience {
             deadline: Instant::now().checked_add(timeout),
             next: FIRST_PAUSE,
@@ -131,7 +131,7 @@ impl Patience {
     }
 
     /// Sleeps a little. False when there is no time left.
-    fn pause(&mut self) -> bool {
+    pub(crate) fn pause(&mut self) -> bool {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return false;

@@ -9,12 +9,14 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use offshoot_core::{DEFAULT_DIR_PERM, Error, RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, Stat, fstat};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
+use super::spares::Spares;
 use super::{READ_DIR, SafeDir, reopen_dir};
 use crate::errors::{is, lookup_error, read_error, write_error};
 
@@ -38,14 +40,24 @@ pub struct Staged {
     name: StageName,
     perm: u32,
     replaces: bool,
+    written: u64,
+    /// What the file has been, if it was taken from spares, which also take what it replaces.
+    spare: Option<(Arc<Spares>, Reused)>,
+}
+
+/// What is known of a file that is written over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reused {
+    pub(super) size: u64,
+    pub(super) perm: Option<u32>,
 }
 
 /// A name at the root that is removed with its owner unless it was renamed away.
 #[derive(Debug)]
-struct StageName {
-    dir: SafeDir,
-    name: CString,
-    renamed: bool,
+pub(super) struct StageName {
+    pub(super) dir: SafeDir,
+    pub(super) name: CString,
+    pub(super) renamed: bool,
 }
 
 impl Drop for StageName {
@@ -59,7 +71,9 @@ impl Drop for StageName {
 impl Write for Staged {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.dir.hit("write")?;
-        self.file.write(bytes)
+        let written = self.file.write(bytes)?;
+        self.written += written as u64;
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -111,7 +125,33 @@ impl SafeDir {
             name,
             perm,
             replaces: false,
+            written: 0,
+            spare: None,
         })
+    }
+
+    /// Begins a file as [`SafeDir::stage`] does, in the directory of these spares and out of one of
+    /// them if it can be. What the file replaces becomes a spare itself.
+    ///
+    /// Only for files to which nothing but [`SafeDir`] leads.
+    pub fn stage_from(spares: &Arc<Spares>, perm: u32) -> Result<Staged> {
+        let (mut staged, reused) = match spares.take() {
+            None => (spares.dir().stage(perm)?, Reused::default()),
+            Some((name, file, reused)) => {
+                let staged = Staged {
+                    dir: spares.dir().clone(),
+                    file,
+                    name,
+                    perm,
+                    replaces: false,
+                    written: 0,
+                    spare: None,
+                };
+                (staged, reused)
+            }
+        };
+        staged.spare = Some((Arc::clone(spares), reused));
+        Ok(staged)
     }
 
     /// Puts a staged file in its place, replacing a file or a link there at once. Returns what
@@ -130,9 +170,17 @@ impl SafeDir {
         check_target(to)?;
         let parent = self.parent_for(to, make_parents, sync)?;
         let mode = Mode::from_raw_mode(staged.perm as _);
+        let reused = staged.spare.as_ref().map(|(_, reused)| *reused);
+        let reused = reused.unwrap_or_default();
         let finish = || -> io::Result<()> {
-            self.hit("chmod")?;
-            rustix::fs::fchmod(&staged.file, mode)?;
+            if reused.size > staged.written {
+                self.hit("truncate")?;
+                staged.file.set_len(staged.written)?;
+            }
+            if reused.perm != Some(staged.perm) {
+                self.hit("chmod")?;
+                rustix::fs::fchmod(&staged.file, mode)?;
+            }
             if sync == Sync::Durable {
                 self.hit("fsync")?;
                 staged.file.sync_all()?;
@@ -141,7 +189,8 @@ impl SafeDir {
         };
         finish().map_err(|error| write_error(to, error))?;
         let swap = staged.replaces && sync == Sync::None;
-        self.rename_stage(&mut staged.name, to, &parent, swap)?;
+        let spares = staged.spare.as_ref().map(|(spares, _)| &**spares);
+        self.rename_stage(&mut staged.name, to, &parent, swap, spares)?;
         if sync == Sync::Durable {
             self.sync_dir(&parent)
                 .map_err(|error| write_error(to, error))?;
@@ -191,7 +240,7 @@ impl SafeDir {
         let (mut name, ()) = self
             .with_stage_name("symlink", |name| Ok(symlinkat(target, self.root(), name)?))
             .map_err(|error| write_error(path, error))?;
-        self.rename_stage(&mut name, path, &parent, false)?;
+        self.rename_stage(&mut name, path, &parent, false, None)?;
         let made = CString::new(path.name()).map_err(io::Error::from);
         made.and_then(|made| offshoot_sys::lstat_at(&parent, &made))
             .map_err(|error| read_error(path, error))
@@ -259,11 +308,12 @@ impl SafeDir {
         to: &RelPath,
         parent: &impl AsFd,
         swap: bool,
+        spares: Option<&Spares>,
     ) -> Result<()> {
         let rename = || -> io::Result<()> {
             let name = CString::new(to.name())?;
             self.hit("rename")?;
-            if swap && swap_and_remove(stage, parent, &name)? {
+            if swap && swap_away(stage, parent, &name, spares)? {
                 return Ok(());
             }
             Ok(renameat(stage.dir.root(), &stage.name, parent, &name)?)
@@ -288,13 +338,21 @@ impl SafeDir {
     }
 }
 
-/// Swaps a staged file with what stands at its place, and removes that. False if it cannot be done
-/// this way and nothing has changed.
-fn swap_and_remove(stage: &StageName, parent: &impl AsFd, name: &CStr) -> io::Result<bool> {
+/// Swaps a staged file with what stands at its place, and removes that or keeps it as a spare. False
+/// if it cannot be done this way and nothing has changed.
+fn swap_away(
+    stage: &StageName,
+    parent: &impl AsFd,
+    name: &CStr,
+    spares: Option<&Spares>,
+) -> io::Result<bool> {
     let root = stage.dir.root();
     // Nothing is there, or this file system cannot swap.
     if offshoot_sys::rename_exchange(root, &stage.name, parent, name).is_err() {
         return Ok(false);
+    }
+    if spares.is_some_and(|spares| spares.keep(stage)) {
+        return Ok(true);
     }
     match unlinkat(root, &stage.name, AtFlags::empty()) {
         // A directory is not replaced: it goes back, and the rename says what is wrong.

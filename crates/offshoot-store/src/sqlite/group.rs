@@ -8,21 +8,18 @@
 //! somebody cannot do anything but take the lock and come to the same decision. Every way out of
 //! a turn (success, error, panic) goes through [`State::end_turn`].
 //!
-//! Work that owns what it needs ([`GroupWriter::write_shared`]) need not run on its own thread: to
-//! wake one thread after the other costs more than most work. It is put into a queue. One of those
-//! who wait leads: it runs all that is there in one turn, as one writer after the other would, and
-//! then lets the first of those who came meanwhile lead. `is_led` is true as long as somebody leads
-//! or was told to, so whoever finds it true is run by somebody, and whoever finds it false leads.
+//! Work that owns what it needs ([`GroupWriter::write_shared`]) need not run on its own thread: it
+//! is gathered, and one of those who wait runs it all in one turn, as one writer after the other
+//! would.
 
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use offshoot_core::{Error, ErrorCode, Result};
 use rusqlite::Connection;
@@ -30,7 +27,7 @@ use rusqlite::Connection;
 use super::Tx;
 use super::error::SqlResult;
 use super::migrate::open_connection;
-use crate::{Durability, SharedWork, WriteTx};
+use crate::{Durability, Gather, SharedWork, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
 const MOST_MEMBERS: usize = 256;
@@ -44,28 +41,13 @@ thread_local! {
 pub(super) struct GroupWriter {
     waiting: AtomicUsize,
     state: Mutex<State>,
-    queue: Mutex<Queue>,
+    shared: Gather<Job, Turn>,
 }
 
-/// Work that waits for somebody to run it.
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    is_led: bool,
-}
-
+/// Work that any thread may run.
 struct Job {
     durability: Durability,
     work: SharedWork,
-    tell: mpsc::Sender<Told>,
-}
-
-/// What the owner of a job is told.
-enum Told {
-    /// To run all that waits, its own job first.
-    Lead,
-    /// How it ended; if it is done, it is committed.
-    Ended(Turn),
 }
 
 struct State {
@@ -125,7 +107,7 @@ impl GroupWriter {
                 process_lock,
                 batch: None,
             }),
-            queue: Mutex::default(),
+            shared: Gather::default(),
         }
     }
 
@@ -155,60 +137,22 @@ impl GroupWriter {
     /// The same for work that any thread may run.
     pub(super) fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
         let _inside = Inside::enter(self)?;
-        let (tell, told) = mpsc::channel();
-        let job = Job {
-            durability,
-            work,
-            tell,
-        };
-        if self.enqueue(job) {
-            self.lead();
-        }
-        loop {
-            match told.recv() {
-                Ok(Told::Lead) => self.lead(),
-                Ok(Told::Ended(Turn::Done)) => return Ok(()),
-                Ok(Told::Ended(Turn::Failed(error))) => return Err(error),
-                Ok(Told::Ended(Turn::Panicked(payload))) => resume_unwind(payload),
-                Err(_) => return Err(Error::internal("a writer was forgotten")),
-            }
+        let job = Job { durability, work };
+        let turn = self.shared.run(job, MOST_MEMBERS, |jobs, pass_on| {
+            let ran = self.run_jobs(jobs);
+            pass_on();
+            ran.into_iter().map(settled).collect()
+        });
+        match turn {
+            Some(Turn::Done) => Ok(()),
+            Some(Turn::Failed(error)) => Err(error),
+            Some(Turn::Panicked(payload)) => resume_unwind(payload),
+            None => Err(Error::internal("a writer was forgotten")),
         }
     }
 
-    /// Puts a job into the queue. True if its owner has to lead.
-    fn enqueue(&self, job: Job) -> bool {
-        let mut queue = lock(&self.queue);
-        queue.jobs.push_back(job);
-        !std::mem::replace(&mut queue.is_led, true)
-    }
-
-    /// Runs what is in the queue as one batch, tells the owners, and lets the next one lead.
-    fn lead(&self) {
-        let jobs: Vec<Job> = {
-            let mut queue = lock(&self.queue);
-            let most = queue.jobs.len().min(MOST_MEMBERS);
-            queue.jobs.drain(..most).collect()
-        };
-        let ran = self.run_jobs(jobs);
-        {
-            let mut queue = lock(&self.queue);
-            // Nobody leaves before being told, so the first of the queue hears this.
-            let next = queue.jobs.front().map(|job| job.tell.send(Told::Lead));
-            queue.is_led = next.is_some();
-        }
-        for (tell, turn, outcome) in ran {
-            let turn = match (turn, outcome) {
-                (Turn::Done, Some(outcome)) => match outcome.wait() {
-                    Ok(()) => Turn::Done,
-                    Err(error) => Turn::Failed(error),
-                },
-                (turn, _) => turn,
-            };
-            let _ = tell.send(Told::Ended(turn));
-        }
-    }
-
-    fn run_jobs(&self, jobs: Vec<Job>) -> Vec<(mpsc::Sender<Told>, Turn, Option<Arc<Outcome>>)> {
+    /// Runs jobs in one batch. Those that are done have to wait for its outcome.
+    fn run_jobs(&self, jobs: Vec<Job>) -> Vec<(Turn, Option<Arc<Outcome>>)> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -220,14 +164,14 @@ impl GroupWriter {
             let outcome = match state.join(job.durability) {
                 Ok(outcome) => outcome,
                 Err(error) => {
-                    ran.push((job.tell, Turn::Failed(error), None));
+                    ran.push((Turn::Failed(error), None));
                     continue;
                 }
             };
             let (turn, intact) = state.run(&mut *work);
             let others = left + self.waiting.load(Ordering::SeqCst);
             state.end_turn(matches!(turn, Turn::Done), intact, others);
-            ran.push((job.tell, turn, Some(outcome)));
+            ran.push((turn, Some(outcome)));
         }
         ran
     }
@@ -243,6 +187,17 @@ impl GroupWriter {
         let result = state.connection().and_then(work);
         state.process_lock.release();
         result
+    }
+}
+
+/// How work ended, once its batch has.
+fn settled((turn, outcome): (Turn, Option<Arc<Outcome>>)) -> Turn {
+    match (turn, outcome) {
+        (Turn::Done, Some(outcome)) => match outcome.wait() {
+            Ok(()) => Turn::Done,
+            Err(error) => Turn::Failed(error),
+        },
+        (turn, _) => turn,
     }
 }
 
@@ -296,23 +251,28 @@ impl State {
         execute(self.connection()?, "BEGIN IMMEDIATE")
     }
 
-    /// Runs one writer's work in a savepoint. The flag says whether the shared transaction still
-    /// is what it was before, plus this work if it was done.
+    /// Runs one writer's work. The flag says whether the shared transaction still is what it was
+    /// before, plus this work if it was done.
+    ///
+    /// It runs in a savepoint, for which every page that it changes is copied first. The first of a
+    /// batch does without: if it fails, the whole transaction can go.
     fn run(&mut self, work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>) -> (Turn, bool) {
+        let is_first = self.batch.as_ref().is_some_and(|batch| batch.members == 0);
         let connection = match self.connection() {
             Ok(connection) => connection,
             Err(error) => return (Turn::Failed(error), false),
         };
-        if let Err(error) = execute(connection, "SAVEPOINT member") {
+        if !is_first && let Err(error) = execute(connection, "SAVEPOINT member") {
             return (Turn::Failed(error), false);
         }
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut Tx::new(connection))));
+        let done = matches!(result, Ok(Ok(())));
         // SQLite rolls everything back by itself when the disk is full or fails.
         let mut intact = !connection.is_autocommit();
-        if intact && !matches!(result, Ok(Ok(()))) {
-            intact = execute(connection, "ROLLBACK TO member").is_ok();
+        if intact && !done {
+            intact = !is_first && execute(connection, "ROLLBACK TO member").is_ok();
         }
-        intact = intact && execute(connection, "RELEASE member").is_ok();
+        intact = intact && (is_first || execute(connection, "RELEASE member").is_ok());
         let turn = match result {
             Ok(Ok(())) => Turn::Done,
             Ok(Err(error)) => Turn::Failed(error),

@@ -1,0 +1,387 @@
+//! Writes of single files, made together.
+//!
+//! Those who write to one workspace at the same time are gathered. One of them runs the
+//! transaction for all, which looks at the workspace and counts its revision on once, and puts the
+//! files in place under one lock and after one look at what is newest by then. While it does the
+//! latter, the next one runs the transaction of those who came meanwhile.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use offshoot_core::{
+    Cause, EntryKind, Error, ErrorCode, PLAIN_FILE_PERM, RelPath, Result, Timestamp,
+};
+use offshoot_fs::{Staged, Sync};
+use offshoot_store::{
+    Durability, EntryRow, Gather, HistoryOp, NewObject, ReadTx, Via, WorkspaceKey, WorkspaceRow,
+    WriteTx,
+};
+
+use crate::engine::Engine;
+use crate::files::{Target, WriteOptions, check_expectation, refuse_unwritable};
+use crate::fork_git::refuse_own_git;
+use crate::hold::{Held, is_still};
+use crate::index::{Entry, Index, missing_of, new_dir_row};
+use crate::lines::LineFor;
+use crate::workspace::check_quota;
+
+/// So many writes are made together.
+const MOST_TOGETHER: usize = 256;
+/// So many workspaces are remembered as being written to before those that are not are forgotten.
+const MOST_LANES: usize = 256;
+
+/// A file to be written: all that the transaction needs.
+pub(crate) struct NewFile {
+    pub(crate) target: Target,
+    pub(crate) object: NewObject,
+    pub(crate) size: i64,
+    pub(crate) options: WriteOptions,
+    pub(crate) via: Via,
+    pub(crate) cause: Cause,
+    pub(crate) at: Timestamp,
+}
+
+/// A file that is written in the store, and has to be put in place.
+pub(crate) struct Landed {
+    pub(crate) path: RelPath,
+    pub(crate) revision: i64,
+    pub(crate) created: bool,
+    entry: Entry,
+    /// The workspace before.
+    pub(crate) row: WorkspaceRow,
+}
+
+/// A write that waits for others: the workspace as it was when it was held, what is written, and
+/// the file with the content.
+struct Waiting {
+    held: WorkspaceRow,
+    file: NewFile,
+    staged: Staged,
+}
+
+/// What becomes of a write. None, and nothing has changed, if the workspace is not what it was held
+/// for.
+type Answer = Result<Option<Landed>>;
+
+type Lane = Gather<Waiting, Answer>;
+
+/// Those who write now, by workspace.
+#[derive(Default)]
+pub(crate) struct Lanes(Mutex<HashMap<WorkspaceKey, Weak<Lane>>>);
+
+impl Lanes {
+    fn of(&self, key: WorkspaceKey) -> Arc<Lane> {
+        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = lanes.get(&key).and_then(Weak::upgrade) {
+            return lane;
+        }
+        if lanes.len() >= MOST_LANES {
+            lanes.retain(|_, lane| lane.strong_count() > 0);
+        }
+        let lane = Arc::default();
+        lanes.insert(key, Arc::downgrade(&lane));
+        lane
+    }
+}
+
+/// What a write will do, known before anything is done.
+struct Planned {
+    next: WorkspaceRow,
+    path: RelPath,
+    before: Option<Entry>,
+    new_dirs: Vec<EntryRow>,
+    entry: EntryRow,
+}
+
+impl Engine {
+    /// Writes a file to a workspace that is held, together with others who do. None, and nothing
+    /// has changed, if it is not what it was held for.
+    pub(crate) fn write_landing(
+        &self,
+        held: &Held,
+        file: NewFile,
+        staged: Staged,
+    ) -> Result<Option<Landed>> {
+        let waiting = Waiting {
+            held: held.row.clone(),
+            file,
+            staged,
+        };
+        let answer = if held.exclusive {
+            self.write_together(held, vec![waiting], &mut || {}).pop()
+        } else {
+            let lane = self.inner.lanes.of(held.row.key);
+            lane.run(waiting, MOST_TOGETHER, |writes, pass_on| {
+                self.write_together(held, writes, pass_on)
+            })
+        };
+        answer.unwrap_or_else(|| {
+            // Whoever led has panicked, and may have left files that are not in place.
+            self.inner.needs_recovery.store(true, Ordering::Relaxed);
+            Err(Error::internal("a write was forgotten"))
+        })
+    }
+
+    /// Answers writes to one workspace, all of whose owners hold it. Calls `committed` when another
+    /// transaction may follow.
+    fn write_together(
+        &self,
+        held: &Held,
+        writes: Vec<Waiting>,
+        committed: &mut dyn FnMut(),
+    ) -> Vec<Answer> {
+        let (mut files, mut staged) = (Vec::new(), Vec::new());
+        for write in writes {
+            files.push((write.held, write.file));
+            staged.push(write.staged);
+        }
+        let files = Arc::new(files);
+        let mut answers = match self.land_together(&files, 0, files.len()) {
+            Ok(answers) => answers,
+            Err(error) if files.len() == 1 => vec![Err(error)],
+            // One of them may have spoilt it for all: each for itself.
+            Err(_) => (0..files.len())
+                .map(|n| {
+                    let mut answers = self.land_together(&files, n, n + 1)?;
+                    answers.pop().unwrap_or(Ok(None))
+                })
+                .collect(),
+        };
+        committed();
+        let landed = answers.iter().zip(staged);
+        let landed: Vec<(&Landed, Staged)> = landed
+            .filter_map(|(answer, staged)| Some((answer.as_ref().ok()?.as_ref()?, staged)))
+            .collect();
+        let mut placed = self.put_in_place(held, landed).into_iter();
+        for answer in &mut answers {
+            if let Ok(Some(_)) = answer
+                && let Some(Err(error)) = placed.next()
+            {
+                *answer = Err(error);
+            }
+        }
+        answers
+    }
+
+    /// Commits some of these writes. An error says that none of them is.
+    fn land_together(
+        &self,
+        files: &Arc<Vec<(WorkspaceRow, NewFile)>>,
+        from: usize,
+        to: usize,
+    ) -> Result<Vec<Answer>> {
+        let (engine, files) = (self.clone(), Arc::clone(files));
+        self.store().write_shared(Durability::Synced, move |tx| {
+            let files = files.get(from..to).unwrap_or_default();
+            let Some((first, _)) = files.first() else {
+                return Ok(Vec::new());
+            };
+            let Some(mut row) = tx.workspace_by_key(first.key)? else {
+                return Ok(files.iter().map(|_| Ok(None)).collect());
+            };
+            let began = row.revision;
+            let mut answers = Vec::with_capacity(files.len());
+            for (held, file) in files {
+                if !is_still(held, &row) {
+                    answers.push(Ok(None));
+                    continue;
+                }
+                let landed = match engine.plan_write(tx, &row, file) {
+                    Err(refused) => Err(refused),
+                    Ok(planned) => {
+                        let next = planned.next.clone();
+                        let before = std::mem::replace(&mut row, next);
+                        Ok(Some(put_planned(tx, before, file, planned)?))
+                    }
+                };
+                answers.push(landed);
+            }
+            if row.revision > began {
+                tx.update_workspace(&row)?;
+            }
+            Ok(answers)
+        })
+    }
+
+    /// Commits one write to a workspace as it is.
+    pub(crate) fn land_write(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: WorkspaceRow,
+        file: &NewFile,
+    ) -> Result<Landed> {
+        let planned = self.plan_write(tx, &row, file)?;
+        tx.update_workspace(&planned.next)?;
+        put_planned(tx, row, file, planned)
+    }
+
+    /// Finds out what a write does to a workspace, or why it is refused.
+    fn plan_write(&self, tx: &dyn ReadTx, row: &WorkspaceRow, file: &NewFile) -> Result<Planned> {
+        let NewFile {
+            object,
+            size,
+            options,
+            at,
+            ..
+        } = file;
+        let mut next = row.clone();
+        next.revision += 1;
+        next.materialized = true;
+        next.changed_at = *at;
+        next.used_at = *at;
+        let index = Index::new(self.store(), tx, row);
+        let (path, steps) = file.target.settle(&index)?;
+        refuse_unwritable(row, &path)?;
+        refuse_own_git(tx, row, &path)?;
+        let before = steps.last().and_then(|(_, entry)| *entry);
+        check_expectation(&path, before.as_ref(), options.expect)?;
+        if before.is_some_and(|entry| entry.is_dir()) {
+            return Err(Error::new(
+                ErrorCode::IsADirectory,
+                format!("`{path}` is a directory"),
+            ));
+        }
+        next.bytes += size - before.map_or(Ok(0), |entry| index.size(&entry))?;
+        let missing = missing_of(&steps)?;
+        let new_dirs: Result<Vec<EntryRow>> = missing
+            .iter()
+            .map(|dir| new_dir_row(&index, dir, next.revision))
+            .collect();
+        let new_dirs = new_dirs?;
+        let perm = match (options.executable, before) {
+            (Some(true), _) => offshoot_core::EXEC_FILE_PERM,
+            (Some(false), _) => PLAIN_FILE_PERM,
+            (None, Some(before)) if before.kind == EntryKind::File => before.perm,
+            (None, _) => PLAIN_FILE_PERM,
+        };
+        next.files += i64::from(before.is_none());
+        next.dirs += new_dirs.len() as i64;
+        check_quota(row, &next)?;
+        let entry = EntryRow {
+            path: path.clone(),
+            kind: Some(EntryKind::File),
+            opaque: false,
+            perm,
+            id: Some(object.id()),
+            size: *size,
+            revision: next.revision,
+        };
+        Ok(Planned {
+            next,
+            path,
+            before,
+            new_dirs,
+            entry,
+        })
+    }
+
+    /// Puts files in place that are committed.
+    fn put_in_place(&self, held: &Held, files: Vec<(&Landed, Staged)>) -> Vec<Result<()>> {
+        let landed: Vec<&Landed> = files.iter().map(|(landed, _)| *landed).collect();
+        let mut placed = vec![false; files.len()];
+        // What fails is tried once more from the store; if that fails too, the next start of any
+        // process puts it right.
+        let _ = self.place(held, files, &mut placed);
+        landed
+            .into_iter()
+            .zip(placed)
+            .map(|(landed, placed)| match placed {
+                true => Ok(()),
+                false => self.project_again(held, std::slice::from_ref(&landed.path)),
+            })
+            .collect()
+    }
+
+    /// Puts files in place and marks those for which the directory holds a version at least as new:
+    /// our caller would otherwise read one from before its write.
+    fn place(&self, held: &Held, files: Vec<(&Landed, Staged)>, placed: &mut [bool]) -> Result<()> {
+        let _turn = self.turn(held)?;
+        let mut newest = vec![true; files.len()];
+        if !held.exclusive {
+            self.store().read(|tx| {
+                for ((landed, _), newest) in files.iter().zip(&mut newest) {
+                    *newest = self.is_newest(tx, &held.row, landed)?;
+                }
+                Ok(())
+            })?;
+        }
+        let several = files.len() > 1;
+        let mut done: HashSet<&RelPath> = HashSet::new();
+        for (n, (landed, mut staged)) in files.into_iter().enumerate().rev() {
+            if !newest[n] {
+                placed[n] = done.contains(&landed.path);
+                continue;
+            }
+            staged.set_replaces(!landed.created);
+            staged.set_perm(landed.entry.perm);
+            let Ok(stat) = held.dir.commit(staged, &landed.path, true, Sync::None) else {
+                continue;
+            };
+            if let (Some(id), false) = (landed.entry.id, held.row.handed_out) {
+                self.inner.content_ids.put(&stat, id, true);
+            }
+            placed[n] = true;
+            if several {
+                done.insert(&landed.path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has changed the path since.
+    fn is_newest(&self, tx: &dyn ReadTx, row: &WorkspaceRow, landed: &Landed) -> Result<bool> {
+        // A row of that revision was written by that write and by nobody else.
+        let rows = tx.entries_on_path(row.key, &landed.path)?;
+        if rows
+            .last()
+            .is_some_and(|row| row.path == landed.path && row.revision == landed.revision)
+        {
+            return Ok(true);
+        }
+        self.still(tx, row, &landed.path, Some(&landed.entry))
+    }
+}
+
+/// Does what was planned, but for the row of the workspace.
+fn put_planned(
+    tx: &mut dyn WriteTx,
+    row: WorkspaceRow,
+    file: &NewFile,
+    planned: Planned,
+) -> Result<Landed> {
+    let Planned {
+        next,
+        path,
+        before,
+        new_dirs,
+        entry,
+    } = planned;
+    tx.put_object(&file.object)?;
+    let line = LineFor {
+        row: &next,
+        at: file.at,
+        via: file.via,
+        cause: &file.cause,
+    };
+    line.make_dirs(tx, &new_dirs)?;
+    tx.put_entry(row.key, &entry)?;
+    let op = match before {
+        None => HistoryOp::Create,
+        Some(_) => HistoryOp::Write,
+    };
+    let mut written = line.file(op, &path, EntryKind::File);
+    written.before = before.and_then(|entry| entry.id);
+    written.after = Some(file.object.id());
+    written.size = file.size;
+    written.mime = file.options.mime.clone();
+    tx.add_history(&written)?;
+    let entry = Entry::of_row(&entry).ok_or_else(|| Error::internal("a write left no entry"))?;
+    Ok(Landed {
+        entry,
+        path,
+        revision: next.revision,
+        created: before.is_none(),
+        row,
+    })
+}
