@@ -316,7 +316,7 @@ impl Engine {
                 (None, None) => fresh_name(project)?,
             };
             self.refuse_case_twin(&id)?;
-            let name = self.name_lock(&id)?;
+            let _name = self.name_lock(&id)?;
             let taken = |tx: &dyn ReadTx| -> Result<bool> {
                 let row = tx.workspace(&id)?;
                 Ok(row.is_some_and(|row| row.state == WorkspaceState::Open))
@@ -333,7 +333,6 @@ impl Engine {
             }
             for _ in 0..LAYER_TRIES {
                 if let Some(made) = make(&id)? {
-                    name.leave();
                     return Ok(made);
                 }
             }

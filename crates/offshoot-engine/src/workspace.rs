@@ -115,8 +115,8 @@ impl Engine {
             &[]
         };
         self.refuse_case_twin(&id)?;
-        let name = self.name_lock(&id)?;
-        let made = self.store().write(Durability::Synced, |tx| {
+        let _name = self.name_lock(&id)?;
+        self.store().write(Durability::Synced, |tx| {
             let mut row = new_row(&id, layout, quota, at);
             row.dirs = session_dirs.len() as i64;
             row.key = tx.add_workspace(&row)?;
@@ -125,9 +125,7 @@ impl Engine {
             }
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
             Ok(Workspace::from(row))
-        })?;
-        name.leave();
-        Ok(made)
+        })
     }
 
     /// Assigns a workspace that begins with a snapshot of any other, open or deleted. If that is

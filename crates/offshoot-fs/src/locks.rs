@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_sys::{FileLock, LockMode, ParkedLock};
+use offshoot_sys::{FileLock, LockMode, LockRange, ParkedLock, RangeLock};
 
 /// How long a projection may take; it is the work of milliseconds.
 const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,10 +32,14 @@ const GATE_GRACE: Duration = Duration::from_millis(5);
 /// waits so much longer; it is the time of a few writes.
 const JOINABLE: Duration = Duration::from_millis(2);
 
+/// The file in which names are locked.
+const NAMES: &str = "names";
+
 /// The lock files of all workspaces, in one directory.
 #[derive(Clone, Debug)]
 pub struct WorkspaceLocks {
     dir: PathBuf,
+    names: LockRange,
     turns: Arc<Turns>,
     parties: Arc<Parties>,
 }
@@ -49,39 +53,20 @@ pub struct WorkspaceLock {
     _turn: Option<Turn>,
 }
 
-/// A held name. Its file goes with it, so that names which nobody uses leave nothing behind.
+/// A held name.
 #[derive(Debug)]
 #[must_use = "the name is free when this is dropped"]
 pub struct NameLock {
-    lock: Option<WorkspaceLock>,
-}
-
-impl NameLock {
-    /// Lets go of the name and leaves its file for the next one: for who knows that it will be
-    /// taken again.
-    pub fn leave(mut self) {
-        self.lock.take();
-    }
-}
-
-impl Drop for NameLock {
-    fn drop(&mut self) {
-        if let Some(WorkspaceLock {
-            _held: Held::Own { file },
-            _turn,
-        }) = self.lock.take()
-        {
-            // One that cannot be removed is used again.
-            let _ = file.remove();
-        }
-    }
+    // In this order, as above.
+    _held: RangeLock,
+    _turn: Turn,
 }
 
 /// How a lock on a file is held.
 #[derive(Debug)]
 enum Held {
     /// By this holder alone.
-    Own { file: FileLock },
+    Own { _file: FileLock },
     /// Together with other threads of this process.
     Shared { _member: Member },
     /// By this holder alone, with a file that the party keeps open for the next one.
@@ -93,8 +78,10 @@ impl WorkspaceLocks {
     pub fn new(dir: impl Into<PathBuf>) -> Result<WorkspaceLocks> {
         let dir = dir.into();
         std::fs::create_dir_all(&dir).map_err(cannot_lock)?;
+        let names = LockRange::open(&dir.join(NAMES)).map_err(cannot_lock)?;
         Ok(WorkspaceLocks {
             dir,
+            names,
             turns: Arc::default(),
             parties: Arc::default(),
         })
@@ -129,15 +116,23 @@ impl WorkspaceLocks {
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
         drop(gate);
         Ok(WorkspaceLock {
-            _held: Held::Own { file },
+            _held: Held::Own { _file: file },
             _turn: None,
         })
     }
 
-    /// Takes a name that is never shared: one file, and no gate to pass.
+    /// Takes a name that is never shared. It needs no file of its own: names come and go with every
+    /// fork, and to make and remove a file for each takes longer than what is done under it.
     pub fn name(&self, name: &str, timeout: Duration) -> Result<NameLock> {
-        let lock = self.alone(name, &self.file(name, "main")?, timeout)?;
-        Ok(NameLock { lock: Some(lock) })
+        let deadline = Instant::now() + timeout;
+        let place = self.dir.join(NAMES).join(name);
+        let turn = Turn::wait(&self.turns, &place, deadline).ok_or_else(|| busy(name))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let held = self.names.acquire(number_of(name), left);
+        Ok(NameLock {
+            _held: held.map_err(cannot_lock)?.ok_or_else(|| busy(name))?,
+            _turn: turn,
+        })
     }
 
     /// Takes the short lock for putting files in place.
@@ -203,7 +198,7 @@ impl WorkspaceLocks {
         let left = deadline.saturating_duration_since(Instant::now());
         let file = acquire(name, path, LockMode::Exclusive, left)?;
         Ok(WorkspaceLock {
-            _held: Held::Own { file },
+            _held: Held::Own { _file: file },
             _turn: Some(turn),
         })
     }
@@ -217,6 +212,14 @@ impl WorkspaceLocks {
         }
         Ok(self.dir.join(format!("{name}.{kind}")))
     }
+}
+
+/// A number for a name, the same in every version (FNV-1a). Two names of one number only wait for
+/// each other.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
+        (number ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 fn acquire(name: &str, path: &Path, mode: LockMode, timeout: Duration) -> Result<FileLock> {

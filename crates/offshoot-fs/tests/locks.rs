@@ -123,12 +123,9 @@ fn forgotten_locks_start_over() {
     );
     drop(held);
     locks.forget("ws", NOW).unwrap();
-    assert_eq!(
-        std::fs::read_dir(host.path().join("locks"))
-            .unwrap()
-            .count(),
-        0
-    );
+    let left = std::fs::read_dir(host.path().join("locks")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["names"], "the one file of all names");
     // Removing the files while others wait for them lets nobody in twice.
     let inside = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -176,11 +173,13 @@ fn holder_process_body() {
         return;
     };
     let locks = WorkspaceLocks::new(dir).unwrap();
-    let _held = match std::env::var("OFFSHOOT_TEST_LOCK_MODE").unwrap().as_str() {
-        "shared" => locks.shared("ws", NOW).unwrap(),
-        "projection" => locks.projection("ws").unwrap(),
-        _ => locks.exclusive("ws", NOW).unwrap(),
-    };
+    let _held: Box<dyn std::fmt::Debug> =
+        match std::env::var("OFFSHOOT_TEST_LOCK_MODE").unwrap().as_str() {
+            "shared" => Box::new(locks.shared("ws", NOW).unwrap()),
+            "projection" => Box::new(locks.projection("ws").unwrap()),
+            "name" => Box::new(locks.name("ws", NOW).unwrap()),
+            _ => Box::new(locks.exclusive("ws", NOW).unwrap()),
+        };
     println!("lock is held");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -200,4 +199,34 @@ fn processes_exclude_each_other_and_kill_releases() {
     writer.kill().unwrap();
     drop(locks.exclusive("ws", SOON).unwrap());
     writer.wait().unwrap();
+
+    let mut named = holder_process(&host, "name");
+    assert!(locks.name("ws", Duration::from_millis(50)).is_err());
+    drop(locks.name("other", NOW).unwrap());
+    named.kill().unwrap();
+    drop(locks.name("ws", SOON).unwrap());
+    named.wait().unwrap();
+}
+
+#[test]
+fn names_exclude_threads_and_other_engines_and_need_no_file() {
+    let (locks, host) = locks();
+    let others = WorkspaceLocks::new(host.path().join("locks")).unwrap();
+    let inside = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let locks = if thread % 2 == 0 { &locks } else { &others };
+            let inside = &inside;
+            scope.spawn(move || {
+                for n in 0..100 {
+                    let _other = locks.name(&format!("t{thread}-{n}"), SOON).unwrap();
+                    let _held = locks.name("one", Duration::from_secs(60)).unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    let files = std::fs::read_dir(host.path().join("locks")).unwrap();
+    assert_eq!(files.count(), 1);
 }
