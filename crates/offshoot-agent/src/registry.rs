@@ -1,7 +1,8 @@
 //! The registry: which tools there are, what they take, and how one is called.
 
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
-use offshoot_engine::Access;
+use offshoot_engine::{Access, FileToWrite, Written};
+use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +24,7 @@ pub enum Arguments<'a> {
     /// As text; it begins like an object.
     Json(&'a [u8]),
     /// As a value; null means none.
-    Value(Value),
+    Value(&'a Value),
 }
 
 impl Arguments<'_> {
@@ -32,22 +33,26 @@ impl Arguments<'_> {
         match self {
             // Straight from the text: a tree of values between the two would copy every content.
             Arguments::Json(text) => serde_json::from_slice(text).ok(),
-            Arguments::Value(value) => A::deserialize(value).ok(),
+            Arguments::Value(value) => A::deserialize(*value).ok(),
         }
     }
 
     fn parse<A: DeserializeOwned>(self, name: &str) -> Result<A> {
+        let parsed;
         let value = match self {
             Arguments::Json(text) => match serde_json::from_slice(text) {
                 Ok(arguments) => return Ok(arguments),
                 // As a value, so that both forms allow the same and refuse it in the same words.
-                Err(_) => serde_json::from_slice(text)
-                    .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))?,
+                Err(_) => {
+                    parsed = serde_json::from_slice(text)
+                        .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))?;
+                    &parsed
+                }
             },
-            Arguments::Value(Value::Null) => Value::Object(Default::default()),
+            Arguments::Value(Value::Null) => &Value::Object(Default::default()),
             Arguments::Value(value) => value,
         };
-        serde_json::from_value(value).map_err(|cause| {
+        A::deserialize(value).map_err(|cause| {
             Error::invalid(format!("the arguments of `{name}` are refused: {cause}"))
         })
     }
@@ -79,8 +84,13 @@ fn unwritable(cause: serde_json::Error) -> Error {
 type Quick = Box<
     dyn Fn(&Access, &WorkspaceId, &Arguments<'_>) -> Result<Option<Box<dyn Answer>>> + Send + Sync,
 >;
+/// What a call writes, if it is nothing but a write of a small file.
+type AsWrite = Box<dyn Fn(&Arguments<'_>) -> Option<FileToWrite> + Send + Sync>;
 type Run =
     Box<dyn Fn(&Access, &WorkspaceId, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
+
+/// Larger files are not written together with others, who would have to wait for them.
+const SMALL: usize = 32 << 10;
 
 /// A tool.
 pub struct Tool {
@@ -96,6 +106,7 @@ pub struct Tool {
     pub hints: Hints,
     run: Run,
     quick: Option<Quick>,
+    write: Option<AsWrite>,
 }
 
 impl Tool {
@@ -117,6 +128,7 @@ impl Tool {
             output_schema: answer_schema::<R>(),
             hints,
             quick: None,
+            write: None,
             run: Box::new(move |access, workspace, arguments| {
                 let answer = run(access, workspace, arguments.parse(name)?)?;
                 Ok(Box::new(answer))
@@ -138,6 +150,34 @@ impl Tool {
             Ok(answer.map(|answer| Box::new(answer) as Box<dyn Answer>))
         }));
         self
+    }
+
+    /// The same tool, all that it does being a write that is answered as [`Tool::answer_to_write`]
+    /// says.
+    pub(crate) fn or_as_write<A: DeserializeOwned>(
+        mut self,
+        write: impl Fn(A) -> Result<FileToWrite> + Send + Sync + 'static,
+    ) -> Self {
+        self.write = Some(Box::new(move |arguments| {
+            if matches!(arguments, Arguments::Json(text) if text.len() > 2 * SMALL) {
+                return None;
+            }
+            let file = write(arguments.peek()?).ok()?;
+            (file.content.len() <= SMALL).then_some(file)
+        }));
+        self
+    }
+
+    /// What a call would write, if it does nothing but write a small file: many such calls can be
+    /// done together. None if it has to be called by [`Tool::call`], which also says what is wrong
+    /// with it.
+    pub fn as_write(&self, arguments: &Arguments<'_>) -> Option<FileToWrite> {
+        self.write.as_ref()?(arguments)
+    }
+
+    /// The answer to a call that was done as the write that it is.
+    pub fn answer_to_write(written: &Written) -> Box<dyn Answer> {
+        Box::new(wire::Written::from(written))
     }
 
     /// Calls it where the caller is, if that takes no longer than a hop to another thread would;

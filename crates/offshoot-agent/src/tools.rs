@@ -4,7 +4,8 @@ use std::io::Read as _;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_engine::{
-    Content, Expect, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json, listing_as_text,
+    Content, Expect, FileToWrite, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json,
+    listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -73,6 +74,24 @@ struct WriteFile {
     /// How `content` is encoded.
     #[serde(default)]
     encoding: Encoding,
+}
+
+impl WriteFile {
+    fn into_file(self) -> Result<FileToWrite> {
+        let content = match self.encoding {
+            Encoding::Utf8 => self.content.into_bytes(),
+            Encoding::Base64 => wire::base64_decode(&self.content)
+                .ok_or_else(|| Error::invalid("`content` is not base64"))?,
+        };
+        Ok(FileToWrite {
+            path: path(&self.path)?,
+            content,
+            options: WriteOptions {
+                mime: self.mime_type,
+                ..WriteOptions::default()
+            },
+        })
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -313,20 +332,13 @@ fn changing() -> Vec<Tool> {
             "Write a file whole; missing directories are made. What was there before stays in the history.",
             REPLACES,
             |access, id, asked: WriteFile| {
-                let bytes = match asked.encoding {
-                    Encoding::Utf8 => asked.content.into_bytes(),
-                    Encoding::Base64 => wire::base64_decode(&asked.content)
-                        .ok_or_else(|| Error::invalid("`content` is not base64"))?,
-                };
-                let options = WriteOptions {
-                    mime: asked.mime_type,
-                    ..WriteOptions::default()
-                };
-                let written =
-                    access.write_file(id, &path(&asked.path)?, Content::Bytes(&bytes), &options)?;
+                let file = asked.into_file()?;
+                let content = Content::Bytes(&file.content);
+                let written = access.write_file(id, &file.path, content, &file.options)?;
                 Ok(wire::Written::from(&written))
             },
-        ),
+        )
+        .or_as_write(WriteFile::into_file),
         Tool::new(
             "edit_file",
             "Replace text in a file. `old` must stand there exactly once, unless `all` is set.",

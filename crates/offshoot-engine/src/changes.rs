@@ -14,7 +14,6 @@ use crate::project::state_of_row;
 use crate::restore::{change_set, topmost};
 use crate::state::StateChange;
 use crate::sync::Synced;
-use crate::sync_fork::Look;
 
 /// How far a fork is behind its project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,11 +53,7 @@ impl Engine {
             });
         }
         let mut seen = None;
-        let mut look = |index: &Index<'_>, pending: &Pending, fork: &ForkRow| {
-            seen = Some(changes_of(index, pending, fork)?);
-            Ok(())
-        };
-        let synced = self.sync_and_look(&row, &mut look)?;
+        let synced = self.sync_and_see(&row, &mut seen)?;
         let mut changes = match seen {
             Some(changes) => changes,
             None => self.store().read(|tx| {
@@ -75,9 +70,9 @@ impl Engine {
         Ok(changes)
     }
 
-    /// Records what outside programs changed in a fork. If that was nothing, `look` saw it; the
-    /// walk may have been repeated, and the last look counts.
-    fn sync_and_look(&self, row: &WorkspaceRow, look: Look<'_>) -> Result<Synced> {
+    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what it
+    /// changed since its base.
+    fn sync_and_see(&self, row: &WorkspaceRow, seen: &mut Option<Changes>) -> Result<Synced> {
         if !row.handed_out {
             return Ok(Synced::default());
         }
@@ -87,12 +82,12 @@ impl Engine {
             return Ok(Synced::default());
         }
         let dir = self.dir_of(&row)?;
-        self.sync_fork(&row, &dir, false, Durability::Synced, Some(look))
+        self.sync_fork(&row, &dir, false, Durability::Synced, Some(seen))
     }
 }
 
 /// What the store says that a fork changed since its base.
-fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
+pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
     let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
     let mut set = change_set(&changed);
     set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();

@@ -1,10 +1,10 @@
 //! The engine: one data directory, opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
@@ -21,6 +21,7 @@ use crate::layers::Stack;
 use crate::memos::Memos;
 use crate::providers::Providers;
 use crate::run::RunMark;
+use crate::told::Told;
 use crate::upkeep::{LastHandle, Upkeep};
 use crate::writes::Lanes;
 
@@ -147,6 +148,9 @@ pub struct Engine {
     _last: Option<Arc<LastHandle>>,
 }
 
+/// The files that writes have replaced are kept for so many workspaces.
+const MOST_SPARED: usize = 16;
+
 pub(crate) struct Inner {
     pub(crate) data: DataDir,
     pub(crate) store: Store,
@@ -168,8 +172,11 @@ pub(crate) struct Inner {
     pub(crate) memos: Memos,
     pub(crate) hints: Hints,
     pub(crate) lanes: Lanes,
-    /// Files that writes have replaced, for other writes to take. None where they are of no use.
-    spares: OnceLock<Option<Arc<Spares>>>,
+    pub(crate) told: Told,
+    /// Files that writes have replaced, for other writes to the same workspace; the last used at
+    /// the end. Content of one workspace never lies in a file of another, not even after a power
+    /// cut.
+    spares: Mutex<VecDeque<(WorkspaceKey, Arc<Spares>)>>,
     run: RunMark,
 }
 
@@ -218,7 +225,8 @@ impl Engine {
                 memos: Memos::default(),
                 hints: Hints::default(),
                 lanes: Lanes::default(),
-                spares: OnceLock::new(),
+                told: Told::default(),
+                spares: Mutex::default(),
                 run,
             }),
         };
@@ -288,18 +296,31 @@ impl Engine {
 
     /// The spare files for writes to a workspace. None if outside programs may know its files, or
     /// they lie elsewhere.
-    pub(crate) fn spares_for(&self, row: &WorkspaceRow) -> Option<&Arc<Spares>> {
+    pub(crate) fn spares_for(&self, row: &WorkspaceRow) -> Option<Arc<Spares>> {
         if row.handed_out || row.kind == WorkspaceKind::Fork {
             return None;
         }
-        let data = &self.inner.data;
-        let open = || {
+        let mut spares = self
+            .inner
+            .spares
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = spares.iter().position(|(key, _)| *key == row.key) {
+            let known = spares.remove(at)?;
+            spares.push_back(known);
+        } else {
+            let data = &self.inner.data;
             let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
-            let (here, there) = (device(&data.tmp())?, device(&data.workspaces())?);
+            if device(&data.tmp())? != device(&data.workspaces())? {
+                return None;
+            }
             let dir = self.open_dir(&data.tmp()).ok()?;
-            (here == there).then(|| Arc::new(Spares::new(dir)))
-        };
-        self.inner.spares.get_or_init(open).as_ref()
+            spares.push_back((row.key, Arc::new(Spares::new(dir))));
+            if spares.len() > MOST_SPARED {
+                spares.pop_front();
+            }
+        }
+        spares.back().map(|(_, spares)| Arc::clone(spares))
     }
 
     /// Runs `work` with the index of an open workspace.

@@ -5,17 +5,14 @@
 //! was never handed out; they share commits and keep out of each other's way by path.
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, PLAIN_FILE_PERM, RelPath, Result,
-    SESSION_METADATA, WorkspaceId,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, SESSION_METADATA, WorkspaceId,
 };
-use offshoot_fs::SafeDir;
 use offshoot_store::{ReadTx, Via, WorkspaceRow};
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
 use crate::index::{Entry, Index};
-use crate::writes::{Landed, NewFile};
 
 /// What must be there for a write to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +174,7 @@ impl Engine {
         refuse_unwritable(&self.open_row(id)?, path)
     }
 
-    fn write_incoming(
+    pub(crate) fn write_incoming(
         &self,
         id: &WorkspaceId,
         target: &Target,
@@ -189,7 +186,8 @@ impl Engine {
         if let Some(held) = self.hold_as_remembered(id)?
             && let Some(written) = self.write_held(&held, target, incoming, options, via, cause)?
         {
-            return self.after_write(held, written);
+            self.after_writes(held);
+            return Ok(written);
         }
         let held = self.hold(id, target.path(), cause)?;
         if let (true, Target::FreeName(path)) = (held.row.handed_out, target) {
@@ -199,20 +197,7 @@ impl Engine {
             .write_held(&held, target, incoming, options, via, cause)
             .and_then(|written| written.ok_or_else(|| no_workspace(id)))
             .or_else(|error| self.unmake_dir(&held, error))?;
-        self.after_write(held, written)
-    }
-
-    /// Lets a workspace go after a write, and does what is due then.
-    fn after_write(&self, held: Held, written: Written) -> Result<Written> {
-        if self
-            .inner
-            .checkpoint_due
-            .swap(false, std::sync::atomic::Ordering::Relaxed)
-        {
-            drop(held);
-            // The write itself is done; a checkpoint that fails is tried again with a later one.
-            let _ = self.checkpoint_if_due();
-        }
+        self.after_writes(held);
         Ok(written)
     }
 
@@ -255,45 +240,10 @@ impl Engine {
         via: Via,
         cause: &Cause,
     ) -> Result<Option<Written>> {
-        // The bytes go to disk before the commit, so that a full disk is found in time.
-        let mut staged = match self.spares_for(&held.row) {
-            Some(spares) => SafeDir::stage_from(spares, PLAIN_FILE_PERM)?,
-            None => held.dir.stage(PLAIN_FILE_PERM)?,
-        };
-        incoming.copy_to(&mut staged)?;
-        let file = NewFile {
-            target: target.clone(),
-            object: incoming.object.clone(),
-            size: incoming.size,
-            options: options.clone(),
-            via,
-            cause: cause.clone(),
-            at: self.now(),
-        };
-        let Some(landed) = self.write_landing(held, file, staged)? else {
-            return Ok(None);
-        };
-        let Landed {
-            path,
-            revision,
-            created,
-            row,
-            ..
-        } = landed;
-        if Self::checkpoint_is_due(&row, revision) {
-            self.inner
-                .checkpoint_due
-                .store(true, std::sync::atomic::Ordering::Relaxed);
-        }
-        let mime = crate::mime::of(options.mime.as_deref(), path.name(), &incoming.head);
-        Ok(Some(Written {
-            path,
-            size: incoming.size,
-            mime,
-            version: revision,
-            id: incoming.id,
-            created,
-        }))
+        let write = self.waiting(held, target, incoming, options, via, cause)?;
+        let mut answers = self.write_landing(held, vec![write]);
+        let landed = answers.pop().unwrap_or(Ok(None))?;
+        Ok(landed.map(|landed| self.written(landed, incoming, options)))
     }
 }
 
@@ -307,7 +257,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn path(&self) -> &RelPath {
+    pub(crate) fn path(&self) -> &RelPath {
         match self {
             Target::Exactly(path) | Target::FreeName(path) => path,
         }

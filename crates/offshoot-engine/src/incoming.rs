@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    fn take_in_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
+    pub(crate) fn take_in_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
         let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
         Ok(Incoming {
             id,

@@ -105,6 +105,7 @@ impl Engine {
         let dir = self.dir_of(&row)?;
         dir.clear_stages()?;
         let recent = self.recent_paths(&row)?;
+        let known: BTreeSet<ObjectId> = recent.values().flatten().copied().collect();
         let mut stale = Vec::new();
         for (path, versions) in &recent {
             let wanted = self
@@ -123,6 +124,10 @@ impl Engine {
                 there.kind == EntryKind::Dir
                     || there.size == 0
                     || there.id.is_some_and(|id| versions.contains(&id))
+                    // A file that was written over after it had been replaced (`Spares`), but the
+                    // power failed before the disk knew of the latter.
+                    || rebooted && !row.handed_out
+                    || rebooted && there.id.is_some_and(|id| known.contains(&id))
             });
             if !ours && row.handed_out && !rebooted {
                 // Somebody outside changed it after us; the next sync records that.

@@ -10,6 +10,7 @@ use offshoot_fs::{Difference, SafeDir, Stat};
 use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, Durability, ForkRow, WorkspaceRow};
 
+use crate::changes::{Changes, changes_of};
 use crate::engine::Engine;
 use crate::fork::fork_row;
 use crate::fork_memo::ForkMemo;
@@ -20,6 +21,7 @@ use crate::read::DiskEntry;
 use crate::state::around_nested_git;
 use crate::sync::{Found, Ignored, ROUNDS, Synced, differs};
 use crate::sync_disk::Taken;
+use crate::told::Ground;
 
 /// A memo is written anew when the old one let more than this be hashed.
 const MEMO_IS_WORTH_FILES: usize = 8;
@@ -53,23 +55,30 @@ struct Walk<'a> {
     synced: &'a mut Synced,
 }
 
-/// A look at a fork right after a walk that found nothing new, in the same transaction.
-pub(crate) type Look<'a> = &'a mut dyn FnMut(&Index<'_>, &Pending, &ForkRow) -> Result<()>;
+/// What a walk found, and what it leaves for the next one.
+#[derive(Default)]
+struct Outcome {
+    found: Found,
+    newest: Timestamp,
+    /// A new memo, if the old one let much be hashed.
+    memo: Option<ForkMemo>,
+}
 
 impl Engine {
     /// Records what outside programs changed in a fork. The caller holds the exclusive lock.
     ///
-    /// If there was nothing to record, `look` is called with what the walk read anyway.
+    /// If there was nothing to record, `changes` gets what the fork changed since its base, from
+    /// what the walk read anyway; the walk may be repeated, and the last one counts.
     pub(crate) fn sync_fork(
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
         include_ignored: bool,
         durability: Durability,
-        mut look: Option<Look<'_>>,
+        mut changes: Option<&mut Option<Changes>>,
     ) -> Result<Synced> {
         let memo_path = self.inner.data.memo(row.key);
-        let mut memo = ForkMemo::load(&memo_path);
+        let mut memo = None;
         let mut synced = Synced {
             walked: true,
             ..Synced::default()
@@ -80,18 +89,37 @@ impl Engine {
             synced.ignored.clear();
             synced.unsettled.clear();
             let bulk = self.store().bulk();
-            let (found, new_memo, worth, newest) = self.store().read(|tx| {
+            let outcome = self.store().read(|tx| {
                 let now = crate::engine::open_row_by_key(tx, row)?;
                 let fork = fork_row(tx, &now)?;
                 let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
-                let index = Index::new(self.store(), tx, &now).with_rows()?;
-                let looking = Looking {
+                let index = Index::new(self.store(), tx, &now);
+                let mut looking = Looking {
                     dir,
                     index: &index,
                     stack: &stack,
                     include_ignored,
                 };
-                let differences = self.fork_differences(&looking, &fork, &mut synced)?;
+                let differences = self.fork_differences(&looking, &fork)?;
+                let ground = match &changes {
+                    None => None,
+                    Some(_) => {
+                        let project = tx.workspace_by_key(fork.project)?;
+                        let head = project.and_then(|project| project.head);
+                        Ground::new(&now, &fork, head, &differences, started)
+                    }
+                };
+                if let (Some(changes), Some(ground)) = (&mut changes, &ground)
+                    && let Some(told) = self.inner.told.get(ground)
+                {
+                    **changes = Some(told.changes.clone());
+                    synced.ignored.clone_from(&told.ignored);
+                    return Ok(Outcome::default());
+                }
+                let index = Index::new(self.store(), tx, &now).with_rows()?;
+                looking.index = &index;
+                let differences = looking.without_ignored(differences, &mut synced);
+                let memo = memo.get_or_insert_with(|| ForkMemo::load(&memo_path));
                 let pending = index.pending(false)?;
                 let mut walk = Walk {
                     engine: self,
@@ -100,7 +128,7 @@ impl Engine {
                     pending: &pending,
                     stack: &stack,
                     bulk: &bulk,
-                    old: &memo,
+                    old: memo,
                     memo: ForkMemo::begin(),
                     hashed_files: 0,
                     hashed_bytes: 0,
@@ -116,13 +144,31 @@ impl Engine {
                     seen: &|path| seen.contains(path),
                 };
                 self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found)?;
-                if let Some(look) = look.as_mut().filter(|_| walk.found.is_empty()) {
-                    look(&index, &pending, &fork)?;
-                }
                 let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
                     || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
-                Ok((walk.found, walk.memo, worth, walk.newest))
+                let outcome = Outcome {
+                    newest: walk.newest,
+                    memo: worth.then_some(walk.memo),
+                    found: walk.found,
+                };
+                if let Some(changes) = changes.as_mut().filter(|_| outcome.found.is_empty()) {
+                    let seen = changes_of(&index, &pending, &fork)?;
+                    let all_seen = synced.unsettled.is_empty()
+                        && synced.refused.is_empty()
+                        && pending.ignored.is_empty();
+                    if let Some(ground) = ground.filter(|_| all_seen) {
+                        let ignored = synced.ignored.clone();
+                        self.inner.told.put(ground, seen.clone(), ignored);
+                    }
+                    **changes = Some(seen);
+                }
+                Ok(outcome)
             })?;
+            let Outcome {
+                found,
+                newest,
+                memo: new_memo,
+            } = outcome;
             let bulk = bulk.finish()?;
             // That there was nothing to note is noted once in a while.
             let noted = row.last_sync.is_some_and(|at| started.0 - at.0 < NOTED_FOR);
@@ -130,9 +176,9 @@ impl Engine {
                 let (changes, _) = self.record_found(row, &found, Some(&bulk), None, durability)?;
                 synced.changes.extend(changes);
             }
-            if worth {
+            if let Some(new_memo) = new_memo {
                 new_memo.save(&memo_path)?;
-                memo = new_memo;
+                memo = Some(new_memo);
             }
             // Somebody wrote while we looked: what we saw may be half of what they did.
             if newest < started || round == ROUNDS {
@@ -144,13 +190,9 @@ impl Engine {
         Ok(synced)
     }
 
-    /// What differs from the layers, without what the ignore rules leave out.
-    fn fork_differences(
-        &self,
-        looking: &Looking<'_>,
-        fork: &ForkRow,
-        synced: &mut Synced,
-    ) -> Result<Vec<Difference>> {
+    /// What differs from the layers. Directories that the ignore rules leave out are not looked
+    /// into.
+    fn fork_differences(&self, looking: &Looking<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
         let Looking { index, stack, .. } = looking;
         let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
         let dirs = self.fork_dirs(index.row, fork.place);
@@ -164,35 +206,39 @@ impl Engine {
         if seen.may_hold_stages {
             looking.dir.clear_stages()?;
         }
-        let mut all = seen.differences;
-        if looking.include_ignored {
-            return Ok(all);
+        Ok(seen.differences)
+    }
+}
+
+impl Looking<'_> {
+    /// What the ignore rules do not leave out.
+    fn without_ignored(&self, mut all: Vec<Difference>, synced: &mut Synced) -> Vec<Difference> {
+        if self.include_ignored {
+            return all;
         }
         // What does not differ is what the layers have, and need not be looked for on disk.
         let differs: HashSet<RelPath> = all.iter().map(|one| one.path.clone()).collect();
         let read = |path: &RelPath| match differs.contains(path) {
-            true => rule_file(looking.dir, path),
+            true => rule_file(self.dir, path),
             false => {
-                let entry = stack.state.entry(&index.objects, path).ok()??;
+                let entry = self.stack.state.entry(&self.index.objects, path).ok()??;
                 let id = entry.id.filter(|_| entry.kind == EntryKind::File)?;
-                index.content(&id).ok()
+                self.index.content(&id).ok()
             }
         };
         let rules = Rules::new(&read);
         all.retain(|one| {
             let is_dir = one.now.is_some_and(|now| now.is_dir());
-            if one.now.is_none() || !looking.leaves_out(&rules, &one.path, is_dir) {
+            if one.now.is_none() || !self.leaves_out(&rules, &one.path, is_dir) {
                 return true;
             }
             synced.ignored.push(one.path.clone());
             false
         });
         synced.ignored = crate::restore::topmost(std::mem::take(&mut synced.ignored).into_iter());
-        Ok(all)
+        all
     }
-}
 
-impl Looking<'_> {
     /// Whether the ignore rules leave a path out.
     fn leaves_out(&self, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
         if self.include_ignored {

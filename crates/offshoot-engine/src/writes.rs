@@ -10,23 +10,24 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, PLAIN_FILE_PERM, RelPath, Result, Timestamp,
+    Cause, EntryKind, Error, ErrorCode, PLAIN_FILE_PERM, RelPath, Result, Timestamp, WorkspaceId,
 };
-use offshoot_fs::{Staged, Sync};
+use offshoot_fs::{SafeDir, Staged, Sync};
 use offshoot_store::{
     Durability, EntryRow, Gather, HistoryOp, NewObject, ReadTx, Via, WorkspaceKey, WorkspaceRow,
     WriteTx,
 };
 
 use crate::engine::Engine;
-use crate::files::{Target, WriteOptions, check_expectation, refuse_unwritable};
+use crate::files::{Target, WriteOptions, Written, check_expectation, refuse_unwritable};
 use crate::fork_git::refuse_own_git;
 use crate::hold::{Held, is_still};
+use crate::incoming::Incoming;
 use crate::index::{Entry, Index, missing_of, new_dir_row};
 use crate::lines::LineFor;
 use crate::workspace::check_quota;
 
-/// So many writes are made together.
+/// The writes of so many are made together.
 const MOST_TOGETHER: usize = 256;
 /// So many workspaces are remembered as being written to before those that are not are forgotten.
 const MOST_LANES: usize = 256;
@@ -52,19 +53,45 @@ pub(crate) struct Landed {
     pub(crate) row: WorkspaceRow,
 }
 
-/// A write that waits for others: the workspace as it was when it was held, what is written, and
-/// the file with the content.
-struct Waiting {
+/// A file that somebody wants written whole.
+#[derive(Clone, Debug, Default)]
+pub struct FileToWrite {
+    /// Where.
+    pub path: RelPath,
+    /// All of its new content.
+    pub content: Vec<u8>,
+    /// How.
+    pub options: WriteOptions,
+}
+
+/// A file that is hashed and compressed.
+pub struct ReadyFile {
+    target: Target,
+    incoming: Incoming,
+    options: WriteOptions,
+}
+
+impl ReadyFile {
+    /// Where it goes.
+    pub(crate) fn path(&self) -> &RelPath {
+        self.target.path()
+    }
+}
+
+/// A write that waits for others: what is written, and the file with the content.
+pub(crate) type Waiting = (NewFile, Staged);
+
+/// Writes of one who holds the workspace, and as what it is held.
+struct Party {
     held: WorkspaceRow,
-    file: NewFile,
-    staged: Staged,
+    writes: Vec<Waiting>,
 }
 
 /// What becomes of a write. None, and nothing has changed, if the workspace is not what it was held
 /// for.
 type Answer = Result<Option<Landed>>;
 
-type Lane = Gather<Waiting, Answer>;
+type Lane = Gather<Party, Vec<Answer>>;
 
 /// Those who write now, by workspace.
 #[derive(Default)]
@@ -95,31 +122,156 @@ struct Planned {
 }
 
 impl Engine {
-    /// Writes a file to a workspace that is held, together with others who do. None, and nothing
-    /// has changed, if it is not what it was held for.
-    pub(crate) fn write_landing(
+    /// Makes a file ready to be written. This is all of a write that needs no disk, if the file is
+    /// small.
+    pub fn make_ready(&self, file: FileToWrite) -> Result<ReadyFile> {
+        Ok(ReadyFile {
+            target: Target::Exactly(file.path),
+            incoming: self.take_in_bytes(file.content)?,
+            options: file.options,
+        })
+    }
+
+    /// Writes files, each by itself: what one of them is refused for does not concern the others.
+    /// They are answered in their order, and survive a power cut then. Faster than one after the
+    /// other.
+    pub fn write_files(
+        &self,
+        id: &WorkspaceId,
+        files: &mut [(ReadyFile, &Cause)],
+    ) -> Vec<Result<Written>> {
+        let mut answers = Vec::with_capacity(files.len());
+        while let Some(rest) = files
+            .get_mut(answers.len()..)
+            .filter(|rest| !rest.is_empty())
+        {
+            match self.hold_as_remembered(id) {
+                Ok(Some(held)) => answers.extend(self.write_all_held(id, held, rest)),
+                // It has to be held in another way, or cannot be: that is said of each of them.
+                _ => answers.extend(rest.first_mut().map(|file| self.write_one(id, file))),
+            }
+        }
+        answers
+    }
+
+    fn write_one(
+        &self,
+        id: &WorkspaceId,
+        (file, cause): &mut (ReadyFile, &Cause),
+    ) -> Result<Written> {
+        let (incoming, options) = (&mut file.incoming, &file.options);
+        self.write_incoming(id, &file.target, incoming, options, Via::Call, cause)
+    }
+
+    fn write_all_held(
+        &self,
+        id: &WorkspaceId,
+        held: Held,
+        files: &mut [(ReadyFile, &Cause)],
+    ) -> Vec<Result<Written>> {
+        let (mut writes, mut refused) = (Vec::new(), Vec::new());
+        for (file, cause) in &mut *files {
+            let (target, options) = (&file.target, &file.options);
+            let write = self.waiting(&held, target, &mut file.incoming, options, Via::Call, cause);
+            refused.push(write.map(|write| writes.push(write)).err());
+        }
+        let mut landed = self.write_landing(&held, writes).into_iter();
+        self.after_writes(held);
+        let mut answer = |file: &mut (ReadyFile, &Cause), refused| match refused {
+            Some(error) => Err(error),
+            None => match landed.next() {
+                Some(Ok(Some(landed))) => {
+                    Ok(self.written(landed, &file.0.incoming, &file.0.options))
+                }
+                Some(Err(error)) => Err(error),
+                // The workspace is not what it was remembered as.
+                Some(Ok(None)) => self.write_one(id, file),
+                None => Err(Error::internal("a write has no answer")),
+            },
+        };
+        let files = files.iter_mut().zip(refused);
+        files.map(|(file, refused)| answer(file, refused)).collect()
+    }
+
+    /// A write as it waits for others. The bytes go to disk before the commit, so that a full disk
+    /// is found in time.
+    pub(crate) fn waiting(
         &self,
         held: &Held,
-        file: NewFile,
-        staged: Staged,
-    ) -> Result<Option<Landed>> {
-        let waiting = Waiting {
-            held: held.row.clone(),
-            file,
-            staged,
+        target: &Target,
+        incoming: &mut Incoming,
+        options: &WriteOptions,
+        via: Via,
+        cause: &Cause,
+    ) -> Result<Waiting> {
+        let mut staged = match self.spares_for(&held.row) {
+            Some(spares) => SafeDir::stage_from(&spares, PLAIN_FILE_PERM)?,
+            None => held.dir.stage(PLAIN_FILE_PERM)?,
         };
-        let answer = if held.exclusive {
-            self.write_together(held, vec![waiting], &mut || {}).pop()
+        incoming.copy_to(&mut staged)?;
+        let file = NewFile {
+            target: target.clone(),
+            object: incoming.object.clone(),
+            size: incoming.size,
+            options: options.clone(),
+            via,
+            cause: cause.clone(),
+            at: self.now(),
+        };
+        Ok((file, staged))
+    }
+
+    /// What the writer of a file is told.
+    pub(crate) fn written(
+        &self,
+        landed: Landed,
+        incoming: &Incoming,
+        options: &WriteOptions,
+    ) -> Written {
+        if Self::checkpoint_is_due(&landed.row, landed.revision) {
+            self.inner.checkpoint_due.store(true, Ordering::Relaxed);
+        }
+        let path = landed.path;
+        let mime = crate::mime::of(options.mime.as_deref(), path.name(), &incoming.head);
+        Written {
+            path,
+            size: incoming.size,
+            mime,
+            version: landed.revision,
+            id: incoming.id,
+            created: landed.created,
+        }
+    }
+
+    /// Lets a workspace go after writes, and does what is due then.
+    pub(crate) fn after_writes(&self, held: Held) {
+        drop(held);
+        if self.inner.checkpoint_due.swap(false, Ordering::Relaxed) {
+            // The writes are done; a checkpoint that fails is tried again with a later one.
+            let _ = self.checkpoint_if_due();
+        }
+    }
+
+    /// Writes files to a workspace that is held, together with others who do.
+    pub(crate) fn write_landing(&self, held: &Held, writes: Vec<Waiting>) -> Vec<Answer> {
+        let count = writes.len();
+        let party = Party {
+            held: held.row.clone(),
+            writes,
+        };
+        let answers = if held.exclusive {
+            self.write_together(held, vec![party], &mut || {}).pop()
         } else {
             let lane = self.inner.lanes.of(held.row.key);
-            lane.run(waiting, MOST_TOGETHER, |writes, pass_on| {
-                self.write_together(held, writes, pass_on)
+            lane.run(party, MOST_TOGETHER, |parties, pass_on| {
+                self.write_together(held, parties, pass_on)
             })
         };
-        answer.unwrap_or_else(|| {
+        answers.unwrap_or_else(|| {
             // Whoever led has panicked, and may have left files that are not in place.
             self.inner.needs_recovery.store(true, Ordering::Relaxed);
-            Err(Error::internal("a write was forgotten"))
+            let forgotten = || Err(Error::internal("a write was forgotten"));
+            std::iter::repeat_with(forgotten).take(count).collect()
         })
     }
 
@@ -128,13 +280,16 @@ impl Engine {
     fn write_together(
         &self,
         held: &Held,
-        writes: Vec<Waiting>,
+        parties: Vec<Party>,
         committed: &mut dyn FnMut(),
-    ) -> Vec<Answer> {
+    ) -> Vec<Vec<Answer>> {
+        let counts: Vec<usize> = parties.iter().map(|party| party.writes.len()).collect();
         let (mut files, mut staged) = (Vec::new(), Vec::new());
-        for write in writes {
-            files.push((write.held, write.file));
-            staged.push(write.staged);
+        for party in parties {
+            for (file, content) in party.writes {
+                files.push((party.held.clone(), file));
+                staged.push(content);
+            }
         }
         let files = Arc::new(files);
         let mut answers = match self.land_together(&files, 0, files.len()) {
@@ -161,7 +316,11 @@ impl Engine {
                 *answer = Err(error);
             }
         }
-        answers
+        let mut answers = answers.into_iter();
+        counts
+            .into_iter()
+            .map(|count| answers.by_ref().take(count).collect())
+            .collect()
     }
 
     /// Commits some of these writes. An error says that none of them is.

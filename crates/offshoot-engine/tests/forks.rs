@@ -538,3 +538,92 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
         assert_eq!(locks(), before);
     });
 }
+
+/// What is remembered of a fork's changes is only told again if nothing has changed: an engine that
+/// remembers and one that was just opened say the same after every step.
+#[test]
+fn changes_that_are_remembered_are_those_that_are_there() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let base = fs::read(path.join("README")).unwrap();
+        let times = |file: &str, like: &fs::Metadata| {
+            let file = fs::File::options().write(true).open(path.join(file));
+            file.unwrap()
+                .set_modified(like.modified().unwrap())
+                .unwrap();
+        };
+        let steps: [(&str, &dyn Fn()); 14] = [
+            ("nothing", &|| {}),
+            ("a file changes", &|| {
+                fs::write(path.join("README"), "changed\n").unwrap();
+            }),
+            ("it changes with its size and time", &|| {
+                let before = fs::metadata(path.join("README")).unwrap();
+                fs::write(path.join("README"), "chanGED\n").unwrap();
+                times("README", &before);
+            }),
+            ("it is what it was", &|| {
+                fs::write(path.join("README"), &base).unwrap();
+            }),
+            ("a file comes", &|| {
+                fs::write(path.join("src/new.rs"), "new\n").unwrap();
+            }),
+            ("a mode changes", &|| {
+                fs::set_permissions(path.join("docs/a/b"), PermissionsExt::from_mode(0o755))
+                    .unwrap();
+            }),
+            ("it is ignored", &|| {
+                fs::write(path.join(".gitignore"), "*.log\nout/\n").unwrap();
+            }),
+            ("ignored files come", &|| {
+                fs::write(path.join("a.log"), "log\n").unwrap();
+                fs::create_dir(path.join("out")).unwrap();
+                fs::write(path.join("out/x"), "x\n").unwrap();
+            }),
+            ("they are no more ignored", &|| {
+                fs::write(path.join(".gitignore"), "*.lag\nout/\n").unwrap();
+            }),
+            ("a file goes", &|| {
+                fs::remove_file(path.join("src/main.rs")).unwrap();
+            }),
+            ("a file is written by a call", &|| {
+                let options = WriteOptions::default();
+                let content = Content::Bytes(b"called\n");
+                rig.engine
+                    .write_file(&id, &p("docs/called"), content, &options, &user())
+                    .unwrap();
+            }),
+            ("the project goes on", &|| {
+                rig.put(&project, "README", "theirs\n");
+            }),
+            ("it goes on where the fork changed", &|| {
+                rig.put(&project, "src/new.rs", "theirs\n");
+            }),
+            ("a snapshot is taken", &|| {
+                rig.engine.snapshot(&id, None, false, &user()).unwrap();
+            }),
+        ];
+        let told = |engine: &offshoot_engine::Engine| {
+            let changes = engine.changes(&id, &user()).unwrap();
+            (changes.base, changes.set, changes.moved)
+        };
+        let mut before = None;
+        for (what, step) in steps {
+            step();
+            let fresh = told(&rig::open(rig.host.path(), rig.provider));
+            assert_eq!(told(&rig.engine), fresh, "{what}");
+            // Long enough ago to be remembered, then from what is.
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            for _ in 0..3 {
+                assert_eq!(told(&rig.engine), fresh, "{what}, later");
+            }
+            let same = ["nothing", "a snapshot is taken"];
+            if !same.contains(&what) {
+                assert_ne!(Some(&fresh), before.as_ref(), "{what} was not seen");
+            }
+            before = Some(fresh);
+        }
+        rig.check();
+    });
+}

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{BadTokens, TokenCache};
+use crate::desk::Desk;
 use crate::events::EventLog;
 use crate::guard::RequestIds;
 use crate::metrics::Metrics;
@@ -27,6 +28,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tools: Arc<Registry>,
+    pub(crate) desk: Arc<Desk>,
     /// One permit for each request that is being answered.
     pub(crate) requests: Semaphore,
     /// One permit for each stream of events.

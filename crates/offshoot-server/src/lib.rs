@@ -10,6 +10,7 @@ mod auth;
 mod bare;
 mod body;
 mod compatibility;
+mod desk;
 mod error;
 mod etag;
 mod events;

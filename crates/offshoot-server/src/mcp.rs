@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::http::request::Parts;
 use offshoot_agent::resources::{self, Content};
-use offshoot_agent::{Access, Arguments, Registry, Tool};
+use offshoot_agent::{Access, Registry, Tool};
 use offshoot_core::{Error, ErrorCode, Result};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -28,6 +28,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::blocking;
+use crate::desk::{Asked, Desk};
 
 const INSTRUCTIONS: &str = "Files of one workspace that remembers every change. Paths are relative \
     to it. Take a snapshot before larger changes; restore brings any of them back.";
@@ -38,6 +39,7 @@ const PAGE: usize = 500;
 #[derive(Clone)]
 pub(crate) struct Mcp {
     tools: Arc<Registry>,
+    desk: Arc<Desk>,
     /// The same as the protocol describes them, in the same order.
     described: Arc<[rmcp::model::Tool]>,
     /// For stdio: whoever started the program. Over HTTP each request says who it is.
@@ -45,10 +47,11 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    fn new(tools: Arc<Registry>, owner: Option<Access>) -> Self {
+    fn new(tools: Arc<Registry>, desk: Arc<Desk>, owner: Option<Access>) -> Self {
         let described = tools.tools().iter().map(describe).collect();
         Mcp {
             tools,
+            desk,
             described,
             owner,
         }
@@ -244,22 +247,15 @@ impl ServerHandler for Mcp {
             .get("message_id")
             .and_then(Value::as_str)
             .map(str::to_owned);
-        let tools = self.tools.clone();
-        let arguments = Arguments::Value(request.arguments.map_or(Value::Null, Value::Object));
+        let arguments = Asked::Value(request.arguments.map_or(Value::Null, Value::Object));
         let outcome = match self.access(&context) {
             Ok(access) => {
                 let access = match message {
                     Some(message) => access.for_message(message),
                     None => access,
                 };
-                let tool = self.tools.get(&name).ok();
-                match tool.and_then(|tool| tool.call_if_quick(&access, &arguments)) {
-                    Some(answer) => answer.and_then(|answer| answer.to_value()),
-                    None => {
-                        let call = move || tools.get(&name)?.call(&access, arguments)?.to_value();
-                        blocking(call).await
-                    }
-                }
+                let answer = self.desk.call(&self.tools, &name, access, arguments);
+                answer.await.and_then(|answer| answer.to_value())
             }
             Err(error) => Err(error),
         };
@@ -285,7 +281,7 @@ pub(crate) fn service(app: &App) -> StreamableHttpService<Mcp, LocalSessionManag
         .with_json_response(true)
         .with_max_request_body_bytes(app.options.limits.max_json_bytes as usize);
     config.cancellation_token = app.stopping.clone();
-    let mcp = Mcp::new(app.tools.clone(), None);
+    let mcp = Mcp::new(app.tools.clone(), app.desk.clone(), None);
     let make = move || Ok(mcp.clone());
     StreamableHttpService::new(make, Arc::default(), config)
 }
@@ -298,7 +294,7 @@ pub fn serve_stdio(access: Access, tools: Registry) -> Result<()> {
         .build()
         .map_err(failed)?;
     runtime.block_on(async {
-        let running = Mcp::new(Arc::new(tools), Some(access))
+        let running = Mcp::new(Arc::new(tools), Arc::default(), Some(access))
             .serve(rmcp::transport::io::stdio_pipes())
             .await
             .map_err(failed)?;

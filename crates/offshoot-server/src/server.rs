@@ -71,6 +71,7 @@ impl Server {
             metrics: Arc::new(Metrics::default()),
             watcher: Default::default(),
             tools: Default::default(),
+            desk: Default::default(),
             requests: Semaphore::new(options.limits.max_requests),
             streams: Arc::new(Semaphore::new(options.limits.max_streams)),
             stopping: CancellationToken::new(),

@@ -27,11 +27,11 @@ use super::SafeDir;
 use super::stage::{Reused, StageName};
 
 /// So many files are kept.
-const MOST: usize = 512;
+const MOST: usize = 128;
 /// Larger files are not kept: the time of their content outweighs that of an inode.
-const LARGEST: u64 = 64 << 10;
-/// Longer than a tick of the clock, by far.
-const SETTLED: Duration = Duration::from_millis(50);
+const LARGEST: u64 = 32 << 10;
+/// Longer than any tick of the clock, which is ten milliseconds at most.
+const SETTLED: Duration = Duration::from_millis(20);
 
 /// Replaced files in a directory of their own, the longest there first.
 ///
@@ -147,6 +147,7 @@ fn reusable(file: &File) -> Option<Reused> {
 }
 
 #[cfg(all(test, target_os = "linux"))]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The tools of agents over plain HTTP.
 
 use axum::extract::State;
-use offshoot_agent::Arguments;
+use offshoot_engine::Access;
 use offshoot_wire as wire;
 
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::body::blocking;
+use crate::desk::Asked;
 use crate::error::{Answer, Problem, ok, ok_text};
 use crate::extract::{JsonText, Params};
 
@@ -36,17 +36,9 @@ pub(crate) async fn call(
     params: Params,
     JsonText(text): JsonText,
 ) -> Answer {
-    let name = params.text("tool")?.to_owned();
-    let tool = app.tools.get(&name).map_err(Problem::not_there)?;
-    if let Some(answer) = tool.call_if_quick(&caller, &Arguments::Json(&text)) {
-        return Ok(ok_text(answer?.to_json()?));
-    }
-    let call = move || {
-        let answer = app
-            .tools
-            .get(&name)?
-            .call(&caller, Arguments::Json(&text))?;
-        answer.to_json()
-    };
-    Ok(ok_text(blocking(call).await?))
+    let name = params.text("tool")?;
+    app.tools.get(name).map_err(Problem::not_there)?;
+    let access = Access::clone(&caller);
+    let answer = app.desk.call(&app.tools, name, access, Asked::Json(text));
+    Ok(ok_text(answer.await?.to_json()?))
 }
