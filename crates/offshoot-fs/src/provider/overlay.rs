@@ -62,9 +62,18 @@ impl OverlayProvider {
         self.xattrs == OverlayXattrs::Trusted
     }
 
-    fn mount(&self, layers: &[PathBuf], stack: &LayerStack, fork: &ForkDirs) -> Result<bool> {
+    /// Mounts a fork. One whose upper was made just now has no earlier mount to ask about.
+    fn mount(
+        &self,
+        layers: &[PathBuf],
+        stack: &LayerStack,
+        fork: &ForkDirs,
+        is_new: bool,
+    ) -> Result<bool> {
         let note = MountNote::of(layers, fork)?;
-        note.check(fork)?;
+        if !is_new {
+            note.check(fork)?;
+        }
         let (upper, work) = (open_dir(&fork.upper())?, open_dir(&fork.work())?);
         let target = open_dir(&fork.target)?;
         let guarded = guard(&target).map_err(cannot_mount)?;
@@ -88,7 +97,7 @@ impl OverlayProvider {
     fn create_locked(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Created> {
         let stack = LayerStack::open_with(layers, self.xattrs)?;
         make_upper(&stack, fork).map_err(cannot_make)?;
-        let guarded = self.mount(layers, &stack, fork)?;
+        let guarded = self.mount(layers, &stack, fork, true)?;
         Ok(Created {
             provider: ProviderName::Overlay,
             files: 0,
@@ -157,7 +166,7 @@ impl Provider for OverlayProvider {
         refuse_occupied(&fork.target)?;
         make_private_dir(&fork.work()).map_err(cannot_make)?;
         let stack = LayerStack::open_with(layers, self.xattrs)?;
-        self.mount(layers, &stack, fork)?;
+        self.mount(layers, &stack, fork, false)?;
         Ok(Ensured::Mounted)
     }
 

@@ -139,3 +139,77 @@ fn wrong_calls_say_what_is_wrong() {
     }
     assert_eq!(tools[0]["annotations"]["readOnlyHint"], true);
 }
+
+/// Writes of many clients are made together. Each is checked by its own credential, answered by its
+/// own answer and noted under its own name, and what is refused of one does not touch the others.
+#[test]
+fn clients_that_write_at_once_are_answered_one_by_one() {
+    const CLIENTS: usize = 12;
+    const EACH: usize = 12;
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    running.client().create("w");
+    running.client().create("other");
+    let large = "x".repeat(200_000);
+    let written = std::sync::Mutex::new(std::collections::BTreeMap::new());
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (running, written, large) = (&running, &written, &large);
+            scope.spawn(move || {
+                let all = running.client_for("w", &[]);
+                let limited = running.client_for("w", &["open/**:read,write"]);
+                let elsewhere = running.client_for("other", &[]);
+                for n in 0..EACH {
+                    let content = match n % 6 {
+                        5 => format!("{client} {n} {large}"),
+                        _ => format!("{client} {n}"),
+                    };
+                    let (sender, path, refusal) = match n % 6 {
+                        0 => (&limited, format!("open/{client}/{n}"), None),
+                        1 => (
+                            &limited,
+                            format!("shut/{client}/{n}"),
+                            Some("permission_denied"),
+                        ),
+                        2 => (&all, format!("../{client}"), Some("path_traversal_blocked")),
+                        3 => (&elsewhere, format!("{client}/{n}"), None),
+                        _ => (&all, format!("{client}/{n}"), None),
+                    };
+                    let body = serde_json::json!({ "path": path, "content": content });
+                    let reply = sender.post("/api/v1/tools/write_file", &body.to_string());
+                    if let Some(code) = refusal {
+                        assert_eq!((reply.status / 100, reply.code().as_str()), (4, code));
+                        continue;
+                    }
+                    assert_eq!(reply.status, 200, "{path} {}", reply.text());
+                    let answer = reply.json();
+                    assert_eq!(answer["path"], path.as_str());
+                    assert_eq!(answer["size"], content.len());
+                    let ws = if n % 6 == 3 { "other" } else { "w" };
+                    let version = answer["version"].as_i64().unwrap();
+                    let before = written
+                        .lock()
+                        .unwrap()
+                        .insert((ws, version), (path, content));
+                    assert_eq!(before, None, "two writes have one version");
+                }
+            });
+        }
+    });
+    let written = written.into_inner().unwrap();
+    assert_eq!(written.len(), CLIENTS * EACH * 4 / 6);
+    for ((ws, _), (path, content)) in &written {
+        let reply = running
+            .client()
+            .get(&format!("/api/v1/workspaces/{ws}/files/{path}"));
+        assert_eq!(reply.text(), *content, "{ws} {path}");
+    }
+    for ws in ["w", "other"] {
+        let history = format!("/api/v1/workspaces/{ws}/history?limit=1000");
+        let history = running.client().get(&history).json();
+        let lines = history["history"].as_array().unwrap();
+        let creates = lines.iter().filter(|line| line["op"] == "create");
+        let mine = written.keys().filter(|(of, _)| *of == ws);
+        assert_eq!(creates.count(), mine.count(), "{ws}");
+    }
+}

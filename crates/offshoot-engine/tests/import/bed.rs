@@ -1,0 +1,127 @@
+//! What the tests of imports stand on.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use offshoot_core::{Cause, Error, Operator, ProjectId, RelPath};
+use offshoot_engine::{Engine, EngineOptions, ForkOptions, ImportOptions, Imported, ProjectSynced};
+use offshoot_testkit::{HostDir, git};
+
+pub(crate) struct Bed {
+    pub(crate) engine: Engine,
+    pub(crate) host: HostDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Bed {
+        let host = HostDir::new();
+        let engine = Engine::open(EngineOptions::new(host.path().join("data"))).unwrap();
+        Bed { engine, host }
+    }
+
+    /// An empty directory for a source.
+    pub(crate) fn source(&self, name: &str) -> PathBuf {
+        let path = self.host.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    pub(crate) fn import(&self, name: &str, source: &Path) -> Result<Imported, Error> {
+        self.import_with(name, source, &ImportOptions::default())
+    }
+
+    pub(crate) fn import_with(
+        &self,
+        name: &str,
+        source: &Path,
+        options: &ImportOptions,
+    ) -> Result<Imported, Error> {
+        self.engine
+            .import_dir(&id(name), source, options, &mut |_| {}, &user())
+    }
+
+    pub(crate) fn import_git(&self, name: &str, source: &Path) -> Result<Imported, Error> {
+        self.engine
+            .import_git(&id(name), source, &mut |_| {}, &user())
+    }
+
+    pub(crate) fn sync(&self, name: &str, source: &Path, options: &ImportOptions) -> ProjectSynced {
+        self.engine
+            .sync_project_from(&id(name), source, options, &mut |_| {}, &user())
+            .unwrap()
+    }
+
+    pub(crate) fn export(
+        &self,
+        name: &str,
+        branch: Option<&str>,
+        target: &Path,
+    ) -> Result<(), Error> {
+        self.engine
+            .export_project_git(&id(name), target, branch, &mut |_| {})
+            .map(drop)
+    }
+
+    pub(crate) fn fork(&self, name: &str) -> PathBuf {
+        let options = ForkOptions::default();
+        self.engine
+            .fork_out(&id(name), &options, &user())
+            .unwrap()
+            .1
+    }
+
+    /// Everything that the head of a project holds, as text.
+    pub(crate) fn paths(&self, name: &str) -> Vec<String> {
+        self.engine
+            .project_entries(&id(name), None, &RelPath::root(), true)
+            .unwrap()
+            .iter()
+            .map(|entry| entry.path.to_text())
+            .collect()
+    }
+
+    pub(crate) fn prove(&self) {
+        self.engine.wait_for_upkeep();
+        let report = self.engine.check().unwrap();
+        assert_eq!(report.problems, []);
+    }
+}
+
+pub(crate) fn id(name: &str) -> ProjectId {
+    name.parse().unwrap()
+}
+
+pub(crate) fn p(path: &str) -> RelPath {
+    RelPath::parse(path.as_bytes()).unwrap()
+}
+
+pub(crate) fn user() -> Cause {
+    Cause::by(Operator::user())
+}
+
+pub(crate) fn write(root: &Path, path: &str, content: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+pub(crate) fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+pub(crate) fn commit_all(repository: &Path, message: &str) -> String {
+    git(repository, &["add", "-A"]);
+    git(
+        repository,
+        &["commit", "-q", "--allow-empty", "-m", message],
+    );
+    git(repository, &["rev-parse", "HEAD"])
+}
+
+pub(crate) fn dropped(imported: &[(RelPath, String)]) -> Vec<(String, &str)> {
+    imported
+        .iter()
+        .map(|(path, why)| (path.to_text(), why.as_str()))
+        .collect()
+}
