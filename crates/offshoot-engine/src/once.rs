@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use offshoot_core::{Error, Result};
 use offshoot_store::Durability;
+use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 
@@ -13,28 +14,51 @@ const LANES: u8 = 64;
 /// How long one waits for another in its lane.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What is noted of a request.
+#[derive(Serialize, Deserialize)]
+struct Noted {
+    /// The hash of what was asked for.
+    request: String,
+    /// The names of what it made.
+    names: Vec<String>,
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Engine {
     /// Makes something once for each key, and notes its names. Returns the names, and whether this
-    /// call made it. Two calls with the same key wait for each other, in all processes.
+    /// call made it. Two calls with the same key wait for each other, in all processes. A key that
+    /// came with another `request` is refused: its answer would be to something else.
     pub(crate) fn once(
         &self,
         key: &[u8; 32],
+        request: &[u8; 32],
         make: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<(Vec<String>, bool)> {
         let lane = format!("request-{}", key[0] % LANES);
         let _turn = self.inner.locks.exclusive(&lane, PATIENCE)?;
-        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        let setting = format!("request/{hex}");
+        let setting = format!("request/{}", hex(key));
         if let Some(noted) = self.store().read(|tx| tx.setting(&setting))? {
-            let names = serde_json::from_str(&noted)
+            let noted: Noted = serde_json::from_str(&noted)
                 .map_err(|_| Error::internal("the note of a request cannot be read"))?;
-            return Ok((names, false));
+            if noted.request != hex(request) {
+                return Err(Error::invalid(
+                    "this `Idempotency-Key` came with another request before",
+                )
+                .with_hint("give every request a key of its own; repeat it as it was"));
+            }
+            return Ok((noted.names, false));
         }
-        let names = make()?;
-        let noted =
-            serde_json::to_string(&names).map_err(|error| Error::internal(error.to_string()))?;
+        let noted = Noted {
+            request: hex(request),
+            names: make()?,
+        };
+        let text =
+            serde_json::to_string(&noted).map_err(|error| Error::internal(error.to_string()))?;
         self.store()
-            .write(Durability::Synced, |tx| tx.put_setting(&setting, &noted))?;
-        Ok((names, true))
+            .write(Durability::Synced, |tx| tx.put_setting(&setting, &text))?;
+        Ok((noted.names, true))
     }
 }

@@ -29,11 +29,13 @@ pub struct ProjectSource<'a> {
 
 impl Access {
     /// Makes something once for each key that this principal gives; without a key each time.
-    /// Returns the names of what was made, and whether this call made it.
+    /// Returns the names of what was made, and whether this call made it. A key that came with
+    /// another request is refused.
     pub fn once(
         &self,
         what: &str,
         key: Option<&[u8]>,
+        request: &dyn std::fmt::Debug,
         make: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<(Vec<String>, bool)> {
         let Some(key) = key else {
@@ -54,7 +56,9 @@ impl Access {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        self.engine.once(&hasher.finalize().into(), make)
+        let request = Sha256::digest(format!("{request:?}"));
+        self.engine
+            .once(&hasher.finalize().into(), &request.into(), make)
     }
 
     /// See [`crate::Engine::projects`]; those out of reach are left out.

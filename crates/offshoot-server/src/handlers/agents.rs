@@ -20,7 +20,7 @@ pub(crate) async fn spawn(
 ) -> Answer {
     let project = asked.project.as_deref().map(str::parse).transpose()?;
     let (shape, created) = blocking(move || {
-        let (names, created) = caller.once("agent", key.as_deref(), || {
+        let (names, created) = caller.once("agent", key.as_deref(), &asked, || {
             let agent = caller.spawn(&asked.parent, &asked.role, project.as_ref())?;
             Ok(vec![agent.id.to_string()])
         })?;

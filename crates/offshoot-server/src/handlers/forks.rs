@@ -40,7 +40,7 @@ fn make(
     // Out of reach before anything that the key leads to.
     caller.check_project(project)?;
     let mut forks = Vec::new();
-    let (names, created) = caller.once(&format!("fork {project}"), key, || {
+    let (names, created) = caller.once(&format!("fork {project}"), key, asked, || {
         let mut names: Vec<String> = Vec::new();
         for _ in 0..count {
             let (fork, path) = caller.fork(project, &options).map_err(|error| {

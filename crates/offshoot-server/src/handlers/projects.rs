@@ -35,7 +35,7 @@ pub(crate) async fn create(
     }
     let (shape, created) = blocking(move || {
         let mut imported = None;
-        let (names, created) = caller.once("project", key.as_deref(), || {
+        let (names, created) = caller.once("project", key.as_deref(), &asked, || {
             match &asked.from {
                 None => drop(caller.create_project(&id)?),
                 Some(from) => {

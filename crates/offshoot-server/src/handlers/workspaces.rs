@@ -34,7 +34,7 @@ pub(crate) async fn create(
     let quota = quota_of(asked.quota);
     let (workspace, status) = blocking(move || {
         let mut made = None;
-        let (names, _) = caller.once("workspace", key.as_deref(), || {
+        let (names, _) = caller.once("workspace", key.as_deref(), &asked, || {
             let workspace = match &asked.from {
                 Some(_) if asked.layout.is_some() => Err(Error::invalid(
                     "`layout` and `from` exclude each other: the layout is that of the snapshot",

@@ -387,6 +387,19 @@ fn a_repeated_creation_makes_nothing_more() {
             again.json()["workspaces"][at]["path"]
         );
     }
+    // The answer to another request would be a lie.
+    let fork = format!("{P}/workspaces");
+    for (target, body) in [
+        ("/api/v1/projects", r#"{"name":"q"}"#),
+        ("/api/v1/workspaces", r#"{"id":"w"}"#),
+        ("/api/v1/agents", r#"{"role":"helper","parent":"0*"}"#),
+        (&fork, r#"{"agent_id":"a","count":3}"#),
+    ] {
+        let refused = send(&client, target, body);
+        let said = (refused.status, refused.code());
+        assert_eq!(said, (400, "invalid_request".to_owned()), "{target}");
+    }
+    assert_eq!(client.get("/api/v1/projects/q").status, 404);
     let other = running.client_for_project("p", &[]);
     let more = send(&other, &format!("{P}/workspaces"), r#"{"agent_id":"a"}"#);
     assert_eq!(
