@@ -139,7 +139,8 @@ fn schema_of(kind: Kind) -> Value {
         Kind::Id => json!({ "type": "string", "pattern": wire::ID_PATTERN }),
         Kind::Snapshot => json!({ "type": "string", "pattern": wire::SNAPSHOT_PATTERN }),
         Kind::Key => json!({ "type": "string", "minLength": 1, "maxLength": 255 }),
-        Kind::Flag => json!({ "type": "boolean" }),
+        // Without a value it means yes, as people write it by hand.
+        Kind::Flag => json!({ "anyOf": [{ "type": "boolean" }, { "enum": ["", "1", "0"] }] }),
         Kind::Count => json!({ "type": "integer", "minimum": 1 }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
     }
