@@ -27,13 +27,10 @@
 //! and end it.
 
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::fs::SeekFrom;
 use tempfile::TempDir;
 
 use crate::is_root;
@@ -248,10 +245,9 @@ impl LoopImage {
             .expect("`create_for_power_cut` made this image");
         let dir = temp_dir();
         let target = dir.path().join("image");
-        let frozen = Freeze::new(outer.path());
-        let copied = copy_sparse(&self.image, &target);
-        drop(frozen);
-        copied.unwrap_or_else(|error| panic!("cannot copy the image: {error}"));
+        run(Command::new("sh")
+            .args(["-c", FREEZE_AND_COPY, "sh"])
+            .args([outer.path(), &self.image, &target]));
         ImageCopy {
             image: target,
             kind: self.kind,
@@ -259,6 +255,19 @@ impl LoopImage {
         }
     }
 }
+
+/// Copies a file while its file system is frozen, and only what is not a hole, so that the load is
+/// stopped for as short as possible.
+///
+/// This is a process of its own: a thread of the load that waits in a page fault, such as on the
+/// shared memory of SQLite, keeps every thread of its own process from getting memory, and whoever
+/// has to end the freeze would wait for it.
+const FREEZE_AND_COPY: &str = r#"
+fsfreeze --freeze "$1" || exit
+timeout 120 cp --sparse=auto "$2" "$3"
+copied=$?
+fsfreeze --unfreeze "$1" && exit $copied
+"#;
 
 /// The disk after a power cut: a copied image that is not mounted.
 #[derive(Debug)]
@@ -352,53 +361,6 @@ impl Drop for Mount {
     }
 }
 
-/// A frozen file system: nothing can be written to it until this is dropped.
-struct Freeze<'a> {
-    point: &'a Path,
-}
-
-impl<'a> Freeze<'a> {
-    fn new(point: &'a Path) -> Self {
-        run(Command::new("fsfreeze").arg("--freeze").arg(point));
-        Self { point }
-    }
-}
-
-impl Drop for Freeze<'_> {
-    fn drop(&mut self) {
-        complain(try_run(
-            Command::new("fsfreeze").arg("--unfreeze").arg(self.point),
-        ));
-    }
-}
-
-/// Copies what is not a hole, so that the load is stopped for as short as possible.
-fn copy_sparse(source: &Path, target: &Path) -> io::Result<()> {
-    let source = File::open(source)?;
-    let target = File::create_new(target)?;
-    let length = source.metadata()?.len();
-    target.set_len(length)?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut position = 0;
-    while position < length {
-        let start = match rustix::fs::seek(&source, SeekFrom::Data(position)) {
-            Ok(start) => start,
-            // There is no data after this position.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = rustix::fs::seek(&source, SeekFrom::Hole(start))?;
-        position = start;
-        while position < end {
-            let wanted = buffer.len().min((end - position) as usize);
-            source.read_exact_at(&mut buffer[..wanted], position)?;
-            target.write_all_at(&buffer[..wanted], position)?;
-            position += wanted as u64;
-        }
-    }
-    Ok(())
-}
-
 fn make_file_system(kind: FileSystem, options: &[&str], image: &Path, bytes: u64) {
     let file = File::create_new(image).and_then(|file| file.set_len(bytes));
     file.unwrap_or_else(|error| panic!("cannot make an image file: {error}"));
@@ -454,7 +416,28 @@ fn complain(outcome: Result<String, String>) {
 mod tests {
     use super::*;
     use crate::skip;
+    use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A frozen file system: nothing can be written to it until this is dropped.
+    struct Freeze<'a> {
+        point: &'a Path,
+    }
+
+    impl<'a> Freeze<'a> {
+        fn new(point: &'a Path) -> Self {
+            run(Command::new("fsfreeze").arg("--freeze").arg(point));
+            Self { point }
+        }
+    }
+
+    impl Drop for Freeze<'_> {
+        fn drop(&mut self) {
+            complain(try_run(
+                Command::new("fsfreeze").arg("--unfreeze").arg(self.point),
+            ));
+        }
+    }
 
     /// What makes a copy one of an instant. A torn copy only rarely harms a file system, so the
     /// freeze itself is tested.
