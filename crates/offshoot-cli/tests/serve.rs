@@ -138,6 +138,10 @@ fn one_server_per_data_directory() {
     // Other commands work beside it.
     assert_eq!(run(data.path(), &["workspace", "create", "w"]).0, 0);
     assert_eq!(served.send("GET", "/api/v1/workspaces/w", b"").0, 200);
+    for content in [b"one", b"two"] {
+        let (status, _) = served.send("PUT", "/api/v1/workspaces/w/files/a", content);
+        assert!(status < 300, "{status}");
+    }
     let idle = served.memory("VmRSS");
     println!("soak: idle memory {idle} KiB");
     assert!(idle < 60_000, "{idle} KiB");
@@ -147,6 +151,14 @@ fn one_server_per_data_directory() {
         .wait_at_most(Duration::from_secs(5))
         .expect("it does not stop");
     assert!(ended.success(), "{ended}");
+    // It ended well: nothing has to be recovered, and nothing is left of files on their way.
+    let names = |dir: &str| -> Vec<_> {
+        let entries = std::fs::read_dir(data.path().join(dir)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert!(names("run").is_empty(), "{:?}", names("run"));
+    let staged = |name: &std::ffi::OsString| name.to_string_lossy().contains("stage");
+    assert!(!names("tmp").iter().any(staged), "{:?}", names("tmp"));
     // The lock ends with the process, also with one that is killed.
     let mut again = Served::start(data.path());
     again.process.kill_hard();

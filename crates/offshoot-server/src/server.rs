@@ -32,6 +32,8 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEAD: usize = 64 << 10;
 /// Threads for blocking work: uploads hold one each while they arrive.
 const BLOCKING_THREADS: usize = 256;
+/// How long the end of the watching thread is waited for; it may be in the midst of a sync.
+const WATCHER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A server that listens and does not answer yet.
 pub struct Server {
@@ -136,6 +138,10 @@ impl Server {
             tracing::warn!("some requests were still open after {} s", limit.as_secs());
         }
         follower.abort();
+        let patience = tokio::time::Instant::now() + WATCHER_PATIENCE;
+        while !app.watcher.has_ended() && tokio::time::Instant::now() < patience {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode};
@@ -30,6 +31,7 @@ const FALLBACK: Duration = Duration::from_secs(5);
 pub(crate) struct Watcher {
     /// Wakes the thread when a path was handed out.
     wake: Mutex<Option<Sender<Signal>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 enum Signal {
@@ -72,9 +74,19 @@ impl Watcher {
             .run(&signals, &stopping);
         };
         let thread = std::thread::Builder::new().name("offshoot-watch".into());
-        if let Err(cause) = thread.spawn(run) {
-            tracing::error!(%cause, "outside changes are not watched for");
+        match thread.spawn(run) {
+            Ok(thread) => {
+                *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            }
+            Err(cause) => tracing::error!(%cause, "outside changes are not watched for"),
         }
+    }
+
+    /// Whether the thread has let go of the engine, or never had it. An engine that is let go of
+    /// tidies up and notes that it ended well.
+    pub(crate) fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
