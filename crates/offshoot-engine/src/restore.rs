@@ -140,6 +140,10 @@ impl Engine {
             top.before = goal.kept;
             top.after = goal.snapshot;
             tx.add_history(&top)?;
+            for dir in &plan.new_parents {
+                tx.add_history(&line.mkdir(dir))?;
+            }
+            next.dirs += plan.new_parents.len() as i64;
             for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
                 uncount_ignored(tx, &mut next, &change.path)?;
                 tx.remove_entry(before.key, &change.path)?;
@@ -155,7 +159,6 @@ impl Engine {
                 dir.perm = *perm;
                 tx.put_entry(before.key, &dir)?;
             }
-            next.dirs += plan.new_parents as i64;
             put_row(tx, &before, &next)?;
             also(tx)
         })?;
@@ -211,18 +214,18 @@ impl Engine {
         }
         let mut bench = Workbench::new(&index.objects);
         let (state, new_parents) = if below.is_root() {
-            (*target, 0)
+            (*target, Vec::new())
         } else {
             let edits: StateEdits = changes.iter().map(edit_of).collect();
-            let mut missing = 0;
-            for above in below.ancestors() {
-                missing += usize::from(index.entry(&above)?.is_none());
+            let mut missing = Vec::new();
+            if changes.iter().any(|change| change.after.is_some()) {
+                for above in below.dirs_above() {
+                    if index.entry(&above)?.is_none() {
+                        missing.push(above);
+                    }
+                }
             }
-            let comes = changes.iter().any(|change| change.after.is_some());
-            (
-                now.edit(&mut bench, &edits)?,
-                if comes { missing } else { 0 },
-            )
+            (now.edit(&mut bench, &edits)?, missing)
         };
         let objects = bench.prepare(self.store())?;
         Ok(Plan {
@@ -392,7 +395,7 @@ struct Plan {
     state: State,
     objects: Vec<offshoot_store::NewObject>,
     /// Directories above the restored path that come into being with it.
-    new_parents: usize,
+    new_parents: Vec<RelPath>,
     /// Directories that the target lacks and that stay because ignored files are in them, with
     /// their permission bits.
     staying: Vec<(RelPath, u32)>,

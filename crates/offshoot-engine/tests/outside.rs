@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use offshoot_core::{ErrorCode, ObjectKind, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions};
+use offshoot_store::{HistoryOp, Via};
 use support::{Bed, out_of_line, p, user, write};
 
 /// A workspace with a path that was handed out.
@@ -285,4 +286,28 @@ fn large_files_of_outside_programs_come_back_byte_for_byte() {
     bed.engine().restore(&ws, &kept, None, &user()).unwrap();
     assert!(fs::read(root.join("large")).unwrap() == changed);
     assert_eq!(bed.engine().check().unwrap().problems, []);
+}
+
+/// A restore of one path makes the directories above it. They are in the history like all others,
+/// and what goes with them is found.
+#[test]
+fn directories_that_a_restore_made_are_known_to_go() {
+    let (bed, ws, path) = handed_out();
+    let engine = bed.engine();
+    bed.write(&ws, "b/b/b", b"deep");
+    let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+    fs::remove_dir_all(path.join("b")).unwrap();
+    fs::create_dir(path.join("b")).unwrap();
+    fs::write(path.join("b/a"), "other").unwrap();
+    let id = taken.snapshot.id.to_hex();
+    engine
+        .restore(&ws, &id, Some(&p("b/b/b")), &user())
+        .unwrap();
+    let lines = engine.history(&ws, Some(&p("b/b")), 1).unwrap();
+    let made = (lines[0].line.op, lines[0].line.via);
+    assert_eq!(made, (HistoryOp::Mkdir, Via::Restore));
+    fs::remove_dir_all(path.join("b")).unwrap();
+    fs::create_dir(path.join("b")).unwrap();
+    engine.sync(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&bed, &ws), None);
 }
