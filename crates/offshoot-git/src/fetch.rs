@@ -6,7 +6,7 @@
 
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use offshoot_core::{GitMode, ObjectId, Result};
+use offshoot_core::{Error, GitMode, ObjectId, Result};
 
 use crate::commit::Commit;
 use crate::object::{Kind, ObjectReader};
@@ -25,8 +25,48 @@ pub struct Fetch {
     pub common: Vec<ObjectId>,
     /// The commits that it has without their parents.
     pub shallow: HashSet<ObjectId>,
-    /// How many commits deep the history is to be; none means all of it.
-    pub depth: Option<u32>,
+    /// Where the history is to end.
+    pub cut: Cut,
+    /// Which contents are left out; the other side asks for them when it needs them.
+    pub filter: Filter,
+}
+
+/// Where the history that a fetch brings ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cut {
+    /// Where the other side's history ended before.
+    #[default]
+    Nowhere,
+    /// So many commits below what is wanted.
+    Depth(u32),
+    /// So many commits below where the other side's history ended before.
+    Deeper(u32),
+    /// Before the first commit that is older than this, in seconds since 1970.
+    Since(i64),
+}
+
+/// Which contents a partial clone goes without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// None: all are sent.
+    #[default]
+    Nothing,
+    /// Files of at least so many bytes; 0 means all files.
+    BlobsFrom(u64),
+}
+
+impl Filter {
+    /// Whether a file is sent.
+    fn takes(self, reader: &dyn ObjectReader, file: &ObjectId) -> Result<bool> {
+        match self {
+            Filter::Nothing => Ok(true),
+            Filter::BlobsFrom(0) => Ok(false),
+            Filter::BlobsFrom(limit) => {
+                let object = reader.open(file)?;
+                Ok(object.is_none_or(|object| object.size < limit))
+            }
+        }
+    }
 }
 
 /// What is to be sent.
@@ -116,13 +156,51 @@ impl<'a> Commits<'a> {
         Ok(cut)
     }
 
+    /// Those of the ids that are trees or files in the history of the tips. The walk begins with
+    /// the newest commit and ends when all are found, so what a checkout lacks costs one tree.
+    pub fn holds(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<HashSet<ObjectId>> {
+        let mut missing: HashSet<ObjectId> = ids.iter().copied().collect();
+        let mut seen = HashSet::new();
+        let mut queue = Queue::default();
+        for tip in tips {
+            queue.push(self, *tip)?;
+        }
+        while let Some((_, id)) = queue.pop() {
+            if missing.is_empty() {
+                break;
+            }
+            if let Some(tree) = self.get(&id).map(|known| known.tree) {
+                let mut below = Vec::new();
+                let all = Filter::Nothing;
+                differing_objects(self.reader, tree, Vec::new(), all, &mut seen, &mut below)?;
+                for id in &below {
+                    missing.remove(id);
+                }
+            }
+            for parent in self.parents(&id)? {
+                queue.push(self, parent)?;
+            }
+        }
+        Ok(ids
+            .iter()
+            .copied()
+            .filter(|id| !missing.contains(id))
+            .collect())
+    }
+
     /// What a fetch has to send.
     pub fn plan(&mut self, fetch: &Fetch) -> Result<FetchPlan> {
         let mut plan = FetchPlan::default();
-        let mut wants = fetch.wants.clone();
+        let mut wants = Vec::with_capacity(fetch.wants.len());
+        let mut contents = Vec::new();
+        for id in &fetch.wants {
+            match self.time(id)? {
+                Some(_) => wants.push(*id),
+                None => contents.push(*id),
+            }
+        }
         let mut stops = fetch.shallow.clone();
-        if let Some(depth) = fetch.depth {
-            let edge = self.edge(&fetch.wants, depth)?;
+        if let Some(edge) = self.edge(&wants, fetch)? {
             for id in &fetch.shallow {
                 if edge.within.contains(id) && !edge.last.contains(id) && !self.is_cut(id) {
                     plan.unshallow.push(*id);
@@ -140,8 +218,31 @@ impl<'a> Commits<'a> {
         plan.shallow.sort();
         plan.shallow.dedup();
         plan.unshallow.sort();
-        plan.objects = self.new_objects(&new, &theirs)?;
+        plan.objects = self.new_objects(&new, &theirs, fetch.filter)?;
+        self.add_contents(&contents, fetch.filter, &mut plan.objects)?;
         Ok(plan)
+    }
+
+    /// Trees and files that are wanted by their own id. A file that is asked for is sent whatever
+    /// the filter says.
+    fn add_contents(
+        &self,
+        wanted: &[ObjectId],
+        filter: Filter,
+        objects: &mut Vec<ObjectId>,
+    ) -> Result<()> {
+        let mut seen: HashSet<ObjectId> = objects.iter().copied().collect();
+        for id in wanted {
+            if seen.contains(id) {
+                continue;
+            }
+            if matches!(self.reader.open(id)?, Some(object) if object.kind == Kind::Tree) {
+                differing_objects(self.reader, *id, Vec::new(), filter, &mut seen, objects)?;
+            } else if seen.insert(*id) {
+                objects.push(*id);
+            }
+        }
+        Ok(())
     }
 
     fn load(&mut self, id: &ObjectId) -> Result<()> {
@@ -199,11 +300,26 @@ impl<'a> Commits<'a> {
         self.get(id).is_some_and(|known| known.cut)
     }
 
+    /// The commits that the other side is to have, and the last of them: those whose parents it is
+    /// not to have. None if the fetch does not say where the history ends.
+    fn edge(&mut self, wants: &[ObjectId], fetch: &Fetch) -> Result<Option<Edge>> {
+        match fetch.cut {
+            Cut::Nowhere => Ok(None),
+            Cut::Depth(depth) => self.edge_at(wants, depth).map(Some),
+            Cut::Deeper(by) => {
+                let ends: Vec<ObjectId> = fetch.shallow.iter().copied().collect();
+                let ends = self.reached(wants, &ends)?;
+                self.edge_at(&ends, by.saturating_add(1)).map(Some)
+            }
+            Cut::Since(time) => self.edge_since(wants, time).map(Some),
+        }
+    }
+
     /// The commits within a depth, and the last of them that have parents.
-    fn edge(&mut self, wants: &[ObjectId], depth: u32) -> Result<Edge> {
+    fn edge_at(&mut self, from: &[ObjectId], depth: u32) -> Result<Edge> {
         let mut edge = Edge::default();
-        let mut level: Vec<ObjectId> = wants.to_vec();
-        edge.within.extend(wants);
+        let mut level: Vec<ObjectId> = from.to_vec();
+        edge.within.extend(from);
         for left in (0..depth).rev() {
             let mut below = Vec::new();
             for id in level {
@@ -223,6 +339,31 @@ impl<'a> Commits<'a> {
                 break;
             }
             level = below;
+        }
+        Ok(edge)
+    }
+
+    /// The commits that are not older than a time, and those of them that have an older parent.
+    fn edge_since(&mut self, wants: &[ObjectId], since: i64) -> Result<Edge> {
+        let mut edge = Edge::default();
+        let mut next = Vec::new();
+        for id in wants {
+            if self.time(id)?.is_some_and(|time| time >= since) && edge.within.insert(*id) {
+                next.push(*id);
+            }
+        }
+        if next.is_empty() {
+            return Err(Error::invalid("no commit is as young as that")
+                .with_hint("choose an earlier date for `--shallow-since`"));
+        }
+        while let Some(id) = next.pop() {
+            for parent in self.parents(&id)? {
+                if self.time(&parent)?.is_none_or(|time| time < since) {
+                    edge.last.insert(id);
+                } else if edge.within.insert(parent) {
+                    next.push(parent);
+                }
+            }
         }
         Ok(edge)
     }
@@ -305,7 +446,12 @@ impl<'a> Commits<'a> {
     /// or gets. Parents come before their children: what a child does not send because its parent
     /// has it must be there by then. In any other order two commits that exchange directories could
     /// each rely on the other.
-    fn new_objects(&self, new: &[ObjectId], theirs: &HashSet<ObjectId>) -> Result<Vec<ObjectId>> {
+    fn new_objects(
+        &self,
+        new: &[ObjectId],
+        theirs: &HashSet<ObjectId>,
+        filter: Filter,
+    ) -> Result<Vec<ObjectId>> {
         let mut seen = HashSet::new();
         let mut objects = Vec::new();
         let order = self.parents_first(new);
@@ -320,6 +466,7 @@ impl<'a> Commits<'a> {
                 self.reader,
                 commit.tree,
                 bases.collect(),
+                filter,
                 &mut seen,
                 &mut objects,
             )?;
@@ -391,11 +538,12 @@ impl Queue {
 }
 
 /// Adds what a tree reaches and none of the base trees has at the same place. Subtrees that are
-/// equal to one of the bases' are not entered.
+/// equal to one of the bases' are not entered, and files that the filter means are left out.
 fn differing_objects(
     reader: &dyn ObjectReader,
     tree: ObjectId,
     bases: Vec<ObjectId>,
+    filter: Filter,
     seen: &mut HashSet<ObjectId>,
     found: &mut Vec<ObjectId>,
 ) -> Result<()> {
@@ -422,7 +570,7 @@ fn differing_objects(
             if entry.is_dir() {
                 let below = there.iter().filter(|base| base.is_dir());
                 next.push((entry.id, below.map(|base| base.id).collect()));
-            } else {
+            } else if filter.takes(reader, &entry.id)? {
                 found.push(entry.id);
             }
         }

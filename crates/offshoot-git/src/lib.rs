@@ -27,7 +27,7 @@ mod upload_pack;
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;
-pub use fetch::{Commits, Fetch, FetchPlan};
+pub use fetch::{Commits, Cut, Fetch, FetchPlan, Filter};
 pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};
 pub use history::{
     parents_first, peel_to_commit, reachable_objects, reachable_objects_until, read_commit,

@@ -61,6 +61,13 @@ pub(crate) fn write_line(out: &mut dyn Write, line: impl AsRef<[u8]>) -> io::Res
     out.write_all(b"\n")
 }
 
+/// Writes content as a packet, without a newline at its end.
+pub(crate) fn write_packet(out: &mut dyn Write, content: impl AsRef<[u8]>) -> io::Result<()> {
+    let content = content.as_ref();
+    write!(out, "{:04x}", content.len() + 4)?;
+    out.write_all(content)
+}
+
 /// Writes the end of a list or of the answer.
 pub(crate) fn write_flush(out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"0000")

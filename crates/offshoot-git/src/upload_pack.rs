@@ -9,11 +9,12 @@ use std::io::{self, Write};
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::fetch::{Commits, Fetch, FetchPlan};
+use crate::fetch::{Commits, Cut, Fetch, FetchPlan, Filter};
 use crate::object::ObjectReader;
 use crate::pack::pack_objects;
 use crate::pkt_line::{
     Band, PackBand, Packet, Packets, write_band, write_delimiter, write_flush, write_line,
+    write_packet,
 };
 
 /// What we call ourselves.
@@ -82,7 +83,7 @@ impl UploadPack<'_> {
         }
         let abilities = format!(
             "multi_ack_detailed no-done side-band-64k no-progress shallow \
-             allow-reachable-sha1-in-want symref=HEAD:{} object-format=sha1 {AGENT}",
+             deepen-since deepen-relative filter allow-reachable-sha1-in-want symref=HEAD:{} object-format=sha1 {AGENT}",
             self.branch
         );
         match self.head {
@@ -96,7 +97,7 @@ impl UploadPack<'_> {
             }
         }
         for id in shallow {
-            write_line(out, format!("shallow {id}"))?;
+            write_packet(out, format!("shallow {id}"))?;
         }
         write_flush(out)
     }
@@ -189,7 +190,7 @@ impl UploadPack<'_> {
         }
         let plan = commits.plan(&request.fetch(common))?;
         drop(commits);
-        write_shallow_info(out, &plan, request.depth.is_some()).map_err(broken_off)?;
+        write_shallow_info(out, &plan, request.cut != Cut::Nowhere).map_err(broken_off)?;
         write_line(out, "packfile").map_err(broken_off)?;
         self.send_pack(&plan, true, request.no_progress, out)?;
         write_flush(out).map_err(broken_off)
@@ -216,7 +217,7 @@ impl UploadPack<'_> {
         let common = self.agree(&mut commits, &request)?;
         let fetch = request.fetch(common.clone());
         let mut plan = None;
-        if fetch.depth.is_some() {
+        if fetch.cut != Cut::Nowhere {
             let planned = plan.insert(commits.plan(&fetch)?);
             write_shallow_lines(out, planned)
                 .and_then(|()| write_flush(out))
@@ -249,7 +250,13 @@ impl UploadPack<'_> {
             .collect();
         // The branch may have moved on since the client was told where it is.
         let reached = commits.reached(&tips, &beside)?;
-        if let Some(unknown) = beside.iter().find(|want| !reached.contains(want)) {
+        let other: Vec<ObjectId> = beside
+            .into_iter()
+            .filter(|want| !reached.contains(want))
+            .collect();
+        // A partial clone asks for the contents it lacks, and gets those of this branch alone.
+        let held = commits.holds(&tips, &other)?;
+        if let Some(unknown) = other.iter().find(|want| !held.contains(want)) {
             return Err(Error::invalid(format!(
                 "upload-pack: not our ref {unknown}"
             )));
@@ -289,7 +296,7 @@ fn advertise_v2(out: &mut dyn Write) -> io::Result<()> {
         "version 2",
         AGENT,
         "ls-refs=unborn",
-        "fetch=shallow wait-for-done",
+        "fetch=shallow wait-for-done filter",
         "object-format=sha1",
     ] {
         write_line(out, line)?;
@@ -332,11 +339,12 @@ fn write_shallow_info(out: &mut dyn Write, plan: &FetchPlan, asked: bool) -> io:
 }
 
 fn write_shallow_lines(out: &mut dyn Write, plan: &FetchPlan) -> io::Result<()> {
+    // Without a newline, as git has it: libgit2 takes the newline for a part of the id.
     for id in &plan.shallow {
-        write_line(out, format!("shallow {id}"))?;
+        write_packet(out, format!("shallow {id}"))?;
     }
     for id in &plan.unshallow {
-        write_line(out, format!("unshallow {id}"))?;
+        write_packet(out, format!("unshallow {id}"))?;
     }
     Ok(())
 }
@@ -409,7 +417,8 @@ struct Request {
     wants: Vec<ObjectId>,
     haves: Vec<ObjectId>,
     shallow: HashSet<ObjectId>,
-    depth: Option<u32>,
+    cut: Cut,
+    filter: Filter,
     done: bool,
     wait_for_done: bool,
     no_progress: bool,
@@ -434,24 +443,26 @@ impl Request {
                 b"have" => request.haves.push(id()?),
                 b"shallow" => drop(request.shallow.insert(id()?)),
                 b"deepen" => {
-                    let depth = std::str::from_utf8(rest)
-                        .ok()
-                        .and_then(|text| text.parse().ok());
-                    let depth: u32 = depth.ok_or_else(|| not_understood(line))?;
-                    request.depth = (depth > 0).then_some(depth);
+                    let depth: u32 = number(rest).ok_or_else(|| not_understood(line))?;
+                    let relative = matches!(request.cut, Cut::Deeper(_));
+                    request.cut = match (depth, relative) {
+                        (_, true) => Cut::Deeper(depth),
+                        (0, false) => Cut::Nowhere,
+                        (_, false) => Cut::Depth(depth),
+                    };
                 }
-                b"deepen-since" | b"deepen-not" | b"deepen-relative" => {
+                b"deepen-relative" => request.count_from_the_end(),
+                b"deepen-since" => {
+                    let since: i64 = number(rest).ok_or_else(|| not_understood(line))?;
+                    request.cut = Cut::Since(since);
+                }
+                b"deepen-not" => {
                     return Err(Error::new(
                         ErrorCode::Unsupported,
-                        "a history can be cut by `--depth` only",
+                        "there is one branch, so nothing is left without it",
                     ));
                 }
-                b"filter" => {
-                    return Err(Error::new(
-                        ErrorCode::Unsupported,
-                        "partial clones are not served; clone without `--filter`",
-                    ));
-                }
+                b"filter" => request.filter = filter(rest)?,
                 b"done" => request.done = true,
                 b"wait-for-done" => request.wait_for_done = true,
                 b"no-progress" => request.no_progress = true,
@@ -472,10 +483,20 @@ impl Request {
                 b"multi_ack_detailed" => self.multi_ack_detailed = true,
                 b"no-done" => self.no_done = true,
                 b"no-progress" => self.no_progress = true,
+                b"deepen-relative" => self.count_from_the_end(),
                 _ => {}
             }
         }
         Some(())
+    }
+
+    /// The depth, which may come before or after this, counts from where the history ended.
+    fn count_from_the_end(&mut self) {
+        self.cut = match self.cut {
+            Cut::Depth(depth) => Cut::Deeper(depth),
+            Cut::Nowhere => Cut::Deeper(0),
+            other => other,
+        };
     }
 
     fn fetch(&self, common: Vec<ObjectId>) -> Fetch {
@@ -483,9 +504,37 @@ impl Request {
             wants: self.wants.clone(),
             common,
             shallow: self.shallow.clone(),
-            depth: self.depth,
+            cut: self.cut,
+            filter: self.filter,
         }
     }
+}
+
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Reads `blob:none` or `blob:limit=N`, where N may end in `k`, `m` or `g`.
+fn filter(text: &[u8]) -> Result<Filter> {
+    let limit = |text: &[u8]| {
+        let (digits, unit) = match text.split_last()? {
+            (b'k' | b'K', digits) => (digits, 1 << 10),
+            (b'm' | b'M', digits) => (digits, 1 << 20),
+            (b'g' | b'G', digits) => (digits, 1 << 30),
+            _ => (text, 1),
+        };
+        number::<u64>(digits)?.checked_mul(unit)
+    };
+    let known = match text.strip_prefix(b"blob:limit=") {
+        Some(text) => limit(text),
+        None => (text == b"blob:none").then_some(0),
+    };
+    known.map(Filter::BlobsFrom).ok_or_else(|| {
+        Error::new(
+            ErrorCode::Unsupported,
+            "of the filters, `blob:none` and `blob:limit=N` are served",
+        )
+    })
 }
 
 fn not_understood(line: &[u8]) -> Error {

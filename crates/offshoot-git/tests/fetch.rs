@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use common::Git;
 use offshoot_core::ObjectId;
-use offshoot_git::{Commits, Fetch, GitRepository};
+use offshoot_git::{Commits, Fetch, GitProtocol, GitRepository, UploadPack};
 
 /// Numbers that are the same in every run.
 struct Dice(u64);
@@ -131,5 +131,40 @@ fn a_fetch_sends_what_is_missing_and_little_else() {
             }
             assert!(plan.shallow.is_empty() && plan.unshallow.is_empty());
         }
+    }
+}
+
+/// libgit2 takes a newline after the id of a shallow commit for a part of the id.
+#[test]
+fn shallow_commits_are_told_without_a_newline() {
+    let git = Git::init();
+    let mut dice = Dice(7);
+    let ids = history(&git, &mut dice, false);
+    let head = *ids.last().unwrap();
+    let repository = GitRepository::open(git.path()).unwrap();
+    let upload = UploadPack {
+        reader: &repository,
+        head: Some(head),
+        branch: "refs/heads/main",
+    };
+    let packet = |line: String| format!("{:04x}{line}\n", line.len() + 5);
+    let asked = format!("want {head} shallow side-band-64k");
+    let v0 = packet(asked) + &packet("deepen 1".to_owned()) + "0000" + &packet("done".to_owned());
+    let v2 = packet("command=fetch".to_owned())
+        + "0001"
+        + &packet(format!("want {head}"))
+        + &packet("deepen 1".to_owned())
+        + &packet("done".to_owned())
+        + "0000";
+    for (version, request) in [(GitProtocol::V0, v0), (GitProtocol::V2, v2)] {
+        let mut answer = Vec::new();
+        upload
+            .answer(version, request.as_bytes(), &mut answer)
+            .unwrap();
+        let wanted = format!("0034shallow {head}000");
+        let there = answer
+            .windows(wanted.len())
+            .any(|bytes| bytes == wanted.as_bytes());
+        assert!(there, "{version:?}: {}", String::from_utf8_lossy(&answer));
     }
 }

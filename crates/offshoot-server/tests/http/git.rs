@@ -255,8 +255,9 @@ fn shallow_clones() {
         assert_eq!(count(&clone), "1", "protocol {protocol}");
         fetched(&clone, protocol, &["--depth", "2"]);
         assert_eq!(count(&clone), "2", "protocol {protocol}");
-        let refused = try_git(&clone, &["-c", &version, "fetch", "--deepen", "1"]);
-        assert!(!refused.status.success());
+        fetched(&clone, protocol, &["--deepen", "1"]);
+        // The second commit is a merge: both of its parents come.
+        assert_eq!(count(&clone), "4", "protocol {protocol}");
         fetched(&clone, protocol, &["--unshallow"]);
         assert_eq!(
             count(&clone),
@@ -267,15 +268,116 @@ fn shallow_clones() {
     for protocol in PROTOCOLS {
         assert_eq!(fetched(&place.path().join(protocol), protocol, &[]), 3);
     }
-    let refused = try_git(
-        place.path(),
-        &["clone", "-q", "--shallow-since=2001-01-01", &url, "x"],
-    );
-    assert!(
-        errors(&refused).contains("`--depth` only"),
-        "{}",
-        errors(&refused)
-    );
+}
+
+/// The history ends where a date says, and a client that lacks a date within is told so.
+#[test]
+fn clones_since_a_date() {
+    let data = offshoot_testkit::HostDir::new();
+    let (running, source) = imported(data.path());
+    let place = tempfile::tempdir().unwrap();
+    let url = url(&running, &running.admin, "p.git");
+    let times = git(source.path(), &["log", "--format=%ct", "HEAD"]);
+    let mut times: Vec<i64> = times.lines().map(|line| line.parse().unwrap()).collect();
+    times.sort_unstable();
+    let since = times[times.len() / 2];
+    let young = times.iter().filter(|time| **time >= since).count();
+    assert!(young > 0);
+    for protocol in PROTOCOLS {
+        let version = format!("protocol.version={protocol}");
+        let after = format!("--shallow-since=@{since}");
+        git(
+            place.path(),
+            &["-c", &version, "clone", "-q", &after, &url, protocol],
+        );
+        let clone = place.path().join(protocol);
+        git(&clone, &["fsck", "--strict"]);
+        let count = git(&clone, &["rev-list", "--count", "HEAD"]);
+        assert_eq!(count, young.to_string(), "protocol {protocol}");
+        let later = format!("--shallow-since=@{}", times[times.len() - 1] + 86_400);
+        let refused = try_git(
+            place.path(),
+            &["-c", &version, "clone", "-q", &later, &url, "x"],
+        );
+        assert!(!refused.status.success());
+        assert!(
+            errors(&refused).contains("as young"),
+            "{}",
+            errors(&refused)
+        );
+    }
+}
+
+/// A partial clone gets files when it needs them, and none that its branch does not hold.
+#[test]
+fn partial_clones() {
+    let data = offshoot_testkit::HostDir::new();
+    let (running, _source) = imported(data.path());
+    put(&running, "p", "large.bin", &"x".repeat(5_000));
+    put(&running, "p", "large.bin", &"y".repeat(5_000));
+    let place = tempfile::tempdir().unwrap();
+    let from = url(&running, &running.admin, "p.git");
+    let whole = place.path().join("whole");
+    git(place.path(), &["clone", "-q", &from, "whole"]);
+    let blobs = |clone: &Path| {
+        let all = git(
+            clone,
+            &[
+                "cat-file",
+                "--batch-all-objects",
+                "--batch-check=%(objecttype)",
+            ],
+        );
+        all.lines().filter(|line| *line == "blob").count()
+    };
+    for protocol in PROTOCOLS {
+        let version = format!("protocol.version={protocol}");
+        for (filter, more) in [
+            ("blob:none", "--no-checkout"),
+            ("blob:limit=1k", "--checkout"),
+        ] {
+            let name = format!("{protocol}-{}", filter.len());
+            let filter_arg = format!("--filter={filter}");
+            let mut args = vec!["-c", &version, "clone", "-q", &filter_arg];
+            if more == "--no-checkout" {
+                args.push(more);
+            }
+            args.extend([from.as_str(), name.as_str()]);
+            git(place.path(), &args);
+            let clone = place.path().join(&name);
+            if filter == "blob:none" {
+                assert_eq!(blobs(&clone), 0, "protocol {protocol}");
+                git(&clone, &["-c", &version, "checkout", "-q", "HEAD"]);
+            }
+            assert_eq!(
+                git(&clone, &["rev-parse", "HEAD^{tree}"]),
+                git(&whole, &["rev-parse", "HEAD^{tree}"])
+            );
+            assert_eq!(git(&clone, &["status", "--porcelain"]), "");
+            assert!(blobs(&clone) < blobs(&whole), "{protocol} {filter}");
+            let old = git(&clone, &["-c", &version, "show", "HEAD~1:large.bin"]);
+            assert_eq!(old, "x".repeat(5_000));
+        }
+    }
+    // What another project holds is not to be had by its id.
+    let other = running
+        .engine
+        .create_project(&"other".parse().unwrap(), &cause());
+    other.unwrap();
+    put(&running, "other", "secret", "nobody else's\n");
+    let clone = place.path().join("2-9");
+    std::fs::write(place.path().join("secret"), "nobody else's\n").unwrap();
+    let id = git(place.path(), &["hash-object", "secret"]);
+    for protocol in PROTOCOLS {
+        let version = format!("protocol.version={protocol}");
+        let refused = try_git(&clone, &["-c", &version, "fetch", "origin", &id]);
+        assert!(!refused.status.success());
+        assert!(
+            errors(&refused).contains("not our ref"),
+            "{}",
+            errors(&refused)
+        );
+    }
 }
 
 #[test]
