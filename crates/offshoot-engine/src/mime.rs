@@ -13,22 +13,42 @@ pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     }
     let by_name = mime_by_name(name);
     if let Some(by_content) = by_content(head) {
-        // A container format says less than a name that belongs to it: an .xlsx is a zip file.
-        let container = [
-            "application/zip",
-            "application/x-cfb",
-            "application/gzip",
-            "text/xml",
-        ];
         return match by_name {
-            Some(by_name) if container.contains(&by_content.as_str()) => by_name,
-            _ => by_content,
+            Some(by_name) if is_container_of(&by_content, &by_name) => by_name,
+            _ => media_of_container(&by_content).map_or(by_content, str::to_owned),
         };
     }
     match by_name {
         Some(by_name) => by_name,
         None if is_text(head) => "text/plain".to_owned(),
         None => UNKNOWN.to_owned(),
+    }
+}
+
+/// Whether the content is a container format, which says less than a name that belongs to it: an
+/// .xlsx is a zip file, and what is in an .mp4 may be a film or a sound.
+fn is_container_of(content: &str, name: &str) -> bool {
+    let container = [
+        "application/zip",
+        "application/x-cfb",
+        "application/gzip",
+        "text/xml",
+    ];
+    let is_media = name.starts_with("audio/") || name.starts_with("video/");
+    container.contains(&content) || is_media && media_of_container(content).is_some()
+}
+
+/// The type that players know for a container of sound and film; none for everything else.
+fn media_of_container(content: &str) -> Option<&'static str> {
+    match content {
+        "application/mp4" | "video/mp4" | "audio/mp4" => Some("video/mp4"),
+        "application/ogg" | "audio/ogg" | "audio/opus" | "audio/vorbis" => Some("audio/ogg"),
+        "application/x-ebml" | "application/x-matroska" | "video/matroska" | "audio/matroska" => {
+            Some("video/x-matroska")
+        }
+        "video/webm" => Some("video/webm"),
+        "application/x-id3v2" => Some("audio/mpeg"),
+        _ => None,
     }
 }
 
@@ -145,6 +165,33 @@ mod tests {
         assert_eq!(of(None, b"README", b"hello"), "text/plain");
         assert_eq!(of(None, b"x", b"\0\x01"), UNKNOWN);
         assert_eq!(of(None, b"x", b""), "text/plain");
+    }
+
+    /// The first bytes as ffmpeg writes them.
+    #[test]
+    fn sound_and_film_are_what_their_names_say() {
+        let mp4 = b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41\0\0\0\x08free";
+        let m4a = b"\0\0\0\x1cftypM4A \0\0\x02\0M4A isomiso2\0\0\0\x08free";
+        let mp3 = b"ID3\x04\0\0\0\0\0\x23TSSE\0\0\0\x0f\0\0\x03Lavf59.27.100\0";
+        let webm = b"\x1a\x45\xdf\xa3\x9fB\x86\x81\x01B\xf7\x81\x01B\xf2\x81\x04B\xf3\x81\x08\
+            B\x82\x84webmB\x87\x81\x04B\x85\x81\x02";
+        let mkv = b"\x1a\x45\xdf\xa3\xa3B\x86\x81\x01B\xf7\x81\x01B\xf2\x81\x04B\xf3\x81\x08\
+            B\x82\x88matroskaB\x87\x81\x04B\x85\x81\x02";
+        let ogg = b"OggS\0\x02\0\0\0\0\0\0\0\0\x01\x02\x03\x04\0\0\0\0\0\0\0\0\x01\x13OpusHead";
+        for (name, head, wanted) in [
+            ("a.mp4", &mp4[..], "video/mp4"),
+            ("a", mp4, "video/mp4"),
+            ("a.m4a", m4a, "audio/x-m4a"),
+            ("a.mp3", mp3, "audio/mpeg"),
+            ("a", mp3, "audio/mpeg"),
+            ("a.webm", webm, "video/webm"),
+            ("a.mkv", mkv, "video/x-matroska"),
+            ("a.ogg", ogg, "audio/ogg"),
+            // A name that is no player's does not hide what it is.
+            ("a.txt", mp4, "video/mp4"),
+        ] {
+            assert_eq!(of(None, name.as_bytes(), head), wanted, "{name}");
+        }
     }
 
     #[test]
