@@ -23,7 +23,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// More than so many tokens are not remembered.
 const REMEMBERED: usize = 10_000;
 /// The longest message id.
-const MAX_MESSAGE_ID: usize = 256;
+pub(crate) const MAX_MESSAGE_ID: usize = 256;
 
 /// Valid tokens, for a short time, by the hash of their secret.
 #[derive(Default)]

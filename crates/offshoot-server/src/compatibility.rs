@@ -55,7 +55,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .gives::<wire::Synced>(),
         post(&of("/upload"), "Upload one file or several", upload)
-            .takes_raw("multipart/form-data")
+            .takes_raw(&["multipart/form-data"])
             .gives::<wire::Upload>(),
         delete(&of("/delete/{path}"), "Delete a file", delete_file).gives::<wire::Deleted>(),
         post(
@@ -63,7 +63,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Upload into the workspace of the credential",
             upload_to_own,
         )
-        .takes_raw("multipart/form-data")
+        .takes_raw(&["multipart/form-data"])
         .gives::<wire::Upload>(),
         post(
             "/api/v1/workspace/{agent}/complete",

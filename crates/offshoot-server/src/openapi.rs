@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
+use axum::http::Method;
 use offshoot_core::ErrorCode;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::auth::MAX_MESSAGE_ID;
 use crate::route::{Kind, Payload, Route};
 use crate::routes::table;
 use offshoot_wire as wire;
@@ -23,6 +25,9 @@ pub(crate) fn document() -> Value {
         item[route.method.as_str().to_ascii_lowercase()] = operation(&route, &mut generator);
     }
     let mut schemas = generator.take_definitions(true);
+    for schema in schemas.values_mut() {
+        leave_out_defaults(schema);
+    }
     schemas.insert("Error".to_owned(), error_schema());
     json!({
         "openapi": "3.1.0",
@@ -41,19 +46,34 @@ pub(crate) fn document() -> Value {
     })
 }
 
+/// Generators take a field with a default for one that must be there, in requests too.
+fn leave_out_defaults(schema: &mut Value) {
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for field in fields.values_mut().filter_map(Value::as_object_mut) {
+            field.remove("default");
+        }
+    }
+}
+
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut answers = Map::new();
+    let text = match route.status {
+        201 => "Created",
+        204 => "Done, and there is nothing to say",
+        _ => "Done",
+    };
     answers.insert(
         route.status.to_string(),
-        body(route.answer, "Done", generator),
+        body(route.answer, text, generator),
     );
     for &status in &route.also {
         let answer = match status {
             304 => json!({ "description": "The caller has it already" }),
             206 => body(route.answer, "The part that was asked for", generator),
+            201 => body(route.answer, "Created", generator),
             _ => body(
                 route.answer,
-                "Done, and nothing new had to be made",
+                "It was there already, and nothing new was made",
                 generator,
             ),
         };
@@ -75,13 +95,33 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     });
     if !matches!(route.request, Payload::Empty) {
         let mut request = body(route.request, "", generator);
-        request["required"] = json!(route.needs_body && matches!(route.request, Payload::Raw(_)));
+        request["required"] = json!(match route.request {
+            Payload::Empty => false,
+            Payload::Raw(_) => route.needs_body,
+            // Where every field may be left out, so may the body.
+            Payload::Json(_) => needs_fields(&request, generator),
+        });
         operation["requestBody"] = request;
     }
     if route.open {
         operation["security"] = json!([]);
     }
     operation
+}
+
+/// Whether the shape of a body has fields that must be there.
+fn needs_fields(body: &Value, generator: &SchemaGenerator) -> bool {
+    let schema = &body["content"]["application/json"]["schema"];
+    let named = schema["$ref"]
+        .as_str()
+        .and_then(|name| name.rsplit('/').next());
+    let schema = match named {
+        Some(name) => generator.definitions().get(name).unwrap_or(schema),
+        None => schema,
+    };
+    schema["required"]
+        .as_array()
+        .is_some_and(|fields| !fields.is_empty())
 }
 
 /// A name for generated clients: the method and the fixed parts of the path.
@@ -129,7 +169,14 @@ fn parameters(route: &Route) -> Vec<Value> {
             "description": param.about, "schema": schema_of(param.kind),
         })
     });
-    in_path.chain(others).collect()
+    let message = (route.method != Method::GET && !route.open).then(|| {
+        json!({
+            "name": "Offshoot-Message-Id", "in": "header", "required": false,
+            "description": "The message that led to this; it is kept in the history",
+            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_MESSAGE_ID },
+        })
+    });
+    in_path.chain(others).chain(message).collect()
 }
 
 fn schema_of(kind: Kind) -> Value {
@@ -140,7 +187,9 @@ fn schema_of(kind: Kind) -> Value {
         Kind::Snapshot => json!({ "type": "string", "pattern": wire::SNAPSHOT_PATTERN }),
         Kind::Key => json!({ "type": "string", "minLength": 1, "maxLength": 255 }),
         // Without a value it means yes, as people write it by hand.
-        Kind::Flag => json!({ "anyOf": [{ "type": "boolean" }, { "enum": ["", "1", "0"] }] }),
+        Kind::Flag => json!({
+            "anyOf": [{ "type": "boolean" }, { "type": "string", "enum": ["", "1", "0"] }]
+        }),
         Kind::Count => json!({ "type": "integer", "minimum": 1 }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
     }
@@ -150,14 +199,39 @@ fn body(payload: Payload, description: &str, generator: &mut SchemaGenerator) ->
     let mut body = match payload {
         Payload::Empty => json!({}),
         Payload::Json(schema) => {
-            json!({ "content": { "application/json": { "schema": schema(generator) } } })
+            let schema = match schema(generator).to_value() {
+                // Generators of clients do not know the schemas `true` and `false`.
+                Value::Bool(_) => json!({ "type": "object", "additionalProperties": {} }),
+                schema => schema,
+            };
+            json!({ "content": { "application/json": { "schema": schema } } })
         }
-        Payload::Raw(media) => json!({ "content": { media: {} } }),
+        Payload::Raw(media) => {
+            let content: Map<String, Value> = media
+                .iter()
+                .map(|media| ((*media).to_owned(), json!({ "schema": raw_schema(media) })))
+                .collect();
+            json!({ "content": content })
+        }
     };
     if !description.is_empty() {
         body["description"] = json!(description);
     }
     body
+}
+
+/// What a body that is no JSON document is for a generated client.
+fn raw_schema(media: &str) -> Value {
+    match media {
+        "multipart/form-data" => json!({
+            "type": "object",
+            "required": ["file"],
+            "properties": { "file": { "type": "string", "format": "binary" } },
+        }),
+        "application/json" => json!({}),
+        text if text.starts_with("text/") => json!({ "type": "string" }),
+        _ => json!({ "type": "string", "format": "binary" }),
+    }
 }
 
 fn error_schema() -> Value {

@@ -1,7 +1,7 @@
 //! The routes of projects, forks, merges, reviews and agents.
 
 use crate::handlers::{agents, forks, merges, project_files, projects, reviews};
-use crate::route::{Kind, Route, delete, get, post, put};
+use crate::route::{BYTES, Kind, Route, delete, get, post, put};
 use offshoot_wire as wire;
 
 /// The groups with their names.
@@ -60,7 +60,7 @@ fn project_routes() -> Vec<Route> {
             "Unpack an archive (zip, tar or tar.gz) into a project, as one snapshot",
             projects::import,
         )
-        .takes_raw("application/octet-stream")
+        .takes_raw(&[BYTES])
         .gives::<wire::ProjectImported>()
         .query("path", Kind::Path, "Into this directory"),
     ]

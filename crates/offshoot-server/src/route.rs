@@ -10,6 +10,9 @@ use crate::app::Shared;
 /// Makes the schema of a body.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
+/// The media type of bytes that nothing more is said about.
+pub(crate) const BYTES: &str = "application/octet-stream";
+
 /// What a request or an answer carries.
 #[derive(Clone, Copy)]
 pub(crate) enum Payload {
@@ -17,8 +20,8 @@ pub(crate) enum Payload {
     Empty,
     /// A JSON document.
     Json(SchemaOf),
-    /// Something else, of this media type.
-    Raw(&'static str),
+    /// Something else, of one of these media types.
+    Raw(&'static [&'static str]),
 }
 
 /// A parameter of the query or a header.
@@ -90,7 +93,7 @@ impl Route {
             params: Vec::new(),
             request: Payload::Empty,
             needs_body: true,
-            answer: Payload::Raw("application/json"),
+            answer: Payload::Raw(&["application/json"]),
             status: 200,
             also: Vec::new(),
             open: false,
@@ -104,8 +107,8 @@ impl Route {
         self
     }
 
-    /// The media type of its answer.
-    pub(crate) fn gives_raw(mut self, media: &'static str) -> Self {
+    /// The media types of its answer.
+    pub(crate) fn gives_raw(mut self, media: &'static [&'static str]) -> Self {
         self.answer = Payload::Raw(media);
         self
     }
@@ -116,8 +119,8 @@ impl Route {
         self
     }
 
-    /// The media type of its request.
-    pub(crate) fn takes_raw(mut self, media: &'static str) -> Self {
+    /// The media types of its request.
+    pub(crate) fn takes_raw(mut self, media: &'static [&'static str]) -> Self {
         self.request = Payload::Raw(media);
         self
     }
@@ -195,7 +198,8 @@ impl Route {
 
     /// The raw content of a file, with everything that HTTP has for that.
     pub(crate) fn serves_file(self) -> Self {
-        self.gives_raw("*/*")
+        // Generated clients know what to do with bytes, and not with anything.
+        self.gives_raw(&[BYTES, "*/*"])
             .also(206)
             .also(304)
             .at_snapshot()
@@ -214,7 +218,7 @@ impl Route {
     pub(crate) fn takes_file(mut self) -> Self {
         // Without a body the file is empty.
         self.needs_body = false;
-        self.takes_raw("*/*")
+        self.takes_raw(&[BYTES])
             .query(
                 "executable",
                 Kind::Flag,

@@ -5,7 +5,7 @@ use axum::Router;
 
 use crate::app::Shared;
 use crate::handlers::{files, forks, snapshots, system, tokens, tools, transfer, workspaces};
-use crate::route::{Kind, Route, delete, get, post, put};
+use crate::route::{BYTES, Kind, Route, delete, get, post, put};
 use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in};
 use offshoot_wire as wire;
 
@@ -170,14 +170,14 @@ fn file_routes() -> Vec<Route> {
             "Put files beside those there are; a taken name becomes `name (1).ext`",
             transfer::upload,
         )
-        .takes_raw("multipart/form-data")
+        .takes_raw(&["multipart/form-data"])
         .gives::<wire::Uploads>(),
         get(
             &of("/archive"),
             "Download a workspace or a directory of it",
             transfer::archive,
         )
-        .gives_raw("application/zip")
+        .gives_raw(&[BYTES, "application/zip", "application/gzip"])
         .query("format", Kind::Text, "`zip` or `tar.gz`")
         .query("path", Kind::Path, "Only this directory"),
         post(
@@ -185,7 +185,7 @@ fn file_routes() -> Vec<Route> {
             "Unpack an archive (zip, tar or tar.gz) into a workspace",
             transfer::import,
         )
-        .takes_raw("application/octet-stream")
+        .takes_raw(&[BYTES])
         .gives::<wire::Imported>()
         .query("path", Kind::Path, "Into this directory"),
     ]
@@ -277,7 +277,7 @@ fn event_routes() -> Vec<Route> {
             "Follow what happens, as server-sent events",
             events::events,
         )
-        .gives_raw("text/event-stream")
+        .gives_raw(&["text/event-stream"])
         .query("since", Kind::Number, "Begin after this event")
         .query("workspace", Kind::Id, "Only of this workspace")
         .query("project", Kind::Id, "Only of this project")
@@ -341,21 +341,21 @@ fn system_routes() -> Vec<Route> {
         .gives::<wire::Health>()
         .open(),
         get("/metrics", "Counters, for Prometheus", system::metrics)
-            .gives_raw("text/plain")
+            .gives_raw(&["text/plain"])
             .open(),
         get("/openapi.json", "This document", system::openapi).open(),
         get("/docs", "The routes, to read", system::docs)
-            .gives_raw("text/html")
+            .gives_raw(&["text/html"])
             .open(),
         get("/", "Where to begin", system::home)
-            .gives_raw("text/html")
+            .gives_raw(&["text/html"])
             .open(),
         get(
             "/sign-in",
             "Sign a browser in by the link that `offshoot serve` prints",
             sign_in::sign_in,
         )
-        .gives_raw("text/html")
+        .gives_raw(&["text/html"])
         .query("code", Kind::Text, "The code of the link")
         .open(),
         post(

@@ -5,7 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::time;
+use super::{Time, time};
 
 /// One agent.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub struct Agent {
     role: String,
     workspace_id: Option<String>,
     owns_workspace: bool,
-    created_at: String,
+    created_at: Time,
 }
 
 impl From<&engine::Agent> for Agent {

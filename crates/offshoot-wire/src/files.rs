@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{EntryType, HistoryLine, hex, time};
+use super::{EntryType, HistoryLine, Time, hex, time};
 
 /// A listing.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -22,7 +22,7 @@ struct ListEntry {
     #[schemars(with = "EntryType")]
     kind: EntryKind,
     size: i64,
-    modified_at: String,
+    modified_at: Time,
     mime_type: Option<String>,
     operator: Option<String>,
 }
@@ -69,8 +69,8 @@ pub struct Info {
     dir_count: i64,
     total_size: i64,
     disk_usage: i64,
-    last_modified: String,
-    created_at: String,
+    last_modified: Time,
+    created_at: Time,
     materialized: bool,
 }
 
@@ -101,8 +101,8 @@ pub struct Metadata {
     mode: String,
     id: Option<String>,
     mime_type: Option<String>,
-    created_at: Option<String>,
-    modified_at: Option<String>,
+    created_at: Option<Time>,
+    modified_at: Option<Time>,
     operator: Option<String>,
     message_ids: Vec<String>,
     #[schemars(with = "Vec<HistoryLine>")]

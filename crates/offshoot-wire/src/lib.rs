@@ -49,7 +49,7 @@ pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Work
 use offshoot_core::{ObjectId, RelPath, Timestamp};
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// What the name of a project, a workspace or an agent looks like.
@@ -80,8 +80,21 @@ where
         .transpose()
 }
 
-fn time(at: Timestamp) -> String {
-    at.to_string()
+/// A moment, in UTC as RFC 3339 writes it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline, extend("format" = "date-time"))]
+pub struct Time(String);
+
+impl Time {
+    /// As it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn time(at: Timestamp) -> Time {
+    Time(at.to_string())
 }
 
 fn hex(id: Option<ObjectId>) -> Option<String> {

@@ -4,7 +4,7 @@ use offshoot_core::ObjectId;
 use offshoot_engine as engine;
 use serde::Serialize;
 
-use super::{hex, time};
+use super::{Time, hex, time};
 
 /// The settings in force.
 #[derive(Debug, Serialize)]
@@ -92,7 +92,7 @@ struct CleanedWorkspace {
     id: String,
     kept_snapshot: Option<String>,
     disk_usage: i64,
-    last_used: String,
+    last_used: Time,
 }
 
 #[derive(Debug, Serialize)]

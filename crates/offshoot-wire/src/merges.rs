@@ -5,7 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{CompleteRequest, hex, texts, time};
+use super::{CompleteRequest, Time, hex, texts, time};
 
 /// What came of a merge, or would come of it.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -131,7 +131,7 @@ pub fn complete(
 pub struct Merge {
     #[serde(flatten)]
     completed: Completed,
-    created_at: String,
+    created_at: Time,
     operator: String,
     message_id: Option<String>,
     undone_by: Option<String>,
@@ -248,7 +248,7 @@ struct BlameLine {
     agent: Option<String>,
     message_id: Option<String>,
     snapshot: Option<String>,
-    at: String,
+    at: Time,
 }
 
 impl Blame {

@@ -9,15 +9,15 @@ use serde::Serialize;
 
 use super::merges::Conflict;
 use super::snapshots::{ChangedPath, Refused, Snapshot, changed_paths, refused};
-use super::{EntryType, hex, texts, time};
+use super::{EntryType, Time, hex, texts, time};
 
 /// A project without its files.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Project {
     name: String,
     head: Option<String>,
-    created_at: String,
-    changed_at: String,
+    created_at: Time,
+    changed_at: Time,
     file_count: i64,
     dir_count: i64,
     total_size: i64,
@@ -205,7 +205,7 @@ pub struct Fork {
     base_snapshot: String,
     provider: Option<&'static str>,
     path: Option<String>,
-    created_at: String,
+    created_at: Time,
     materialized: bool,
     agent: Option<String>,
     priority: i64,

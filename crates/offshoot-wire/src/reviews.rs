@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::merges::part;
-use super::{hex, time};
+use super::{Time, hex, time};
 
 /// One review.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,7 +29,7 @@ pub struct Review {
     ours_by: Option<Who>,
     theirs_by: Option<Who>,
     changed_since: bool,
-    opened_at: String,
+    opened_at: Time,
     decision: Option<Decision>,
     snapshot: Option<String>,
     candidates: Vec<Candidate>,
@@ -46,7 +46,7 @@ struct Who {
     operator: String,
     claim: Option<String>,
     message_id: Option<String>,
-    at: String,
+    at: Time,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -71,7 +71,7 @@ impl From<&engine::Who> for Who {
             operator: who.operator.clone(),
             claim: who.claim.clone(),
             message_id: who.message_id.clone(),
-            at: who.at.clone(),
+            at: Time(who.at.clone()),
         }
     }
 }

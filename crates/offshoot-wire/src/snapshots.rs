@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::diff::{TextDiff, compare};
 
-use super::{ChangeWord, EntryType, hex, texts, time};
+use super::{ChangeWord, EntryType, Time, hex, texts, time};
 
 /// One path that differs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -161,7 +161,7 @@ pub struct Snapshot {
     id: String,
     number: i64,
     label: Option<String>,
-    created_at: String,
+    created_at: Time,
     parent: Option<String>,
     tree: String,
     operator: String,
@@ -257,7 +257,7 @@ pub struct HistoryLine {
     /// Its number, which is also its event number.
     pub seq: i64,
     /// When.
-    pub at: String,
+    pub at: Time,
     /// What happened.
     pub op: String,
     /// How it came in.

@@ -5,7 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{NewToken, time};
+use super::{NewToken, Time, time};
 
 /// A token without its secret.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -23,9 +23,9 @@ pub struct Token {
     allow: Vec<String>,
     label: Option<String>,
     issued_by: String,
-    created_at: String,
-    expires_at: Option<String>,
-    revoked_at: Option<String>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    revoked_at: Option<Time>,
 }
 
 fn kind_word(kind: engine::PrincipalKind) -> String {
@@ -162,7 +162,7 @@ pub struct Me {
     /// The workspace that the credential stands for, if it stands for one.
     workspace: Option<String>,
     allow: Vec<String>,
-    expires_at: Option<String>,
+    expires_at: Option<Time>,
     /// For pages that change something by cookie: the value of the header `Offshoot-Csrf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     csrf_token: Option<String>,

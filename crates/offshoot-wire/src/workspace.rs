@@ -5,7 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{LayoutName, hex, time};
+use super::{LayoutName, Time, hex, time};
 
 /// A workspace without its files.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -17,9 +17,9 @@ pub struct Workspace {
     version: i64,
     materialized: bool,
     handed_out: bool,
-    created_at: String,
-    changed_at: String,
-    last_sync: Option<String>,
+    created_at: Time,
+    changed_at: Time,
+    last_sync: Option<Time>,
     file_count: i64,
     dir_count: i64,
     total_size: i64,

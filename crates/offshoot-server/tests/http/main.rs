@@ -6,6 +6,7 @@
 mod agents;
 mod archive_paths;
 mod archives;
+mod clients;
 mod common;
 mod document;
 mod events;
