@@ -305,6 +305,7 @@ fn doctor_says_what_it_found() {
         "data directory",
         "file system",
         "free space",
+        "reserve",
         "path resolution",
     ] {
         assert!(ran.stdout.contains(name), "{}", ran.stdout);

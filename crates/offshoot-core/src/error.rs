@@ -89,7 +89,8 @@ codes! {
     StoreUnavailable = "store_unavailable", 503;
     /// It took too long; retrying is safe.
     Timeout = "timeout", 504;
-    /// The workspace would grow beyond its quota; the previous content is intact.
+    /// The workspace would grow beyond its quota, or the disk is full; the previous content is
+    /// intact.
     QuotaExceeded = "quota_exceeded", 507;
 }
 
@@ -111,7 +112,12 @@ struct Inner {
     hint: Option<String>,
     details: Option<serde_json::Value>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    disk_full: bool,
 }
+
+/// What can be done about a full disk.
+const FREE_SPACE: &str = "free space on the disk and try again; `rm`, `offshoot clean` and \
+     `offshoot purge` work on a full disk too";
 
 impl Error {
     /// A new error. Write the message in lower case, values in backticks, without a final stop.
@@ -122,7 +128,16 @@ impl Error {
             hint: None,
             details: None,
             source: None,
+            disk_full: false,
         }))
+    }
+
+    /// Something failed because there is no space left on the disk. `what` says what did.
+    pub fn disk_full(what: impl fmt::Display) -> Self {
+        let message = format!("{what}: there is no space left on the disk");
+        let mut error = Error::new(ErrorCode::QuotaExceeded, message).with_hint(FREE_SPACE);
+        error.0.disk_full = true;
+        error
     }
 
     /// Short for `Error::new(ErrorCode::InvalidRequest, …)`.
@@ -150,13 +165,30 @@ impl Error {
     }
 
     /// Adds the cause, which is logged and never shown to an agent.
+    ///
+    /// A full disk is the same to a caller whatever was being done, and every step that writes can
+    /// meet it: a cause that is one, or comes from one, makes this [`Error::disk_full`].
     #[must_use]
     pub fn with_source(
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        self.0.source = Some(source.into());
+        let source = source.into();
+        if !self.0.disk_full && is_full_disk(&*source) {
+            self = match self.0.code {
+                // It says so in its own words, with a path.
+                ErrorCode::QuotaExceeded => self,
+                _ => Error::disk_full(self.0.message),
+            };
+            self.0.disk_full = true;
+        }
+        self.0.source = Some(source);
         self
+    }
+
+    /// Whether there is no space left on the disk, as opposed to a quota of a workspace.
+    pub fn is_disk_full(&self) -> bool {
+        self.0.disk_full
     }
 
     /// The code.
@@ -195,6 +227,29 @@ impl Error {
     }
 }
 
+/// Whether an error is that of a full disk, or was caused by one.
+fn is_full_disk(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::{Error as IoError, ErrorKind};
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(io) = error.downcast_ref::<IoError>() {
+            let full = matches!(io.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            // The source of an I/O error that wraps another one is what is behind that.
+            if full || io.get_ref().is_some_and(|inner| is_full_disk(inner)) {
+                return true;
+            }
+        }
+        if error
+            .downcast_ref::<Error>()
+            .is_some_and(Error::is_disk_full)
+        {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -219,5 +274,36 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_full_disk_has_one_code_whatever_was_being_done() {
+        let wrapped = io::Error::other(io::Error::from(io::ErrorKind::StorageFull));
+        for cause in [
+            io::Error::from(io::ErrorKind::StorageFull),
+            io::Error::from(io::ErrorKind::QuotaExceeded),
+            wrapped,
+        ] {
+            let error = Error::internal("a layer could not be written").with_source(cause);
+            assert_eq!(error.code(), ErrorCode::QuotaExceeded);
+            assert!(error.is_disk_full() && error.hint().is_some());
+            assert!(
+                error
+                    .message()
+                    .starts_with("a layer could not be written: ")
+            );
+            let above = Error::new(ErrorCode::Unsupported, "no provider").with_source(error);
+            assert_eq!(above.code(), ErrorCode::QuotaExceeded);
+        }
+        let other = Error::internal("x").with_source(io::Error::from(io::ErrorKind::NotFound));
+        assert_eq!(other.code(), ErrorCode::Internal);
+        let quota = Error::new(ErrorCode::QuotaExceeded, "the quota is 5 bytes");
+        assert!(!quota.is_disk_full());
     }
 }

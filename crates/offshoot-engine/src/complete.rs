@@ -168,6 +168,7 @@ impl Engine {
         options: &CompleteOptions,
         cause: &Cause,
     ) -> Result<Completed> {
+        self.require_space()?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) => row,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, NameLock, ProviderName, SafeDir, Spares, WorkspaceLocks};
+use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, Spares, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
     Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
@@ -58,6 +58,9 @@ impl EngineOptions {
 pub(crate) struct DataDir(PathBuf);
 
 impl DataDir {
+    pub(crate) fn at(path: &Path) -> DataDir {
+        DataDir(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    }
     /// The directory itself.
     pub(crate) fn place(&self) -> PathBuf {
         self.0.clone()
@@ -98,6 +101,9 @@ impl DataDir {
     }
     pub(crate) fn locks(&self) -> PathBuf {
         self.0.join("locks")
+    }
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.0.join("reserve")
     }
 
     fn create(&self) -> Result<()> {
@@ -177,6 +183,8 @@ pub(crate) struct Inner {
     /// the end. Content of one workspace never lies in a file of another, not even after a power
     /// cut.
     spares: Mutex<VecDeque<(WorkspaceKey, Arc<Spares>)>>,
+    /// What is set aside for work that frees space on a full disk.
+    pub(crate) reserve: Arc<Reserve>,
     run: RunMark,
 }
 
@@ -193,8 +201,16 @@ impl Drop for Inner {
 impl Engine {
     /// Opens a data directory, makes it if need be, and puts right what an unclean stop left.
     pub fn open(options: EngineOptions) -> Result<Engine> {
-        let data = DataDir(std::path::absolute(&options.data).unwrap_or(options.data.clone()));
+        let data = DataDir::at(&options.data);
         data.create()?;
+        let reserve = Arc::new(Reserve::open(&data.reserve()));
+        // SQLite and the marks of processes need a little, and without them nothing can be freed.
+        let engine = reserve.lend(|| Self::open_in(data.clone(), options.clone(), &reserve))?;
+        reserve.set_aside();
+        Ok(engine)
+    }
+
+    fn open_in(data: DataDir, options: EngineOptions, reserve: &Arc<Reserve>) -> Result<Engine> {
         let meta = SqliteStore::open(&data.database(), SqliteOptions::default())?;
         let blobs = DiskBlobs::open(&data.blobs())?;
         let (meta, blobs): (Arc<dyn MetaStore>, Arc<dyn BlobStore>) = match &options.faults {
@@ -207,6 +223,7 @@ impl Engine {
         let store = Store::new(meta, blobs);
         let locks = WorkspaceLocks::new(data.locks())?;
         let (run, unclean) = RunMark::begin(&data.run())?;
+        offshoot_fs::sweep_probes(&data.tmp());
         let upkeep = Arc::new(Upkeep::default());
         let engine = Engine {
             _last: Some(Arc::new(LastHandle(Arc::clone(&upkeep)))),
@@ -227,6 +244,7 @@ impl Engine {
                 lanes: Lanes::default(),
                 told: Told::default(),
                 spares: Mutex::default(),
+                reserve: Arc::clone(reserve),
                 run,
             }),
         };
@@ -245,10 +263,18 @@ impl Engine {
     /// A file without a name on the disk of the data directory, for what is on its way in.
     pub fn temp_file(&self) -> Result<std::fs::File> {
         tempfile::tempfile_in(self.inner.data.tmp()).map_err(|cause| {
-            Error::new(ErrorCode::WriteFailed, "there is no room for the content")
-                .with_hint("check the free space")
-                .with_source(cause)
+            Error::new(ErrorCode::WriteFailed, "the content cannot be received").with_source(cause)
         })
+    }
+
+    /// Refuses to store anything on a full disk, before anything is done.
+    pub(crate) fn require_space(&self) -> Result<()> {
+        self.inner.reserve.require()
+    }
+
+    /// Runs work that frees space; see [`Reserve::lend`].
+    pub(crate) fn freeing<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
+        self.inner.reserve.lend(work)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -374,6 +400,12 @@ impl Engine {
             .locks
             .shared(&Self::lock_name(row), self.inner.options.lock_timeout)
     }
+}
+
+/// The bytes that a data directory sets aside for a full disk, and how many of them are; none if it
+/// was not opened yet. It is not opened.
+pub fn reserve_in(dir: &Path) -> (u64, Option<u64>) {
+    Reserve::look(&DataDir::at(dir).reserve())
 }
 
 /// The open workspace of that name, inside a transaction.

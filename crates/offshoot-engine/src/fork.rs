@@ -188,6 +188,7 @@ impl From<&LayerRow> for LayerNote {
 impl Engine {
     /// Forks a project: a row and nothing more. The directory is made when it is needed.
     pub fn fork(&self, project: &ProjectId, options: &ForkOptions, cause: &Cause) -> Result<Fork> {
+        self.require_space()?;
         self.each_name(project, options, |id| {
             let begin = self
                 .store()
@@ -211,6 +212,7 @@ impl Engine {
         options: &ForkOptions,
         cause: &Cause,
     ) -> Result<(Fork, PathBuf)> {
+        self.require_space()?;
         let provider = self.provider_for_new(options.provider)?;
         self.each_name(project, options, |id| {
             let begin = self

@@ -122,6 +122,7 @@ impl Engine {
         progress: &mut dyn FnMut(ImportProgress),
         cause: &Cause,
     ) -> Result<Imported> {
+        self.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
         self.try_providers_early();
@@ -186,6 +187,7 @@ impl Engine {
         progress: &mut dyn FnMut(ImportProgress),
         cause: &Cause,
     ) -> Result<ProjectSynced> {
+        self.require_space()?;
         let head = self
             .store()
             .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;

@@ -57,6 +57,7 @@ impl Engine {
         progress: &mut dyn FnMut(ImportProgress),
         cause: &Cause,
     ) -> Result<Imported> {
+        self.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;

@@ -47,7 +47,7 @@ impl Incoming {
         };
         copied.map_err(|cause| {
             Error::new(ErrorCode::WriteFailed, "the content could not be written")
-                .with_hint("the previous content is intact; check the free space")
+                .with_hint("the previous content is intact")
                 .with_source(cause)
         })
     }
@@ -67,6 +67,12 @@ impl Engine {
     /// Takes content in. When this returns, large content is durable as a blob and small content
     /// is ready to go into its row.
     pub(crate) fn take_in(&self, content: Content<'_>) -> Result<Incoming> {
+        self.require_space()?;
+        self.take_in_always(content)
+    }
+
+    /// The same for what must be stored before space can be freed.
+    pub(crate) fn take_in_always(&self, content: Content<'_>) -> Result<Incoming> {
         match content {
             Content::Bytes(bytes) => self.take_in_bytes(bytes.to_vec()),
             Content::Stream(stream) => {
@@ -96,8 +102,8 @@ impl Engine {
 
     /// The id of a blob begins with its length, so an unknown length needs two passes.
     fn take_in_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
-        let mut file = tempfile::tempfile_in(self.inner.data.tmp()).map_err(no_room)?;
-        file.write_all(&first).map_err(no_room)?;
+        let mut file = tempfile::tempfile_in(self.inner.data.tmp()).map_err(cannot_receive)?;
+        file.write_all(&first).map_err(cannot_receive)?;
         let mut chunk = vec![0; CHUNK];
         let mut size = first.len() as u64;
         loop {
@@ -105,11 +111,11 @@ impl Engine {
             if n == 0 {
                 break;
             }
-            file.write_all(&chunk[..n]).map_err(no_room)?;
+            file.write_all(&chunk[..n]).map_err(cannot_receive)?;
             size += n as u64;
         }
         let id = hash_file(&mut file, size)?;
-        file.seek(SeekFrom::Start(0)).map_err(no_room)?;
+        file.seek(SeekFrom::Start(0)).map_err(cannot_receive)?;
         let object = self
             .store()
             .prepare_stream(ObjectKind::Blob, id, size, &mut file)?;
@@ -145,8 +151,8 @@ pub(crate) fn unreadable(cause: std::io::Error) -> Error {
     Error::new(ErrorCode::ReadFailed, "a file could not be read").with_source(cause)
 }
 
-fn no_room(cause: std::io::Error) -> Error {
+fn cannot_receive(cause: std::io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the content could not be received")
-        .with_hint("the previous content is intact; check the free space")
+        .with_hint("the previous content is intact")
         .with_source(cause)
 }

@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// Compares a base layer with the state that it should show.
-    fn layer_is_whole(&self, row: &LayerRow) -> Result<bool> {
+    pub(crate) fn layer_is_whole(&self, row: &LayerRow) -> Result<bool> {
         let dir = SafeDir::open(self.layer_path(row))?.following_no_links();
         let mut whole = true;
         self.for_each_entry(shown_by(row), &mut |path, entry| {
@@ -213,7 +213,12 @@ impl Engine {
         Ok(whole)
     }
 
-    fn is_as_expected(&self, dir: &SafeDir, path: &RelPath, entry: &StateEntry) -> Result<bool> {
+    pub(crate) fn is_as_expected(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        entry: &StateEntry,
+    ) -> Result<bool> {
         let Some(stat) = dir.stat(path)? else {
             return Ok(false);
         };
@@ -528,22 +533,6 @@ impl Engine {
                 offshoot_fs::remove_layer(&entry.path())?;
             } else {
                 let _ = std::fs::remove_file(entry.path());
-            }
-        }
-        Ok(())
-    }
-
-    /// What is wrong with the layers that rows name, for `check`.
-    pub(crate) fn check_layers(&self, problem: &mut dyn FnMut(String)) -> Result<()> {
-        let rows = self.store().read(|tx| tx.layers())?;
-        for row in &rows {
-            let place = self.layer_path(row);
-            // One that is missing is built again when it is needed.
-            if layer_state(&place)? != LayerState::Incomplete
-                && row.below.is_none()
-                && !self.layer_is_whole(row)?
-            {
-                problem(format!("layer `{}` does not show its state", row.name));
             }
         }
         Ok(())

@@ -81,7 +81,7 @@ pub use blame::{BlameLine, BlameOf};
 pub use changes::{BaseMoved, Changes};
 pub use check::{CheckReport, Problem};
 pub use complete::{CompleteOptions, Completed, Decided, Together, Waiting};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, reserve_in};
 pub use events::{Event, HandedOut};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};

@@ -115,6 +115,15 @@ impl Engine {
     /// Deleting it again changes nothing. Returns its last snapshot.
     pub fn delete_project(&self, id: &ProjectId, cause: &Cause) -> Result<Option<ObjectId>> {
         let at = self.now();
+        self.freeing(|| self.close_project(id, at, cause))
+    }
+
+    fn close_project(
+        &self,
+        id: &ProjectId,
+        at: Timestamp,
+        cause: &Cause,
+    ) -> Result<Option<ObjectId>> {
         self.store().write(Durability::Synced, |tx| {
             let Some(mut row) = tx.project(id)? else {
                 return Err(no_project(id));

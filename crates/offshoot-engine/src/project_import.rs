@@ -43,6 +43,7 @@ struct Taken {
 impl Engine {
     /// Begins to take files into a project. Nothing changes before [`ProjectImport::finish`].
     pub fn begin_import(&self, project: &ProjectId) -> Result<ProjectImport> {
+        self.require_space()?;
         let row = self.store().read(|tx| open_project(tx, project))?;
         Ok(ProjectImport {
             engine: self.clone(),

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use offshoot_core::Result;
+use offshoot_core::{Error, Result};
 use offshoot_fs::{CopyUp, Probe, Provider, ProviderName, choose, probe, provider_named};
 
-use crate::engine::Engine;
+use crate::engine::{DataDir, Engine};
 
 /// What is known about the providers in this process.
 #[derive(Default)]
@@ -15,9 +15,10 @@ pub(crate) struct Providers {
 }
 
 impl Engine {
-    /// Tries each provider where forks are made, the best first.
+    /// Tries each provider on the disk where forks are made, the best first: below `tmp/`, where
+    /// what a killed process leaves is nobody's.
     pub fn probe_providers(&self) -> Result<Vec<Probe>> {
-        probe(&self.inner.data.forks())
+        probe(&self.inner.data.tmp())
     }
 
     /// The provider for a new fork: the one that is required, or the best that works.
@@ -31,7 +32,7 @@ impl Engine {
         match wanted.filter(|name| working.contains(name)) {
             Some(name) => provider_named(name, copy_up(&working)),
             // It may work by now; if not, the answer says why.
-            None => choose(&self.inner.data.forks(), required).map(|choice| choice.provider),
+            None => choose(&self.inner.data.tmp(), required).map(|choice| choice.provider),
         }
     }
 
@@ -60,8 +61,14 @@ impl Engine {
         let names = match self.remembered_providers() {
             Some(names) => names,
             None => {
+                let probes = self.probe_providers()?;
                 let works = |probe: &Probe| probe.works.then_some(probe.name);
-                let names: Vec<_> = self.probe_providers()?.iter().filter_map(works).collect();
+                let names: Vec<_> = probes.iter().filter_map(works).collect();
+                let full = |probe: &Probe| probe.why_not.as_ref().is_some_and(Error::is_disk_full);
+                if probes.iter().any(full) {
+                    // What does not work on a full disk may well do so later.
+                    return Ok(names);
+                }
                 self.remember_providers(&names);
                 names
             }
@@ -94,9 +101,10 @@ impl Engine {
     }
 }
 
-/// Tries each provider below a directory, the best first, without a data directory.
+/// Tries each provider where a data directory is, or would be, the best first. It is not opened.
 pub fn probe_providers_in(dir: &Path) -> Result<Vec<Probe>> {
-    probe(dir)
+    let tmp = DataDir::at(dir).tmp();
+    probe(if tmp.is_dir() { &tmp } else { dir })
 }
 
 fn this_user_and_boot() -> Option<String> {

@@ -35,12 +35,19 @@ pub struct Purged {
     pub files: Vec<(WorkspaceId, RelPath)>,
     /// Workspaces that were erased whole.
     pub workspaces: usize,
+    /// Whether remains of it may still be found in the files of the store: the disk was too full to
+    /// write them anew. The next clean-up with enough space does.
+    pub remains: bool,
 }
 
 impl Engine {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
     pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
+        self.freeing(|| self.erase_workspace(id))
+    }
+
+    fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
         let _name = self.name_lock(id)?;
         let rows: Vec<WorkspaceRow> = self
             .store()
@@ -58,6 +65,7 @@ impl Engine {
         let before = self.reachable()?;
         for row in &rows {
             let lock = self.exclusive(row)?;
+            self.shorten_history(row)?;
             self.store()
                 .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
             if row.state == WorkspaceState::Open {
@@ -68,13 +76,34 @@ impl Engine {
         }
         let after = self.reachable()?;
         purged.contents = before.difference(&after).copied().collect();
-        self.store().erase(&purged.contents)?;
+        purged.remains = self.store().erase(&purged.contents)?.remains;
         Ok(purged)
+    }
+
+    /// Erases a long history piece by piece if the disk is full: at once it could need a longer log
+    /// than there is space for.
+    fn shorten_history(&self, row: &WorkspaceRow) -> Result<()> {
+        const PIECE: usize = 500;
+        let reserve = &self.inner.reserve;
+        let erase = || {
+            self.store().write(Durability::Relaxed, |tx| {
+                tx.erase_oldest_history(row.key, PIECE)
+            })
+        };
+        while reserve.held() < reserve.size() && erase()? == PIECE {
+            // So that the log begins anew, and what was freed is. A reader may be in the way.
+            let _ = self.store().meta().tidy();
+        }
+        Ok(())
     }
 
     /// Erases every content that a path ever had, wherever else it is: in other workspaces, in
     /// snapshots, in the history. A placeholder stands in its stead.
     pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
+        self.freeing(|| self.purge_path_now(id, path, cause))
+    }
+
+    fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
         self.sync_if_handed_out(id, cause)?;
         let contents = self.store().read(|tx| {
             let row = open_row_in(tx, id)?;
@@ -98,7 +127,7 @@ impl Engine {
                 format!("there is no content `{content}`"),
             ));
         }
-        self.purge_contents(HashSet::from([content]), cause)
+        self.freeing(|| self.purge_contents(HashSet::from([content]), cause))
     }
 
     /// Every content that a path has or had: now, in the history, in snapshots.
@@ -137,7 +166,7 @@ impl Engine {
         for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
             self.sync_held(row, false, cause)?;
         }
-        let placeholder = self.take_in(crate::incoming::Content::Bytes(PLACEHOLDER))?;
+        let placeholder = self.take_in_always(crate::incoming::Content::Bytes(PLACEHOLDER))?;
         // Layers hold content as plain files: those that do go, and forks get off them first.
         let layers = self.store().read(|tx| {
             let objects = self.objects_in(tx);
@@ -154,8 +183,8 @@ impl Engine {
             let now = self.store().read(|tx| open_row_by_key(tx, row))?;
             self.materialize(&now)?;
         }
-        let purged = done?;
-        self.store().erase(&purged.contents)?;
+        let mut purged = done?;
+        purged.remains = self.store().erase(&purged.contents)?.remains;
         Ok(purged)
     }
 

@@ -16,6 +16,7 @@ use crate::workspace::put_row;
 impl Engine {
     /// Makes a directory and those above it. It is no error if it exists.
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
+        self.require_space()?;
         refuse_unwritable(&self.open_row(id)?, path)?;
         let held = self.hold(id, path, cause)?;
         let outcome = self.make_dir_held(&held, path, cause);
@@ -88,6 +89,17 @@ impl Engine {
 
     /// The same if what is there is what the caller expects.
     pub fn delete_file_if(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        recursive: bool,
+        expect: Expect,
+        cause: &Cause,
+    ) -> Result<usize> {
+        self.freeing(|| self.delete_now(id, path, recursive, expect, cause))
+    }
+
+    fn delete_now(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
@@ -181,6 +193,7 @@ impl Engine {
         to: &RelPath,
         cause: &Cause,
     ) -> Result<Written> {
+        self.require_space()?;
         let row = self.open_row(id)?;
         refuse_unwritable(&row, from)?;
         refuse_unwritable(&row, to)?;

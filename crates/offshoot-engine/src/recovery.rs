@@ -37,6 +37,9 @@ impl Engine {
             return Ok(());
         }
         self.clear_tmp();
+        // Where earlier versions tried providers.
+        offshoot_fs::sweep_probes(&self.inner.data.forks());
+        offshoot_fs::sweep_probes(&self.inner.data.place());
         let mut all_well = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {
@@ -181,8 +184,8 @@ impl Engine {
     ) -> Result<()> {
         let incoming = match there.kind {
             EntryKind::Dir => return Ok(()),
-            EntryKind::Symlink => self.take_in(Content::Bytes(&dir.read_link(path)?))?,
-            EntryKind::File => self.take_in(Content::Stream(&mut dir.open_file(path)?.0))?,
+            EntryKind::Symlink => self.take_in_always(Content::Bytes(&dir.read_link(path)?))?,
+            EntryKind::File => self.take_in_always(Content::Stream(&mut dir.open_file(path)?.0))?,
         };
         let at = self.now();
         let cause = offshoot_core::Cause::by(offshoot_core::Operator::outside());

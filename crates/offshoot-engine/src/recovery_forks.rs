@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ObjectId, Operator, ProjectId, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{ForkDirs, ProviderName, is_fork_mounted};
+use offshoot_fs::{ForkDirs, ProviderName};
 use offshoot_store::{
     Durability, ForkRow, HistoryOp, LayerRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
     WorkspaceRow, WorkspaceState, WriteTx,
@@ -191,41 +191,6 @@ impl Engine {
         tx.add_history(&line)?;
         Ok(true)
     }
-
-    /// Directories and mounts of forks that no row explains, for `check`.
-    pub(crate) fn check_forks(&self, problem: &mut dyn FnMut(String)) -> Result<()> {
-        for name in names_in(&self.inner.data.forks()) {
-            let Some((id, place)) = fork_named(&name) else {
-                problem(format!("`{name}` among the forks belongs to nobody"));
-                continue;
-            };
-            let known = self.store().read(|tx| {
-                let row = tx.workspace(&id)?;
-                let Some(row) = row.filter(|row| row.state == WorkspaceState::Open) else {
-                    return Ok(false);
-                };
-                Ok(tx.fork(row.key)?.is_some_and(|fork| fork.place == place))
-            })?;
-            if !known {
-                problem(format!("the private directory `{name}` belongs to no fork"));
-            }
-        }
-        for name in names_in(&self.inner.data.workspaces()) {
-            let target = self.inner.data.workspaces().join(&name);
-            if !is_fork_mounted(&target)? {
-                continue;
-            }
-            let id: Result<WorkspaceId> = name.parse();
-            let known = match id {
-                Ok(id) => self.store().read(|tx| tx.workspace(&id))?,
-                Err(_) => None,
-            };
-            if !known.is_some_and(|row| row.state == WorkspaceState::Open) {
-                problem(format!("a mount at `{name}` belongs to no workspace"));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Whether there was ever a row for this fork: a name may be used by one after the other.
@@ -276,7 +241,8 @@ fn parse_id(text: &str) -> Result<ObjectId> {
         .map_err(|_| Error::internal("a note of a fork cannot be read"))
 }
 
-fn names_in(dir: &Path) -> Vec<String> {
+/// The names in a directory; none if it cannot be read.
+pub(crate) fn names_in(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return Vec::new();
     };

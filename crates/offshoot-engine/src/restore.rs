@@ -63,6 +63,7 @@ impl Engine {
         path: Option<&RelPath>,
         cause: &Cause,
     ) -> Result<Restored> {
+        self.require_space()?;
         let (row, _lock) = self.hold_alone(id)?;
         let target = self
             .store()

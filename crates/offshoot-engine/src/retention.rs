@@ -44,11 +44,19 @@ pub struct Cleaned {
 
 impl Engine {
     /// Removes the directories of workspaces that nobody used for so long. Their last state is
-    /// kept and comes back with the next write or request for the path. Then content that nothing
-    /// names is collected. With `dry_run` nothing happens and the answer is the plan.
+    /// kept and comes back with the next write or request for the path. Content that nothing names is
+    /// collected, too. With `dry_run` nothing happens and the answer is the plan.
     pub fn clean(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {
+        self.freeing(|| self.clean_now(unused_for, dry_run, cause))
+    }
+
+    fn clean_now(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {
         let before = Timestamp(self.now().0.saturating_sub(micros(unused_for)));
         let mut cleaned = Cleaned::default();
+        if !dry_run {
+            // First: to keep the last state of a workspace may need the space.
+            cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
+        }
         for row in self.store().read(|tx| tx.workspaces(None, 0))? {
             // Commits that somebody made in the `.git` of a fork are nowhere else.
             if !row.materialized || row.used_at > before || self.has_git(&row)? {
@@ -67,7 +75,6 @@ impl Engine {
         }
         if !dry_run {
             self.collect_layers(LAYER_AGE_GUARD)?;
-            cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
         }
         Ok(cleaned)
     }

@@ -98,6 +98,7 @@ impl Engine {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Taken> {
+        self.require_space()?;
         if label.is_some_and(|label| label.len() > MAX_LABEL || label.contains('\0')) {
             return Err(Error::invalid(format!(
                 "a label has at most {MAX_LABEL} bytes and no NUL"

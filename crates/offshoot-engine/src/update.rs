@@ -98,6 +98,7 @@ impl Engine {
     /// Moves a fork onto the newest snapshot of its project. Paths that both changed are merged;
     /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
+        self.require_space()?;
         let (row, _lock) = self.hold_alone(id)?;
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{id}` is no fork"))

@@ -106,6 +106,7 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
+        self.require_space()?;
         quota.refuse_negative()?;
         let id = id_or_new(id)?;
         let at = self.now();
@@ -138,6 +139,7 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
+        self.require_space()?;
         quota.refuse_negative()?;
         let id = id_or_new(id)?;
         let at = self.now();
@@ -256,7 +258,7 @@ impl Engine {
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
-        self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true))
+        self.freeing(|| self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true)))
     }
 
     /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may go.

@@ -125,6 +125,7 @@ impl Engine {
     /// Makes a file ready to be written. This is all of a write that needs no disk, if the file is
     /// small.
     pub fn make_ready(&self, file: FileToWrite) -> Result<ReadyFile> {
+        self.require_space()?;
         Ok(ReadyFile {
             target: Target::Exactly(file.path),
             incoming: self.take_in_bytes(file.content)?,

@@ -4,7 +4,7 @@
 //! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the
 //! cost of one walk. [`WorkspaceLocks`] keep operations on one workspace apart, across threads
 //! and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds what changed in
-//! them. Everything is synchronous.
+//! them. [`Reserve`] is the way out of a full disk. Everything is synchronous.
 
 #[cfg(target_os = "linux")]
 pub mod conformance;
@@ -14,6 +14,7 @@ mod form;
 mod layer;
 mod locks;
 pub mod provider;
+mod reserve;
 mod safe_dir;
 mod scan;
 mod stack;
@@ -32,8 +33,9 @@ pub use provider::OverlayProvider;
 pub use provider::{
     Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkDirs, Probe,
     Provider, ProviderName, ReflinkProvider, Walked, choose, is_fork_mounted, probe,
-    provider_named,
+    provider_named, sweep_probes,
 };
+pub use reserve::Reserve;
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Spares, Staged, Sync, Walk};
 pub use scan::{
     DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,

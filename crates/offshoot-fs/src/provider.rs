@@ -79,7 +79,7 @@ use crate::stack::OPEN_DIR;
 pub use copies::{CopyProvider, ReflinkProvider};
 #[cfg(target_os = "linux")]
 pub use overlay::OverlayProvider;
-pub use probe::{Choice, Probe, choose, probe, provider_named};
+pub use probe::{Choice, Probe, choose, probe, provider_named, sweep_probes};
 
 /// How long a call waits for another one on the same fork.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -328,11 +328,7 @@ pub fn is_fork_mounted(target: &Path) -> Result<bool> {
 /// The error of a failed step; the system's own words, which may hold host paths, go to the log.
 pub(crate) fn failed(what: &str, error: io::Error) -> Error {
     let described = match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-        Errno::NOSPC | Errno::DQUOT => Error::new(
-            ErrorCode::QuotaExceeded,
-            format!("{what}: there is no space left"),
-        )
-        .with_hint("free space on the disk and try again"),
+        Errno::NOSPC | Errno::DQUOT => Error::disk_full(what),
         Errno::PERM | Errno::ACCESS => Error::new(
             ErrorCode::PermissionDenied,
             format!("{what}: it is not permitted"),

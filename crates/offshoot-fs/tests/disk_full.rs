@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{ErrorCode, RelPath};
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_fs::{
-    CopyProvider, CopyUp, ForkDirs, Form, LayerWriter, OverlayProvider, Provider, SafeDir, Sync,
+    CopyProvider, CopyUp, ForkDirs, Form, LayerWriter, OverlayProvider, Provider, Reserve, SafeDir,
+    Sync,
 };
 
 /// A file system of one megabyte, unmounted also when a test fails.
@@ -152,4 +153,46 @@ fn no_space_for_a_layer_or_a_fork() {
     let error = overlay.create(&[layer], &fork).unwrap_err();
     assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
     assert_eq!(std::fs::read_dir(full.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_set_aside_is_lent_and_nobody_else_gets_it() {
+    let _turn = alone();
+    let Some(disk) = SmallDisk::mount("size=4m") else {
+        return;
+    };
+    let at = |name: &str| disk.path().join(name);
+    let store = |name: &str, bytes: u64| -> Result<()> {
+        std::fs::write(at(name), vec![1; bytes as usize])
+            .map_err(|cause| Error::internal("it could not be stored").with_source(cause))
+    };
+    let reserve = Reserve::open(&at("reserve"));
+    let size = reserve.size();
+    assert_eq!(size, (4 << 20) / 32);
+    assert_eq!(Reserve::look(&at("reserve")), (size, Some(0)));
+    reserve.require().unwrap();
+    assert_eq!(reserve.held(), size);
+    assert!(store("foreign", 4 << 20).unwrap_err().is_disk_full());
+
+    let lent = reserve.lend(|| {
+        let other = Reserve::open(&at("reserve"));
+        let refused = other.require().unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::QuotaExceeded);
+        store("freeing", size / 2)
+    });
+    lent.unwrap();
+    // What was used of it is missing, so nothing may be stored.
+    assert!(reserve.require().is_err());
+    let refused = reserve.lend(|| store("more", size)).unwrap_err();
+    assert!(refused.is_disk_full(), "{refused:?}");
+    assert!(refused.hint().unwrap().contains("purge"), "{refused:?}");
+    // What fails for other reasons is passed on as it is.
+    let other = reserve
+        .lend(|| Err::<(), _>(Error::invalid("no")))
+        .unwrap_err();
+    assert_eq!(other.code(), ErrorCode::InvalidRequest);
+
+    std::fs::remove_file(at("foreign")).unwrap();
+    reserve.require().unwrap();
+    assert_eq!(reserve.held(), size);
 }

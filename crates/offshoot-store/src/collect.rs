@@ -14,6 +14,8 @@ use crate::{Durability, ObjectPlace, ObjectRow, PackRow};
 
 /// Rows that one transaction looks at, so that writers never wait for long.
 const STEP: usize = 500;
+/// The setting that says that erased content may still be found in the files.
+const REMAINS: &str = "erased_content_remains";
 
 /// What a collection did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,9 @@ pub struct Collected {
     pub blob_bytes: u64,
     /// Stored bytes of removed rows; the database reuses them and `tidy` gives them back.
     pub row_bytes: u64,
+    /// Whether erased content may still be found in the files: the disk was too full to write them
+    /// anew. The next collection with enough space does.
+    pub remains: bool,
 }
 
 impl Store {
@@ -47,18 +52,29 @@ impl Store {
         for pack in self.read(|tx| tx.packs())? {
             let alive = alive.get(&pack.key).copied().unwrap_or(0);
             if pack.stored_at < before && alive * 2 < pack.size.max(1) {
-                self.rewrite_pack(&pack, before, &mut collected)?;
+                match self.rewrite_pack(&pack, before, &mut collected) {
+                    // The rest that can go gives it the space for the next time.
+                    Err(error) if error.is_disk_full() => {}
+                    done => done?,
+                }
             }
         }
         self.remove_unnamed_objects(before, &mut collected)?;
         self.remove_unnamed_packs(before, &mut collected)?;
         collected.leftovers = self.blobs().sweep_leftovers(before)?;
+        if self.read(|tx| tx.setting(REMAINS))?.as_deref() == Some("yes") {
+            let packs = self.read(|tx| tx.packs())?;
+            self.overwrite(packs, &mut collected)?;
+        }
         Ok(collected)
     }
 
     /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
     /// own, and the packs that hold them, which are written anew. Afterwards the database is
     /// scrubbed. Only for purging: whoever still names such an object finds it missing.
+    ///
+    /// Writing packs and the database anew needs space. If there is too little, that is left to the
+    /// next collection, and the answer says so.
     pub fn erase(&self, ids: &[ObjectId]) -> Result<Collected> {
         let mut collected = Collected::default();
         let always = Timestamp(i64::MAX);
@@ -80,13 +96,39 @@ impl Store {
                 ObjectPlace::Row(_) => {}
             }
         }
+        let mut torn = Vec::new();
         for key in packs {
-            if let Some(pack) = self.read(|tx| tx.pack(key))? {
-                self.rewrite_pack(&pack, always, &mut collected)?;
+            torn.extend(self.read(|tx| tx.pack(key))?);
+        }
+        self.overwrite(torn, &mut collected)?;
+        Ok(collected)
+    }
+
+    /// Writes these packs anew if they hold what no row names, and the database.
+    fn overwrite(&self, packs: Vec<PackRow>, collected: &mut Collected) -> Result<()> {
+        let always = Timestamp(i64::MAX);
+        let mut done = Ok(());
+        for pack in packs {
+            let objects = self.read(|tx| tx.pack_objects(pack.key))?;
+            let alive: u64 = objects.iter().map(stored_length).sum();
+            if alive < pack.size {
+                done = done.and(self.rewrite_pack(&pack, always, collected));
             }
         }
-        self.meta().scrub()?;
-        Ok(collected)
+        let done = done.and_then(|()| self.meta().scrub());
+        let remained = self
+            .read(|tx| tx.setting(REMAINS))?
+            .is_some_and(|it| it == "yes");
+        collected.remains = match done {
+            Ok(()) => false,
+            Err(error) if error.is_disk_full() => true,
+            Err(error) => return Err(error),
+        };
+        if collected.remains != remained {
+            let remains = if collected.remains { "yes" } else { "no" };
+            self.write(Durability::Synced, |tx| tx.put_setting(REMAINS, remains))?;
+        }
+        Ok(())
     }
 
     /// Goes through all rows of objects. Returns how many bytes of each pack are alive.

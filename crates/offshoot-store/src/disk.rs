@@ -312,23 +312,12 @@ fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 fn cannot_write(error: io::Error) -> Error {
-    let full = matches!(
-        error.kind(),
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-    );
-    let hint = if full {
-        "free some space and try again"
-    } else {
-        "the log has the cause"
-    };
-    let message = if full {
-        "the disk of the store is full"
-    } else {
-        "a blob of the store cannot be written"
-    };
-    Error::new(ErrorCode::StoreUnavailable, message)
-        .with_hint(hint)
-        .with_source(error)
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "a blob of the store cannot be written",
+    )
+    .with_hint("the log has the cause")
+    .with_source(error)
 }
 
 fn cannot_read(error: io::Error) -> Error {

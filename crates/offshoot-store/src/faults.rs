@@ -86,6 +86,11 @@ impl MetaStore for FaultyMeta {
         self.inner.scrub()
     }
 
+    fn damage(&self) -> Result<Vec<String>> {
+        hit(&self.plan, "MetaStore::damage")?;
+        self.inner.damage()
+    }
+
     fn disk_usage(&self) -> Result<u64> {
         hit(&self.plan, "MetaStore::disk_usage")?;
         self.inner.disk_usage()
@@ -285,6 +290,7 @@ impl WriteTx for FaultyWrite<'_> {
         add_workspace(row: &WorkspaceRow) -> WorkspaceKey;
         update_workspace(row: &WorkspaceRow) -> ();
         erase_workspace(key: WorkspaceKey) -> ();
+        erase_oldest_history(workspace: WorkspaceKey, limit: usize) -> usize;
         put_entry(workspace: WorkspaceKey, row: &EntryRow) -> ();
         remove_entry(workspace: WorkspaceKey, path: &RelPath) -> ();
         remove_entries_below(workspace: WorkspaceKey, dir: &RelPath) -> ();

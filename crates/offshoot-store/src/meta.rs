@@ -38,8 +38,9 @@ pub type SharedWork = Box<dyn FnMut(&mut dyn WriteTx) -> Result<()> + Send>;
 /// later. A PostgreSQL sequence alone does not keep this; the implementation must.
 ///
 /// # Errors
-/// `store_unavailable` when the store cannot be reached or is locked for too long; nothing has
-/// happened then and a retry is safe. What `work` returns is passed through.
+/// `store_unavailable` when the store cannot be reached or is locked for too long,
+/// `quota_exceeded` when its disk is full ([`offshoot_core::Error::disk_full`]); nothing has happened
+/// then and a retry is safe. What `work` returns is passed through.
 ///
 /// # Costs (SQLite, warm)
 /// A read transaction 3 to 12 µs plus 2 to 8 µs for each look-up. A synced write one fsync, shared
@@ -69,6 +70,11 @@ pub trait MetaStore: Send + Sync {
     /// Overwrites and gives back the space of deleted rows, so that erased content cannot be found
     /// in the files any more. Slow: it may rewrite the whole database.
     fn scrub(&self) -> Result<()>;
+
+    /// What is wrong with the rows by themselves: files that are torn, indexes that do not fit their
+    /// tables, rows that name rows that are not there. Empty if nothing is. Reads everything, from
+    /// disk; writers are not kept waiting and not mistaken for damage.
+    fn damage(&self) -> Result<Vec<String>>;
 
     /// The bytes that the rows take on disk, side files included.
     fn disk_usage(&self) -> Result<u64>;
@@ -186,6 +192,10 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
 
     /// Erases a workspace with its entries, snapshots and history.
     fn erase_workspace(&mut self, key: WorkspaceKey) -> Result<()>;
+
+    /// Erases the oldest lines of a workspace's history, at most so many, and returns how many: for
+    /// a history that is too long to be erased at once.
+    fn erase_oldest_history(&mut self, workspace: WorkspaceKey, limit: usize) -> Result<usize>;
 
     /// Sets the row at a path.
     fn put_entry(&mut self, workspace: WorkspaceKey, row: &EntryRow) -> Result<()>;

@@ -1,6 +1,7 @@
 //! The rows in one SQLite file: a pool of readers and one writer with group commit.
 
 mod codec;
+mod damage;
 mod error;
 mod group;
 mod merges;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use offshoot_core::{Error, ErrorCode, Operator, Result};
 use rusqlite::{CachedStatement, Connection};
 
-use self::error::SqlResult;
+use self::error::{SqlResult, name_full_disk};
 use self::group::{GroupWriter, ProcessLock};
 use crate::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 
@@ -67,7 +68,7 @@ impl SqliteStore {
         process_lock.acquire()?;
         let prepared = migrate::prepare_database(path, &options);
         process_lock.release();
-        prepared?;
+        prepared.map_err(|error| name_full_disk(error, path))?;
         let writer = GroupWriter::open(path, options.writer_cache_bytes, process_lock);
         Ok(SqliteStore {
             path: path.to_owned(),
@@ -105,8 +106,8 @@ impl SqliteStore {
     }
 }
 
-impl MetaStore for SqliteStore {
-    fn read(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()> {
+impl SqliteStore {
+    fn read_now(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()> {
         // If `work` panics the connection is dropped, which ends its transaction.
         let connection = self.take_reader()?;
         connection
@@ -128,6 +129,13 @@ impl MetaStore for SqliteStore {
             .sql()?;
         self.give_back(connection);
         result
+    }
+}
+
+impl MetaStore for SqliteStore {
+    fn read(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()> {
+        self.read_now(work)
+            .map_err(|error| name_full_disk(error, &self.path))
     }
 
     fn write(
@@ -167,7 +175,12 @@ impl MetaStore for SqliteStore {
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
         self.writer.alone(|connection| {
-            connection.execute_batch("VACUUM").sql()?;
+            let rewritten = connection.execute_batch("VACUUM").sql();
+            if rewritten.is_err() {
+                // What it wrote until the disk was full is in the log and nobody's.
+                let _ = truncate_log(connection);
+            }
+            rewritten?;
             if truncate_log(connection)? {
                 return Ok(());
             }
@@ -177,6 +190,12 @@ impl MetaStore for SqliteStore {
             )
             .with_hint("erased content remains in a side file until this is run again"))
         })
+    }
+
+    fn damage(&self) -> Result<Vec<String>> {
+        // Not one of the readers: their caches hold pages as they were.
+        let connection = migrate::open_connection(&self.path, self.options.reader_cache_bytes)?;
+        Ok(damage::find(&connection))
     }
 
     fn disk_usage(&self) -> Result<u64> {

@@ -170,6 +170,9 @@ pub struct Purged {
     snapshots: Vec<Rewritten>,
     files: Vec<PurgedFile>,
     workspaces: usize,
+    /// Whether remains of it may still be found in the files of the store, because the disk was too
+    /// full to write them anew.
+    remains: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -202,6 +205,7 @@ impl From<&engine::Purged> for Purged {
                 })
                 .collect(),
             workspaces: purged.workspaces,
+            remains: purged.remains,
         }
     }
 }

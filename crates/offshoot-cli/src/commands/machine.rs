@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, escape_bytes};
-use offshoot_engine::{Probe, ProviderName, probe_providers_in};
+use offshoot_engine::{Probe, ProviderName, probe_providers_in, reserve_in};
 
 use crate::config::{Setting, Settings};
 use crate::config_server::KNOWN;
@@ -110,6 +110,7 @@ pub(super) fn doctor(settings: &Settings, output: &mut Output) -> CommandResult 
     if let Some(there) = there {
         checks.push(file_system(there));
         checks.push(free_space(there));
+        checks.push(reserve(data));
         checks.push(path_resolution());
     }
     let required = settings.provider()?;
@@ -285,6 +286,28 @@ fn free_space(dir: &Path) -> wire::Check {
             value: format!("unknown: {cause}"),
             advice: None,
         },
+    }
+}
+
+/// What is set aside on the disk of the data directory, so that `rm`, `clean` and `purge` work when
+/// it is full.
+fn reserve(data: &Path) -> wire::Check {
+    let (wanted, held) = reserve_in(data);
+    let shown = |bytes: u64| size(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let missing = held.filter(|held| *held < wanted);
+    wire::Check {
+        name: "reserve",
+        ok: missing.is_none(),
+        value: match (held, missing) {
+            (None, _) => format!("{} will be set aside for a full disk", shown(wanted)),
+            (_, None) => format!("{} are set aside for a full disk", shown(wanted)),
+            (_, Some(held)) => format!("{} of {} are set aside", shown(held), shown(wanted)),
+        },
+        advice: missing.map(|_| {
+            "the disk is full: `rm`, `clean` and `purge` free space; the rest is set aside with the \
+             next write"
+                .to_owned()
+        }),
     }
 }
 

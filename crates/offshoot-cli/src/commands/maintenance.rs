@@ -141,6 +141,12 @@ fn show_purged(cx: &mut Context<'_>, purged: &Purged) -> io::Result<()> {
             short(&new)
         ))?;
     }
+    if purged.remains {
+        cx.output.note(
+            "the disk is too full to write the store anew: remains of what was erased are in its \
+             files until `offshoot clean` is run with more space",
+        );
+    }
     Ok(())
 }
 

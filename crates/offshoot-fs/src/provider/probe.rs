@@ -1,6 +1,7 @@
 //! Which providers work in a place, found out by making a fork with each.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,7 +41,9 @@ impl std::fmt::Debug for Choice {
     }
 }
 
-/// Tries each provider in a temporary directory below `dir`, the best first.
+/// Tries each provider in a temporary directory below `dir`, the best first. Whoever is killed
+/// meanwhile leaves it there, perhaps with a mount in it, until somebody tries again or calls
+/// [`sweep_probes`].
 ///
 /// Costs a mount, an unmount and a few files: milliseconds, more on a disk with much to sync.
 pub fn probe(dir: &Path) -> Result<Vec<Probe>> {
@@ -136,33 +139,91 @@ pub fn provider_named(name: ProviderName, copy_up: CopyUp) -> Result<Box<dyn Pro
     }
 }
 
-/// A directory that is gone when this is dropped.
-struct ProbeArea(PathBuf);
+/// How the directories begin in which providers are tried.
+const AREA: &str = ".offshoot-probe-";
+
+/// A directory that is gone when this is dropped. It is locked as long as somebody tries something in
+/// it: what a killed process left is told from the rest by that.
+struct ProbeArea {
+    path: PathBuf,
+    _held: fs::File,
+}
 
 impl ProbeArea {
     fn new(dir: &Path) -> Result<ProbeArea> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        sweep_probes(dir);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Another process may probe the same place, and so may another thread.
-        let area = dir.join(format!(".offshoot-probe-{}-{number}", std::process::id()));
-        fs::create_dir(&area)
-            .map_err(|error| failed("the data directory cannot be written", error))?;
-        Ok(ProbeArea(area))
+        let path = dir.join(format!("{AREA}{}-{number}", std::process::id()));
+        let made = || -> io::Result<ProbeArea> {
+            // Nobody may take it for a leftover between its creation and its lock.
+            let _no_sweep = lock_dir(dir, fs::File::lock_shared)?;
+            fs::create_dir(&path)?;
+            Ok(ProbeArea {
+                _held: lock_dir(&path, fs::File::lock)?,
+                path: path.clone(),
+            })
+        };
+        made().map_err(|error| failed("the data directory cannot be written", error))
     }
 }
 
 impl Drop for ProbeArea {
     fn drop(&mut self) {
-        let _ = remove_host_tree(&self.0);
+        let _ = remove_host_tree(&self.path);
     }
+}
+
+fn lock_dir(dir: &Path, lock: impl Fn(&fs::File) -> io::Result<()>) -> io::Result<fs::File> {
+    let dir = fs::File::open(dir)?;
+    lock(&dir)?;
+    Ok(dir)
+}
+
+/// Removes what processes that were killed while they tried providers left below a directory, mounts
+/// included. What cannot be removed now is by the next one.
+pub fn sweep_probes(dir: &Path) {
+    let free = |path: &Path| lock_dir(path, |dir| dir.try_lock().map_err(io::Error::from)).ok();
+    let leftovers = || -> io::Result<Vec<PathBuf>> {
+        let names = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
+        let ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            name.as_encoded_bytes().starts_with(AREA.as_bytes())
+        };
+        names
+            .filter(|path| path.as_ref().map_or(true, ours))
+            .collect()
+    };
+    let areas = leftovers().unwrap_or_default();
+    if areas.is_empty() {
+        return;
+    }
+    let Some(_no_new_ones) = free(dir) else {
+        return;
+    };
+    for area in areas {
+        let Some(_dead) = free(&area) else { continue };
+        for name in ProviderName::ALL {
+            if let Ok(provider) = provider_named(name, CopyUp::WholeFile) {
+                let _ = provider.cleanup(&fork_in(&area, name));
+            }
+        }
+        let _ = remove_host_tree(&area);
+    }
+}
+
+/// Where the fork of a provider is while it is tried.
+fn fork_in(area: &Path, name: ProviderName) -> ForkDirs {
+    let at = |what: &str| area.join(format!("{name}-{what}"));
+    ForkDirs::new(at("private"), at("target"))
 }
 
 /// Makes a small fork, changes it, looks at the changes, and removes it.
 fn try_provider(provider: &dyn Provider, area: &ProbeArea) -> Result<()> {
     let name = provider.name();
-    let at = |what: &str| area.0.join(format!("{name}-{what}"));
-    let layer = at("layer");
-    let fork = ForkDirs::new(at("private"), at("target"));
+    let layer = area.path.join(format!("{name}-layer"));
+    let fork = fork_in(&area.path, name);
     let tried = (|| {
         let kept = RelPath::parse(b"dir/kept")?;
         let gone = RelPath::parse(b"dir/gone")?;

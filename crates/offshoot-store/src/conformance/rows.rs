@@ -502,7 +502,17 @@ pub(super) fn erasing_and_roots(meta: &dyn MetaStore) {
         assert_eq!(tx.last_seq()?, last);
         Ok(())
     });
-    assert!(write(meta, |tx| tx.add_history(&line(kept, b"c"))) > last);
+    let newer = write(meta, |tx| tx.add_history(&line(kept, b"c")));
+    assert!(newer > last);
+    write(meta, |tx| tx.add_history(&line(kept, b"d")));
+    assert_eq!(write(meta, |tx| tx.erase_oldest_history(kept, 1)), 1);
+    assert_eq!(write(meta, |tx| tx.erase_oldest_history(erased, 1)), 0);
+    read(meta, |tx| {
+        let left = tx.history(&HistoryFilter::default())?;
+        assert_eq!(left.len(), 1);
+        assert!(left[0].seq > newer);
+        Ok(())
+    });
 }
 
 pub(super) fn replacing_an_object_id(meta: &dyn MetaStore) {

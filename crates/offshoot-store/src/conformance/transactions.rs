@@ -95,6 +95,7 @@ pub(super) fn upkeep_changes_no_row(meta: &dyn MetaStore) {
     meta.tidy().unwrap();
     meta.scrub().unwrap();
     meta.tidy().unwrap();
+    assert_eq!(meta.damage().unwrap(), [""; 0]);
     assert!(meta.disk_usage().unwrap() > 0);
     assert_eq!(
         read(meta, |tx| tx.entries_in(key, &path(b""))),

@@ -25,7 +25,7 @@ use offshoot_core::{Error, ErrorCode, Result};
 use rusqlite::Connection;
 
 use super::Tx;
-use super::error::SqlResult;
+use super::error::{SqlResult, name_full_disk};
 use super::migrate::open_connection;
 use crate::{Durability, Gather, SharedWork, WriteTx};
 
@@ -72,10 +72,16 @@ struct OpenBatch {
 ///
 /// They wait without a lock: all wake at once, and would stand in line for it.
 #[derive(Default)]
-struct Outcome(OnceLock<std::result::Result<(), Arc<str>>>);
+struct Outcome(OnceLock<std::result::Result<(), NotCommitted>>);
+
+/// Why a batch was not committed; told to each of its members.
+struct NotCommitted {
+    disk_full: bool,
+    cause: String,
+}
 
 impl Outcome {
-    fn publish(&self, result: std::result::Result<(), Arc<str>>) {
+    fn publish(&self, result: std::result::Result<(), NotCommitted>) {
         // A batch ends once.
         let _ = self.0.set(result);
     }
@@ -83,7 +89,7 @@ impl Outcome {
     fn wait(&self) -> Result<()> {
         match self.0.wait() {
             Ok(()) => Ok(()),
-            Err(cause) => Err(not_committed(cause)),
+            Err(why) => Err(why.to_error()),
         }
     }
 }
@@ -125,7 +131,7 @@ impl GroupWriter {
         let outcome = state.join(durability)?;
         let (turn, intact) = state.run(work);
         let others = self.waiting.load(Ordering::SeqCst);
-        state.end_turn(matches!(turn, Turn::Done), intact, others);
+        state.end_turn(&turn, intact, others);
         drop(state);
         match turn {
             Turn::Done => outcome.wait(),
@@ -170,7 +176,7 @@ impl GroupWriter {
             };
             let (turn, intact) = state.run(&mut *work);
             let others = left + self.waiting.load(Ordering::SeqCst);
-            state.end_turn(matches!(turn, Turn::Done), intact, others);
+            state.end_turn(&turn, intact, others);
             ran.push((turn, Some(outcome)));
         }
         ran
@@ -186,7 +192,7 @@ impl GroupWriter {
         state.process_lock.acquire()?;
         let result = state.connection().and_then(work);
         state.process_lock.release();
-        result
+        result.map_err(|error| name_full_disk(error, &state.path))
     }
 }
 
@@ -225,7 +231,7 @@ impl State {
         if let Err(error) = self.begin(durability) {
             self.abandon_transaction();
             self.process_lock.release();
-            return Err(error);
+            return Err(name_full_disk(error, &self.path));
         }
         let outcome = Arc::new(Outcome::default());
         self.batch = Some(OpenBatch {
@@ -275,18 +281,21 @@ impl State {
         intact = intact && (is_first || execute(connection, "RELEASE member").is_ok());
         let turn = match result {
             Ok(Ok(())) => Turn::Done,
-            Ok(Err(error)) => Turn::Failed(error),
+            Ok(Err(error)) => Turn::Failed(name_full_disk(error, &self.path)),
             Err(payload) => Turn::Panicked(payload),
         };
         (turn, intact)
     }
 
     /// Decides what becomes of the batch after one writer's turn, if so many others wait for theirs.
-    fn end_turn(&mut self, done: bool, intact: bool, others: usize) {
+    fn end_turn(&mut self, turn: &Turn, intact: bool, others: usize) {
         let Some(batch) = &mut self.batch else { return };
-        batch.members += usize::from(done);
+        batch.members += usize::from(matches!(turn, Turn::Done));
         if !intact {
-            self.fail_batch("the transaction was rolled back by the database");
+            self.fail_batch(NotCommitted {
+                disk_full: matches!(turn, Turn::Failed(error) if error.is_disk_full()),
+                cause: "the transaction was rolled back by the database".to_owned(),
+            });
         } else if others == 0 || batch.members >= MOST_MEMBERS {
             self.close_batch();
         }
@@ -305,16 +314,22 @@ impl State {
             .and_then(|connection| execute(connection, end));
         match result {
             Ok(()) => self.publish(Ok(())),
-            Err(error) => self.fail_batch(&format!("{error:?}")),
+            Err(error) => {
+                let error = name_full_disk(error, &self.path);
+                self.fail_batch(NotCommitted {
+                    disk_full: error.is_disk_full(),
+                    cause: format!("{error:?}"),
+                });
+            }
         }
     }
 
-    fn fail_batch(&mut self, cause: &str) {
+    fn fail_batch(&mut self, why: NotCommitted) {
         self.abandon_transaction();
-        self.publish(Err(cause.into()));
+        self.publish(Err(why));
     }
 
-    fn publish(&mut self, result: std::result::Result<(), Arc<str>>) {
+    fn publish(&mut self, result: std::result::Result<(), NotCommitted>) {
         self.process_lock.release();
         if let Some(batch) = self.batch.take() {
             batch.outcome.publish(result);
@@ -339,13 +354,16 @@ fn execute(connection: &Connection, sql: &str) -> Result<()> {
     Ok(())
 }
 
-fn not_committed(cause: &Arc<str>) -> Error {
-    Error::new(
-        ErrorCode::StoreUnavailable,
-        "the change could not be committed",
-    )
-    .with_hint("nothing was changed; try again")
-    .with_source(cause.to_string())
+impl NotCommitted {
+    fn to_error(&self) -> Error {
+        const WHAT: &str = "the change could not be committed";
+        let error = match self.disk_full {
+            true => Error::disk_full(WHAT),
+            false => Error::new(ErrorCode::StoreUnavailable, WHAT)
+                .with_hint("nothing was changed; try again"),
+        };
+        error.with_source(self.cause.clone())
+    }
 }
 
 /// A panic while the lock is held is a writer's own and was cleaned up after.

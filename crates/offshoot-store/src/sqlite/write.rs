@@ -183,6 +183,14 @@ impl WriteTx for Tx<'_> {
         Ok(())
     }
 
+    fn erase_oldest_history(&mut self, workspace: WorkspaceKey, limit: usize) -> Result<usize> {
+        self.change(
+            "DELETE FROM history WHERE seq IN
+                (SELECT seq FROM history WHERE workspace = ?1 ORDER BY seq LIMIT ?2)",
+            params![workspace.0, i64::try_from(limit).unwrap_or(i64::MAX)],
+        )
+    }
+
     fn put_entry(&mut self, workspace: WorkspaceKey, row: &EntryRow) -> Result<()> {
         let (parent, name) = split(&row.path);
         self.change(

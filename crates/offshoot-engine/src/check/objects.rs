@@ -1,0 +1,112 @@
+//! Objects against their ids, and packs against their files.
+
+use std::io::Write;
+
+use offshoot_core::{Error, ObjectId, ObjectKind, Result};
+use offshoot_git::BlobHasher;
+use offshoot_store::ObjectRow;
+
+use super::{Check, missing};
+
+/// Objects up to this size are hashed in memory.
+const IN_MEMORY: u64 = 8 << 20;
+const STEP: usize = 1_000;
+
+impl Check<'_> {
+    /// Reads and hashes every object.
+    pub(super) fn objects(&mut self) -> Result<()> {
+        let mut after = None;
+        loop {
+            let mut rows = Vec::new();
+            self.look("object", |check, _| {
+                let store = check.engine.store();
+                rows = store.read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
+                Ok(())
+            })?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            for row in &rows {
+                if self.object(row).is_ok() {
+                    continue;
+                }
+                self.look("object", |check, found| {
+                    // It may have been collected since its row was read, or be elsewhere by now.
+                    let row = check.engine.store().read(|tx| tx.object(&row.id))?;
+                    if let Some(row) = row
+                        && let Err(error) = check.object(&row)
+                    {
+                        let (kind, id) = (row.kind.as_str(), row.id);
+                        found.add("object", format!("{kind} `{id}`: {error}"));
+                    }
+                    Ok(())
+                })?;
+            }
+        }
+    }
+
+    /// Reads one object, which is counted if it is what its id says.
+    pub(super) fn object(&mut self, row: &ObjectRow) -> Result<()> {
+        let id = self.hash_of(row)?;
+        if id != row.id {
+            return Err(Error::internal(format!("its content hashes to `{id}`")));
+        }
+        if self.whole.insert(id) {
+            self.report.objects += 1;
+            self.report.bytes += row.size;
+        }
+        Ok(())
+    }
+
+    fn hash_of(&self, row: &ObjectRow) -> Result<ObjectId> {
+        let store = self.engine.store();
+        if row.kind == ObjectKind::Blob && row.size > IN_MEMORY {
+            let mut sink = HashSink(BlobHasher::new(row.size));
+            store
+                .verify(&row.id, &mut sink)?
+                .ok_or_else(|| missing("content"))?;
+            return sink.0.finish();
+        }
+        let mut bytes = Vec::with_capacity(row.size.min(IN_MEMORY) as usize);
+        store
+            .verify(&row.id, &mut bytes)?
+            .ok_or_else(|| missing("content"))?;
+        offshoot_git::hash(row.kind, &bytes)
+    }
+
+    /// Compares packs with their files. What is in them was read with the objects.
+    pub(super) fn packs(&mut self) -> Result<()> {
+        self.look("pack", |check, found| {
+            let store = check.engine.store();
+            for pack in store.read(|tx| tx.packs())? {
+                let size = store.blobs().size(&pack.blob)?;
+                if size == Some(pack.size) {
+                    continue;
+                }
+                let key = pack.key;
+                match size {
+                    Some(size) => {
+                        let told = format!("pack {key} has {size} bytes instead of {}", pack.size);
+                        found.add("pack", told);
+                    }
+                    None => found.add("pack", format!("pack {key} is missing")),
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+struct HashSink(BlobHasher);
+
+impl Write for HashSink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
