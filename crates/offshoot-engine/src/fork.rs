@@ -88,6 +88,14 @@ struct Beginning {
 }
 
 impl Beginning {
+    /// A snapshot that only this fork has cannot be found again from the note beside it.
+    fn durability(&self) -> Durability {
+        match self.objects.is_empty() {
+            true => Durability::Relaxed,
+            false => Durability::Synced,
+        }
+    }
+
     fn rows(
         &self,
         id: &WorkspaceId,
@@ -210,7 +218,7 @@ impl Engine {
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
             )?;
-            let made = self.store().write(Durability::Relaxed, |tx| {
+            let made = self.store().write(begin.durability(), |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
             })?;
             Ok(made.map(|(row, fork)| as_fork(project.clone(), row, fork)))
@@ -266,7 +274,7 @@ impl Engine {
                     Err(error)
                 };
             }
-            let made = self.store().write(Durability::Relaxed, |tx| {
+            let made = self.store().write(begin.durability(), |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
             });
             match made {

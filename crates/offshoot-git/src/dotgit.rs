@@ -43,16 +43,12 @@ pub fn refuses_name(name: &[u8], kind: EntryKind) -> Option<&'static str> {
 /// The topmost part of a path that git refuses by its name, and why. `kind` is what stands at the
 /// path itself; above it are directories.
 pub fn refuses_path(path: &RelPath, kind: EntryKind) -> Option<(RelPath, &'static str)> {
-    if !path.parts().any(may_matter) {
-        return None;
-    }
-    let last = path.parts().count().checked_sub(1)?;
-    let mut at = RelPath::root();
-    for (number, part) in path.parts().enumerate() {
-        at = at.join_name(part);
-        let kind = if number == last { kind } else { EntryKind::Dir };
-        if let Some(why) = refuses_name(part, kind) {
-            return Some((at, why));
+    let mut parts = path.parts().enumerate().peekable();
+    while let Some((number, part)) = parts.next() {
+        let is_last = parts.peek().is_none();
+        if let Some(why) = refuses_name(part, if is_last { kind } else { EntryKind::Dir }) {
+            let top = path.ancestors().into_iter().nth(number + 1);
+            return Some((top.unwrap_or_else(|| path.clone()), why));
         }
     }
     None
