@@ -83,6 +83,21 @@ fn conflict_again(place: &Place) -> (Value, String) {
 }
 
 #[test]
+fn complete_tells_what_it_leaves_out() {
+    let place = with_project();
+    let one = fork(&place, "one");
+    offshoot_testkit::git(&one, &["init", "-q"]);
+    offshoot_testkit::git(&one, &["config", "core.fsmonitor", "touch ran; false"]);
+    fs::write(one.join("new.txt"), "new\n").unwrap();
+    let plan = json(&place, &["complete", "one", "--dry-run"]);
+    assert_eq!(plan["left_out"][0]["path"], ".git");
+    let told = place.done(&["complete", "one"]).stdout;
+    assert!(told.contains("  - .git  (left out: "), "{told}");
+    let two = fork(&place, "two");
+    assert!(two.join("new.txt").exists() && !two.join(".git").exists());
+}
+
+#[test]
 fn complete_tells_what_landed_and_what_waits() {
     let place = with_project();
     let one = fork(&place, "one");
@@ -105,6 +120,7 @@ fn complete_tells_what_landed_and_what_waits() {
             "unchanged",
             "auto_resolved",
             "decided",
+            "left_out",
             "keep",
             "landing",
         ])

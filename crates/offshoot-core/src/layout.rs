@@ -37,6 +37,14 @@ impl Layout {
         })
     }
 
+    /// Whether snapshots of this layout may hold the path, whoever put it there.
+    pub fn may_hold(self, path: &RelPath, is_dir: bool) -> bool {
+        let mut parts = path.parts();
+        let is_writable = |top: &[u8]| [&b"uploads"[..], b"outputs", b"temp"].contains(&top);
+        self == Layout::Plain
+            || parts.next().is_some_and(is_writable) && (is_dir || parts.next().is_some())
+    }
+
     /// Refuses a path that must not be written, created, moved or deleted in this layout.
     pub fn check_writable(self, path: &RelPath) -> Result<()> {
         if self == Layout::Plain {
@@ -82,6 +90,12 @@ mod tests {
                 .is_ok()
         };
         assert!(may("uploads/a") && may("outputs/a/b") && may("temp/x"));
+        let holds = |path: &str, is_dir| {
+            let path = RelPath::parse(path.as_bytes()).unwrap();
+            Layout::Session.may_hold(&path, is_dir)
+        };
+        assert!(holds("uploads", true) && holds("temp/x", false));
+        assert!(!holds("uploads", false) && !holds("skills", true) && !holds("a", false));
         for no in [
             "a",
             "skills/x",

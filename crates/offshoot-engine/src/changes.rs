@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use offshoot_core::{
-    Cause, ChangeSet, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, EntryKind, Layout, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
 };
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
@@ -37,6 +37,8 @@ pub struct Changes {
     pub set: ChangeSet,
     /// How far the project is ahead, if it is.
     pub moved: Option<BaseMoved>,
+    /// What cannot be in the workspace although it is in its directory, with the reason.
+    pub refused: Vec<(RelPath, String)>,
 }
 
 impl Engine {
@@ -45,11 +47,16 @@ impl Engine {
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
         let row = self.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
+            let refused = match row.layout {
+                Layout::Session => self.sync(id, cause)?.refused,
+                Layout::Plain => Vec::new(),
+            };
             let set = self.diff(id, crate::Point::Head, crate::Point::Now, cause)?;
             return Ok(Changes {
                 base: row.head,
                 set,
                 moved: None,
+                refused,
             });
         }
         let mut seen = None;
@@ -67,6 +74,7 @@ impl Engine {
         ignored.sort();
         ignored.dedup();
         changes.set.ignored = topmost(ignored.into_iter());
+        changes.refused = synced.refused;
         Ok(changes)
     }
 
@@ -95,6 +103,7 @@ pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -
         base: Some(fork.base),
         set,
         moved: base_moved(index, fork, &changed)?,
+        refused: Vec::new(),
     })
 }
 

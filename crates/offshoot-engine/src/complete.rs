@@ -23,6 +23,7 @@ use crate::as_text;
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
+use crate::left_out::{LeftOut, git_refuses_any};
 use crate::lines::LineFor;
 use crate::names::fresh_name;
 use crate::objects::Workbench;
@@ -30,7 +31,7 @@ use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
 use crate::review_row::{Finding, LandsIn, new_review, parts_of};
 use crate::state::State;
-use crate::three_way::{ThreeStates, merge_states, settled};
+use crate::three_way::{ThreeStates, merge_into_project, settled};
 use crate::workspace::line_of;
 
 /// How often a merge is made again because the head moved.
@@ -78,6 +79,10 @@ pub struct Completed {
     pub auto_resolved: Vec<Together>,
     /// Conflicts that a policy decided, with what lost.
     pub decided: Vec<Decided>,
+    /// What the workspace changed and no merge takes, with the reason. It stays in the snapshot of
+    /// the workspace.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     /// Whether the workspace was asked to stay.
     pub keep: bool,
     /// Whether nothing lands before every conflict is decided.
@@ -409,7 +414,7 @@ impl Engine {
             ours: &ours,
             theirs: &merging.theirs,
         };
-        let merge = merge_states(self.store(), objects, states, &MergeOptions::default())?;
+        let merge = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
         let mut proposal = merge.proposal;
         let atomic = match merging.options.atomic {
             Some(atomic) => atomic,
@@ -433,6 +438,7 @@ impl Engine {
                 })
                 .collect(),
             decided: Vec::new(),
+            left_out: merge.left_out,
             keep: merging.options.keep,
             atomic,
         };
@@ -461,6 +467,7 @@ impl Engine {
                 .unwrap_or_else(|| settings.policy(&conflict.path));
             let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
             let edits = choice.and_then(|choice| conflict.settle(choice));
+            let edits = edits.filter(|edits| !git_refuses_any(edits));
             let (Some(choice), Some(edits)) = (choice, edits) else {
                 let review = new_review(tx, conflict, &finding)?;
                 completed.conflicts.push(Waiting::new(conflict, &review));

@@ -17,16 +17,18 @@ use offshoot_core::{
 };
 use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
 use offshoot_store::{
-    Durability, ForkRow, HistoryOp, LayerRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
-    WorkspaceRow, WorkspaceState, WriteTx,
+    Durability, ForkRow, HistoryOp, LayerRow, NewObject, ReadTx, SnapshotRow, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::earlier_merges::is_cleared;
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::Index;
 use crate::layers::Stack;
+use crate::left_out::without_left_out;
 use crate::objects::Workbench;
-use crate::project::open_project;
+use crate::project::{open_project, state_of_row};
 use crate::snapshot::state_of;
 use crate::state::State;
 use crate::workspace::{Quota, Workspace, check_quota, line_of, new_row};
@@ -79,9 +81,21 @@ struct Beginning {
     project: WorkspaceRow,
     origin: SnapshotRow,
     base: SnapshotRow,
+    /// What the origin is made of, where it is new.
+    objects: Vec<NewObject>,
+    /// Whether the project is known to hold nothing of other agents that it must not.
+    cleared: bool,
 }
 
 impl Beginning {
+    /// A snapshot that only this fork has cannot be found again from the note beside it.
+    fn durability(&self) -> Durability {
+        match self.objects.is_empty() {
+            true => Durability::Relaxed,
+            false => Durability::Synced,
+        }
+    }
+
     fn rows(
         &self,
         id: &WorkspaceId,
@@ -125,6 +139,9 @@ impl Beginning {
         {
             return Ok(None);
         }
+        self.objects
+            .iter()
+            .try_for_each(|object| tx.put_object(object).map(drop))?;
         row.key = tx.add_workspace(&row)?;
         fork.workspace = row.key;
         tx.put_fork(&fork)?;
@@ -193,12 +210,16 @@ impl Engine {
             let begin = self
                 .store()
                 .read(|tx| self.beginning(tx, project, options))?;
+            if !begin.cleared {
+                self.clear_earlier_merges(project)?;
+                return Ok(None);
+            }
             let (row, fork) = begin.rows(id, options, self.now());
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
             )?;
-            let made = self.store().write(Durability::Relaxed, |tx| {
+            let made = self.store().write(begin.durability(), |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
             })?;
             Ok(made.map(|(row, fork)| as_fork(project.clone(), row, fork)))
@@ -218,7 +239,18 @@ impl Engine {
             let begin = self
                 .store()
                 .read(|tx| self.beginning(tx, project, options))?;
+            if !begin.cleared {
+                self.clear_earlier_merges(project)?;
+                return Ok(None);
+            }
             let (mut row, mut fork) = begin.rows(id, options, self.now());
+            // Layers are written from the store.
+            if !begin.objects.is_empty() {
+                self.store().write(Durability::Relaxed, |tx| {
+                    let put = |object| tx.put_object(object).map(drop);
+                    begin.objects.iter().try_for_each(put)
+                })?;
+            }
             let stack = self.stack_for_fork(&fork, state_of(&begin.origin))?;
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
@@ -244,7 +276,7 @@ impl Engine {
                     Err(error)
                 };
             }
-            let made = self.store().write(Durability::Relaxed, |tx| {
+            let made = self.store().write(begin.durability(), |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
             });
             match made {
@@ -358,9 +390,7 @@ impl Engine {
             (Some(text), _) => match self.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    let begin = self.beginning_elsewhere(tx, project, text)?;
-                    self.refuse_second_git(tx, options.git, &begin.origin)?;
-                    return Ok(begin);
+                    return self.beginning_elsewhere(tx, project, text);
                 }
                 Err(error) => return Err(error),
             },
@@ -378,12 +408,34 @@ impl Engine {
                 )));
             }
         };
-        self.refuse_second_git(tx, options.git, &origin)?;
-        Ok(Beginning {
+        let begin = Beginning {
             base: origin.clone(),
             origin,
+            cleared: is_cleared(tx, project.key)?,
             project,
-        })
+            objects: Vec::new(),
+        };
+        match options.at {
+            Some(_) => self.as_head_has_it(tx, begin),
+            None => Ok(begin),
+        }
+    }
+
+    /// The same with the names that never get from one agent to another as the head of the project
+    /// has them: a snapshot of another fork holds what its agent has there, and an old one of the
+    /// project may hold what merges of earlier versions brought.
+    fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
+        let head = state_of_row(&begin.project);
+        let objects = self.objects_in(tx);
+        let mut bench = Workbench::new(&objects);
+        let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
+        (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
+        let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
+        if origin != state_of(&begin.origin) {
+            begin.origin = self.snapshot_on(tx, &mut bench, &begin.origin, origin)?;
+        }
+        begin.objects = bench.prepare(self.store())?;
+        Ok(begin)
     }
 
     /// A snapshot of another fork of the project, open or closed: what it holds, on the base that
@@ -411,11 +463,14 @@ impl Engine {
                 "`offshoot workspace create --from SNAP` begins a workspace with any snapshot",
             )
         })?;
-        Ok(Beginning {
+        let begin = Beginning {
+            cleared: is_cleared(tx, project.key)?,
             project,
             origin,
             base,
-        })
+            objects: Vec::new(),
+        };
+        self.as_head_has_it(tx, begin)
     }
 
     /// Where a fork lives.

@@ -17,7 +17,7 @@ use offshoot_fs::{
     layer_state,
 };
 use offshoot_git::{IndexStat, fork_config, read_commit, write_fork_git, write_index};
-use offshoot_store::{Durability, ForkRow, LayerRow, ReadTx, SnapshotRow, WorkspaceKey};
+use offshoot_store::{Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey};
 use offshoot_store::{WorkspaceKind, WorkspaceRow};
 
 use crate::engine::Engine;
@@ -25,7 +25,6 @@ use crate::export::commits_without_parents;
 use crate::fork::fork_row;
 use crate::layers::{Stack, shown_by};
 use crate::objects::StoredObjects;
-use crate::snapshot::state_of;
 use crate::state::State;
 
 /// The level of such a layer: no number of differences that were put together.
@@ -261,28 +260,6 @@ impl Engine {
             return Ok(());
         }
         self.store().read(|tx| refuse_own_git(tx, row, path))
-    }
-
-    /// A project that holds a `.git` as content leaves no room for one of ours.
-    pub(crate) fn refuse_second_git(
-        &self,
-        tx: &dyn ReadTx,
-        wanted: bool,
-        origin: &SnapshotRow,
-    ) -> Result<()> {
-        let path = RelPath::from_normal(".git");
-        if !wanted
-            || state_of(origin)
-                .entry(&self.objects_in(tx), &path)?
-                .is_none()
-        {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorCode::AlreadyExists,
-            "the project has a `.git` of its own among its files",
-        )
-        .with_hint("fork it without `--git`, or delete `.git` from the project"))
     }
 }
 

@@ -131,6 +131,7 @@ impl Engine {
         let at = self.now();
         let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
+        bench.add_ruled(source.dir(), tree.entries.keys())?;
         let state = State::default().edit(&mut bench, &puts(&tree.entries))?;
         let label = options.label.as_deref().unwrap_or("Import");
         let mut commit = Commit {

@@ -355,6 +355,10 @@ fn is_dangerous(name: &[u8]) -> bool {
 }
 
 impl Source {
+    pub(crate) fn dir(&self) -> &SafeDir {
+        &self.dir
+    }
+
     /// The repository's own `.git` is history, not content; our data directory is nobody's.
     fn is_left_out(&self, path: &[u8]) -> bool {
         path == b".git"

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
+use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_git::BlobHasher;
 use offshoot_store::NewObject;
 
@@ -37,6 +37,16 @@ enum Spool {
 }
 
 impl Incoming {
+    /// All of the content, for names whose content has rules.
+    pub(crate) fn bytes_if_ruled(&mut self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        if !offshoot_git::has_rules_for_content(path.name()) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        self.copy_to(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
     /// Writes the content somewhere.
     pub(crate) fn copy_to(&mut self, target: &mut dyn Write) -> Result<()> {
         let copied = match &mut self.spool {

@@ -287,7 +287,7 @@ impl<'a> Index<'a> {
     }
 
     /// The rows that a snapshot would take as edits of the base, and those it leaves alone because
-    /// the ignore rules say so. What the base tracks stays tracked, as in git.
+    /// the ignore rules or the layout say so. What the base tracks stays tracked, as in git.
     pub(crate) fn pending(&self, include_ignored: bool) -> Result<Pending> {
         let mut ignore = Ignore::new(self);
         let mut pending = Pending::default();
@@ -298,6 +298,10 @@ impl<'a> Index<'a> {
         };
         for row in rows {
             let is_dir = row.kind == Some(EntryKind::Dir);
+            if row.kind.is_some() && !self.row.layout.may_hold(&row.path, is_dir) {
+                pending.ignored.push(row);
+                continue;
+            }
             if !include_ignored && row.kind.is_some() {
                 let tracked = base.entry(&self.objects, &row.path)?;
                 // Git tracks files, not directories: of a directory that a file took the place of,

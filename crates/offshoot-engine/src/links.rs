@@ -14,6 +14,7 @@ use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
 use crate::index::{Index, missing_parents, new_dir_row};
+use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::sync::MAX_DETOURS;
 use crate::workspace::put_row;
@@ -110,6 +111,7 @@ impl Engine {
             let path = parent.join_name(path.name());
             refuse_unwritable(&row, &path)?;
             refuse_own_git(tx, &row, &path)?;
+            refuse_ours_in(&index, &path)?;
             index.link_leads_to(&parent, target, &path)?;
             let before = index.entry(&path)?;
             if before.is_some_and(|entry| entry.is_dir()) {

@@ -12,7 +12,7 @@ use crate::project::{Recorded, open_project};
 use crate::review_row::{Who, who};
 use crate::snapshot::{Snapshot, state_of};
 use crate::state::State;
-use crate::three_way::{ThreeStates, merge_states};
+use crate::three_way::{ThreeStates, merge_into_project};
 
 /// A merge and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Engine {
                 ours: head,
                 theirs: &before,
             };
-            let undo = merge_states(self.store(), objects, states, &MergeOptions::default())?;
+            let undo = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
             if undo.conflicts.is_empty() {
                 return Ok(undo.proposal);
             }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{EMPTY_TREE, ObjectId, ObjectKind, RelPath, Result};
+use offshoot_core::{EMPTY_TREE, EntryKind, ObjectId, ObjectKind, RelPath, Result};
+use offshoot_fs::SafeDir;
 use offshoot_git::{
     Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, ObjectStream, Tree, TreeEntry,
 };
@@ -174,6 +175,24 @@ impl<'a> Workbench<'a> {
         let id = offshoot_git::hash(kind, &bytes)?;
         self.new.insert(id, (kind, bytes.into()));
         Ok(id)
+    }
+
+    /// Adds the files of a directory whose content decides whether git takes them, for who builds
+    /// trees before the store has the content.
+    pub(crate) fn add_ruled<'p>(
+        &mut self,
+        dir: &SafeDir,
+        paths: impl Iterator<Item = &'p RelPath>,
+    ) -> Result<()> {
+        for path in paths.filter(|path| offshoot_git::has_rules_for_content(path.name())) {
+            let is_file =
+                dir.stat(path)?.and_then(|stat| stat.entry_kind()) == Some(EntryKind::File);
+            // Whoever changes it now is noticed by the next look.
+            if let Some(bytes) = is_file.then(|| dir.read(path).ok()).flatten() {
+                self.add(ObjectKind::Blob, bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the new objects ready to be named by a transaction.

@@ -16,9 +16,11 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
+use crate::earlier_merges::mark_new_project;
 use crate::engine::Engine;
 use crate::files::{Expect, WriteOptions};
 use crate::incoming::Content;
+use crate::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
 use crate::restore::{count, kind_of, op_of};
@@ -163,7 +165,10 @@ impl Engine {
         if path.is_root() {
             return Err(Error::invalid("the path of a file is missing"));
         }
-        let incoming = self.take_in(content)?;
+        refuse_what_git_refuses(path, EntryKind::File, None)?;
+        let mut incoming = self.take_in(content)?;
+        let ruled = incoming.bytes_if_ruled(path)?;
+        refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let label = format!("Edit {path}");
         let recorded = Recorded {
             label: &label,
@@ -174,6 +179,7 @@ impl Engine {
             at: self.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
+            refuse_place_of_ours(objects, head, path)?;
             let before = head.entry(objects, path)?;
             refuse_edit(objects, head, path, before.as_ref(), options)?;
             let kept = before.map_or(PLAIN_FILE_PERM, |entry| entry.perm);
@@ -251,6 +257,14 @@ impl Engine {
     ) -> Result<ProjectDraft> {
         let objects = self.objects_in(tx);
         let head = state_of_row(&row);
+        // Only what the owner brings from a directory may hold repositories.
+        if recorded.op != HistoryOp::Import {
+            for (path, edit) in &proposal.edits {
+                if let Some(entry) = edit.puts() {
+                    refuse_what_git_refuses(path, entry.kind, None)?;
+                }
+            }
+        }
         let mut bench = Workbench::new(&objects);
         let state = head.edit(&mut bench, &proposal.edits)?;
         let changes = head.diff(&bench, &state, &RelPath::root())?;
@@ -391,6 +405,7 @@ pub(crate) fn add_project(
     let mut row = new_row(&name, Layout::Plain, Quota::default(), at);
     row.kind = WorkspaceKind::Project;
     row.key = tx.add_workspace(&row)?;
+    mark_new_project(tx, row.key)?;
     tx.put_project(&ProjectRow {
         key: row.key,
         landing,

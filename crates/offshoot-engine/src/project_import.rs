@@ -16,6 +16,7 @@ use offshoot_store::{Durability, HistoryOp, NewObject, Via};
 
 use crate::engine::Engine;
 use crate::incoming::Content;
+use crate::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::links::LINK_PERM;
 use crate::objects::StoredObjects;
 use crate::project::{Proposal, Recorded, open_project, state_of_row};
@@ -63,7 +64,9 @@ impl ProjectImport {
         executable: bool,
     ) -> Result<u64> {
         self.refuse(path, EntryKind::File)?;
-        let incoming = self.engine.take_in(content)?;
+        let mut incoming = self.engine.take_in(content)?;
+        let ruled = incoming.bytes_if_ruled(path)?;
+        refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let entry = StateEntry {
             kind: EntryKind::File,
             perm: if executable {
@@ -214,6 +217,8 @@ fn refuse_in(
     let kind_at = |path: &RelPath| -> Result<Option<EntryKind>> {
         Ok(head.entry(objects, path)?.map(|entry| entry.kind))
     };
+    refuse_what_git_refuses(path, kind, None)?;
+    refuse_place_of_ours(objects, head, path)?;
     for above in path.dirs_above() {
         if kind_at(&above)?.is_some_and(|kind| kind != EntryKind::Dir) {
             return Err(not_a_dir(&above));

@@ -12,6 +12,7 @@ use offshoot_store::WorkspaceRow;
 use crate::engine::{Engine, no_file};
 use crate::incoming::unreadable;
 use crate::index::{Entry, Index};
+use crate::left_out::is_ours_in;
 use crate::projection::missing_content;
 use crate::source::{Source, characters, count_characters};
 use crate::workspace::is_session_metadata;
@@ -294,10 +295,11 @@ impl Engine {
             return Ok(None);
         }
         let real = RelPath::from_normal(".meta");
-        let is_real = self
+        // Only one that came with the base is real: what somebody put there since would be a forgery.
+        let is_made_up = self
             .store()
-            .read(|tx| Ok(Index::new(self.store(), tx, row).entry(&real)?.is_some()))?;
-        if is_real {
+            .read(|tx| is_ours_in(&Index::new(self.store(), tx, row), &real))?;
+        if !is_made_up {
             return Ok(None);
         }
         let about = path.strip_prefix(&real).unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::files::{Expect, Written, check_expectation, refuse_unwritable};
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::index::{Entry, Index, missing_parents, new_dir_row};
+use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::workspace::put_row;
 
@@ -34,6 +35,7 @@ impl Engine {
                 let path = index.resolve(path)?;
                 refuse_unwritable(&row, &path)?;
                 refuse_own_git(tx, &row, &path)?;
+                refuse_ours_in(&index, &path)?;
                 let mut missing = missing_parents(&index, &path)?;
                 match index.entry(&path)? {
                     Some(entry) if entry.is_dir() => {
@@ -249,6 +251,7 @@ impl Engine {
             let to = parent.join_name(to.name());
             refuse_unwritable(row, &to)?;
             refuse_own_git(tx, row, &to)?;
+            refuse_ours_in(&index, &to)?;
             if to.starts_with(from) {
                 return Err(Error::invalid(format!(
                     "`{from}` cannot be moved into itself"

@@ -357,7 +357,12 @@ impl Engine {
             let (from, to_state) = (state(from)?, state(to)?);
             let mut set = change_set(&from.diff(&bench, &to_state, &RelPath::root())?);
             if matches!(to, Point::Now) {
-                set.ignored = topmost(pending.ignored.iter().map(|row| row.path.clone()));
+                // What the layout keeps out is no work of anybody.
+                let by_rules = pending.ignored.iter().filter(|one| {
+                    let is_dir = one.kind == Some(EntryKind::Dir);
+                    row.layout.may_hold(&one.path, is_dir)
+                });
+                set.ignored = topmost(by_rules.map(|one| one.path.clone()));
             }
             Ok(set)
         })

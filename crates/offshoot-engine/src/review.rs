@@ -18,6 +18,7 @@ use crate::complete::{Completed, receipt};
 use crate::engine::Engine;
 use crate::incoming::Content;
 use crate::index::Index;
+use crate::left_out::{git_refuses_any, refuse_what_git_refuses};
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::review_row::{
@@ -25,7 +26,7 @@ use crate::review_row::{
 };
 use crate::snapshot::{Snapshot, state_of};
 use crate::state::{State, StateEdit, StateEdits, StateEntry};
-use crate::three_way::{ThreeStates, merge_states, settled};
+use crate::three_way::{ThreeStates, merge_into_project, merge_states, settled};
 use crate::workspace::line_of;
 
 /// A conflict that waits for a decision, or waited.
@@ -203,7 +204,7 @@ impl Engine {
             }
             return Err(already_resolved(id));
         }
-        let (word, wanted) = self.wanted(id, how)?;
+        let (word, wanted) = self.wanted(&row, how)?;
         let decision = Decision {
             choice: word,
             content: match &wanted {
@@ -400,7 +401,7 @@ impl Engine {
             ours: head,
             theirs: &theirs,
         };
-        let again = merge_states(self.store(), objects, states, &MergeOptions::default())?;
+        let again = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
         let known: Vec<RelPath> = self.store().read(|tx| {
             let reviews = tx.reviews(Some(merge.project), false)?;
             let of_merge = reviews
@@ -475,7 +476,11 @@ impl Engine {
             ours: head,
             theirs: &theirs,
         };
-        let again = merge_states(self.store(), &bench, states, &MergeOptions::default())?;
+        let options = MergeOptions::default();
+        let again = match details.lands_in {
+            LandsIn::Project => merge_into_project(self.store(), &bench, states, &options)?,
+            LandsIn::Workspace => merge_states(self.store(), &bench, states, &options)?,
+        };
         let conflict = again
             .conflicts
             .iter()
@@ -492,6 +497,13 @@ impl Engine {
                         ))
                         .with_hint("choose ours, theirs or base, or give the content")
                     })?;
+                    if details.lands_in == LandsIn::Project && git_refuses_any(&edits) {
+                        return Err(Error::new(
+                            ErrorCode::PermissionDenied,
+                            format!("git would refuse what comes of `{}`", review.path),
+                        )
+                        .with_hint("choose ours, or give other content"));
+                    }
                     settled(self.store(), &bench, states, &edits)
                 }
                 // The project has come to agree: what the workspace has fits in.
@@ -509,7 +521,13 @@ impl Engine {
         }
     }
 
-    fn wanted(&self, review: &str, how: Resolution<'_>) -> Result<(String, Wanted)> {
+    fn wanted(&self, row: &ReviewRow, how: Resolution<'_>) -> Result<(String, Wanted)> {
+        let review = row.id.as_str();
+        let into_project = details_of(row)?.lands_in == LandsIn::Project;
+        let check = |bytes: Option<&[u8]>| match into_project {
+            true => refuse_what_git_refuses(&row.path, EntryKind::File, bytes),
+            false => Ok(()),
+        };
         let choice = |word: &str, choice| Ok((word.to_owned(), Wanted::Choice(choice)));
         match how {
             Resolution::Ours => choice("ours", Choice::Ours),
@@ -517,7 +535,8 @@ impl Engine {
             Resolution::Base => choice("base", Choice::Base),
             Resolution::Union => choice("union", Choice::Union),
             Resolution::Content(content) => {
-                let incoming = self.take_in(content)?;
+                let mut incoming = self.take_in(content)?;
+                check(incoming.bytes_if_ruled(&row.path)?.as_deref())?;
                 let wanted = Wanted::Content(incoming.id, incoming.object);
                 Ok(("content".to_owned(), wanted))
             }
@@ -528,6 +547,7 @@ impl Engine {
                     Error::invalid(format!("the review has no candidate {number}"))
                         .with_hint(format!("`offshoot review show {review}` lists them"))
                 })?;
+                check(Some(&self.whole_object(&found.content)?))?;
                 let wanted = self.wanted_content(found.content)?;
                 Ok((format!("candidate {number}"), wanted))
             }

@@ -13,6 +13,7 @@ use offshoot_store::{
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::Index;
 use crate::objects::Workbench;
+use crate::project::size_of;
 use crate::state::State;
 use crate::workspace::line_of;
 
@@ -235,6 +236,49 @@ impl Engine {
             ignored: pending.ignored,
             row: row.clone(),
         })))
+    }
+
+    /// A first snapshot that begins with another one and holds this state instead of its own.
+    pub(crate) fn snapshot_on(
+        &self,
+        tx: &dyn ReadTx,
+        bench: &mut Workbench<'_>,
+        from: &SnapshotRow,
+        state: State,
+    ) -> Result<SnapshotRow> {
+        let label = "Begin without what belongs to another workspace";
+        let mut commit = Commit {
+            tree: state.tree,
+            parents: vec![from.id],
+            author: signature(&from.cause, from.at),
+            committer: signature(&from.cause, from.at),
+            message: message(Some(label), 1, &from.cause),
+            extra_headers: Vec::new(),
+        };
+        commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
+        let id = bench.add(ObjectKind::Commit, commit.encode()?)?;
+        if state.tree == EMPTY_TREE {
+            bench.add(ObjectKind::Tree, Vec::new())?;
+        }
+        let mut counted = from.clone();
+        for change in state_of(from).diff(bench, &state, &RelPath::root())? {
+            for (entry, sign) in [(&change.before, -1), (&change.after, 1)] {
+                let Some(entry) = entry else { continue };
+                match entry.kind {
+                    EntryKind::Dir => counted.dirs += sign,
+                    EntryKind::File | EntryKind::Symlink => counted.files += sign,
+                }
+                counted.bytes += sign * size_of(tx, entry)?;
+            }
+        }
+        Ok(SnapshotRow {
+            id,
+            parent: Some(from.id),
+            tree: state.tree,
+            sidecar: state.sidecar,
+            label: Some(label.to_owned()),
+            ..counted
+        })
     }
 
     /// Keeps the present state as a snapshot before something takes it away. None if there is

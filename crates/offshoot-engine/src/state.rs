@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `d/.` with mode `0o100000 + perm` | the directory `d` exists with these permission bits although git's tree would not say so: it holds nothing that git tracks, or its bits are unusual |
 //! | `f` with mode `0o100000 + perm` | the file `f` of the tree has unusual permission bits |
-//! | anything with a part `.git` | a file or link of a nested repository, with its content |
+//! | a file or link that the tree does not have | one that git refuses, with its content: of a nested repository, or a `.gitmodules` that `git fsck` complains of |
 //!
 //! Because both are trees, equal parts are shared between snapshots and every operation costs what
 //! it changes. The encoding is canonical: equal directories give equal ids.
@@ -84,7 +84,7 @@ impl StateEdit {
         self.removes() || self.puts().is_some_and(leaf)
     }
 
-    fn puts(&self) -> Option<&StateEntry> {
+    pub(crate) fn puts(&self) -> Option<&StateEntry> {
         match self {
             StateEdit::Remove => None,
             StateEdit::Put(entry) | StateEdit::Replace(entry) => Some(entry),
@@ -113,15 +113,35 @@ impl Default for State {
     }
 }
 
-/// Whether git refuses to track this path.
+/// Whether this path is at or below what git, on some platform, takes for a `.git` of its own.
 pub(crate) fn belongs_to_nested_git(path: &RelPath) -> bool {
-    path.has_part(b".git")
+    path.parts().any(offshoot_git::is_dot_git)
+}
+
+/// Why git refuses a file or link, by its path or by what it holds. Content that cannot be read yet
+/// is taken for harmless.
+pub(crate) fn refused_by_git(
+    objects: &dyn ObjectReader,
+    path: &RelPath,
+    entry: &StateEntry,
+) -> Result<Option<(RelPath, &'static str)>> {
+    if let Some(refused) = offshoot_git::refuses_path(path, entry.kind) {
+        return Ok(Some(refused));
+    }
+    let Some(id) = entry.id.filter(|_| {
+        entry.kind == EntryKind::File && offshoot_git::has_rules_for_content(path.name())
+    }) else {
+        return Ok(None);
+    };
+    let content = objects.read(&id)?;
+    let why = content.and_then(|(_, bytes)| offshoot_git::refuses_content(path.name(), &bytes));
+    Ok(why.map(|why| (path.clone(), why)))
 }
 
 /// The directory that a nested repository is in, for a path of one. Ignore rules do not reach into
 /// a repository, but an ignored directory is ignored with the repositories in it.
 pub(crate) fn around_nested_git(path: &RelPath) -> Option<RelPath> {
-    let at = path.parts().position(|part| part == b".git")?;
+    let at = path.parts().position(offshoot_git::is_dot_git)?;
     path.ancestors().into_iter().nth(at)
 }
 
@@ -132,11 +152,7 @@ impl State {
             return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
         }
         let side = offshoot_git::lookup(objects, self.sidecar, path)?;
-        let main = if belongs_to_nested_git(path) {
-            None
-        } else {
-            offshoot_git::lookup(objects, self.tree, path)?
-        };
+        let main = offshoot_git::lookup(objects, self.tree, path)?;
         self.combine(objects, path, main, side)
     }
 
@@ -155,10 +171,9 @@ impl State {
             };
             return Ok(Some(StateEntry::dir(marker.unwrap_or(DEFAULT_DIR_PERM))));
         }
-        if belongs_to_nested_git(path) {
+        let Some(main) = main else {
             return Ok(side.map(|entry| content_entry(entry.mode, entry.id)));
-        }
-        let Some(main) = main else { return Ok(None) };
+        };
         let Some(mode) = main.git_mode() else {
             return Err(Error::internal(format!(
                 "`{path}` has a mode that git does not know"
@@ -253,7 +268,10 @@ impl State {
                         side.insert(path.clone(), Edit::Remove);
                     }
                 }
-                Some(entry) => put_leaf(path, entry, &mut main, &mut side),
+                Some(entry) => {
+                    let refused = refused_by_git(bench, path, entry)?.is_some();
+                    put_leaf(path, entry, refused, &mut main, &mut side);
+                }
                 None => {}
             }
         }
@@ -297,9 +315,8 @@ impl State {
             let perm = given
                 .or(old.map(|entry| entry.perm))
                 .unwrap_or(DEFAULT_DIR_PERM);
-            let in_tree = !belongs_to_nested_git(&dir)
-                && offshoot_git::lookup(objects, new_tree, &dir)?
-                    .is_some_and(|entry| entry.is_dir());
+            let in_tree =
+                offshoot_git::lookup(objects, new_tree, &dir)?.is_some_and(|entry| entry.is_dir());
             let marker = if in_tree && perm == DEFAULT_DIR_PERM {
                 Edit::Remove
             } else {
@@ -448,11 +465,12 @@ fn puts_below(edits: &StateEdits, dir: &RelPath) -> bool {
 fn put_leaf(
     path: &RelPath,
     entry: &StateEntry,
+    refused_by_git: bool,
     main: &mut BTreeMap<RelPath, Edit>,
     side: &mut BTreeMap<RelPath, Edit>,
 ) {
     let id = entry.id.unwrap_or(EMPTY_BLOB);
-    if belongs_to_nested_git(path) {
+    if refused_by_git {
         let mode = match entry.kind {
             EntryKind::Symlink => GitMode::Symlink as u32,
             _ => FILE_TYPE | entry.perm,

@@ -5,8 +5,8 @@
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
@@ -149,6 +149,7 @@ impl Engine {
                 dir: &dir,
                 row: &row,
                 include_ignored,
+                misplaced: Mutex::default(),
             };
             let scan = offshoot_fs::scan(&dir, &memo, &filter, THREADS)?;
             let started = scan.started();
@@ -159,7 +160,14 @@ impl Engine {
                 .iter()
                 .map(|(path, why)| (path.clone(), why.to_string()))
                 .collect();
+            let misplaced = filter.misplaced.lock();
+            let misplaced = misplaced.unwrap_or_else(PoisonError::into_inner);
+            let why = "a session workspace has a place only for what is below `uploads`, `outputs` and `temp`";
+            synced
+                .refused
+                .extend(misplaced.iter().map(|path| (path.clone(), why.to_owned())));
             synced.ignored.clone_from(&scan.ignored);
+            synced.ignored.retain(|path| !misplaced.contains(path));
             synced.unsettled = outcome.unsettled;
             synced.changes.extend(outcome.changes);
             if is_worth_a_memo(&scan, &memo, outcome.lines_since) {
@@ -231,7 +239,7 @@ impl Engine {
             std::thread::scope(|scope| {
                 let (sender, receiver) = channel();
                 let found = &found;
-                scope.spawn(move || sender.send(self.fold_fresh(found)));
+                scope.spawn(move || sender.send(self.fold_fresh(dir, found)));
                 let bulk = bulk.finish()?;
                 let mut folding = Folding {
                     receiver,
@@ -489,9 +497,10 @@ impl Engine {
     }
 
     /// The state of a first sync of many files, which needs no rows above it: there was nothing.
-    fn fold_fresh(&self, found: &Found) -> Result<Folded> {
+    fn fold_fresh(&self, dir: &SafeDir, found: &Found) -> Result<Folded> {
         let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
+        bench.add_ruled(dir, found.keys())?;
         let put = |entry: &DiskEntry| {
             StateEdit::Put(StateEntry {
                 kind: entry.kind,

@@ -1,6 +1,8 @@
 //! Reading a workspace directory for a sync: what a file or link holds, and what to leave out.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Seek as _};
+use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{EntryKind, ErrorCode, Layout, ObjectKind, RelPath, Result, SESSION_METADATA};
 use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
@@ -176,6 +178,8 @@ pub(crate) struct SyncFilter<'a> {
     pub(crate) dir: &'a SafeDir,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) include_ignored: bool,
+    /// What the layout has no place for.
+    pub(crate) misplaced: Mutex<BTreeSet<RelPath>>,
 }
 
 impl SyncFilter<'_> {
@@ -186,6 +190,26 @@ impl SyncFilter<'_> {
         });
         // When in doubt, look at it.
         tracked.unwrap_or(true)
+    }
+
+    /// Whether an outside program put something where a session workspace has no place for it.
+    fn is_misplaced(&self, entry: &ScanEntry<'_>) -> bool {
+        let is_dir = entry.kind == EntryKind::Dir;
+        // Ours: one is a file that describes the workspace, the others are directories.
+        match entry.path {
+            path if path == SESSION_METADATA.as_bytes() => return true,
+            b".logs" if is_dir => return true,
+            b"skills" if is_dir => return false,
+            _ => {}
+        }
+        let path = RelPath::from_normal(entry.path);
+        if self.row.layout.may_hold(&path, is_dir) {
+            return false;
+        }
+        let misplaced = self.misplaced.lock();
+        let mut misplaced = misplaced.unwrap_or_else(PoisonError::into_inner);
+        misplaced.insert(path);
+        true
     }
 }
 
@@ -201,7 +225,7 @@ impl ScanFilter for SyncFilter<'_> {
     }
 
     fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
-        if self.row.layout == Layout::Session && entry.path == SESSION_METADATA.as_bytes() {
+        if self.row.layout == Layout::Session && self.is_misplaced(entry) {
             return true;
         }
         if self.include_ignored || rules.is_empty() {

@@ -14,6 +14,7 @@ use offshoot_merge::{
 };
 use offshoot_store::{NewObject, Store};
 
+use crate::left_out::{Gate, LeftOut};
 use crate::project::Proposal;
 use crate::projection::missing_content;
 use crate::state::{State, StateChange, StateEdit, StateEntry};
@@ -34,16 +35,45 @@ pub(crate) struct ThreeWay {
     pub(crate) auto_resolved: Vec<AutoResolution>,
     /// Paths that both sides changed in the same way.
     pub(crate) unchanged: Vec<RelPath>,
+    /// What theirs changed and must not get into a project.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Merges what theirs changed since the base into ours.
+/// Merges what theirs changed since the base into ours, which is the head of a project. What must
+/// not get from one agent to another is left out.
+pub(crate) fn merge_into_project(
+    store: &Store,
+    objects: &dyn ObjectReader,
+    states: ThreeStates<'_>,
+    options: &MergeOptions,
+) -> Result<ThreeWay> {
+    let mut gate = Gate::new(objects, states.base, states.theirs);
+    let mut merge = merge_through(store, objects, states, options, Some(&mut gate))?;
+    merge.left_out = gate.into_left_out();
+    Ok(merge)
+}
+
+/// The same where the result is the workspace's own, so that all of it passes.
 pub(crate) fn merge_states(
     store: &Store,
     objects: &dyn ObjectReader,
     states: ThreeStates<'_>,
     options: &MergeOptions,
 ) -> Result<ThreeWay> {
-    let theirs = states.base.diff(objects, states.theirs, &RelPath::root())?;
+    merge_through(store, objects, states, options, None)
+}
+
+fn merge_through(
+    store: &Store,
+    objects: &dyn ObjectReader,
+    states: ThreeStates<'_>,
+    options: &MergeOptions,
+    mut gate: Option<&mut Gate<'_>>,
+) -> Result<ThreeWay> {
+    let mut theirs = states.base.diff(objects, states.theirs, &RelPath::root())?;
+    if let Some(gate) = &mut gate {
+        theirs = passed(theirs, |change| gate.lets_change(change))?;
+    }
     let changes: Vec<PathChange> = theirs.iter().filter_map(as_path_change).collect();
     let head = StateHead { objects, states };
     let mut options = options.clone();
@@ -52,7 +82,11 @@ pub(crate) fn merge_states(
         let rule = (Pattern::new(pattern), offshoot_merge::Engine::Binary);
         options.rules.engines.insert(0, rule);
     }
-    let outcome = merge_trees(&changes, &head, &head, &options)?;
+    let mut outcome = merge_trees(&changes, &head, &head, &options)?;
+    if let Some(gate) = &mut gate {
+        outcome.edits = passed(outcome.edits, |edit| gate.lets_edit(edit))?;
+        outcome.conflicts = passed(outcome.conflicts, |one| gate.lets_path(&one.path))?;
+    }
     let mut applied = Applied {
         store,
         objects,
@@ -73,7 +107,19 @@ pub(crate) fn merge_states(
         conflicts: outcome.conflicts,
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
+        left_out: Vec::new(),
     })
+}
+
+/// Those that may pass.
+fn passed<T>(all: Vec<T>, mut passes: impl FnMut(&T) -> Result<bool>) -> Result<Vec<T>> {
+    let mut passed = Vec::with_capacity(all.len());
+    for one in all {
+        if passes(&one)? {
+            passed.push(one);
+        }
+    }
+    Ok(passed)
 }
 
 /// The edits of ours that a decision about a conflict comes to.

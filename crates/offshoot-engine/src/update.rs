@@ -30,6 +30,7 @@ use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
 use crate::layers::Stack;
+use crate::left_out::without_left_out;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
@@ -105,6 +106,10 @@ impl Engine {
                 .with_hint("only forks of a project have a base to move"));
         }
         self.refuse_unfinished_git(&row)?;
+        let project = self
+            .store()
+            .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
+        self.clear_earlier_merges(&project)?;
         let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
@@ -180,7 +185,11 @@ impl Engine {
             Some(id) => tx.snapshot(row.key, id)?.map(|row| state_of(&row)),
             None => None,
         };
-        let since = since.unwrap_or(base_state(&fork));
+        // What the merge left out is the workspace's own and stays in it.
+        let since = match since {
+            Some(since) => without_left_out(&mut bench, &base_state(&fork), &since)?,
+            None => base_state(&fork),
+        };
         let states = ThreeStates {
             base: &since,
             ours: &ours,

@@ -8,12 +8,18 @@ use offshoot_core::{
 };
 use offshoot_fs::{SafeDir, Sync};
 use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewHistory, SnapshotRow, Via, WorkspaceKey, WorkspaceKind,
-    WorkspaceRow, WorkspaceState, WriteTx,
+    Durability, EntryRow, HistoryOp, NewHistory, NewObject, ReadTx, SnapshotRow, Via, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::fork::base_state;
 use crate::index::{Entry, Index};
+use crate::left_out::without_left_out;
+use crate::objects::Workbench;
+use crate::project::state_of_row;
+use crate::snapshot::state_of;
+use crate::state::{State, belongs_to_nested_git};
 use crate::upkeep::Job;
 
 /// What is known about a workspace without looking at its files.
@@ -147,20 +153,39 @@ impl Engine {
         let _name = self.name_lock(&id)?;
         self.store().write(Durability::Synced, |tx| {
             let (from, snapshot) = self.find_snapshot_anywhere(tx, snapshot)?;
+            let is_last_state = from.state == WorkspaceState::Closed
+                && from.head == Some(snapshot.id)
+                && (from.tree, from.sidecar) == (snapshot.tree, snapshot.sidecar);
+            let (snapshot, objects) = self.for_another(tx, &id, &from, snapshot)?;
+            for object in &objects {
+                tx.put_object(object)?;
+            }
             let mut row = new_row(&id, from.layout, quota, at);
             row.head = Some(snapshot.id);
             row.tree = snapshot.tree;
             row.sidecar = snapshot.sidecar;
-            let is_last_state = from.state == WorkspaceState::Closed
-                && from.head == Some(snapshot.id)
-                && (from.tree, from.sidecar) == (snapshot.tree, snapshot.sidecar);
-            let kept = if is_last_state {
-                (row.files, row.dirs, row.bytes) = (from.files, from.dirs, from.bytes);
-                tx.entries_below(from.key, &RelPath::root())?
-            } else {
-                (row.files, row.dirs, row.bytes) = (snapshot.files, snapshot.dirs, snapshot.bytes);
-                Vec::new()
+            (row.files, row.dirs, row.bytes) = (snapshot.files, snapshot.dirs, snapshot.bytes);
+            let mut kept = match is_last_state {
+                true => tx.entries_below(from.key, &RelPath::root())?,
+                false => Vec::new(),
             };
+            if from.id != id {
+                kept.retain(|entry| !belongs_to_nested_git(&entry.path));
+            }
+            if from.layout == Layout::Session {
+                // No snapshot holds it.
+                let skills = dir_row(RelPath::from_normal("skills"), 1);
+                kept.retain(|entry| entry.path != skills.path);
+                kept.push(skills);
+            }
+            for entry in &kept {
+                match entry.kind {
+                    Some(EntryKind::Dir) => row.dirs += 1,
+                    Some(_) => row.files += 1,
+                    None => {}
+                }
+                row.bytes += entry.size;
+            }
             check_quota(&new_row(&id, from.layout, quota, at), &row)?;
             row.key = tx.add_workspace(&row)?;
             for entry in &kept {
@@ -176,6 +201,34 @@ impl Engine {
             tx.add_history(&line)?;
             Ok(Workspace::from(row))
         })
+    }
+
+    /// A snapshot as a workspace of another name may begin with it: without what never gets from one
+    /// agent to another. Whoever takes the same name again takes the same work up again.
+    fn for_another(
+        &self,
+        tx: &dyn ReadTx,
+        id: &WorkspaceId,
+        from: &WorkspaceRow,
+        snapshot: SnapshotRow,
+    ) -> Result<(SnapshotRow, Vec<NewObject>)> {
+        if from.id == *id && from.kind != WorkspaceKind::Project {
+            return Ok((snapshot, Vec::new()));
+        }
+        // What stands in the head of a project is its owner's.
+        let head = match (from.kind, tx.fork(from.key)?) {
+            (WorkspaceKind::Project, _) => state_of_row(from),
+            (_, Some(fork)) => base_state(&fork),
+            (_, None) => State::default(),
+        };
+        let objects = self.objects_in(tx);
+        let mut bench = Workbench::new(&objects);
+        let state = without_left_out(&mut bench, &head, &state_of(&snapshot))?;
+        if state == state_of(&snapshot) {
+            return Ok((snapshot, Vec::new()));
+        }
+        let snapshot = self.snapshot_on(tx, &mut bench, &snapshot, state)?;
+        Ok((snapshot, bench.prepare(self.store())?))
     }
 
     /// On a case-insensitive disk two names that differ only in case would share a directory.

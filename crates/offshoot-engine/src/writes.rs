@@ -24,6 +24,7 @@ use crate::fork_git::refuse_own_git;
 use crate::hold::{Held, is_still};
 use crate::incoming::Incoming;
 use crate::index::{Entry, Index, missing_of, new_dir_row};
+use crate::left_out::refuse_ours_in;
 use crate::lines::LineFor;
 use crate::workspace::check_quota;
 
@@ -394,6 +395,7 @@ impl Engine {
         let (path, steps) = file.target.settle(&index)?;
         refuse_unwritable(row, &path)?;
         refuse_own_git(tx, row, &path)?;
+        refuse_ours_in(&index, &path)?;
         let before = steps.last().and_then(|(_, entry)| *entry);
         check_expectation(&path, before.as_ref(), options.expect)?;
         if before.is_some_and(|entry| entry.is_dir()) {

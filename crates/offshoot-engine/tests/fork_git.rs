@@ -383,20 +383,27 @@ fn nothing_below_git_is_content_by_any_door() {
 }
 
 #[test]
-fn a_project_with_a_git_of_its_own_leaves_no_room() {
-    let rig = Rig::new(ProviderName::Copy);
-    let project = rig.project("web");
-    rig.put(&project, ".git/config", "content\n");
-    let options = ForkOptions {
-        git: true,
-        ..ForkOptions::default()
-    };
-    let refused = rig
-        .engine
-        .fork_out(&project, &options, &user())
-        .unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::AlreadyExists);
-    assert!(refused.hint().unwrap().contains("--git"));
+fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "stray");
+        git(&path, &["init", "-q"]);
+        fs::write(path.join("mine"), "mine\n").unwrap();
+        rig.engine
+            .complete(&id, &CompleteOptions::default(), &user())
+            .unwrap();
+        let refused = rig.engine.put_in_project(
+            &project,
+            &p(".git/config"),
+            Content::Bytes(b"content\n"),
+            &WriteOptions::default(),
+            &user(),
+        );
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
+        let (_, path) = fork(&rig, &project, "ada");
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        assert_eq!(git(&path, &["ls-files", "mine"]), "mine");
+    });
 }
 
 /// What a fork with `.git` costs beside a plain one, and the first `git status` in it.

@@ -5,10 +5,12 @@
 //! tests: every id, difference and verdict must be the one that git gives.
 
 mod commit;
+mod dotgit;
 mod export;
 mod export_branch;
 mod fetch;
 mod fork_git;
+mod gitmodules;
 mod history;
 mod ignore;
 mod import;
@@ -25,6 +27,7 @@ mod tree_walk;
 mod upload_pack;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
+pub use dotgit::{has_rules_for_content, is_dot_git, refuses_content, refuses_name, refuses_path};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;
 pub use fetch::{Commits, Cut, Fetch, FetchPlan, Filter};

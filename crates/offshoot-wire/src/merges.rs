@@ -20,6 +20,7 @@ pub struct Completed {
     unchanged: Vec<String>,
     auto_resolved: Vec<Together>,
     decided: Vec<Decided>,
+    left_out: Vec<LeftOut>,
     keep: bool,
     landing: &'static str,
 }
@@ -64,6 +65,13 @@ struct Decided {
     lost_by: Option<String>,
 }
 
+/// A change that no merge takes; a directory stands for all below it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct LeftOut {
+    path: String,
+    reason: String,
+}
+
 /// Several parts in one text; none for the whole path.
 pub(super) fn part(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -84,6 +92,10 @@ impl From<&engine::Completed> for Completed {
             lost: hex(one.lost),
             lost_by: one.lost_by.clone(),
         };
+        let left_out = |one: &engine::LeftOut| LeftOut {
+            path: one.path.to_text(),
+            reason: one.reason.clone(),
+        };
         Completed {
             merge_id: done.merge_id.clone(),
             project: done.project.clone(),
@@ -95,6 +107,7 @@ impl From<&engine::Completed> for Completed {
             unchanged: texts(&done.unchanged),
             auto_resolved: done.auto_resolved.iter().map(together).collect(),
             decided: done.decided.iter().map(decided).collect(),
+            left_out: done.left_out.iter().map(left_out).collect(),
             keep: done.keep,
             landing: if done.atomic { "atomic" } else { "partial" },
         }

@@ -46,6 +46,8 @@ pub struct Status {
     base: Option<String>,
     changes: Vec<ChangedPath>,
     ignored: Vec<String>,
+    /// What is in the directory and cannot be in the workspace.
+    refused: Vec<Refused>,
     /// How far the project is ahead of a fork, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     base_moved: Option<BaseMoved>,
@@ -73,6 +75,7 @@ impl Status {
             base: hex(changes.base),
             changes: changed_paths(&changes.set),
             ignored: texts(&changes.set.ignored),
+            refused: changes.refused.iter().map(refused).collect(),
             base_moved: changes.moved.as_ref().map(moved),
         }
     }

@@ -253,6 +253,11 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
                 .line(format_args!("  = {}  ({how})", shown(&one.path)))?;
         }
     }
+    for one in &done.left_out {
+        let (path, why) = (shown(&one.path), printable(&one.reason));
+        cx.output
+            .line(format_args!("  - {path}  (left out: {why})"))?;
+    }
     show_conflicts(cx, &done.conflicts)
 }
 

@@ -38,10 +38,22 @@ pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     for path in &set.ignored {
         cx.output.line(format_args!("!  {}", shown(path)))?;
     }
+    note_refused(cx, &changes.refused);
     if let Some(moved) = &changes.moved {
         note_moved(cx, id, moved);
     }
     Ok(Exit::Done)
+}
+
+/// What is in the directory of a workspace and not in the workspace.
+fn note_refused(cx: &mut Context<'_>, refused: &[(RelPath, String)]) {
+    for (path, reason) in refused {
+        cx.output.note(format_args!(
+            "left out {}: {}",
+            shown(path),
+            printable(reason)
+        ));
+    }
 }
 
 /// Tells how far the project is ahead of its fork, and what that means for it.
@@ -436,13 +448,7 @@ pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
         cx.output
             .note("nothing to look for: the path of this workspace was never handed out");
     }
-    for (path, reason) in &synced.refused {
-        cx.output.note(format_args!(
-            "left out {}: {}",
-            shown(path),
-            printable(reason)
-        ));
-    }
+    note_refused(cx, &synced.refused);
     for path in &synced.unsettled {
         cx.output.note(format_args!(
             "left {} for the next sync: it kept changing",

@@ -395,6 +395,9 @@ impl Access {
         set.changes
             .retain(|change| self.principal.reads(&change.path));
         set.ignored.retain(|path| self.principal.sees(path));
+        changes
+            .refused
+            .retain(|(path, _)| self.principal.reads(path));
         if let Some(moved) = &mut changes.moved {
             moved.overlap.retain(|path| self.principal.reads(path));
         }

@@ -7,7 +7,7 @@ use super::*;
 
 /// Few names, so that edits meet each other and what is there; one is no content for git.
 fn path() -> impl Strategy<Value = RelPath> {
-    let name = prop::sample::select(vec!["a", "b", "c", ".git"]);
+    let name = prop::sample::select(vec!["a", "b", ".gitmodules", ".GIT"]);
     prop::collection::vec(name, 1..4)
         .prop_map(|parts| RelPath::parse(parts.join("/").as_bytes()).unwrap())
 }

@@ -185,3 +185,12 @@ pub(crate) fn with_each(test: impl Fn(Rig)) {
         test(Rig::new(provider));
     }
 }
+
+/// A second, independent look at the rows and blobs.
+pub(crate) fn store(rig: &Rig) -> offshoot_store::Store {
+    use offshoot_store::{DiskBlobs, SqliteOptions, SqliteStore, Store};
+    let data = rig.host.path().join("data");
+    let meta = SqliteStore::open(&data.join("offshoot.db"), SqliteOptions::default()).unwrap();
+    let blobs = DiskBlobs::open(&data.join("blobs")).unwrap();
+    Store::new(std::sync::Arc::new(meta), std::sync::Arc::new(blobs))
+}

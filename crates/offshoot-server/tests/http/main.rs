@@ -15,6 +15,7 @@ mod files;
 mod git;
 mod identity;
 mod mcp;
+mod names;
 mod paths;
 mod project_paths;
 mod projects;
