@@ -47,6 +47,9 @@ pub(crate) const KNOWN: &[Known] = known! {
     "max_requests", "OFFSHOOT_MAX_REQUESTS", "512" => |o, v| set(&mut o.limits.max_requests, number(v));
     "max_connections", "OFFSHOOT_MAX_CONNECTIONS", "4096" => |o, v| set(&mut o.limits.max_connections, number(v));
     "max_streams", "OFFSHOOT_MAX_STREAMS", "2048" => |o, v| set(&mut o.limits.max_streams, number(v));
+    "token_share", "OFFSHOOT_TOKEN_SHARE", "25%" => |o, v| set(&mut o.limits.token_share, percent(v));
+    "workspace_share", "OFFSHOOT_WORKSPACE_SHARE", "50%" => |o, v| set(&mut o.limits.workspace_share, percent(v));
+    "max_wait", "OFFSHOOT_MAX_WAIT", "5s" => |o, v| set(&mut o.limits.max_wait, time(v));
     "max_page", "OFFSHOOT_MAX_PAGE", "1000" => |o, v| set(&mut o.limits.max_page, number(v));
     "max_bad_tokens", "OFFSHOOT_MAX_BAD_TOKENS", "30" => |o, v| set(&mut o.limits.max_bad_tokens, number(v));
     "max_event_backlog", "OFFSHOOT_MAX_EVENT_BACKLOG", "1000000" => |o, v| set(&mut o.limits.max_event_backlog, number(v));
@@ -83,6 +86,12 @@ fn amount(text: &str) -> Option<u64> {
     bytes::amount(text)
         .ok()
         .and_then(|bytes| bytes.try_into().ok())
+}
+
+/// A part of the whole, from 1 to 100 percent.
+fn percent(text: &str) -> Option<u8> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    number.parse().ok().filter(|part| (1..=100).contains(part))
 }
 
 /// A number that is at least 1: none of these limits makes sense as 0.
@@ -218,6 +227,9 @@ mod tests {
         assert!(resolve("max_page = 0").is_err());
         assert!(resolve("nonsense = 1").is_err());
         assert!(resolve("listen = \"x\"").is_err());
+        assert!(resolve("token_share = 100").is_ok());
+        assert!(resolve("token_share = \"101%\"").is_err());
+        assert!(resolve("workspace_share = 0").is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bytes;
 mod commands;
 mod config;
 mod config_server;
+mod log;
 mod output;
 mod progress;
 mod project_args;

@@ -55,14 +55,6 @@ pub(crate) fn unwritable(cause: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the output could not be written").with_source(cause)
 }
 
-/// The same for answers on the way to which a request failed.
-pub(crate) fn unwritable_answer(failure: Failure) -> Error {
-    match failure {
-        Failure::Request(error) => error,
-        Failure::Output(cause) => unwritable(cause),
-    }
-}
-
 /// How output is written.
 pub(crate) struct Output {
     stdout: BufWriter<io::Stdout>,

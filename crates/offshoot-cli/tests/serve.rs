@@ -4,6 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -42,14 +43,17 @@ struct Served {
 
 impl Served {
     fn start(data: &Path) -> Served {
+        Served::start_with(data, |command| command.env("OFFSHOOT_LOG", "warn"))
+    }
+
+    fn start_with(data: &Path, also: impl FnOnce(&mut Command) -> &mut Command) -> Served {
         let (code, token, _) = run(data, &["token", "issue", "--admin", "--quiet"]);
         assert_eq!(code, 0);
-        let mut process = Process::spawn(
+        let mut process = Process::spawn(also(
             command(data)
                 .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-                .env("OFFSHOOT_LOG", "warn")
                 .stdout(Stdio::piped()),
-        );
+        ));
         let mut stdout = process.take_stdout().unwrap();
         let mut text = String::new();
         let told = loop {
@@ -358,4 +362,160 @@ fn an_mcp_client_works_over_stdio() {
     assert_eq!(code, 0);
     let config: serde_json::Value = serde_json::from_str(&config).unwrap();
     assert_eq!(config["mcpServers"]["offshoot"]["args"][2], "mcp");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_costs_no_answer() {
+    let closed = || Stdio::from(std::io::pipe().unwrap().1);
+    let full = || {
+        Stdio::from(
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        )
+    };
+    // A pipe that nobody reads is full after 64 KiB.
+    let (_unread, unread) = std::io::pipe().unwrap();
+    for (stderr, requests) in [(closed(), 3), (full(), 3), (unread.into(), 700)] {
+        let data = tempfile::tempdir().unwrap();
+        let mut served = Served::start_with(data.path(), |command| {
+            command.env("OFFSHOOT_LOG", "info").stderr(stderr)
+        });
+        for _ in 0..requests {
+            assert_eq!(served.send("GET", "/api/v1/workspaces", b"").0, 200);
+        }
+        assert_eq!(served.send("GET", "/api/v1/none", b"").0, 404);
+        served.process.terminate();
+        let ended = served.process.wait_at_most(Duration::from_secs(10));
+        assert!(ended.expect("it does not stop").success());
+    }
+}
+
+#[test]
+fn commands_do_their_work_whoever_reads_what_they_say() {
+    let data = tempfile::tempdir().unwrap();
+    let full = || {
+        Stdio::from(
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        )
+    };
+    let code = |args: &[&str], stdout: Stdio, stderr: Stdio| {
+        let mut process = Process::spawn(
+            command(data.path())
+                .args(args)
+                .stdin(Stdio::null())
+                .stdout(stdout)
+                .stderr(stderr),
+        );
+        process.wait().code()
+    };
+    assert_eq!(
+        code(&["workspace", "create", "w"], Stdio::null(), full()),
+        Some(0)
+    );
+    assert_eq!(code(&["put", "w", "f"], Stdio::null(), full()), Some(0));
+    assert_eq!(run(data.path(), &["cat", "w", "f"]).0, 0);
+    assert_eq!(code(&["cat", "w", "none"], Stdio::null(), full()), Some(1));
+    assert_eq!(code(&["nonsense"], Stdio::null(), full()), Some(2));
+    // The reader has seen enough.
+    for args in [
+        &["ls", "w"][..],
+        &["history", "w"],
+        &["--json", "ls", "w"],
+        &["--help"],
+    ] {
+        let gone = Stdio::from(std::io::pipe().unwrap().1);
+        assert_eq!(code(args, gone, full()), Some(0), "{args:?}");
+    }
+    // What was asked for and could not be written is a failure.
+    assert_eq!(code(&["ls", "w"], full(), Stdio::null()), Some(1));
+}
+
+/// What others could read or write below the data directory, beside the workspaces.
+fn open_to_others(data: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut dirs = vec![data.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            let stat = entry.metadata().unwrap();
+            let path = entry.path();
+            let inside = path
+                .strip_prefix(data)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            if inside == "workspaces" {
+                continue;
+            }
+            if stat.is_dir() {
+                dirs.push(path);
+            }
+            // Layers and what forks changed have the bits that users gave them; nobody gets there.
+            let parts: Vec<&str> = inside.split('/').collect();
+            let is_content = match parts[..] {
+                ["layers", name, ..] => !name.ends_with(".complete"),
+                ["forks", _, "upper", ..] => true,
+                _ => false,
+            };
+            if !is_content && !stat.is_symlink() && stat.mode() & 0o077 != 0 {
+                found.push(format!("{inside} {:o}", stat.mode() & 0o7777));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn everything_beside_the_workspaces_is_private_whatever_the_umask() {
+    let host = offshoot_testkit::HostDir::new();
+    for (umask, provider) in [("000", "copy"), ("000", ""), ("022", "")] {
+        let data = host.path().join(format!("data-{umask}-{provider}"));
+        let script = r#"umask "$1"; shift; set -e
+            head -c 3000000 /dev/urandom > "$2/large"
+            echo 1 | "$0" put w f 2>/dev/null || "$0" workspace create w
+            echo 1 | "$0" put w f; "$0" put w large < "$2/large"; "$0" snapshot w
+            mkdir -p "$2/from/d"; echo 1 > "$2/from/d/f"
+            "$0" project create p --from "$2/from"; "$0" fork p --agent a
+            echo 2 | "$0" put a d/f; "$0" status a; "$0" snapshot a; "$0" sync a
+            "$0" fork p --agent b; "$0" complete a --keep; "$0" update b; "$0" workspace path w; "$0" sync w
+            "$0" token issue --admin
+            "$0" serve --listen 127.0.0.1:0 > "$2/url" & server=$!
+            while ! [ -s "$2/url" ]; do sleep 0.02; done; kill $server; wait $server"#;
+        let work = tempfile::tempdir().unwrap();
+        let output = Command::new("sh")
+            .args(["-c", script, OFFSHOOT, umask, "-"])
+            .arg(work.path())
+            .env("OFFSHOOT_DATA", &data)
+            .env("OFFSHOOT_PROVIDER", provider)
+            .env_remove("OFFSHOOT_CONFIG")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert!(data.join("server.lock").exists());
+        assert_eq!(open_to_others(&data), Vec::<String>::new(), "umask {umask}");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&data), 0o711);
+        // What was open before is put right.
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+        };
+        for (name, open) in [
+            ("", 0o777),
+            ("cache", 0o755),
+            ("server.lock", 0o644),
+            ("offshoot.db", 0o666),
+        ] {
+            set(&data.join(name), open).unwrap();
+        }
+        assert_eq!(run(&data, &["workspace", "list"]).0, 0);
+        assert_eq!(open_to_others(&data), Vec::<String>::new());
+        assert_eq!(mode(&data), 0o711);
+    }
 }

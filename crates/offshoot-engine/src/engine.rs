@@ -30,7 +30,7 @@ use crate::writes::Lanes;
 pub struct EngineOptions {
     /// The data directory; made if it does not exist.
     pub data: PathBuf,
-    /// How long an operation waits for a workspace that another one holds.
+    /// How long an operation waits for a workspace that another one holds, or for the store.
     pub lock_timeout: Duration,
     /// Which form of the safe directory is used; none means the best that works here.
     pub form: Option<Form>,
@@ -52,6 +52,9 @@ impl EngineOptions {
         }
     }
 }
+
+/// How the names of our files beside the directories begin.
+const OWN_FILES: [&[u8]; 3] = [b"offshoot.db", b"server.lock", b"reserve"];
 
 /// Where things are below the data directory.
 #[derive(Clone, Debug)]
@@ -106,6 +109,55 @@ impl DataDir {
         self.0.join("reserve")
     }
 
+    fn private_dirs(&self) -> [PathBuf; 7] {
+        [
+            self.tmp(),
+            self.run(),
+            self.locks(),
+            self.cache(),
+            self.layers(),
+            self.forks(),
+            self.blobs(),
+        ]
+    }
+
+    /// Takes from others what they could read or write beside the workspaces, if somebody has given
+    /// it to them, or an older program has. What belongs to another user is left as it is.
+    fn close_to_others(&self, is_own: bool) -> std::io::Result<()> {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let close = |path: &Path, open_to_others: u32| -> std::io::Result<()> {
+            let found = match std::fs::symlink_metadata(path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                found => found?,
+            };
+            let is_ours = found.uid() == offshoot_sys::effective_user() && !found.is_symlink();
+            let mode = found.mode() & 0o7777;
+            let closed = mode & (!0o077 | open_to_others);
+            if is_ours && closed != mode {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(closed))?;
+            }
+            Ok(())
+        };
+        for private in self.private_dirs() {
+            close(&private, 0)?;
+        }
+        for entry in std::fs::read_dir(&self.0)? {
+            let entry = entry?;
+            let is_ours = OWN_FILES
+                .iter()
+                .any(|own| entry.file_name().as_encoded_bytes().starts_with(own));
+            if is_ours && entry.file_type()?.is_file() {
+                close(&entry.path(), 0)?;
+            }
+        }
+        // Others may pass through to a workspace whose path they know, and no more. A directory that
+        // held something of others before is not ours to close.
+        if is_own {
+            close(&self.0, 0o011)?;
+        }
+        Ok(())
+    }
+
     fn create(&self) -> Result<()> {
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         let make = |path: &Path, mode: u32| {
@@ -117,20 +169,15 @@ impl DataDir {
         let all = || -> std::io::Result<()> {
             let fresh = !self.0.exists();
             make(&self.0, 0o711)?;
+            let is_own = self.database().exists() || std::fs::read_dir(&self.0)?.next().is_none();
             if fresh {
                 std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(0o711))?;
             }
-            for private in [
-                self.tmp(),
-                self.run(),
-                self.locks(),
-                self.cache(),
-                self.layers(),
-                self.forks(),
-            ] {
+            for private in self.private_dirs() {
                 make(&private, 0o700)?;
             }
-            make(&self.workspaces(), 0o711)
+            make(&self.workspaces(), 0o711)?;
+            self.close_to_others(is_own)
         };
         all().map_err(|cause| {
             Error::new(
@@ -211,7 +258,11 @@ impl Engine {
     }
 
     fn open_in(data: DataDir, options: EngineOptions, reserve: &Arc<Reserve>) -> Result<Engine> {
-        let meta = SqliteStore::open(&data.database(), SqliteOptions::default())?;
+        let sqlite = SqliteOptions {
+            lock_timeout: options.lock_timeout,
+            ..SqliteOptions::default()
+        };
+        let meta = SqliteStore::open(&data.database(), sqlite)?;
         let blobs = DiskBlobs::open(&data.blobs())?;
         let (meta, blobs): (Arc<dyn MetaStore>, Arc<dyn BlobStore>) = match &options.faults {
             None => (Arc::new(meta), Arc::new(blobs)),

@@ -516,7 +516,7 @@ impl Engine {
         };
         let written = serde_json::to_vec(&note)
             .map_err(std::io::Error::from)
-            .and_then(|note| std::fs::write(dirs.private.join("fork.json"), note));
+            .and_then(|note| offshoot_sys::write_private(&dirs.private.join("fork.json"), &note));
         written.map_err(|cause| {
             let _ = provider.cleanup(dirs);
             Error::new(

@@ -111,7 +111,7 @@ impl ForkMemo {
         let sum = checksum(&bytes)?;
         bytes.extend_from_slice(sum.as_bytes());
         // Without it the next walk hashes again. A torn one is noticed.
-        let _ = std::fs::write(place, bytes);
+        let _ = offshoot_sys::write_private(place, &bytes);
         Ok(())
     }
 }

@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use offshoot_core::{Error, Result};
+use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_store::Durability;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 
-/// So many requests with keys are answered at the same time.
-const LANES: u8 = 64;
-/// How long one waits for another in its lane.
+/// How long a repetition waits for the first.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is noted of a request.
@@ -37,9 +35,17 @@ impl Engine {
         request: &[u8; 32],
         make: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<(Vec<String>, bool)> {
-        let lane = format!("request-{}", key[0] % LANES);
-        let _turn = self.inner.locks.exclusive(&lane, PATIENCE)?;
         let setting = format!("request/{}", hex(key));
+        // Requests with other keys do not wait for this one.
+        let turn = self.inner.locks.name(&setting, PATIENCE);
+        let _turn = turn.map_err(|error| match error.code() {
+            ErrorCode::WorkspaceBusy => Error::new(
+                ErrorCode::WorkspaceBusy,
+                "the first request with this `Idempotency-Key` is still being done",
+            )
+            .with_hint("repeat it later with the same key"),
+            _ => error,
+        })?;
         if let Some(noted) = self.store().read(|tx| tx.setting(&setting))? {
             let noted: Noted = serde_json::from_str(&noted)
                 .map_err(|_| Error::internal("the note of a request cannot be read"))?;

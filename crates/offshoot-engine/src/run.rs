@@ -28,7 +28,7 @@ impl RunMark {
             // look like that of a dead process, and whoever looked then would remove it.
             let name = uuid::Uuid::now_v7().simple().to_string();
             let unborn = dir.join(format!("{UNBORN}{name}"));
-            let held = File::create_new(&unborn)?;
+            let held = offshoot_sys::create_private(&unborn)?;
             held.lock()?;
             let path = dir.join(name);
             std::fs::rename(unborn, &path)?;

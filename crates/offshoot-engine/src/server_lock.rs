@@ -1,6 +1,6 @@
 //! One server per data directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 
 use offshoot_core::{Error, ErrorCode, Result};
 
@@ -16,12 +16,8 @@ impl Engine {
     /// Takes the place of the one server. `workspace_busy` if another process has it.
     pub fn lock_for_server(&self) -> Result<ServerLock> {
         let path = self.inner.data.server_lock();
-        let held = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .map_err(cannot_lock)?;
+        // Nothing is ever in it, so nothing is lost by making it anew.
+        let held = offshoot_sys::create_private(&path).map_err(cannot_lock)?;
         match held.try_lock() {
             Ok(()) => Ok(ServerLock { _held: held }),
             Err(TryLockError::WouldBlock) => Err(Error::new(

@@ -552,7 +552,7 @@ fn record_update(
 fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
     let bytes = serde_json::to_vec(note).map_err(|error| cannot_note(error.into()))?;
     let staged = private.join("update.json.new");
-    std::fs::write(&staged, bytes)
+    offshoot_sys::write_private(&staged, &bytes)
         .and_then(|()| std::fs::rename(&staged, private.join(NOTE)))
         .map_err(cannot_note)
 }

@@ -237,7 +237,7 @@ impl Engine {
         let upper = self.inner.data.tmp().join("CASE-PROBE");
         // The probe is cheap where the answer is no: the first look-up fails.
         if std::fs::symlink_metadata(&lower).is_err() {
-            let _ = std::fs::write(&lower, b"");
+            let _ = offshoot_sys::create_private(&lower);
         }
         if std::fs::symlink_metadata(&upper).is_err() {
             return Ok(());

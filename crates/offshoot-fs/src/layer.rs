@@ -223,7 +223,7 @@ pub fn freeze_layer(building: &Path, place: &Path) -> Result<()> {
         _ => cannot_write(error),
     })?;
     let boot = offshoot_sys::boot_id().unwrap_or_default();
-    fs::write(mark_of(place), boot).map_err(cannot_write)
+    offshoot_sys::write_private(&mark_of(place), boot.as_bytes()).map_err(cannot_write)
 }
 
 /// Whether the layer at `place` is whole.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use offshoot_agent::Registry;
 use offshoot_engine::Engine;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{BadTokens, TokenCache};
@@ -13,6 +12,7 @@ use crate::events::EventLog;
 use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
+use crate::shares::Shares;
 use crate::sign_in::SignIn;
 use crate::watch::Watcher;
 
@@ -29,10 +29,10 @@ pub(crate) struct App {
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tools: Arc<Registry>,
     pub(crate) desk: Arc<Desk>,
-    /// One permit for each request that is being answered.
-    pub(crate) requests: Semaphore,
-    /// One permit for each stream of events.
-    pub(crate) streams: Arc<Semaphore>,
+    /// One place for each request that is being answered, or whose work or answer goes on.
+    pub(crate) requests: Arc<Shares>,
+    /// One place for each stream of events.
+    pub(crate) streams: Arc<Shares>,
     /// Set when the server is told to stop; streams end then.
     pub(crate) stopping: CancellationToken,
 }

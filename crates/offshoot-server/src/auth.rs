@@ -10,47 +10,83 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use offshoot_core::{Error, ErrorCode, Result, Timestamp};
-use offshoot_engine::{Access, Engine, Principal};
+use offshoot_core::{Error, ErrorCode, Result, Timestamp, WorkspaceId};
+use offshoot_engine::{Access, Engine, Principal, Reach};
 use sha2::{Digest, Sha256};
 
 use crate::app::{App, Shared};
-use crate::error::Problem;
+use crate::connections::ConnectionHandle;
+use crate::error::{Problem, rate_limited};
+use crate::extract::segment_of;
+use crate::hold::Hold;
+use crate::shares::{Asker, Holder};
 use crate::sign_in;
 
 /// How long a token is trusted without asking the store again. Revocation must be felt within 5 s.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// More than so many tokens are not remembered.
 const REMEMBERED: usize = 10_000;
+const MINUTE: Duration = Duration::from_secs(60);
 /// The longest message id.
 pub(crate) const MAX_MESSAGE_ID: usize = 256;
 
 /// Valid tokens, for a short time, by the hash of their secret.
 #[derive(Default)]
-pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], (Arc<Principal>, Instant)>>);
+pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], (Known, Instant)>>);
+
+/// What is remembered of a token.
+#[derive(Clone)]
+struct Known {
+    principal: Arc<Principal>,
+    /// Its id, as shares are counted by.
+    token: Arc<str>,
+    /// The one workspace that it stands for, if there is one.
+    workspace: Option<WorkspaceId>,
+}
+
+impl Known {
+    fn look_up(engine: &Engine, secret: &str) -> Result<Known> {
+        let principal = Arc::new(engine.authenticate(secret)?);
+        let workspace = match &principal.scope.reach {
+            Reach::Everything | Reach::Project(_) => None,
+            Reach::Workspace(id) => Some(id.clone()),
+            Reach::Agent(_) => engine.access(principal.clone(), None).own_workspace().ok(),
+        };
+        Ok(Known {
+            token: principal.token.as_deref().unwrap_or_default().into(),
+            principal,
+            workspace,
+        })
+    }
+}
 
 impl TokenCache {
     /// Who presents this secret.
     pub(crate) fn principal(&self, engine: &Engine, secret: &str) -> Result<Arc<Principal>> {
+        self.known(engine, secret).map(|known| known.principal)
+    }
+
+    fn known(&self, engine: &Engine, secret: &str) -> Result<Known> {
         let key: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         let now = Instant::now();
         let known = self.lock().get(&key).cloned();
-        if let Some((principal, asked)) = known
+        if let Some((known, asked)) = known
             && now.duration_since(asked) < TRUSTED
-            && principal
+            && known
+                .principal
                 .expires_at
                 .is_none_or(|end| Timestamp::now() < end)
         {
-            return Ok(principal);
+            return Ok(known);
         }
-        let answer = engine.authenticate(secret).map(Arc::new);
+        let answer = Known::look_up(engine, secret);
         let mut cache = self.lock();
         match &answer {
-            Ok(principal) => {
+            Ok(known) => {
                 if cache.len() >= REMEMBERED {
                     cache.clear();
                 }
-                cache.insert(key, (principal.clone(), now));
+                cache.insert(key, (known.clone(), now));
             }
             Err(_) => {
                 cache.remove(&key);
@@ -64,7 +100,7 @@ impl TokenCache {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Arc<Principal>, Instant)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], (Known, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,17 +110,19 @@ impl TokenCache {
 pub(crate) struct BadTokens(Mutex<(Option<Instant>, HashMap<IpAddr, u32>)>);
 
 impl BadTokens {
-    /// Counts one more and says whether it is still within the limit.
-    fn count(&self, from: IpAddr, limit: u32) -> bool {
+    /// Counts one more. Beyond the limit, says how many seconds it will still be so.
+    fn count(&self, from: IpAddr, limit: u32) -> Option<u64> {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (began, counts) = &mut *guard;
-        if began.is_none_or(|began| began.elapsed() > Duration::from_secs(60)) {
+        let mut since = began.map_or(MINUTE, |began| began.elapsed());
+        if since >= MINUTE {
             counts.clear();
             *began = Some(Instant::now());
+            since = Duration::ZERO;
         }
         let count = counts.entry(from).or_default();
         *count = count.saturating_add(1);
-        *count <= limit
+        (*count > limit).then(|| (MINUTE - since).as_millis().div_ceil(1000) as u64)
     }
 }
 
@@ -94,6 +132,8 @@ pub(crate) struct Caller {
     pub(crate) access: Access,
     /// For streams, which ask again whether it is valid.
     pub(crate) secret: Arc<str>,
+    /// Whose share the request counts for, and the workspace that the credential stands for.
+    pub(crate) asker: Asker,
 }
 
 impl std::ops::Deref for Caller {
@@ -125,8 +165,38 @@ pub(crate) async fn authenticate(
         .map(|info| info.0.ip());
     let caller = identify(&app, request.method(), request.headers())
         .map_err(|error| refuse(&app, peer, error))?;
+    admit(&app, caller, &mut request).await?;
+    Ok(next.run(request).await)
+}
+
+/// Lets a request of a known caller in: it gets one of the places of its token, when there is one,
+/// and keeps it until all of it is over.
+pub(crate) async fn admit(app: &App, mut caller: Caller, request: &mut Request) -> Result<()> {
     tracing::Span::current().record("operator", caller.principal().operator.as_str());
+    if caller.asker.workspace.is_none() {
+        caller.asker.workspace = segment_of(request, "{workspace}").and_then(|id| id.parse().ok());
+    }
+    let connection = request.extensions().get::<ConnectionHandle>();
+    let claim = connection.map(ConnectionHandle::claim);
+    let place = app.requests.take(caller.asker.clone()).await?;
+    if let Some(hold) = request.extensions().get::<Arc<Hold>>() {
+        hold.keep(place, claim);
+    }
     request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+/// Lets a request in that needs no credential, within the small share of all such.
+pub(crate) async fn admit_anyone(
+    State(app): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let asker = Asker {
+        holder: Holder::Anonymous,
+        workspace: None,
+    };
+    let _place = app.requests.take(asker).await?;
     Ok(next.run(request).await)
 }
 
@@ -138,14 +208,24 @@ fn identify(app: &App, method: &Method, headers: &HeaderMap) -> Result<Caller> {
             None => ("", false),
         },
     };
-    let principal = app.tokens.principal(&app.engine, secret)?;
+    let known = app.tokens.known(&app.engine, secret)?;
     if by_cookie && !method.is_safe() {
         sign_in::check_csrf(headers, secret)?;
     }
-    Ok(Caller {
-        access: app.engine.access(principal, message_id(headers)?),
-        secret: secret.into(),
-    })
+    Caller::new(app, known, secret, headers)
+}
+
+impl Caller {
+    fn new(app: &App, known: Known, secret: &str, headers: &HeaderMap) -> Result<Caller> {
+        Ok(Caller {
+            access: app.engine.access(known.principal, message_id(headers)?),
+            secret: secret.into(),
+            asker: Asker {
+                holder: Holder::Token(known.token),
+                workspace: known.workspace,
+            },
+        })
+    }
 }
 
 /// The caller of a request whose token may also be the password of basic authentication, whatever
@@ -163,14 +243,8 @@ pub(crate) fn identify_basic(app: &App, request: &Request) -> Result<Caller> {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let refused = |error| refuse(app, peer.map(|info| info.0.ip()), error);
     let secret = secret_of(given).ok_or_else(|| refused(no_token()))?;
-    let principal = app
-        .tokens
-        .principal(&app.engine, &secret)
-        .map_err(refused)?;
-    Ok(Caller {
-        access: app.engine.access(principal, message_id(headers)?),
-        secret: secret.into(),
-    })
+    let known = app.tokens.known(&app.engine, &secret).map_err(refused)?;
+    Caller::new(app, known, &secret, headers)
 }
 
 /// The token in `Basic` or `Bearer`.
@@ -227,12 +301,11 @@ fn refuse(app: &App, peer: Option<IpAddr>, error: Error) -> Error {
         .bad_tokens
         .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let limit = app.options.limits.max_bad_tokens;
-    match peer {
-        Some(peer) if !app.bad_tokens.count(peer, limit) => Error::new(
-            ErrorCode::RateLimited,
+    match peer.and_then(|peer| app.bad_tokens.count(peer, limit)) {
+        Some(seconds) => rate_limited(
             "too many requests without a valid token came from this address",
-        )
-        .with_hint("wait a minute"),
-        _ => error,
+            seconds,
+        ),
+        None => error,
     }
 }

@@ -14,18 +14,38 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::hold::Hold;
+
 /// What is read from a file at a time.
 const CHUNK: usize = 128 << 10;
 
-/// Runs blocking work on the pool for it.
-pub(crate) async fn blocking<T: Send + 'static>(
+/// Runs blocking work on the pool for it. The place of the request is kept until it ends, also if
+/// nobody waits for it any more; once the request was given up it does not begin.
+pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let span = tracing::Span::current();
-    match tokio::task::spawn_blocking(move || span.in_scope(work)).await {
-        Ok(answer) => answer,
-        Err(cause) => Err(Error::internal("the request ended in a panic").with_source(cause)),
+) -> impl Future<Output = Result<T>> {
+    let (span, hold) = (tracing::Span::current(), Hold::present());
+    let run = move || {
+        if let Some(hold) = &hold {
+            hold.begin()?;
+        }
+        span.in_scope(work)
+    };
+    async move {
+        match tokio::task::spawn_blocking(run).await {
+            Ok(answer) => answer,
+            Err(cause) => Err(Error::internal("the request ended in a panic").with_source(cause)),
+        }
     }
+}
+
+/// Runs blocking work that goes on while the answer is sent.
+pub(crate) fn beside_the_answer(work: impl FnOnce() + Send + 'static) {
+    let (span, hold) = (tracing::Span::current(), Hold::present());
+    drop(tokio::task::spawn_blocking(move || {
+        span.in_scope(work);
+        drop(hold);
+    }));
 }
 
 /// The body of a request as a blocking reader.
@@ -76,9 +96,7 @@ impl BodyReader {
                 .block_on(async { tokio::time::timeout(idle, body.frame()).await });
             match next {
                 Err(_) => {
-                    let error =
-                        Error::new(ErrorCode::Timeout, "the body of the request stood still");
-                    return Err(self.fail(error));
+                    return Err(self.fail(stood_still(false)));
                 }
                 Ok(None) => return Ok(false),
                 Ok(Some(Err(cause))) => {
@@ -112,6 +130,17 @@ impl Read for BodyReader {
     }
 }
 
+/// The error for a body that did not go on, and whether a part of it was taken in before.
+pub(crate) fn stood_still(may_have_landed: bool) -> Error {
+    let hint = match may_have_landed {
+        true => "what came before is there: look before you send it again",
+        false => "nothing was changed; send it again",
+    };
+    Error::new(ErrorCode::Timeout, "the body of the request stood still")
+        .with_hint(hint)
+        .with_details(serde_json::json!({ "may_have_landed": may_have_landed }))
+}
+
 /// The error for a body beyond its limit.
 pub(crate) fn too_large(limit: u64) -> Error {
     Error::new(
@@ -130,10 +159,7 @@ pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<By
     loop {
         let next = tokio::time::timeout(idle, body.frame()).await;
         let frame = match next {
-            Err(_) => {
-                let message = "the body of the request stood still";
-                return Err(Error::new(ErrorCode::Timeout, message));
-            }
+            Err(_) => return Err(stood_still(false)),
             Ok(None) => return Ok(all),
             Ok(Some(Err(cause))) => {
                 let message = "the body of the request broke off";

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::body::blocking;
+use crate::hold::Hold;
 
 const MOST_CLERKS: usize = 2;
 /// So many writes a clerk takes at a time.
@@ -53,6 +54,15 @@ struct Waiting {
     access: Access,
     file: ReadyFile,
     tell: oneshot::Sender<Result<Written>>,
+    /// What the request holds; none over stdio.
+    hold: Option<Arc<Hold>>,
+}
+
+impl Waiting {
+    /// Whether it may be written: not if its request was given up before.
+    fn begin(&self) -> bool {
+        self.hold.as_ref().is_none_or(|hold| hold.begin().is_ok())
+    }
 }
 
 impl Desk {
@@ -90,10 +100,16 @@ impl Desk {
     ) -> Result<Written> {
         let file = access.make_ready(file)?;
         let (tell, told) = oneshot::channel();
+        let hold = Hold::present();
         let wants_clerk = {
             let mut lines = self.lines();
             let line = lines.entry(id.clone()).or_default();
-            line.waiting.push(Waiting { access, file, tell });
+            line.waiting.push(Waiting {
+                access,
+                file,
+                tell,
+                hold,
+            });
             let wants_clerk = line.clerks < MOST_CLERKS;
             line.clerks += usize::from(wants_clerk);
             wants_clerk
@@ -127,10 +143,11 @@ impl Clerk {
         while let Some(waiting) = self.next() {
             let (asked, tells): (Vec<_>, Vec<_>) = waiting
                 .into_iter()
-                .map(|waiting| ((waiting.access, waiting.file), waiting.tell))
+                .filter(Waiting::begin)
+                .map(|waiting| ((waiting.access, waiting.file), (waiting.tell, waiting.hold)))
                 .unzip();
             let written = Access::write_files(&self.id, asked);
-            for (tell, written) in tells.into_iter().zip(written) {
+            for ((tell, _hold), written) in tells.into_iter().zip(written) {
                 // Whoever has gone since does not hear that it is written.
                 let _ = tell.send(written);
             }

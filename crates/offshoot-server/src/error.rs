@@ -5,6 +5,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use offshoot_core::{Error, ErrorCode};
 
+/// In the details of an error: the seconds after which to try again, as the header has them.
+const RETRY_AFTER: &str = "retry_after_s";
+
+/// The error of one who asks too often, or has too much open. What it says agrees with the header
+/// `Retry-After`.
+pub(crate) fn rate_limited(message: impl Into<String>, seconds: u64) -> Error {
+    Error::new(ErrorCode::RateLimited, message)
+        .with_hint(format!("try again in {seconds} s"))
+        .with_details(serde_json::json!({ RETRY_AFTER: seconds }))
+}
+
 /// What a handler returns.
 pub(crate) type Answer = Result<Response, Problem>;
 
@@ -70,7 +81,9 @@ impl IntoResponse for Problem {
                 );
             }
             ErrorCode::RateLimited | ErrorCode::StoreUnavailable | ErrorCode::WorkspaceBusy => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                let details = self.error.details();
+                let wait = details.and_then(|details| details[RETRY_AFTER].as_u64());
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.unwrap_or(1)));
             }
             _ => {}
         }

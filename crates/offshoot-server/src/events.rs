@@ -23,6 +23,7 @@ use crate::auth::Caller;
 use crate::body::{ChannelBody, blocking};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
+use crate::hold::Hold;
 
 /// How often the store is asked for events of other processes.
 const POLL: Duration = Duration::from_millis(100);
@@ -305,13 +306,15 @@ pub(crate) async fn events(
         within.map_or(Ok(()), |id| asking.project(&id).map(drop))
     })
     .await?;
-    let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
-        Error::new(
-            ErrorCode::RateLimited,
-            "too many streams of events are open",
-        )
-    })?;
     let (cursor, first) = beginning(&app, &query, &headers)?;
+    // A stream lasts, so it has a place among streams and none among requests.
+    let mut asker = caller.asker.clone();
+    asker.workspace = asker.workspace.or_else(|| workspace.clone());
+    let place = app.streams.take(asker).await?;
+    let hold = Hold::present();
+    if let Some(hold) = &hold {
+        hold.keep(place, None);
+    }
     let (sender, body) = ChannelBody::pair(8);
     let stream = Stream {
         workspace,
@@ -329,7 +332,7 @@ pub(crate) async fn events(
         let metrics = stream.app.metrics.clone();
         let _ = stream.run().await;
         metrics.streams.fetch_sub(1, Ordering::Relaxed);
-        drop(permit);
+        drop(hold);
     });
     Ok(event_stream(body))
 }

@@ -71,6 +71,13 @@ impl Params {
     }
 }
 
+/// The part of the path that stands where the route has this parameter, as it was sent.
+pub(crate) fn segment_of<'r>(request: &'r Request, parameter: &str) -> Option<&'r str> {
+    let route = request.extensions().get::<MatchedPath>()?.as_str();
+    let place = route.split('/').position(|part| part == parameter)?;
+    request.uri().path().split('/').nth(place)
+}
+
 impl FromRequestParts<Shared> for Params {
     type Rejection = Problem;
 

@@ -17,7 +17,7 @@ use offshoot_engine::{GitClone, GitProtocol, Repository};
 
 use crate::app::Shared;
 use crate::auth::{self, Caller};
-use crate::body::{ChannelBody, ChannelWriter, blocking, collect, too_large};
+use crate::body::{ChannelBody, ChannelWriter, beside_the_answer, blocking, collect, too_large};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
 
@@ -38,12 +38,18 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
 /// its helpers understand.
 async fn authenticate(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     let for_git = is_git(request.headers());
-    let mut response = match auth::identify_basic(&app, &request) {
-        Ok(caller) => {
-            tracing::Span::current().record("operator", caller.principal().operator.as_str());
-            request.extensions_mut().insert(caller);
-            next.run(request).await
+    let admitted = match auth::identify_basic(&app, &request) {
+        Ok(mut caller) => {
+            let asked = parse(request.uri().path()).ok().flatten();
+            if let Some(Repository::Workspace(id)) = asked.map(|asked| asked.repository) {
+                caller.asker.workspace.get_or_insert(id);
+            }
+            auth::admit(&app, caller, &mut request).await
         }
+        Err(error) => Err(error),
+    };
+    let mut response = match admitted {
+        Ok(()) => next.run(request).await,
         Err(error) => Problem::from(error).into_response(),
     };
     if response.status() == StatusCode::UNAUTHORIZED {
@@ -180,21 +186,18 @@ async fn upload(app: &Shared, clone: GitClone, protocol: GitProtocol, request: R
         asked = unzip(&asked, most)?;
     }
     let (sender, body) = ChannelBody::pair(WAITING_CHUNKS);
-    let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || {
-        span.in_scope(|| {
-            let mut writer = ChannelWriter::new(sender);
-            // The client has been told in its own protocol; this is for the log.
-            if let Err(error) = clone.answer(protocol, &asked, &mut writer) {
-                match error.code().http_status() {
-                    500 if error.code() != ErrorCode::WriteFailed => {
-                        tracing::error!(?error, "a clone failed");
-                    }
-                    _ => tracing::info!(%error, "a clone ended early"),
+    beside_the_answer(move || {
+        let mut writer = ChannelWriter::new(sender);
+        // The client has been told in its own protocol; this is for the log.
+        if let Err(error) = clone.answer(protocol, &asked, &mut writer) {
+            match error.code().http_status() {
+                500 if error.code() != ErrorCode::WriteFailed => {
+                    tracing::error!(?error, "a clone failed");
                 }
+                _ => tracing::info!(%error, "a clone ended early"),
             }
-            let _ = std::io::Write::flush(&mut writer);
-        });
+        }
+        let _ = std::io::Write::flush(&mut writer);
     });
     Ok(with_type("result", body))
 }

@@ -1,7 +1,7 @@
 //! What every request passes first: where it comes from, how many there are, how long it takes, and
 //! what is written down about it. Never a token, and never a query, which may hold one.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -14,7 +14,9 @@ use tracing::Instrument as _;
 
 use crate::app::{App, Shared};
 use crate::error::Problem;
-use crate::options::ServerOptions;
+use crate::hold::{HeldBody, Hold};
+use crate::host;
+use crate::mcp;
 
 /// Requests with a larger body may take as long as the body keeps coming.
 pub(crate) const LARGE_BODY: u64 = 1 << 20;
@@ -59,11 +61,15 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     let id = app.request_ids.next();
     let span = tracing::info_span!("request", id = %id, operator = tracing::field::Empty);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
-    let mut response = answer(&app, request, next)
+    let hold = Arc::new(Hold::default());
+    let mut response = answer(&app, &hold, request, next)
         .instrument(span.clone())
         .await
         .unwrap_or_else(IntoResponse::into_response);
     app.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+    if hold.is_kept() {
+        response = response.map(|body| HeldBody::of(body, hold));
+    }
     if !method.is_safe() {
         app.events.wake();
     }
@@ -77,26 +83,56 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     response
 }
 
-async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Problem> {
-    check_host(&app.options, request.headers(), request.uri().host())?;
-    check_origin(&app.options, request.headers())?;
-    let _permit = app.requests.try_acquire().map_err(|_| {
-        Error::new(
-            ErrorCode::RateLimited,
-            "the server is busy with too many requests",
-        )
-    })?;
-    if announces_large_body(request.headers()) || is_patient(&request) {
-        return Ok(next.run(request).await);
+async fn answer(
+    app: &App,
+    hold: &Arc<Hold>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let host = host::check(&app.options, request.headers(), request.uri())?;
+    host::check_origin(&app.options, request.headers(), &host)?;
+    request.extensions_mut().insert(hold.clone());
+    if may_take_long(&request) {
+        return Ok(hold.clone().scope(next.run(request)).await);
     }
     let limit = app.options.limits.request_timeout;
-    let answered = tokio::time::timeout(limit, next.run(request)).await;
-    Ok(answered.map_err(|_| {
-        Error::new(
-            ErrorCode::Timeout,
-            format!("the request took longer than {} s", limit.as_secs()),
-        )
-    })?)
+    let reads = only_reads(app, &request);
+    let answering = hold.clone().scope(next.run(request));
+    match tokio::time::timeout(limit, answering).await {
+        Ok(response) => Ok(response),
+        Err(_) => Err(too_late(limit.as_secs(), hold.cancel() && !reads).into()),
+    }
+}
+
+/// The error of a request that took too long, which says whether it may have been done all the same.
+fn too_late(seconds: u64, may_have_landed: bool) -> Error {
+    let hint = match may_have_landed {
+        true => {
+            "it may still be done: look before you repeat it, or repeat it with the same \
+             `Idempotency-Key` where one is taken, which does it once"
+        }
+        false => "nothing was changed; try again",
+    };
+    Error::new(
+        ErrorCode::Timeout,
+        format!("the request took longer than {seconds} s"),
+    )
+    .with_hint(hint)
+    .with_details(serde_json::json!({ "may_have_landed": may_have_landed }))
+}
+
+/// Whether a request changes nothing, whatever becomes of it.
+fn only_reads(app: &App, request: &Request) -> bool {
+    let tool = request.uri().path().strip_prefix("/api/v1/tools/");
+    let tool = tool.and_then(|name| app.tools.get(name).ok());
+    request.method().is_safe() || tool.is_some_and(|tool| tool.hints.read_only)
+}
+
+/// Requests with a large body take as long as that keeps coming, and some as long as their work
+/// does. Those of MCP are documents, which are never large.
+fn may_take_long(request: &Request) -> bool {
+    let is_document = request.uri().path() == mcp::PLACE;
+    !is_document && announces_large_body(request.headers()) || is_patient(request)
 }
 
 fn is_patient(request: &Request) -> bool {
@@ -118,72 +154,6 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
         .ok()?
         .parse()
         .ok()
-}
-
-/// Refuses names that we do not have: a page of another site may have pointed its own name at this
-/// machine (DNS rebinding), and the browser would then take us for that site.
-fn check_host(options: &ServerOptions, headers: &HeaderMap, in_url: Option<&str>) -> Result<()> {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok());
-    let host = host.or(in_url).unwrap_or_default();
-    let name = host_name(host);
-    let is_own = match name.parse::<IpAddr>() {
-        // An address cannot be pointed elsewhere, but a loopback server has only loopback ones.
-        Ok(ip) => !options.listen.ip().is_loopback() || ip.is_loopback(),
-        Err(_) => {
-            name.eq_ignore_ascii_case("localhost")
-                || options
-                    .allowed_hosts
-                    .iter()
-                    .any(|allowed| name.eq_ignore_ascii_case(allowed))
-        }
-    };
-    if is_own {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::PermissionDenied,
-        "the `Host` of the request is none of this server's",
-    )
-    .with_hint("add the name to the setting `allowed_hosts`"))
-}
-
-/// The name in `name:port` or `[address]:port`.
-fn host_name(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
-}
-
-/// Refuses requests of pages that are not ours.
-fn check_origin(options: &ServerOptions, headers: &HeaderMap) -> Result<()> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let origin = origin.to_str().unwrap_or_default();
-    let host = headers
-        .get(header::HOST)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let is_own = ["http://", "https://"]
-        .iter()
-        .filter_map(|scheme| origin.strip_prefix(scheme))
-        .any(|name| !host.is_empty() && name.eq_ignore_ascii_case(host));
-    if is_own
-        || options
-            .allowed_origins
-            .iter()
-            .any(|allowed| allowed == origin)
-    {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorCode::PermissionDenied,
-        "the `Origin` of the request is another site",
-    )
-    .with_hint("add it to the setting `allowed_origins`"))
 }
 
 /// Headers that every answer carries. What a handler has set stays.
@@ -212,60 +182,5 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
     }
     if let Ok(value) = HeaderValue::from_str(id) {
         headers.insert(HeaderName::from_static("x-request-id"), value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(name: &str, options: &ServerOptions) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, name.parse().unwrap());
-        check_host(options, &headers, None).is_ok()
-    }
-
-    #[test]
-    fn hosts() {
-        let mut options = ServerOptions::default();
-        options.allowed_hosts.push("box.example".into());
-        for good in [
-            "localhost",
-            "localhost:7420",
-            "127.0.0.1:7420",
-            "[::1]:7420",
-            "BOX.example:1",
-        ] {
-            assert!(host(good, &options), "{good}");
-        }
-        for bad in [
-            "evil.example",
-            "localhost.evil.example",
-            "192.0.2.1",
-            "",
-            "127.0.0.1.evil",
-        ] {
-            assert!(!host(bad, &options), "{bad}");
-        }
-    }
-
-    #[test]
-    fn origins() {
-        let options = ServerOptions::default();
-        let check = |origin: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, "localhost:7420".parse().unwrap());
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
-            check_origin(&options, &headers).is_ok()
-        };
-        assert!(check("http://localhost:7420"));
-        for bad in [
-            "http://evil.example",
-            "null",
-            "http://localhost:7421",
-            "localhost:7420",
-        ] {
-            assert!(!check(bad), "{bad}");
-        }
     }
 }

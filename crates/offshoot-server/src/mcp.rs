@@ -29,9 +29,12 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::desk::{Asked, Desk};
+use crate::hold::Hold;
 
 const INSTRUCTIONS: &str = "Files of one workspace that remembers every change. Paths are relative \
     to it. Take a snapshot before larger changes; restore brings any of them back.";
+/// Where it is.
+pub(crate) const PLACE: &str = "/mcp";
 /// Resources on one page of their list.
 const PAGE: usize = 500;
 
@@ -76,13 +79,25 @@ impl Mcp {
         if let Some(owner) = &self.owner {
             return Ok(owner.clone());
         }
-        let caller = context
-            .extensions
-            .get::<Parts>()
-            .and_then(|parts| parts.extensions.get::<Caller>());
+        let caller = part_of::<Caller>(context);
         caller
             .map(|caller| caller.access.clone())
             .ok_or_else(|| Error::internal("a protected route has no check before it"))
+    }
+}
+
+/// Something that the HTTP request carries; nothing over stdio.
+fn part_of<T: Send + Sync + 'static>(context: &RequestContext<RoleServer>) -> Option<&T> {
+    let parts = context.extensions.get::<Parts>();
+    parts.and_then(|parts| parts.extensions.get::<T>())
+}
+
+/// Works for the request that a message came with. The protocol answers on a task of its own, which
+/// does not know it.
+async fn on_behalf<F: Future>(context: &RequestContext<RoleServer>, work: F) -> F::Output {
+    match part_of::<Arc<Hold>>(context) {
+        Some(hold) => hold.clone().scope(work).await,
+        None => work.await,
     }
 }
 
@@ -155,9 +170,12 @@ impl ServerHandler for Mcp {
         self.refuse_without_resources()?;
         let access = self.access(&context).map_err(|error| refused(&error))?;
         let cursor = request.and_then(|request| request.cursor);
-        let found = blocking(move || {
-            let after = cursor.as_deref().map(resources::path_of).transpose()?;
-            resources::list(&access, after.as_ref(), PAGE)
+        let found = on_behalf(&context, async {
+            blocking(move || {
+                let after = cursor.as_deref().map(resources::path_of).transpose()?;
+                resources::list(&access, after.as_ref(), PAGE)
+            })
+            .await
         });
         let (files, more) = found.await.map_err(|error| refused(&error))?;
         let last = files.last().map(|listed| resources::uri_of(&listed.path));
@@ -189,7 +207,9 @@ impl ServerHandler for Mcp {
         self.refuse_without_resources()?;
         let access = self.access(&context).map_err(|error| refused(&error))?;
         let uri = request.uri.clone();
-        let read = blocking(move || resources::read(&access, &uri));
+        let read = on_behalf(&context, async {
+            blocking(move || resources::read(&access, &uri)).await
+        });
         let (mime, content) = read.await.map_err(|error| {
             let mut refusal = refused(&error);
             if let Some(data) = &mut refusal.data {
@@ -255,7 +275,8 @@ impl ServerHandler for Mcp {
                     None => access,
                 };
                 let answer = self.desk.call(&self.tools, &name, access, arguments);
-                answer.await.and_then(|answer| answer.to_value())
+                let answer = on_behalf(&context, answer).await;
+                answer.and_then(|answer| answer.to_value())
             }
             Err(error) => Err(error),
         };

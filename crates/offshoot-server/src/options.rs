@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use offshoot_core::{Error, Result};
 
+use crate::shares::ShareLimits;
+
 /// How a server is run.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
@@ -90,12 +92,20 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long a body may stand still.
     pub idle_timeout: Duration,
-    /// Requests at the same time.
+    /// Requests at the same time, those whose answer is still being sent among them. Each may hold
+    /// a thread.
     pub max_requests: usize,
-    /// Connections at the same time.
+    /// Connections at the same time. Beyond them those close that have stood longest without a
+    /// request of a valid token.
     pub max_connections: usize,
     /// Event streams at the same time.
     pub max_streams: usize,
+    /// The part of requests and of streams that one token may have, in percent.
+    pub token_share: u8,
+    /// The part that all tokens together may have in one workspace, in percent.
+    pub workspace_share: u8,
+    /// How long a request waits for a place before it is told to come again.
+    pub max_wait: Duration,
     /// The most items on one page of a list.
     pub max_page: usize,
     /// Bad tokens from one address in a minute.
@@ -122,6 +132,9 @@ impl Default for Limits {
             max_requests: 512,
             max_connections: 4096,
             max_streams: 2048,
+            token_share: 25,
+            workspace_share: 50,
+            max_wait: Duration::from_secs(5),
             max_page: 1000,
             max_bad_tokens: 30,
             max_event_backlog: 1_000_000,
@@ -129,5 +142,12 @@ impl Default for Limits {
             max_watches: 100_000,
             stop_timeout: Duration::from_secs(4),
         }
+    }
+}
+
+impl Limits {
+    /// How many places a token and a workspace have, of so many.
+    pub(crate) fn shares_of(&self, whole: usize) -> ShareLimits {
+        ShareLimits::new(whole, self.token_share, self.workspace_share)
     }
 }

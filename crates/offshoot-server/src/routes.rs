@@ -12,6 +12,9 @@ use offshoot_wire as wire;
 /// Where the API begins.
 const API: &str = "/api/v1";
 
+/// What answers whatever else is going on: these take no place among the requests.
+const ALWAYS: [&str; 2] = ["/healthz", "/metrics"];
+
 /// `/a/{path}` as the router writes it: a path takes all that follows.
 pub(crate) fn router_path(path: &str) -> String {
     path.replace("{path}", "{*path}")
@@ -21,9 +24,12 @@ pub(crate) fn router_path(path: &str) -> String {
 pub(crate) fn router(app: Shared) -> Router {
     let mut closed = Router::new();
     let mut open = Router::new();
+    let mut always = Router::new();
     for route in table() {
         let path = router_path(&route.path);
-        if route.open {
+        if ALWAYS.contains(&path.as_str()) {
+            always = always.route(&path, route.into_handler());
+        } else if route.open {
             open = open.route(&path, route.into_handler());
         } else {
             closed = closed.route(&path, route.into_handler());
@@ -40,14 +46,16 @@ pub(crate) fn router(app: Shared) -> Router {
         closed = closed.route(&path, axum::routing::any(files::empty_path));
     }
     let mcp = mcp::service(&app);
-    closed = closed.route_service("/mcp", mcp);
+    closed = closed.route_service(mcp::PLACE, mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
     // Handlers keep the limits themselves, each with its own error.
     let no_limit = axum::extract::DefaultBodyLimit::disable();
+    let anyone = axum::middleware::from_fn_with_state(app.clone(), auth::admit_anyone);
     closed
         .route_layer(check)
-        .merge(open)
+        .merge(open.route_layer(anyone))
+        .merge(always)
         .merge(git::router(&app))
         .method_not_allowed_fallback(system::wrong_method)
         .fallback(system::no_route)

@@ -12,26 +12,29 @@ use hyper_util::service::TowerToHyperService;
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::{Engine, ServerLock};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::app::{App, Shared};
+use crate::connections::{ConnectionHandle, Connections};
 use crate::events::EventLog;
 use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::routes;
+use crate::shares::Shares;
 use crate::tls::Tls;
+use crate::unstuck::Unstuck;
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most bytes of a head: the longest path, encoded, fits with room for headers.
 const MAX_HEAD: usize = 64 << 10;
-/// Threads for blocking work: uploads hold one each while they arrive.
-const BLOCKING_THREADS: usize = 256;
+/// Threads for blocking work beside those that requests may hold, one each: for health, events, and
+/// what else is short and has no place among the requests.
+const SPARE_THREADS: usize = 64;
 /// How long the end of the watching thread is waited for; it may be in the midst of a sync.
 const WATCHER_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -64,7 +67,11 @@ impl Server {
         let address = listener
             .local_addr()
             .map_err(|cause| Error::internal("the listener has no address").with_source(cause))?;
+        let limits = &options.limits;
+        let shares = |what, whole| Shares::new(what, limits.shares_of(whole), limits.max_wait);
         let app = Arc::new(App {
+            requests: shares("requests", limits.max_requests),
+            streams: shares("streams", limits.max_streams),
             tokens: Default::default(),
             bad_tokens: Default::default(),
             sign_in: Default::default(),
@@ -74,8 +81,6 @@ impl Server {
             watcher: Default::default(),
             tools: Default::default(),
             desk: Default::default(),
-            requests: Semaphore::new(options.limits.max_requests),
-            streams: Arc::new(Semaphore::new(options.limits.max_streams)),
             stopping: CancellationToken::new(),
             engine,
             options,
@@ -145,7 +150,7 @@ impl Server {
     }
 }
 
-/// Takes connections as long as there is room for them.
+/// Takes connections. None is ever kept waiting for another to close.
 async fn accept(
     listener: &TcpListener,
     app: &Shared,
@@ -153,51 +158,81 @@ async fn accept(
     connections: &TaskTracker,
 ) {
     let router = routes::router(app.clone());
-    let room = Arc::new(Semaphore::new(app.options.limits.max_connections));
+    let all = Connections::new(app.options.limits.max_connections);
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let (router, stopping) = (router.clone(), app.stopping.clone());
                 // Answers are small and complete: there is nothing to wait for.
                 let _ = stream.set_nodelay(true);
+                let connection = all.open();
+                let answering = Answering {
+                    peer,
+                    router: router.clone(),
+                    stopping: app.stopping.clone(),
+                    idle: app.options.limits.idle_timeout,
+                    handle: connection.handle(),
+                };
                 let tls = tls.cloned();
                 connections.spawn(async move {
-                    let _permit = permit;
-                    let Some(tls) = tls else {
-                        return answer(stream, peer, router, stopping).await;
-                    };
-                    // Nobody waits for a handshake but who is greeted.
                     tokio::select! {
-                        greeted = tls.greet(stream) => if let Some(stream) = greeted {
-                            answer(stream, peer, router, stopping).await;
-                        },
-                        () = stopping.cancelled() => {}
+                        () = serve_one(stream, tls, answering) => {}
+                        () = connection.closing().cancelled_owned() => {
+                            tracing::debug!("a connection without a request was closed for others");
+                        }
                     }
                 });
             }
             Err(cause) => {
                 // Too many open files, for one: it passes when others close.
+                all.close_oldest();
                 tracing::warn!(%cause, "a connection could not be taken");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
     }
 }
 
-async fn answer(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+/// What a connection needs to be answered.
+struct Answering {
     peer: SocketAddr,
     router: Router,
     stopping: CancellationToken,
+    idle: Duration,
+    handle: ConnectionHandle,
+}
+
+async fn serve_one(stream: TcpStream, tls: Option<Tls>, answering: Answering) {
+    let Some(tls) = tls else {
+        return answer(stream, answering).await;
+    };
+    // Nobody waits for a handshake but who is greeted.
+    let stopping = answering.stopping.clone();
+    tokio::select! {
+        greeted = tls.greet(stream) => if let Some(stream) = greeted {
+            answer(stream, answering).await;
+        },
+        () = stopping.cancelled() => {}
+    }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    answering: Answering,
 ) {
+    let Answering {
+        peer,
+        router,
+        stopping,
+        idle,
+        handle,
+    } = answering;
     let service = router.map_request(move |request: axum::http::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(handle.clone());
         request
     });
+    let stream = Unstuck::new(stream, idle);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
@@ -226,7 +261,7 @@ pub fn serve(
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(options.limits.max_requests.saturating_add(SPARE_THREADS))
         .thread_name("offshoot-serve")
         .build()
         .map_err(|cause| Error::internal("the server cannot start").with_source(cause))?;

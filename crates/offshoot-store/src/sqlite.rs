@@ -6,6 +6,7 @@ mod error;
 mod group;
 mod merges;
 mod migrate;
+mod process_lock;
 mod projects;
 mod read;
 mod schema;
@@ -13,13 +14,14 @@ mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Operator, Result};
 use rusqlite::{CachedStatement, Connection};
 
 use self::error::{SqlResult, name_full_disk};
-use self::group::{GroupWriter, ProcessLock};
+use self::group::GroupWriter;
+use self::process_lock::ProcessLock;
 use crate::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 
 /// How a database is opened.
@@ -37,6 +39,8 @@ pub struct SqliteOptions {
     pub writer_cache_bytes: i64,
     /// The page cache of each reader.
     pub reader_cache_bytes: i64,
+    /// How long a writer waits for one of another process.
+    pub lock_timeout: Duration,
 }
 
 impl Default for SqliteOptions {
@@ -46,6 +50,7 @@ impl Default for SqliteOptions {
             idle_readers: 8,
             writer_cache_bytes: 8 << 20,
             reader_cache_bytes: 2 << 20,
+            lock_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -65,11 +70,16 @@ impl SqliteStore {
     /// several processes queue.
     pub fn open(path: &Path, options: SqliteOptions) -> Result<Self> {
         let process_lock = ProcessLock::open(path)?;
-        process_lock.acquire()?;
+        process_lock.acquire(Instant::now() + options.lock_timeout)?;
         let prepared = migrate::prepare_database(path, &options);
         process_lock.release();
         prepared.map_err(|error| name_full_disk(error, path))?;
-        let writer = GroupWriter::open(path, options.writer_cache_bytes, process_lock);
+        let writer = GroupWriter::open(
+            path,
+            options.writer_cache_bytes,
+            options.lock_timeout,
+            process_lock,
+        );
         Ok(SqliteStore {
             path: path.to_owned(),
             options,

@@ -8,9 +8,11 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore};
+use offshoot_core::ErrorCode;
+use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
+use offshoot_testkit::Process;
 
 const TASK: &str = "OFFSHOOT_STORE_TEST_TASK";
 const DATABASE: &str = "OFFSHOOT_STORE_TEST_DATABASE";
@@ -19,15 +21,19 @@ fn open(path: &Path) -> SqliteStore {
     SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
-fn start(task: &str, database: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn task(task: &str, database: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["--exact", "child", "--nocapture"])
         .env(TASK, task)
         .env(DATABASE, database)
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stderr(Stdio::null());
+    command
+}
+
+fn start(name: &str, database: &Path) -> Child {
+    task(name, database).spawn().unwrap()
 }
 
 #[test]
@@ -37,9 +43,87 @@ fn child() {
     };
     let store = open(Path::new(&database));
     match task.as_str() {
+        "hold" => hold(&store, Path::new(&database)),
         "increment" => (0..INCREMENTS).for_each(|turn| increment(&store, turn % 3 == 0)),
         _ => write_until_killed(&store, &task),
     }
+}
+
+/// Begins a transaction and ends it when it is told to.
+fn hold(store: &SqliteStore, database: &Path) {
+    store
+        .write(Durability::Synced, &mut |tx| {
+            tx.put_setting("held", "1")?;
+            std::io::stdout().write_all(b"\nholds\n").unwrap();
+            while !database.with_extension("go").exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
+    const PATIENCE: Duration = Duration::from_millis(600);
+    const WRITERS: usize = 16;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.db");
+    let options = SqliteOptions {
+        lock_timeout: PATIENCE,
+        ..SqliteOptions::default()
+    };
+    let store = SqliteStore::open(&path, options.clone()).unwrap();
+    let mut child = Process::spawn(&mut task("hold", &path));
+    let mut lines = BufReader::new(child.take_stdout().unwrap()).lines();
+    assert!(lines.by_ref().any(|line| line.unwrap() == "holds"));
+    child.pause();
+    // Those who queue behind each other wait at the same time, not one after the other.
+    let began = Instant::now();
+    let write = |key: &str, shared: bool| {
+        let owned = key.to_owned();
+        let mut work = move |tx: &mut dyn WriteTx| tx.put_setting(&owned, "1");
+        match shared {
+            true => store.write_shared(Durability::Synced, Box::new(work)),
+            false => store.write(Durability::Synced, &mut work),
+        }
+    };
+    std::thread::scope(|scope| {
+        for n in 0..WRITERS {
+            let write = &write;
+            scope.spawn(move || {
+                let error = write(&format!("refused {n}"), n % 2 == 0).unwrap_err();
+                assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error:?}");
+            });
+        }
+    });
+    let waited = began.elapsed();
+    assert!(waited >= PATIENCE, "{waited:?}");
+    assert!(waited < PATIENCE * WRITERS as u32 / 2, "{waited:?}");
+    // Who opens the store meanwhile is told, too, and who reads is not disturbed.
+    let opened = SqliteStore::open(&path, options).map(drop);
+    assert_eq!(opened.unwrap_err().code(), ErrorCode::StoreUnavailable);
+    store
+        .read(&mut |tx| tx.setting("held").map(|found| assert!(found.is_none())))
+        .unwrap();
+    // It goes on, and so does everybody else; nothing is lost, and nothing refused has landed.
+    child.resume();
+    std::fs::write(path.with_extension("go"), "").unwrap();
+    assert!(child.wait().success());
+    drop(lines);
+    write("after", false).unwrap();
+    write("after too", true).unwrap();
+    store
+        .read(&mut |tx| {
+            for key in ["held", "after", "after too"] {
+                assert!(tx.setting(key)?.is_some(), "{key}");
+            }
+            for n in 0..WRITERS {
+                assert!(tx.setting(&format!("refused {n}"))?.is_none(), "{n}");
+            }
+            Ok(())
+        })
+        .unwrap();
 }
 
 const INCREMENTS: u64 = 100;

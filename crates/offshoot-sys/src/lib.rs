@@ -33,5 +33,7 @@ pub use open::{DIR_HANDLE, Links, has_open_beneath};
 pub use range_lock::{LockRange, RangeLock};
 pub use rename::{rename_exchange, rename_noreplace};
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
-pub use system::{boot_id, clone_file, effective_user, syncfs};
+pub use system::{
+    boot_id, clone_file, create_private, effective_user, raise_open_files, syncfs, write_private,
+};
 pub use xattr::{OverlayXattrs, get_xattr, make_whiteout, set_xattr, xattr_names};

@@ -1,8 +1,13 @@
 //! Small questions to the system as a whole.
 
-use std::io;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::OnceLock;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Flushes the whole file system that `fd` lies on.
 pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
@@ -16,6 +21,36 @@ pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
         rustix::fs::sync();
         Ok(())
     }
+}
+
+/// Writes a file that only its owner may read, whatever the umask; one that is there is replaced and
+/// put right.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create_private(path)?.write_all(bytes)
+}
+
+/// The same without content.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Lets this process open as many files as the system allows it, and says how many that is.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        setrlimit(Resource::Nofile, limit)?;
+    }
+    Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
 /// A value that differs after every start of the machine; none where the system has no such thing.

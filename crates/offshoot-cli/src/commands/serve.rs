@@ -1,28 +1,42 @@
 //! `offshoot serve`: the server, and where to reach it.
 
 use offshoot_server::{Server, serve};
-use tracing_subscriber::EnvFilter;
 
 use super::Context;
 use crate::args::Serve;
-use crate::output::{CommandResult, Exit};
+use crate::log::Log;
+use crate::output::{CommandResult, Exit, Failure, Output};
 
 pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
-    let options = cx.settings.server.options(args)?;
-    start_log(&cx.settings.log.value, args.log_json);
+    let mut options = cx.settings.server.options(args)?;
+    let _log = Log::start(&cx.settings.log.value, args.log_json);
+    // Half of the files are for connections, the rest for what their requests open.
+    if let Ok(files) = offshoot_sys::raise_open_files() {
+        let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(1);
+        if most < options.limits.max_connections {
+            cx.output.note(format_args!(
+                "at most {most} connections: this process may open {files} files"
+            ));
+            options.limits.max_connections = most;
+        }
+    }
     let (json, output) = (cx.output.json(), &mut *cx.output);
     serve(cx.engine.clone(), options, |server| {
-        tell(server, json, output).map_err(crate::output::unwritable_answer)
+        match tell(server, json, output) {
+            // Whoever does not hear where it is may know it all the same.
+            Err(Failure::Output(cause)) => {
+                output.note(format_args!("stdout cannot be written: {cause}"));
+                Ok(())
+            }
+            Err(Failure::Request(error)) => Err(error),
+            Ok(()) => Ok(()),
+        }
     })?;
     Ok(Exit::Done)
 }
 
 /// One line that a person can open and a program can read.
-fn tell(
-    server: &Server,
-    json: bool,
-    output: &mut crate::output::Output,
-) -> std::result::Result<(), crate::output::Failure> {
+fn tell(server: &Server, json: bool, output: &mut Output) -> std::result::Result<(), Failure> {
     let url = server.sign_in_url()?;
     if json {
         let address = server.address().to_string();
@@ -34,20 +48,4 @@ fn tell(
     }
     output.stdout().flush()?;
     Ok(())
-}
-
-/// The log goes to stderr. It never holds a token: requests are logged without their query and
-/// headers.
-fn start_log(filter: &str, json: bool) {
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false);
-    // A second server in one process, as tests have it, keeps the first one's log.
-    let _ = if json {
-        log.json().try_init()
-    } else {
-        log.with_ansi(false).try_init()
-    };
 }

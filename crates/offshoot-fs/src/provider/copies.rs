@@ -293,7 +293,7 @@ impl<'a> Copy<'a> {
         let clock = private.join("clock");
         let finish = || {
             self.tree.finish()?;
-            let file = File::create(&clock)?;
+            let file = offshoot_sys::create_private(&clock)?;
             while fstat(&file)?.ctime_ns <= newest {
                 std::thread::sleep(Duration::from_millis(1));
                 rustix::fs::fchmod(&file, rustix::fs::Mode::RUSR)?;

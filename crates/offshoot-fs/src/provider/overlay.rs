@@ -336,7 +336,7 @@ impl MountNote {
     }
 
     fn write(&self, fork: &ForkDirs) -> io::Result<()> {
-        fs::write(fork.lock_file(), &self.0)
+        offshoot_sys::write_private(&fork.lock_file(), &self.0)
     }
 }
 

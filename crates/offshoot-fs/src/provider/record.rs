@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use offshoot_core::RelPath;
@@ -68,8 +68,7 @@ impl ForkRecord {
             bytes.extend_from_slice(path);
         }
         bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
-        let mut file = fs::File::create(place)?;
-        file.write_all(&bytes)
+        offshoot_sys::write_private(place, &bytes)
     }
 
     /// None if there is no record that can be relied on.

@@ -13,7 +13,7 @@
 //! trailer  checksum 8
 //! ```
 
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -152,8 +152,7 @@ impl Memo {
             let mut name = path.file_name().unwrap_or_default().to_owned();
             name.push(format!(".{}.new", std::process::id()));
             let new = path.with_file_name(name);
-            let written = std::fs::File::create(&new)
-                .and_then(|mut file| file.write_all(&self.bytes))
+            let written = offshoot_sys::write_private(&new, &self.bytes)
                 .and_then(|()| std::fs::rename(&new, path));
             if written.is_err() {
                 let _ = std::fs::remove_file(&new);

@@ -2,11 +2,12 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
-use offshoot_core::Error;
+use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::Policy;
 
 use crate::app::Shared;
@@ -15,23 +16,37 @@ use crate::error::{Answer, Problem, ok};
 use crate::openapi;
 use offshoot_wire as wire;
 
+/// How long the store may take to say that it is there.
+const HEALTH_PATIENCE: Duration = Duration::from_secs(5);
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Pages of ours have a style of their own and nothing else.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 /// `GET /healthz`
 pub(crate) async fn health(State(app): State<Shared>) -> Answer {
-    blocking(move || app.engine.last_event()).await?;
+    last_event(&app).await?;
     ok(&wire::Health {
         status: "ok",
         version: VERSION,
     })
 }
 
+/// Asks the store, but not for long: who watches over the server wants an answer, also if it is bad.
+async fn last_event(app: &Shared) -> Result<i64> {
+    let engine = app.engine.clone();
+    let asked = blocking(move || engine.last_event());
+    match tokio::time::timeout(HEALTH_PATIENCE, asked).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Error::new(
+            ErrorCode::StoreUnavailable,
+            "the store does not answer",
+        )),
+    }
+}
+
 /// `GET /metrics`
 pub(crate) async fn metrics(State(app): State<Shared>) -> Answer {
-    let engine = app.engine.clone();
-    let last_event = blocking(move || engine.last_event()).await?;
+    let last_event = last_event(&app).await?;
     let text = app.metrics.render(last_event);
     let mut response = text.into_response();
     response.headers_mut().insert(

@@ -16,7 +16,9 @@ use tokio::sync::mpsc;
 use crate::app::Shared;
 use crate::archive::{Format, IntoWorkspace, UnpackLimits, pack, unpack};
 use crate::auth::Caller;
-use crate::body::{BodyReader, ChannelBody, ChannelWriter, blocking, too_large};
+use crate::body::{
+    BodyReader, ChannelBody, ChannelWriter, beside_the_answer, blocking, stood_still, too_large,
+};
 use crate::error::{Answer, Problem, ok};
 use crate::extract::{Params, Query};
 use offshoot_wire as wire;
@@ -54,7 +56,10 @@ pub(crate) async fn take_uploads(
     let limits = &app.options.limits;
     let mut left = limits.max_body_bytes;
     let mut files = Vec::new();
-    while let Some(field) = within(limits.idle_timeout, form.next_field()).await? {
+    while let Some(field) = within(limits.idle_timeout, form.next_field())
+        .await
+        .map_err(|error| say_what_landed(error, &files))?
+    {
         let Some(name) = field.file_name().map(str::to_owned) else {
             continue;
         };
@@ -79,7 +84,8 @@ pub(crate) async fn take_uploads(
         let written = task
             .await
             .map_err(|cause| Error::internal("an upload ended in a panic").with_source(cause))?;
-        files.push(upload_outcome(sent, written, limits.max_body_bytes)?);
+        let outcome = upload_outcome(sent, written, limits.max_body_bytes);
+        files.push(outcome.map_err(|error| say_what_landed(error, &files))?);
     }
     if files.is_empty() {
         return Err(Error::invalid("the form holds no file")
@@ -87,6 +93,14 @@ pub(crate) async fn take_uploads(
             .into());
     }
     Ok(files)
+}
+
+/// A form that stands still may have brought some files before.
+fn say_what_landed(error: Error, files: &[wire::Upload]) -> Error {
+    match error.code() {
+        ErrorCode::Timeout if !files.is_empty() => stood_still(true),
+        _ => error,
+    }
 }
 
 /// The reason that the sending side knows says more than what it led to on the other.
@@ -118,10 +132,7 @@ async fn within<T>(
         Ok(answer) => {
             answer.map_err(|cause| Error::invalid("the form is damaged").with_source(cause))
         }
-        Err(_) => Err(Error::new(
-            ErrorCode::Timeout,
-            "the body of the request stood still",
-        )),
+        Err(_) => Err(stood_still(false)),
     }
 }
 
@@ -197,7 +208,7 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     })
     .await?;
     let (sender, body) = ChannelBody::pair(4);
-    tokio::task::spawn_blocking(move || {
+    beside_the_answer(move || {
         let fail = sender.clone();
         let packed = pack(
             &caller,

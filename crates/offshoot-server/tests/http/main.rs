@@ -23,6 +23,7 @@ mod raw_archives;
 mod reach;
 mod refusals;
 mod sessions;
+mod shares;
 mod tls;
 mod tools;
 mod work;

@@ -6,7 +6,9 @@
 //! Why nobody waits for ever: a writer is counted in `waiting` before it queues for the lock and
 //! discounted once it has it. Whoever leaves the batch open has seen somebody counted, and that
 //! somebody cannot do anything but take the lock and come to the same decision. Every way out of
-//! a turn (success, error, panic) goes through [`State::end_turn`].
+//! a turn (success, error, panic) goes through [`State::end_turn`]. Another process that holds the
+//! store and does not let go is waited for until a deadline, which runs from the moment at which a
+//! writer came: those who queue behind each other wait at the same time.
 //!
 //! Work that owns what it needs ([`GroupWriter::write_shared`]) need not run on its own thread: it
 //! is gathered, and one of those who wait runs it all in one turn, as one writer after the other
@@ -14,19 +16,19 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
 use rusqlite::Connection;
 
 use super::Tx;
 use super::error::{SqlResult, name_full_disk};
-use super::migrate::open_connection;
+use super::migrate::{BUSY_TIMEOUT, open_connection};
+use super::process_lock::ProcessLock;
 use crate::{Durability, Gather, SharedWork, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
@@ -39,6 +41,8 @@ thread_local! {
 
 /// The one writing connection of a process and the batch that is open on it.
 pub(super) struct GroupWriter {
+    /// How long a writer waits for other processes.
+    patience: Duration,
     waiting: AtomicUsize,
     state: Mutex<State>,
     shared: Gather<Job, Turn>,
@@ -46,6 +50,7 @@ pub(super) struct GroupWriter {
 
 /// Work that any thread may run.
 struct Job {
+    deadline: Instant,
     durability: Durability,
     work: SharedWork,
 }
@@ -102,8 +107,14 @@ enum Turn {
 }
 
 impl GroupWriter {
-    pub(super) fn open(path: &Path, cache_bytes: i64, process_lock: ProcessLock) -> Self {
+    pub(super) fn open(
+        path: &Path,
+        cache_bytes: i64,
+        patience: Duration,
+        process_lock: ProcessLock,
+    ) -> Self {
         GroupWriter {
+            patience,
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
                 path: path.to_owned(),
@@ -124,11 +135,12 @@ impl GroupWriter {
         work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<()> {
         let _inside = Inside::enter(self)?;
+        let deadline = Instant::now() + self.patience;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
 
-        let outcome = state.join(durability)?;
+        let outcome = state.join(durability, deadline)?;
         let (turn, intact) = state.run(work);
         let others = self.waiting.load(Ordering::SeqCst);
         state.end_turn(&turn, intact, others);
@@ -143,7 +155,11 @@ impl GroupWriter {
     /// The same for work that any thread may run.
     pub(super) fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
         let _inside = Inside::enter(self)?;
-        let job = Job { durability, work };
+        let job = Job {
+            deadline: Instant::now() + self.patience,
+            durability,
+            work,
+        };
         let turn = self.shared.run(job, MOST_MEMBERS, |jobs, pass_on| {
             let ran = self.run_jobs(jobs);
             pass_on();
@@ -167,7 +183,7 @@ impl GroupWriter {
         for job in jobs {
             left -= 1;
             let mut work = job.work;
-            let outcome = match state.join(job.durability) {
+            let outcome = match state.join(job.durability, job.deadline) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     ran.push((Turn::Failed(error), None));
@@ -185,11 +201,12 @@ impl GroupWriter {
     /// Runs `work` outside of any transaction while no other writer of any process is active.
     pub(super) fn alone<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let _inside = Inside::enter(self)?;
+        let deadline = Instant::now() + self.patience;
         let mut state = lock(&self.state);
         if state.batch.is_some() {
             state.close_batch();
         }
-        state.process_lock.acquire()?;
+        state.process_lock.acquire(deadline)?;
         let result = state.connection().and_then(work);
         state.process_lock.release();
         result.map_err(|error| name_full_disk(error, &state.path))
@@ -219,7 +236,7 @@ impl State {
     }
 
     /// Makes sure that a batch is open which is durable enough. After an error none is open.
-    fn join(&mut self, durability: Durability) -> Result<Arc<Outcome>> {
+    fn join(&mut self, durability: Durability, deadline: Instant) -> Result<Arc<Outcome>> {
         if let Some(batch) = &self.batch {
             if batch.durability == Durability::Synced || durability == Durability::Relaxed {
                 return Ok(batch.outcome.clone());
@@ -227,8 +244,8 @@ impl State {
             // SQLite cannot raise the level inside a transaction, and this commit is cheap.
             self.close_batch();
         }
-        self.process_lock.acquire()?;
-        if let Err(error) = self.begin(durability) {
+        self.process_lock.acquire(deadline)?;
+        if let Err(error) = self.begin(durability, deadline) {
             self.abandon_transaction();
             self.process_lock.release();
             return Err(name_full_disk(error, &self.path));
@@ -242,8 +259,12 @@ impl State {
         Ok(outcome)
     }
 
-    fn begin(&mut self, durability: Durability) -> Result<()> {
-        self.connection()?;
+    fn begin(&mut self, durability: Durability, deadline: Instant) -> Result<()> {
+        // A program that is not ours may hold the database without our lock.
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.connection()?
+            .busy_timeout(left.min(BUSY_TIMEOUT))
+            .sql()?;
         if self.synchronous != durability {
             let level = match durability {
                 Durability::Synced => "FULL",
@@ -394,49 +415,6 @@ impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(self.outer);
     }
-}
-
-/// The lock file at which the writers of several processes queue instead of polling SQLite.
-pub(super) struct ProcessLock(File);
-
-impl ProcessLock {
-    /// Opens `DATABASE-write.lock`.
-    pub(super) fn open(database: &Path) -> Result<Self> {
-        let mut name = database.as_os_str().to_owned();
-        name.push("-write.lock");
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        options.open(name).map(ProcessLock).map_err(lock_failed)
-    }
-
-    /// Waits for the lock.
-    pub(super) fn acquire(&self) -> Result<()> {
-        loop {
-            match self.0.lock() {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                result => return result.map_err(lock_failed),
-            }
-        }
-    }
-
-    /// Lets the next process in. Failing is not possible for a lock that is held.
-    pub(super) fn release(&self) {
-        let _ = self.0.unlock();
-    }
-}
-
-fn lock_failed(error: std::io::Error) -> Error {
-    Error::new(
-        ErrorCode::StoreUnavailable,
-        "the store cannot be locked for writing",
-    )
-    .with_hint("check that the data directory exists and is writable")
-    .with_source(error)
 }
 
 #[cfg(test)]

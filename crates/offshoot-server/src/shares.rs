@@ -1,0 +1,422 @@
+//! Fair shares: how many requests, or streams, a token and a workspace may have at the same time,
+//! and who is next when all places are taken.
+//!
+//! One token gets a part of the whole and never more, so that the others find places whatever it
+//! does. Whoever finds none waits a moment without a thread. A place that becomes free goes to the
+//! one whose token holds the fewest; among equals to who came first.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use offshoot_core::{Error, Result, WorkspaceId};
+use tokio::sync::oneshot;
+
+use crate::error::rate_limited;
+
+/// When whoever was refused shall try again.
+const RETRY_AFTER_S: u64 = 1;
+
+/// Who takes a place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Holder {
+    /// A token, by its id.
+    Token(Arc<str>),
+    /// All who present none, together.
+    Anonymous,
+}
+
+/// Who takes a place, and for which workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) holder: Holder,
+    pub(crate) workspace: Option<WorkspaceId>,
+}
+
+/// How many places there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShareLimits {
+    pub(crate) whole: usize,
+    pub(crate) per_token: usize,
+    pub(crate) per_workspace: usize,
+    pub(crate) anonymous: usize,
+}
+
+impl ShareLimits {
+    /// Parts in percent, each at least one place.
+    pub(crate) fn new(whole: usize, token_share: u8, workspace_share: u8) -> Self {
+        let part = |percent: u8| (whole.saturating_mul(percent.into()) / 100).max(1);
+        ShareLimits {
+            whole,
+            per_token: part(token_share),
+            per_workspace: part(workspace_share),
+            anonymous: (part(token_share) / 8).max(1),
+        }
+    }
+
+    fn of(&self, holder: &Holder) -> usize {
+        match holder {
+            Holder::Token(_) => self.per_token,
+            Holder::Anonymous => self.anonymous,
+        }
+    }
+}
+
+/// The places for one kind of thing.
+pub(crate) struct Shares {
+    /// What is counted, for messages: `requests`.
+    what: &'static str,
+    limits: ShareLimits,
+    /// How long one waits for a place.
+    patience: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    used: usize,
+    holders: HashMap<Holder, Count>,
+    workspaces: HashMap<WorkspaceId, usize>,
+    /// In the order in which they came.
+    waiting: Vec<Waiting>,
+    next_ticket: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    used: usize,
+    waiting: usize,
+}
+
+struct Waiting {
+    ticket: u64,
+    asker: Asker,
+    tell: oneshot::Sender<()>,
+}
+
+/// A taken place; dropping it lets the next one in.
+pub(crate) struct Place {
+    shares: Arc<Shares>,
+    asker: Asker,
+}
+
+impl Shares {
+    pub(crate) fn new(what: &'static str, limits: ShareLimits, patience: Duration) -> Arc<Self> {
+        Arc::new(Shares {
+            what,
+            limits,
+            patience,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Takes a place, and waits for one if there is none. `rate_limited` if that takes too long, or
+    /// as many of the same token wait already as may have places.
+    pub(crate) async fn take(self: &Arc<Self>, asker: Asker) -> Result<Place> {
+        let mut ticket = {
+            let mut state = self.lock();
+            if state.has_room(&self.limits, &asker) {
+                state.count_in(&asker);
+                return Ok(self.place(asker));
+            }
+            let most = self.limits.of(&asker.holder);
+            let count = state.holders.entry(asker.holder.clone()).or_default();
+            if count.waiting >= most {
+                drop(state);
+                return Err(self.refusal(&asker));
+            }
+            count.waiting += 1;
+            let number = state.next_ticket;
+            state.next_ticket += 1;
+            let (tell, told) = oneshot::channel();
+            state.waiting.push(Waiting {
+                ticket: number,
+                asker: asker.clone(),
+                tell,
+            });
+            Ticket {
+                shares: self,
+                number,
+                asker: &asker,
+                told,
+            }
+        };
+        match tokio::time::timeout(self.patience, &mut ticket.told).await {
+            Ok(Ok(())) => {
+                drop(ticket);
+                Ok(self.place(asker))
+            }
+            _ => {
+                drop(ticket);
+                Err(self.refusal(&asker))
+            }
+        }
+    }
+
+    fn place(self: &Arc<Self>, asker: Asker) -> Place {
+        Place {
+            shares: Arc::clone(self),
+            asker,
+        }
+    }
+
+    fn refusal(&self, asker: &Asker) -> Error {
+        let what = self.what;
+        let (used, in_workspace) = {
+            let state = self.lock();
+            (state.used_by(&asker.holder), state.used_in(asker))
+        };
+        let message = match &asker.holder {
+            Holder::Anonymous => format!("the server is busy with too many {what} without a token"),
+            Holder::Token(_) if used >= self.limits.per_token => {
+                format!("this token has {used} {what} open, and may not have more")
+            }
+            Holder::Token(_) if in_workspace >= self.limits.per_workspace => {
+                format!("the workspace has {in_workspace} {what} open, and may not have more")
+            }
+            Holder::Token(_) => format!("the server is busy with too many {what}"),
+        };
+        rate_limited(message, RETRY_AFTER_S)
+    }
+
+    fn give_back(&self, asker: &Asker) {
+        let mut state = self.lock();
+        state.count_out(asker);
+        state.let_in(&self.limits);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn used_by(&self, holder: &Holder) -> usize {
+        self.holders.get(holder).map_or(0, |count| count.used)
+    }
+
+    /// How many places the workspace of an asker has.
+    fn used_in(&self, asker: &Asker) -> usize {
+        let workspace = asker.workspace.as_ref();
+        let used = workspace.and_then(|id| self.workspaces.get(id));
+        used.copied().unwrap_or_default()
+    }
+
+    fn has_room(&self, limits: &ShareLimits, asker: &Asker) -> bool {
+        self.used < limits.whole
+            && self.used_by(&asker.holder) < limits.of(&asker.holder)
+            && self.used_in(asker) < limits.per_workspace
+    }
+
+    fn count_in(&mut self, asker: &Asker) {
+        self.used += 1;
+        self.holders.entry(asker.holder.clone()).or_default().used += 1;
+        if let Some(id) = &asker.workspace {
+            *self.workspaces.entry(id.clone()).or_default() += 1;
+        }
+    }
+
+    fn count_out(&mut self, asker: &Asker) {
+        self.used -= 1;
+        if let Some(count) = self.holders.get_mut(&asker.holder) {
+            count.used -= 1;
+        }
+        self.forget_if_gone(&asker.holder);
+        if let Some(id) = &asker.workspace
+            && let Some(used) = self.workspaces.get_mut(id)
+        {
+            *used -= 1;
+            if *used == 0 {
+                self.workspaces.remove(id);
+            }
+        }
+    }
+
+    fn forget_if_gone(&mut self, holder: &Holder) {
+        let count = self.holders.get(holder).copied().unwrap_or_default();
+        if count.used == 0 && count.waiting == 0 {
+            self.holders.remove(holder);
+        }
+    }
+
+    /// Gives free places to those who wait, least users first.
+    fn let_in(&mut self, limits: &ShareLimits) {
+        loop {
+            let next = self
+                .waiting
+                .iter()
+                .enumerate()
+                .filter(|(_, waiting)| self.has_room(limits, &waiting.asker))
+                .min_by_key(|(_, waiting)| self.used_by(&waiting.asker.holder))
+                .map(|(index, _)| index);
+            let Some(index) = next else { return };
+            let waiting = self.waiting.remove(index);
+            self.stop_waiting(&waiting.asker.holder);
+            self.count_in(&waiting.asker);
+            // Who has gone meanwhile needs none.
+            if waiting.tell.send(()).is_err() {
+                self.count_out(&waiting.asker);
+            }
+        }
+    }
+
+    fn stop_waiting(&mut self, holder: &Holder) {
+        if let Some(count) = self.holders.get_mut(holder) {
+            count.waiting -= 1;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shares.give_back(&self.asker);
+    }
+}
+
+/// One who waits. Dropping it leaves the queue, or gives back a place that came too late.
+struct Ticket<'a> {
+    shares: &'a Arc<Shares>,
+    number: u64,
+    asker: &'a Asker,
+    told: oneshot::Receiver<()>,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if self.told.is_terminated() {
+            return;
+        }
+        let mut state = self.shares.lock();
+        let index = state
+            .waiting
+            .iter()
+            .position(|waiting| waiting.ticket == self.number);
+        match index {
+            Some(index) => {
+                state.waiting.remove(index);
+                state.stop_waiting(&self.asker.holder);
+                state.forget_if_gone(&self.asker.holder);
+            }
+            // It was let in under the lock that is held now, and does not want to any more.
+            None if self.told.try_recv().is_ok() => {
+                state.count_out(self.asker);
+                state.let_in(&self.shares.limits);
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker(token: &str, workspace: Option<&str>) -> Asker {
+        Asker {
+            holder: Holder::Token(token.into()),
+            workspace: workspace.map(|id| id.parse().unwrap()),
+        }
+    }
+
+    fn shares(whole: usize, patience_ms: u64) -> Arc<Shares> {
+        let limits = ShareLimits::new(whole, 50, 75);
+        Shares::new("requests", limits, Duration::from_millis(patience_ms))
+    }
+
+    fn on_runtime<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(work)
+    }
+
+    #[test]
+    fn a_token_gets_its_part_and_others_theirs() {
+        on_runtime(async {
+            let shares = shares(8, 10);
+            let mut held = Vec::new();
+            for _ in 0..4 {
+                held.push(shares.take(asker("greedy", None)).await.unwrap());
+            }
+            let refused = shares.take(asker("greedy", None)).await.err().unwrap();
+            assert_eq!(refused.code(), offshoot_core::ErrorCode::RateLimited);
+            assert!(refused.message().contains("this token has 4"), "{refused}");
+            for _ in 0..4 {
+                held.push(shares.take(asker("modest", None)).await.unwrap());
+            }
+            let refused = shares.take(asker("third", None)).await.err().unwrap();
+            assert!(refused.message().contains("busy"), "{refused}");
+            held.clear();
+            let state = shares.lock();
+            assert_eq!(state.used, 0);
+            assert!(state.holders.is_empty() && state.waiting.is_empty());
+        });
+    }
+
+    #[test]
+    fn tokens_of_one_workspace_do_not_take_all() {
+        on_runtime(async {
+            let shares = shares(8, 10);
+            let mut held = Vec::new();
+            for n in 0..6 {
+                let token = format!("t{n}");
+                held.push(shares.take(asker(&token, Some("w"))).await.unwrap());
+            }
+            assert!(shares.take(asker("t9", Some("w"))).await.is_err());
+            held.push(shares.take(asker("t9", Some("other"))).await.unwrap());
+            drop(held);
+            assert!(shares.lock().workspaces.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_free_place_goes_to_who_has_the_fewest() {
+        on_runtime(async {
+            let shares = shares(4, 60_000);
+            let first = shares.take(asker("busy", None)).await.unwrap();
+            let _second = shares.take(asker("other", None)).await.unwrap();
+            let _rest = [
+                shares.take(asker("other", None)).await.unwrap(),
+                shares.take(asker("third", None)).await.unwrap(),
+            ];
+            let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+            // `third` came first and holds one; `new` holds none.
+            for name in ["third", "new"] {
+                let (shares, tell) = (shares.clone(), tell.clone());
+                tokio::spawn(async move {
+                    let place = shares.take(asker(name, None)).await.unwrap();
+                    tell.send((name, place)).unwrap();
+                });
+                tokio::task::yield_now().await;
+            }
+            drop(first);
+            let (name, place) = told.recv().await.unwrap();
+            assert_eq!(name, "new");
+            drop(place);
+            assert_eq!(told.recv().await.unwrap().0, "third");
+        });
+    }
+
+    #[test]
+    fn who_gives_up_leaves_nothing_behind() {
+        on_runtime(async {
+            let shares = shares(1, 60_000);
+            let held = shares.take(asker("a", None)).await.unwrap();
+            let waiting = tokio::spawn({
+                let shares = shares.clone();
+                async move { shares.take(asker("b", None)).await.map(drop) }
+            });
+            tokio::task::yield_now().await;
+            assert_eq!(shares.lock().waiting.len(), 1);
+            // As many may wait as may have places.
+            assert!(shares.take(asker("b", None)).await.is_err());
+            waiting.abort();
+            assert!(waiting.await.unwrap_err().is_cancelled());
+            assert!(shares.lock().waiting.is_empty());
+            drop(held);
+            drop(shares.take(asker("b", None)).await.unwrap());
+            assert!(shares.lock().holders.is_empty());
+        });
+    }
+}
