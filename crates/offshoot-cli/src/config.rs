@@ -9,7 +9,7 @@ use offshoot_engine::ProviderName;
 use serde::Deserialize;
 
 use crate::args::Args;
-use crate::config_server::ServerSettings;
+use crate::config_server::{ServerSettings, amount, text_of};
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) operator: Setting<String>,
     pub(crate) message: Option<Setting<String>>,
     pub(crate) lock_timeout_s: Setting<u64>,
+    /// The most bytes of one file, as it was written.
+    pub(crate) max_file_bytes: Setting<String>,
     /// The provider of every fork.
     pub(crate) provider: Option<Setting<String>>,
     pub(crate) log: Setting<String>,
@@ -68,6 +70,7 @@ struct File {
     blobs: Option<String>,
     operator: Option<String>,
     lock_timeout_s: Option<u64>,
+    max_file_bytes: Option<toml::Value>,
     provider: Option<String>,
     log: Option<String>,
     #[serde(default)]
@@ -118,6 +121,12 @@ impl Settings {
                 file.lock_timeout_s,
             )
             .unwrap_or_else(|| default(30)),
+            max_file_bytes: pick(
+                None,
+                text("OFFSHOOT_MAX_FILE_BYTES")?,
+                file.max_file_bytes.as_ref().map(text_of),
+            )
+            .unwrap_or_else(|| default("16GiB".to_owned())),
             log: pick(None, text("OFFSHOOT_LOG")?, file.log)
                 .unwrap_or_else(|| default("info".to_owned())),
             server: ServerSettings::resolve(&file.server, text)?,
@@ -133,6 +142,7 @@ impl Settings {
         }
         only_here("database", &self.database.value, "sqlite:")?;
         self.provider()?;
+        self.max_file_bytes()?;
         only_here("blobs", &self.blobs.value, "file:")?;
         let operator = self.operator.value.as_str();
         if Operator::new(operator).as_str() != operator {
@@ -161,6 +171,19 @@ impl Settings {
     pub(crate) fn provider(&self) -> Result<Option<ProviderName>> {
         let provider = self.provider.as_ref();
         provider.map(|setting| setting.value.parse()).transpose()
+    }
+
+    /// The most bytes of one file.
+    pub(crate) fn max_file_bytes(&self) -> Result<u64> {
+        amount(&self.max_file_bytes.value)
+            .filter(|bytes| *bytes > 0)
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "the setting `max_file_bytes` is `{}`, which is not valid",
+                    self.max_file_bytes.value.escape_debug()
+                ))
+                .with_hint("write it like its default, `16GiB`")
+            })
     }
 
     /// How long a command waits for a workspace that another one holds.
@@ -236,7 +259,7 @@ fn read_file(path: &Path) -> Result<File> {
     })?;
     toml::from_str(&text).map_err(|cause| {
         Error::invalid(format!("the settings file `{}` is wrong", path.display()))
-            .with_hint("it may set `data`, `database`, `blobs`, `operator`, `lock_timeout_s`, `provider`, `log` and the section `[server]`")
+            .with_hint("it may set `data`, `database`, `blobs`, `operator`, `lock_timeout_s`, `max_file_bytes`, `provider`, `log` and the section `[server]`")
             .with_source(cause)
     })
 }

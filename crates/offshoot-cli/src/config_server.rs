@@ -82,7 +82,7 @@ fn time(text: &str) -> Option<Duration> {
     bytes::seconds(text).ok().map(Duration::from_secs)
 }
 
-fn amount(text: &str) -> Option<u64> {
+pub(crate) fn amount(text: &str) -> Option<u64> {
     bytes::amount(text)
         .ok()
         .and_then(|bytes| bytes.try_into().ok())
@@ -184,7 +184,7 @@ impl Known {
 }
 
 /// A value of the settings file as a variable would have it.
-fn text_of(value: &toml::Value) -> String {
+pub(crate) fn text_of(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         toml::Value::Array(items) => items.iter().map(text_of).collect::<Vec<_>>().join(","),

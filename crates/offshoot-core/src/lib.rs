@@ -3,6 +3,7 @@
 //! Every other crate builds on this one and this one builds on none of them. A type lives here
 //! when two crates that do not know each other have to agree on it.
 
+pub mod cancel;
 mod cause;
 mod change;
 mod entry;

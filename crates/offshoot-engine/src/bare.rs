@@ -30,7 +30,8 @@ impl Engine {
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             size: incoming.size,
-            object: incoming.object,
+            id: incoming.id,
+            object: Some(incoming.object),
             options: WriteOptions::default(),
             via: Via::Call,
             cause: cause.clone(),

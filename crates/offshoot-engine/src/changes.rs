@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use offshoot_core::{
-    Cause, ChangeSet, EntryKind, Layout, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
 };
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
@@ -14,6 +14,7 @@ use crate::project::state_of_row;
 use crate::restore::{change_set, topmost};
 use crate::state::StateChange;
 use crate::sync::Synced;
+use crate::too_large::TooLarge;
 
 /// How far a fork is behind its project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct Changes {
     pub moved: Option<BaseMoved>,
     /// What cannot be in the workspace although it is in its directory, with the reason.
     pub refused: Vec<(RelPath, String)>,
+    /// Files that were not read for their size, and are in no snapshot.
+    pub too_large: Vec<TooLarge>,
 }
 
 impl Engine {
@@ -47,16 +50,14 @@ impl Engine {
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
         let row = self.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
-            let refused = match row.layout {
-                Layout::Session => self.sync(id, cause)?.refused,
-                Layout::Plain => Vec::new(),
-            };
-            let set = self.diff(id, crate::Point::Head, crate::Point::Now, cause)?;
+            let synced = self.sync(id, cause)?;
+            let set = self.diff_recorded(id, crate::Point::Head, crate::Point::Now)?;
             return Ok(Changes {
                 base: row.head,
                 set,
                 moved: None,
-                refused,
+                refused: synced.refused,
+                too_large: synced.too_large,
             });
         }
         let mut seen = None;
@@ -75,6 +76,7 @@ impl Engine {
         ignored.dedup();
         changes.set.ignored = topmost(ignored.into_iter());
         changes.refused = synced.refused;
+        changes.too_large = synced.too_large;
         Ok(changes)
     }
 
@@ -104,6 +106,7 @@ pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -
         set,
         moved: base_moved(index, fork, &changed)?,
         refused: Vec::new(),
+        too_large: Vec::new(),
     })
 }
 

@@ -80,7 +80,7 @@ pub struct Completed {
     /// Conflicts that a policy decided, with what lost.
     pub decided: Vec<Decided>,
     /// What the workspace changed and no merge takes, with the reason. It stays in the snapshot of
-    /// the workspace.
+    /// the workspace; a workspace with files that are too large for that stays itself.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
     /// Whether the workspace was asked to stay.
@@ -214,7 +214,7 @@ impl Engine {
     ) -> Result<Completed> {
         let (row, _lock) = self.hold_alone(id)?;
         self.project_of_fork(&row)?;
-        self.sync_held(&row, options.include_ignored, cause)?;
+        let synced = self.sync_held(&row, options.include_ignored, cause)?;
         self.store().read(|tx| {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
@@ -233,6 +233,8 @@ impl Engine {
             let mut completed = self.plan_merge(tx, &bench, &merging)?.completed;
             completed.merge_id = None;
             completed.snapshot = None;
+            let too_large = synced.too_large.iter().map(LeftOut::from);
+            completed.left_out.extend(too_large);
             for waiting in &mut completed.conflicts {
                 waiting.review_id = None;
             }
@@ -297,7 +299,7 @@ impl Engine {
             .store()
             .read(|tx| tx.workspace_by_key(waiting.workspace))?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
-        let completed = match (&open, waiting.landed) {
+        let mut completed = match (&open, waiting.landed) {
             (Some(row), false) => self.merge_workspace(row, &options, waiting)?,
             _ => match self.store().read(|tx| match tx.merge(&waiting.id)? {
                 Some(own) => Ok(Some(own)),
@@ -313,7 +315,12 @@ impl Engine {
             },
         };
         if let Some(row) = open {
-            self.tidy_after_merge(&row, &completed, &waiting.cause)?;
+            let unkept = self.tidy_after_merge(&row, &completed, &waiting.cause)?;
+            for file in unkept {
+                if !completed.left_out.contains(&file) {
+                    completed.left_out.push(file);
+                }
+            }
         }
         self.store()
             .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id))?;
@@ -332,7 +339,8 @@ impl Engine {
             .store()
             .read(|tx| MergeSettings::read(tx, waiting.project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
-        self.sync_with(row, include_ignored, Durability::Relaxed)?;
+        let synced = self.sync_with(row, include_ignored, Durability::Relaxed)?;
+        let too_large: Vec<LeftOut> = synced.too_large.iter().map(LeftOut::from).collect();
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         // The merge that follows waits for the disk, and with it what is stored here.
         let taken = self.take_snapshot_with(
@@ -372,6 +380,7 @@ impl Engine {
                 objects.remember_trees();
                 let mut plan = self.plan_merge(tx, &objects, &merging)?;
                 plan.completed.theirs = Some(theirs.id);
+                plan.completed.left_out.extend_from_slice(&too_large);
                 Ok(plan)
             })?;
             let landed = self.store().write(Durability::Synced, |tx| {
@@ -632,15 +641,17 @@ impl Engine {
     }
 
     /// Moves the workspace onto the merged head, or takes it away unless a decision is awaited or
-    /// it holds more than was merged.
+    /// it holds more than was merged. Returns the files that it stays for because no snapshot can hold
+    /// them.
     pub(crate) fn tidy_after_merge(
         &self,
         row: &WorkspaceRow,
         completed: &Completed,
         cause: &Cause,
-    ) -> Result<()> {
+    ) -> Result<Vec<LeftOut>> {
         if completed.keep {
-            return self.move_onto_head(&row.id, completed.theirs, cause);
+            let moved = self.move_onto_head(&row.id, completed.theirs, cause);
+            return moved.map(|()| Vec::new());
         }
         let waiting = self.store().read(|tx| {
             let fork = fork_row(tx, row)?;
@@ -648,7 +659,7 @@ impl Engine {
             Ok(reviews.iter().any(|review| review.workspace == row.key))
         })?;
         if waiting {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // Somebody may have worked on in it since: after the merge, or because the process that
         // merged was killed before it came here. That is not merged, so the workspace stays
@@ -658,8 +669,8 @@ impl Engine {
             None => Ok(true),
         };
         // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
-        self.delete_workspace_if(&row.id, Durability::Relaxed, cause, unchanged)
-            .map(drop)
+        let deleted = self.delete_workspace_if(&row.id, Durability::Relaxed, cause, unchanged)?;
+        Ok(deleted.too_large.iter().map(LeftOut::from).collect())
     }
 
     /// Whether a workspace holds something else than a snapshot of it, as far as is recorded.

@@ -36,9 +36,16 @@ pub struct EngineOptions {
     pub form: Option<Form>,
     /// The provider of every fork; none means the best that works here.
     pub provider: Option<ProviderName>,
+    /// The most bytes of one file. A larger one in a directory is named and left alone, and one
+    /// that comes through us is refused.
+    pub max_file_bytes: u64,
     /// Fails chosen calls; for tests.
     pub faults: Option<FaultPlan>,
 }
+
+/// As large as the largest request: what can be sent can be kept. To hash so much takes well under a
+/// minute, which is about as long as others may have to wait for a workspace.
+pub const MAX_FILE_BYTES: u64 = 16 << 30;
 
 impl EngineOptions {
     /// The defaults for a data directory.
@@ -48,6 +55,7 @@ impl EngineOptions {
             lock_timeout: Duration::from_secs(30),
             form: None,
             provider: None,
+            max_file_bytes: MAX_FILE_BYTES,
             faults: None,
         }
     }
@@ -271,7 +279,7 @@ impl Engine {
                 Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
             ),
         };
-        let store = Store::new(meta, blobs);
+        let store = Store::new(meta, blobs, crate::objects::HASHER);
         let locks = WorkspaceLocks::new(data.locks())?;
         let (run, unclean) = RunMark::begin(&data.run())?;
         offshoot_fs::sweep_probes(&data.tmp());

@@ -171,6 +171,18 @@ impl Engine {
         }
     }
 
+    /// Holds a workspace alone with its directory, for many changes at once.
+    pub(crate) fn hold_whole(&self, id: &WorkspaceId) -> Result<Held> {
+        let (row, lock) = self.hold_alone(id)?;
+        let dir = self.materialize(&row)?;
+        Ok(Held {
+            row,
+            dir,
+            exclusive: true,
+            _lock: lock,
+        })
+    }
+
     /// Holds a workspace alone, for changes of whole directories.
     pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
         let row = self.open_row(id)?;

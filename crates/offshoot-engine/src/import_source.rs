@@ -225,7 +225,8 @@ impl Engine {
         read: &mut Read,
     ) -> Result<()> {
         let path = &seen.path;
-        let taken = match self.take_from_disk(dir, path, Some(seen.stat), None, bulk) {
+        let largest = self.inner.options.max_file_bytes;
+        let taken = match self.take_from_disk(dir, path, Some(seen.stat), None, largest, bulk) {
             Err(error) if error.code() == ErrorCode::PermissionDenied => {
                 read.drop(path, "unreadable file");
                 return Ok(());
@@ -235,6 +236,10 @@ impl Engine {
         let mut entry = match taken {
             // Whoever removed it was quicker, as if it had never been there.
             Taken::Gone => return Ok(()),
+            Taken::TooLarge(_) => {
+                read.drop(path, "too large file");
+                return Ok(());
+            }
             Taken::Unsettled => {
                 read.unsettled.push(path.clone());
                 return Ok(());

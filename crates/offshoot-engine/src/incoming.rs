@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt as _;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
-use offshoot_git::BlobHasher;
+use offshoot_git::ObjectHasher;
 use offshoot_store::NewObject;
 
 use crate::engine::Engine;
@@ -123,8 +124,12 @@ impl Engine {
             }
             file.write_all(&chunk[..n]).map_err(cannot_receive)?;
             size += n as u64;
+            let limit = self.inner.options.max_file_bytes;
+            if size > limit {
+                return Err(beyond(limit));
+            }
         }
-        let id = hash_file(&mut file, size)?;
+        let id = hash_file(&file, size)?;
         file.seek(SeekFrom::Start(0)).map_err(cannot_receive)?;
         let object = self
             .store()
@@ -141,24 +146,78 @@ impl Engine {
 }
 
 /// The blob id of an open file of known size, read from its start.
-pub(crate) fn hash_file(file: &mut File, size: u64) -> Result<ObjectId> {
-    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    let mut hasher = BlobHasher::new(size);
+pub(crate) fn hash_file(file: &File, size: u64) -> Result<ObjectId> {
+    let mut reader = FileReader::new(file, size);
+    let mut hasher = ObjectHasher::new(ObjectKind::Blob, size);
     let mut chunk = vec![0; CHUNK];
     loop {
-        match file.read(&mut chunk).map_err(unreadable)? {
+        match reader.read(&mut chunk).map_err(unreadable)? {
             0 => return hasher.finish(),
             n => hasher.update(&chunk[..n]),
         }
     }
 }
 
+/// A file from its start, however large it is: holes are not read from disk, and reading ends when
+/// whoever waits for it has gone.
+pub(crate) struct FileReader<'a> {
+    file: &'a File,
+    at: u64,
+    /// Up to here there is data; from here to `data` there is a hole.
+    hole: u64,
+    data: u64,
+}
+
+impl<'a> FileReader<'a> {
+    pub(crate) fn new(file: &'a File, size: u64) -> Self {
+        // Small files have no holes that are worth a look.
+        let hole = if size > IN_MEMORY as u64 { 0 } else { u64::MAX };
+        FileReader {
+            file,
+            at: 0,
+            hole,
+            data: 0,
+        }
+    }
+}
+
+impl Read for FileReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        offshoot_core::cancel::check().map_err(std::io::Error::other)?;
+        if self.at >= self.hole && self.at >= self.data {
+            (self.hole, self.data) = offshoot_sys::next_hole(self.file, self.at)?;
+        }
+        if self.at >= self.hole {
+            let zeros = (self.data - self.at).min(buffer.len() as u64) as usize;
+            buffer[..zeros].fill(0);
+            self.at += zeros as u64;
+            return Ok(zeros);
+        }
+        let most = (self.hole - self.at).min(buffer.len() as u64) as usize;
+        let count = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+fn beyond(limit: u64) -> Error {
+    Error::new(
+        ErrorCode::PayloadTooLarge,
+        format!("the content has more than {limit} bytes, which no file may have"),
+    )
+    .with_hint("the previous content is intact; raise `max_file_bytes` (OFFSHOOT_MAX_FILE_BYTES)")
+    .with_details(serde_json::json!({ "limit": limit }))
+}
+
 fn broken_stream(cause: std::io::Error) -> Error {
     Error::invalid("the content ended before it was complete").with_source(cause)
 }
 
+/// A stream of the store says itself what is wrong with it.
 pub(crate) fn unreadable(cause: std::io::Error) -> Error {
-    Error::new(ErrorCode::ReadFailed, "a file could not be read").with_source(cause)
+    cause.downcast::<Error>().unwrap_or_else(|cause| {
+        Error::new(ErrorCode::ReadFailed, "a file could not be read").with_source(cause)
+    })
 }
 
 fn cannot_receive(cause: std::io::Error) -> Error {

@@ -233,8 +233,8 @@ impl Engine {
                 Ok(Some(id) == entry.id)
             }
             EntryKind::File => {
-                let (mut file, stat) = dir.open_file(path)?;
-                Ok(stat.perm == entry.perm && Some(hash_file(&mut file, stat.size)?) == entry.id)
+                let (file, stat) = dir.open_file(path)?;
+                Ok(stat.perm == entry.perm && Some(hash_file(&file, stat.size)?) == entry.id)
             }
         }
     }

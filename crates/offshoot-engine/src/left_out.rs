@@ -17,6 +17,7 @@ use crate::fork::{base_state, fork_row};
 use crate::index::Index;
 use crate::objects::Workbench;
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry, refused_by_git};
+use crate::too_large::TooLarge;
 
 /// Directories at the top of a workspace that are Offshoot's, unless its base has them.
 const OURS: [&[u8]; 2] = [b".meta", b".logs"];
@@ -30,6 +31,15 @@ pub struct LeftOut {
     pub path: RelPath,
     /// Why.
     pub reason: String,
+}
+
+impl From<&TooLarge> for LeftOut {
+    fn from(file: &TooLarge) -> Self {
+        LeftOut {
+            path: file.path.clone(),
+            reason: file.reason(),
+        }
+    }
 }
 
 /// The directory of ours that a path is at or below; none if the base has something of its own

@@ -6,14 +6,14 @@
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
 };
-use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WriteTx};
+use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::files::refuse_unwritable;
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::index::{Index, missing_parents, new_dir_row};
+use crate::index::{Entry, Index, missing_parents, new_dir_row};
 use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::sync::MAX_DETOURS;
@@ -23,6 +23,14 @@ use crate::workspace::put_row;
 pub(crate) const LINK_PERM: u32 = 0o777;
 /// What the kernel takes as a target.
 const MAX_TARGET: usize = 4095;
+
+/// A link to be made.
+pub(crate) struct NewLink<'a> {
+    pub(crate) path: &'a RelPath,
+    pub(crate) target: &'a [u8],
+    /// The target as content.
+    pub(crate) incoming: &'a Incoming,
+}
 
 impl Engine {
     /// Makes a link, in place of a file or a link that is there. Parents are made on the way.
@@ -55,7 +63,12 @@ impl Engine {
         self.sync_target(held, path, target)?;
         let at = self.now();
         let changed = self.store().write(Durability::Synced, |tx| {
-            self.land_link(tx, held, path, target, incoming, cause, at)
+            let new = NewLink {
+                path,
+                target,
+                incoming,
+            };
+            self.land_link(tx, &held.row, &new, cause, at)
         })?;
         self.turn(held)
             .and_then(|_turn| self.project_paths(&held.row, &changed))
@@ -69,7 +82,7 @@ impl Engine {
     /// Records what outside programs put where the link would lead: a link of theirs, that we do not
     /// know of yet, may lead out. A link may be as new to us as what it leads to, so this goes on
     /// until nothing new shows.
-    fn sync_target(&self, held: &Held, path: &RelPath, target: &[u8]) -> Result<()> {
+    pub(crate) fn sync_target(&self, held: &Held, path: &RelPath, target: &[u8]) -> Result<()> {
         let mut known = RelPath::root();
         for _ in 0..MAX_DETOURS {
             if !held.row.handed_out {
@@ -90,42 +103,55 @@ impl Engine {
         Ok(())
     }
 
-    /// The directories that came into being, and at the end the link.
-    fn land_link(
+    /// Where a link is made, and what it replaces.
+    pub(crate) fn plan_link(
         &self,
-        tx: &mut dyn WriteTx,
-        held: &Held,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
         path: &RelPath,
         target: &[u8],
-        incoming: &Incoming,
+    ) -> Result<(RelPath, Option<Entry>)> {
+        let index = Index::new(self.store(), tx, row);
+        // Links on the way are followed; one at the place itself is replaced.
+        let parent = index.resolve(&path.parent().unwrap_or_default())?;
+        let path = parent.join_name(path.name());
+        refuse_unwritable(row, &path)?;
+        refuse_own_git(tx, row, &path)?;
+        refuse_ours_in(&index, &path)?;
+        index.link_leads_to(&parent, target, &path)?;
+        missing_parents(&index, &path)?;
+        let before = index.entry(&path)?;
+        if before.is_some_and(|entry| entry.is_dir()) {
+            return Err(Error::new(
+                ErrorCode::IsADirectory,
+                format!("`{path}` is a directory"),
+            ));
+        }
+        Ok((path, before))
+    }
+
+    /// Commits a link. Returns the directories that came into being, and at the end the link.
+    pub(crate) fn land_link(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        new: &NewLink<'_>,
         cause: &Cause,
         at: Timestamp,
     ) -> Result<Vec<RelPath>> {
-        let row = open_row_by_key(tx, &held.row)?;
+        let row = open_row_by_key(tx, row)?;
+        let incoming = new.incoming;
         let mut next = changed_row(&row, at);
         next.materialized = true;
-        let (path, before, new_dirs) = {
+        let (path, before) = self.plan_link(tx, &row, new.path, new.target)?;
+        let new_dirs = {
             let index = Index::new(self.store(), tx, &row);
-            // Links on the way are followed; one at the place itself is replaced.
-            let parent = index.resolve(&path.parent().unwrap_or_default())?;
-            let path = parent.join_name(path.name());
-            refuse_unwritable(&row, &path)?;
-            refuse_own_git(tx, &row, &path)?;
-            refuse_ours_in(&index, &path)?;
-            index.link_leads_to(&parent, target, &path)?;
-            let before = index.entry(&path)?;
-            if before.is_some_and(|entry| entry.is_dir()) {
-                return Err(Error::new(
-                    ErrorCode::IsADirectory,
-                    format!("`{path}` is a directory"),
-                ));
-            }
             next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
             let rows: Result<Vec<EntryRow>> = missing_parents(&index, &path)?
                 .iter()
                 .map(|dir| new_dir_row(&index, dir, next.revision))
                 .collect();
-            (path, before, rows?)
+            rows?
         };
         next.files += i64::from(before.is_none());
         next.dirs += new_dirs.len() as i64;
@@ -166,7 +192,7 @@ impl Engine {
 }
 
 /// What can be no target of any link.
-fn check_target(target: &[u8]) -> Result<()> {
+pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     if target.is_empty() || target.contains(&0) || target.len() > MAX_TARGET {
         return Err(Error::invalid(format!(
             "the target `{}` of a link is not valid",

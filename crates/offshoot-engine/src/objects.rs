@@ -7,14 +7,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use offshoot_core::{EMPTY_TREE, EntryKind, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_fs::SafeDir;
 use offshoot_git::{
-    Edit, EmptyDirs, EntryRef, ObjectReader, ObjectSink, ObjectStream, Tree, TreeEntry,
+    Edit, EmptyDirs, EntryRef, ObjectHasher, ObjectReader, ObjectSink, ObjectStream, Tree,
+    TreeEntry,
 };
-use offshoot_store::{NewObject, ReadTx, Store};
+use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
 
 /// So many trees are remembered at most; then it begins anew.
 const TREES: usize = 4096;
 /// Larger objects are read piece by piece where that is possible.
 const LARGEST_WHOLE: u64 = 1 << 20;
+
+/// How the store finds out whether what it reads is what its id says: as git makes ids.
+pub(crate) const HASHER: NewHasher = |kind, size| Box::new(Hasher(ObjectHasher::new(kind, size)));
+
+struct Hasher(ObjectHasher);
+
+impl ContentHasher for Hasher {
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(self: Box<Self>) -> Result<ObjectId> {
+        self.0.finish()
+    }
+}
 
 /// Reads objects of the store, inside a transaction where there is one.
 pub(crate) struct StoredObjects<'a> {

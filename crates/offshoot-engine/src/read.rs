@@ -15,6 +15,7 @@ use crate::index::{Entry, Index};
 use crate::left_out::is_ours_in;
 use crate::projection::missing_content;
 use crate::source::{Source, characters, count_characters};
+use crate::too_large::TooLarge;
 use crate::workspace::is_session_metadata;
 
 /// The most that one window holds: characters of text or bytes of anything else.
@@ -111,9 +112,9 @@ impl OpenFile {
         })
     }
 
-    /// Bytes at hand, such as those of a snapshot, under the name of a path.
-    pub fn of_bytes(bytes: Vec<u8>, path: &RelPath) -> Result<Self> {
-        OpenFile::of(Source::of_bytes(bytes), path)
+    /// Whether the bytes come from the store instead of a directory, or from memory.
+    pub fn is_stored(&self) -> bool {
+        self.source.is_stored()
     }
 
     /// The id of the bytes if it is known without reading them.
@@ -129,9 +130,10 @@ impl OpenFile {
         Ok(id)
     }
 
-    /// Goes on reading at this byte. A step on disk; content in the store is read up to there.
-    pub fn skip_to(&mut self, offset: u64) -> Result<()> {
-        self.source.skip_to(offset)
+    /// Reads only `length` bytes from `offset` on. A step on disk; of content in the store all is
+    /// read, because damage anywhere in it shows only then.
+    pub fn select(&mut self, offset: u64, length: u64) -> Result<()> {
+        self.source.select(offset, length)
     }
 }
 
@@ -165,7 +167,7 @@ fn window_of(mut source: Source, path: &RelPath, offset: u64, length: usize) -> 
         None => {
             let total = source.size;
             let start = offset.min(total);
-            source.skip_to(start)?;
+            source.select(start, length as u64)?;
             let mut bytes = Vec::new();
             (&mut source)
                 .take(length as u64)
@@ -270,6 +272,11 @@ impl Engine {
             let (file, stat) = self.dir_to_read(&row)?.open_file(path)?;
             if stat.is_dir() {
                 return Err(is_a_directory(path));
+            }
+            let limit = self.inner.options.max_file_bytes;
+            if stat.size > limit {
+                let (path, size) = (path.clone(), stat.size);
+                return Err(TooLarge { path, size, limit }.refuse());
             }
             return Source::of_file(self.clone(), file, stat, !row.handed_out).hold_if_small();
         }
@@ -481,7 +488,8 @@ impl Engine {
                 Some(EntryKind::Dir) => counted.dirs += 1,
                 Some(_) => {
                     counted.files += 1;
-                    counted.bytes += stat.size as i64;
+                    let size = i64::try_from(stat.size).unwrap_or(i64::MAX);
+                    counted.bytes = counted.bytes.saturating_add(size);
                     counted.newest = counted.newest.max(stat.modified());
                 }
                 None => {}
@@ -507,11 +515,13 @@ impl Engine {
                 (Some(id), target.len() as i64)
             }
             EntryKind::File => {
-                let (mut file, stat) = dir.open_file(path)?;
-                (
-                    Some(crate::incoming::hash_file(&mut file, stat.size)?),
-                    stat.size as i64,
-                )
+                let (file, stat) = dir.open_file(path)?;
+                // What is too large to be read is what it is: it equals nothing that we hold.
+                let id = match stat.size > self.inner.options.max_file_bytes {
+                    true => None,
+                    false => Some(crate::incoming::hash_file(&file, stat.size)?),
+                };
+                (id, stat.size as i64)
             }
         };
         let perm = if kind == EntryKind::Symlink {

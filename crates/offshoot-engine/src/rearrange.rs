@@ -3,7 +3,7 @@
 use offshoot_core::{
     Cause, DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId,
 };
-use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::files::{Expect, Written, check_expectation, refuse_unwritable};
@@ -27,47 +27,7 @@ impl Engine {
     fn make_dir_held(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         let at = self.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
-            let row = open_row_by_key(tx, &held.row)?;
-            let mut next = changed_row(&row, at);
-            next.materialized = true;
-            let (path, rows) = {
-                let index = Index::new(self.store(), tx, &row);
-                let path = index.resolve(path)?;
-                refuse_unwritable(&row, &path)?;
-                refuse_own_git(tx, &row, &path)?;
-                refuse_ours_in(&index, &path)?;
-                let mut missing = missing_parents(&index, &path)?;
-                match index.entry(&path)? {
-                    Some(entry) if entry.is_dir() => {
-                        // Nothing changes, but the directory of the workspace is there now.
-                        next.revision = row.revision;
-                        tx.update_workspace(&next)?;
-                        return Ok((path, Vec::new()));
-                    }
-                    Some(_) => {
-                        return Err(Error::new(
-                            ErrorCode::AlreadyExists,
-                            format!("`{path}` is a file"),
-                        ));
-                    }
-                    None => missing.push(path.clone()),
-                }
-                let rows: Result<Vec<EntryRow>> = missing
-                    .iter()
-                    .map(|dir| new_dir_row(&index, dir, next.revision))
-                    .collect();
-                (path, rows?)
-            };
-            next.dirs += rows.len() as i64;
-            let line = LineFor {
-                row: &next,
-                at,
-                via: Via::Call,
-                cause,
-            };
-            line.make_dirs(tx, &rows)?;
-            put_row(tx, &row, &next)?;
-            Ok((path, rows.into_iter().map(|row| row.path).collect()))
+            self.land_dir(tx, &held.row, path, cause, at)
         })?;
         if !made.is_empty() {
             self.turn(held)
@@ -75,6 +35,72 @@ impl Engine {
                 .or_else(|error| self.projection_failed(held, &made, error))?;
         }
         Ok(path)
+    }
+
+    /// Where a directory is made, and which ones are missing on the way and there; nothing if it
+    /// exists.
+    pub(crate) fn plan_dir(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<(RelPath, Vec<RelPath>)> {
+        let index = Index::new(self.store(), tx, row);
+        let path = index.resolve(path)?;
+        refuse_unwritable(row, &path)?;
+        refuse_own_git(tx, row, &path)?;
+        refuse_ours_in(&index, &path)?;
+        let mut missing = missing_parents(&index, &path)?;
+        match index.entry(&path)? {
+            Some(entry) if entry.is_dir() => return Ok((path, Vec::new())),
+            Some(_) => {
+                return Err(Error::new(
+                    ErrorCode::AlreadyExists,
+                    format!("`{path}` is a file"),
+                ));
+            }
+            None => missing.push(path.clone()),
+        }
+        Ok((path, missing))
+    }
+
+    /// Commits a new directory. Returns where it is, and the directories that came into being.
+    pub(crate) fn land_dir(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        cause: &Cause,
+        at: Timestamp,
+    ) -> Result<(RelPath, Vec<RelPath>)> {
+        let row = open_row_by_key(tx, row)?;
+        let mut next = changed_row(&row, at);
+        next.materialized = true;
+        let (path, missing) = self.plan_dir(tx, &row, path)?;
+        if missing.is_empty() {
+            // Nothing changes, but the directory of the workspace is there now.
+            next.revision = row.revision;
+            tx.update_workspace(&next)?;
+            return Ok((path, missing));
+        }
+        let rows: Result<Vec<EntryRow>> = {
+            let index = Index::new(self.store(), tx, &row);
+            let missing = missing.iter();
+            missing
+                .map(|dir| new_dir_row(&index, dir, next.revision))
+                .collect()
+        };
+        let rows = rows?;
+        next.dirs += rows.len() as i64;
+        let line = LineFor {
+            row: &next,
+            at,
+            via: Via::Call,
+            cause,
+        };
+        line.make_dirs(tx, &rows)?;
+        put_row(tx, &row, &next)?;
+        Ok((path, missing))
     }
 
     /// Deletes a file, a link or a directory; one that holds something only if `recursive`.

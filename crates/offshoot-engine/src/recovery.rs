@@ -120,7 +120,10 @@ impl Engine {
                 (None, None) => true,
                 _ => false,
             };
-            if as_wanted {
+            // What is too large to be read is the user's, and stays.
+            let unread =
+                there.is_some_and(|there| there.kind == EntryKind::File && there.id.is_none());
+            if as_wanted || unread {
                 continue;
             }
             let ours = there.is_none_or(|there| {

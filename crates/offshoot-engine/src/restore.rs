@@ -1,8 +1,11 @@
 //! Bringing back a snapshot, whole or one path of it, and comparing states.
 
+use std::collections::HashSet;
+use std::io::Read as _;
+
 use offshoot_core::{
-    Cause, Change, ChangeKind, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
-    WorkspaceId,
+    Cause, Change, ChangeKind, ChangeSet, EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId,
+    RelPath, Result, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
@@ -11,8 +14,10 @@ use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
-use crate::projection::remove_from_disk;
+use crate::projection::{missing_content, remove_from_disk};
+use crate::read::OpenFile;
 use crate::snapshot::state_of;
+use crate::source::Source;
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::workspace::{dir_row, line_of, put_row};
 
@@ -114,6 +119,7 @@ impl Engine {
             })?;
         let staying = std::mem::take(&mut plan.staying);
         let changes = &plan.changes;
+        self.refuse_damaged(changes)?;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
@@ -174,6 +180,27 @@ impl Engine {
             })?;
         }
         Ok(plan.changes)
+    }
+
+    /// Reads through all content that is to come before anything changes, so that damaged content
+    /// is found while the old is still in place. What differs is read a second time for it.
+    fn refuse_damaged(&self, changes: &[StateChange]) -> Result<()> {
+        let mut seen = HashSet::new();
+        for change in changes {
+            let before = change.before.and_then(|before| before.id);
+            let Some(content) = change.after.and_then(|after| after.id) else {
+                continue;
+            };
+            if before == Some(content) || !seen.insert(content) {
+                continue;
+            }
+            let found = self.store().verify(&content, &mut std::io::sink())?;
+            // The empty content needs no object.
+            if found.is_none() && content != EMPTY_BLOB {
+                return Err(missing_content());
+            }
+        }
+        Ok(())
     }
 
     /// A path that neither side knows is a mistake of the caller.
@@ -249,6 +276,7 @@ impl Engine {
         let dir = self.dir_of(row)?;
         let mut hidden: Vec<RelPath> = Vec::new();
         for change in changes {
+            self.refuse_too_large(row, &dir, &change.path)?;
             let Some(after) = change.after else { continue };
             match dir.stat(&change.path)? {
                 None => {}
@@ -335,6 +363,16 @@ impl Engine {
         if matches!(from, Point::Now) || matches!(to, Point::Now) {
             self.sync_if_handed_out(id, cause)?;
         }
+        self.diff_recorded(id, from, to)
+    }
+
+    /// The same of what is recorded.
+    pub(crate) fn diff_recorded(
+        &self,
+        id: &WorkspaceId,
+        from: Point<'_>,
+        to: Point<'_>,
+    ) -> Result<ChangeSet> {
         self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
             let index = Index::new(self.store(), tx, &row);
@@ -374,8 +412,22 @@ impl Engine {
         Ok(self.whole_object(id)?.to_vec())
     }
 
-    /// The bytes of one file in a snapshot.
+    /// The bytes of one file in a snapshot, which must fit into memory.
     pub fn file_at(&self, id: &WorkspaceId, snapshot: &str, path: &RelPath) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open_file_at(id, snapshot, path)?
+            .read_to_end(&mut bytes)
+            .map_err(crate::incoming::unreadable)?;
+        Ok(bytes)
+    }
+
+    /// Opens a file in a snapshot for streaming.
+    pub fn open_file_at(
+        &self,
+        id: &WorkspaceId,
+        snapshot: &str,
+        path: &RelPath,
+    ) -> Result<OpenFile> {
         let content = self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
             let found = self.find_snapshot(tx, &row, snapshot)?;
@@ -387,7 +439,7 @@ impl Engine {
                 Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
             })
         })?;
-        self.content_of(&content)
+        OpenFile::of(Source::of_object(self.clone(), content)?, path)
     }
 }
 

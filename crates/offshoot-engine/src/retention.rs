@@ -96,7 +96,12 @@ impl Engine {
             // An outside program is at work in it.
             return Ok(None);
         }
-        let snapshot = self.keep_everything(row, "before clean-up", cause)?;
+        // Ignored files too: they go with the directory, and come back with it as entries of the
+        // index (INV-5). What is too large to be kept keeps the directory.
+        if !self.sync_held(row, true, cause)?.too_large.is_empty() {
+            return Ok(None);
+        }
+        let snapshot = self.keep_recorded(row, "before clean-up", Durability::Synced, cause)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let mut now = open_row_by_key(tx, row)?;

@@ -572,7 +572,7 @@ impl Engine {
             .read(|tx| tx.workspace_by_key(review.workspace))?;
         let open = row.filter(|row| row.state == offshoot_store::WorkspaceState::Open);
         match open {
-            Some(row) if !completed.keep => self.tidy_after_merge(&row, completed, cause),
+            Some(row) if !completed.keep => self.tidy_after_merge(&row, completed, cause).map(drop),
             _ => Ok(()),
         }
     }

@@ -293,18 +293,6 @@ impl Engine {
         self.keep_recorded(row, why, Durability::Synced, cause)
     }
 
-    /// The same before the directory itself goes away: ignored files of outside programs are kept
-    /// too, as entries of the index, so that they come back with the directory (INV-5).
-    pub(crate) fn keep_everything(
-        &self,
-        row: &WorkspaceRow,
-        why: &str,
-        cause: &Cause,
-    ) -> Result<Option<ObjectId>> {
-        self.sync_held(row, true, cause)?;
-        self.keep_recorded(row, why, Durability::Synced, cause)
-    }
-
     /// The same of what is recorded already.
     pub(crate) fn keep_recorded(
         &self,

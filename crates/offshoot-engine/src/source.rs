@@ -29,6 +29,8 @@ enum Reader {
         engine: Engine,
         id: ObjectId,
         open: Box<dyn Read + Send>,
+        /// What is left of the part that is wanted; see `select`.
+        left: u64,
     },
     Bytes(std::io::Cursor<Vec<u8>>),
     /// A small file whose bytes are here already: one read instead of one for each purpose.
@@ -129,10 +131,20 @@ impl Source {
             .open_object(&id)?
             .ok_or_else(missing_content)?;
         Ok(Source {
-            reader: Reader::Object { engine, id, open },
+            reader: Reader::Object {
+                engine,
+                id,
+                open,
+                left: size,
+            },
             size,
             modified_at: None,
         })
+    }
+
+    /// Whether it is an object.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.reader, Reader::Object { .. })
     }
 
     /// The id of the content if it is known without reading it.
@@ -192,18 +204,28 @@ impl Source {
                 bytes.set_position(0);
                 Ok(())
             }
-            Reader::Object { engine, id, open } => {
-                let (_, _, again) = engine
+            Reader::Object {
+                engine,
+                id,
+                open,
+                left,
+            } => {
+                let (_, size, again) = engine
                     .store()
                     .open_object(id)?
                     .ok_or_else(missing_content)?;
-                *open = again;
+                (*open, *left) = (again, size);
                 Ok(())
             }
         }
     }
 
-    pub(crate) fn skip_to(&mut self, offset: u64) -> Result<()> {
+    /// Reads only this part from here on: `length` bytes from `offset`.
+    ///
+    /// A step on disk. Content in the store is read as a whole, whatever the part: what lies before
+    /// it now, and what lies behind it before its last bytes are given out, because only all of it
+    /// shows whether it is what its id says.
+    pub(crate) fn select(&mut self, offset: u64, length: u64) -> Result<()> {
         if let Reader::File { file, .. } = &mut self.reader {
             return file
                 .seek(SeekFrom::Start(offset))
@@ -215,9 +237,11 @@ impl Source {
             return Ok(());
         }
         self.rewind()?;
-        std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink())
-            .map(drop)
-            .map_err(unreadable)
+        std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink()).map_err(unreadable)?;
+        if let Reader::Object { left, .. } = &mut self.reader {
+            *left = length.min(*left);
+        }
+        Ok(())
     }
 
     pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
@@ -239,10 +263,27 @@ impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match &mut self.reader {
             Reader::File { file, .. } => file.read(buffer),
-            Reader::Object { open, .. } => open.read(buffer),
+            Reader::Object { open, left, .. } => read_part(open, left, buffer),
             Reader::Bytes(bytes) | Reader::Held { bytes, .. } => bytes.read(buffer),
         }
     }
+}
+
+/// Reads on in the part of an object that is wanted, of which `left` bytes are left.
+fn read_part(object: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let wanted = usize::try_from(*left)
+        .unwrap_or(usize::MAX)
+        .min(buffer.len());
+    if wanted == 0 && !buffer.is_empty() {
+        // Also where nothing is wanted all of it is looked at.
+        return std::io::copy(object, &mut std::io::sink()).map(|_| 0);
+    }
+    let count = object.read(&mut buffer[..wanted])?;
+    *left -= count as u64;
+    if *left == 0 && count > 0 {
+        std::io::copy(object, &mut std::io::sink())?;
+    }
+    Ok(count)
 }
 
 /// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns

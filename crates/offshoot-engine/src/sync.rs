@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
-    WorkspaceId,
+    WorkspaceId, cancel,
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
@@ -26,6 +26,7 @@ use crate::read::DiskEntry;
 use crate::state::{State, StateEdit, StateEntry};
 use crate::sync_disk::{SyncFilter, Taken};
 use crate::sync_record::Recorder;
+use crate::too_large::{TooLarge, largest_file};
 
 /// A memo is written anew when the old one leaves more than this to look at again.
 const MEMO_IS_WORTH_FILES: usize = 256;
@@ -63,6 +64,8 @@ pub struct Synced {
     pub ignored: Vec<RelPath>,
     /// Files that kept changing while they were read; the next sync takes them.
     pub unsettled: Vec<RelPath>,
+    /// Files that were not read for their size. They are in no snapshot and stay where they are.
+    pub too_large: Vec<TooLarge>,
 }
 
 /// What the index has and the ignore rules leave out.
@@ -169,6 +172,7 @@ impl Engine {
             synced.ignored.clone_from(&scan.ignored);
             synced.ignored.retain(|path| !misplaced.contains(path));
             synced.unsettled = outcome.unsettled;
+            synced.too_large = outcome.too_large;
             synced.changes.extend(outcome.changes);
             if is_worth_a_memo(&scan, &memo, outcome.lines_since) {
                 let hashed = outcome.hashed;
@@ -207,7 +211,10 @@ impl Engine {
                     .chunks(chunk)
                     .map(|part| {
                         let (bulk, hashing) = (&bulk, &hashing);
-                        scope.spawn(move || self.hash_unknown(row, dir, part, bulk, hashing))
+                        let cancel = cancel::current().unwrap_or_default();
+                        scope.spawn(move || {
+                            cancel.run(|| self.hash_unknown(row, dir, part, bulk, hashing))
+                        })
                     })
                     .collect();
                 workers
@@ -227,12 +234,22 @@ impl Engine {
             found,
             hashed,
             unsettled,
+            too_large,
             newest,
         } = hashing;
         let mut found = found.into_inner().unwrap_or_default();
         let unsettled = unsettled.into_inner().unwrap_or_default();
-        let lines_since =
-            self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
+        let mut too_large = too_large.into_inner().unwrap_or_default();
+        let lines_since = self.compare_the_rest(
+            row,
+            dir,
+            memo,
+            scan,
+            &unsettled,
+            &bulk,
+            &mut found,
+            &mut too_large,
+        )?;
         let folds = fresh && found.len() >= FOLD_FROM && found.values().all(Option::is_some);
         let (changes, seq) = if folds {
             // Trees are built while the rows of contents and history are written.
@@ -257,6 +274,7 @@ impl Engine {
             lines_since,
             hashed: hashed.into_inner().unwrap_or_default(),
             unsettled,
+            too_large,
             newest: newest.into_inner().unwrap_or_default(),
         })
     }
@@ -270,6 +288,7 @@ impl Engine {
         bulk: &BulkWriter,
         hashing: &Hashing,
     ) -> Result<()> {
+        let largest = largest_file(self, row);
         self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row);
             let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
@@ -281,12 +300,16 @@ impl Engine {
                 let known = parent
                     .as_ref()
                     .and_then(|(_, names)| names.get(seen.path.name()));
-                match self.take_from_disk(dir, &seen.path, Some(seen.stat), known, bulk)? {
+                let stat = Some(seen.stat);
+                match self.take_from_disk(dir, &seen.path, stat, known, largest, bulk)? {
                     Taken::Gone => {
                         hashing.note(|h| &h.found, |found| found.insert(seen.path.clone(), None));
                     }
                     Taken::Unsettled => {
                         hashing.note(|h| &h.unsettled, |list| list.push(seen.path.clone()));
+                    }
+                    Taken::TooLarge(file) => {
+                        hashing.note(|h| &h.too_large, |list| list.push(file));
                     }
                     Taken::Entry(entry, stat) => {
                         if let Some(id) = entry.id {
@@ -318,6 +341,7 @@ impl Engine {
         unsettled: &[RelPath],
         bulk: &BulkWriter,
         found: &mut Found,
+        too_large: &mut Vec<TooLarge>,
     ) -> Result<usize> {
         let seen: BTreeSet<&RelPath> = scan
             .unknown
@@ -385,7 +409,7 @@ impl Engine {
                 rows: &index.pending(false)?.ignored,
                 seen: &|path| seen.contains(path),
             };
-            self.follow_ignored(&index, dir, bulk, &ignored, found)?;
+            self.follow_ignored(&index, dir, bulk, &ignored, found, too_large)?;
             Ok(lines_since)
         })
     }
@@ -398,7 +422,9 @@ impl Engine {
         bulk: &BulkWriter,
         ignored: &Ignored<'_>,
         found: &mut Found,
+        too_large: &mut Vec<TooLarge>,
     ) -> Result<()> {
+        let largest = largest_file(self, index.row);
         for row in ignored.rows {
             let path = &row.path;
             if found.contains_key(path) || (ignored.seen)(path) {
@@ -407,10 +433,14 @@ impl Engine {
             let known = index.entry(path)?;
             let there = match row.kind {
                 Some(EntryKind::Dir) => self.entry_on_disk(dir, path)?,
-                _ => match self.take_from_disk(dir, path, None, known.as_ref(), bulk)? {
+                _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
                     Taken::Entry(entry, _) => Some(entry),
                     Taken::Gone => self.entry_on_disk(dir, path)?,
                     Taken::Unsettled => continue,
+                    Taken::TooLarge(file) => {
+                        too_large.push(file);
+                        continue;
+                    }
                 },
             };
             if differs(there.as_ref(), known.as_ref()) {
@@ -457,6 +487,7 @@ impl Engine {
     ) -> Result<()> {
         let bulk = self.store().bulk();
         let mut found = Found::new();
+        let largest = largest_file(self, row);
         self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now);
@@ -470,9 +501,12 @@ impl Engine {
                     None => None,
                     Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
                     Some(_) => {
-                        match self.take_from_disk(dir, &step, None, known.as_ref(), &bulk)? {
+                        let known = known.as_ref();
+                        match self.take_from_disk(dir, &step, None, known, largest, &bulk)? {
                             Taken::Entry(entry, _) => Some(entry),
                             Taken::Gone => None,
+                            // Nothing else holds it, so nothing may take its place.
+                            Taken::TooLarge(file) => return Err(file.refuse()),
                             Taken::Unsettled => {
                                 return Err(Error::new(
                                     ErrorCode::WorkspaceBusy,
@@ -596,7 +630,8 @@ pub(crate) fn differs(there: Option<&DiskEntry>, known: Option<&Entry>) -> bool 
 /// compared again. It is not for directories, which are known by their bits alone: one that went
 /// and came back, or had its bits changed and changed back, would look as if nothing had happened.
 fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
-    let to_hash: u64 = scan.unknown.iter().map(|seen| seen.stat.size).sum();
+    let sizes = scan.unknown.iter().map(|seen| seen.stat.size);
+    let to_hash = sizes.fold(0, u64::saturating_add);
     memo.is_empty()
         || !scan.missing.is_empty()
         || scan.dirs.iter().any(|dir| dir.state != DirState::Known)
@@ -636,6 +671,7 @@ struct Outcome {
     lines_since: usize,
     hashed: HashMap<RelPath, ObjectId>,
     unsettled: Vec<RelPath>,
+    too_large: Vec<TooLarge>,
     /// The newest change among those found.
     newest: Timestamp,
 }
@@ -646,6 +682,7 @@ struct Hashing {
     found: Mutex<Found>,
     hashed: Mutex<HashMap<RelPath, ObjectId>>,
     unsettled: Mutex<Vec<RelPath>>,
+    too_large: Mutex<Vec<TooLarge>>,
     newest: Mutex<Timestamp>,
 }
 

@@ -1,7 +1,7 @@
 //! Reading a workspace directory for a sync: what a file or link holds, and what to leave out.
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Seek as _};
+use std::io::Read as _;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{EntryKind, ErrorCode, Layout, ObjectKind, RelPath, Result, SESSION_METADATA};
@@ -10,24 +10,30 @@ use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, WorkspaceRow};
 
 use crate::engine::Engine;
+use crate::incoming::FileReader;
 use crate::index::{Entry, Index};
 use crate::read::DiskEntry;
+use crate::too_large::TooLarge;
 
 /// Files up to this size are read into memory and go into packs.
 const IN_MEMORY: u64 = 1 << 20;
 /// A file that keeps changing is left for the next sync after so many tries.
 const TRIES: usize = 3;
+/// A file of rules beyond this is none: git has such a limit too.
+const LARGEST_RULE_FILE: u64 = 100 << 20;
 
 impl Engine {
     /// Reads one file or link. Its content goes into the bulk unless the index knows it.
     ///
-    /// `seen` is what a walk has just seen there, which saves a look-up.
+    /// `seen` is what a walk has just seen there, which saves a look-up. A file of more than
+    /// `largest` bytes is not read.
     pub(crate) fn take_from_disk(
         &self,
         dir: &SafeDir,
         path: &RelPath,
         mut seen: Option<Stat>,
         known: Option<&Entry>,
+        largest: u64,
         bulk: &BulkWriter,
     ) -> Result<Taken> {
         for _ in 0..TRIES {
@@ -40,6 +46,13 @@ impl Engine {
             };
             let content = match stat.entry_kind() {
                 Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
+                Some(EntryKind::File) if stat.size > largest => {
+                    return Ok(Taken::TooLarge(TooLarge {
+                        path: path.clone(),
+                        size: stat.size,
+                        limit: largest,
+                    }));
+                }
                 Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
                 Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
             };
@@ -84,7 +97,7 @@ impl Engine {
         known: Option<&Entry>,
         bulk: &BulkWriter,
     ) -> Result<Option<DiskEntry>> {
-        let Some((mut file, opened)) = still_there(dir.open_file(path))? else {
+        let Some((file, opened)) = still_there(dir.open_file(path))? else {
             return Ok(None);
         };
         if !same_version(stat, &opened) {
@@ -97,15 +110,15 @@ impl Engine {
             Ok(same_version(&opened, &after))
         };
         let id = if opened.size > IN_MEMORY {
-            let id = crate::incoming::hash_file(&mut file, opened.size)?;
+            let id = crate::incoming::hash_file(&file, opened.size)?;
             if !unchanged(&file)? {
                 return Ok(None);
             }
             if !is_known(id) {
-                file.rewind().map_err(unreadable)?;
+                let mut content = FileReader::new(&file, opened.size);
                 let stored =
                     self.store()
-                        .prepare_stream(ObjectKind::Blob, id, opened.size, &mut file);
+                        .prepare_stream(ObjectKind::Blob, id, opened.size, &mut content);
                 if !unchanged(&file)? {
                     return Ok(None);
                 }
@@ -141,6 +154,8 @@ pub(crate) enum Taken {
     Gone,
     /// It kept changing.
     Unsettled,
+    /// It was not read.
+    TooLarge(TooLarge),
     Entry(DiskEntry, Stat),
 }
 
@@ -164,7 +179,7 @@ fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn same_version(before: &Stat, after: &Stat) -> bool {
+pub(crate) fn same_version(before: &Stat, after: &Stat) -> bool {
     before.kind == after.kind
         && before.size == after.size
         && before.mtime_ns == after.mtime_ns
@@ -260,8 +275,11 @@ pub(crate) fn rules_in(
     Some(rules.child(path, git.as_deref(), own.as_deref()))
 }
 
-/// The content of a file of rules; none if it is no regular file or cannot be read.
+/// The content of a file of rules; none if it is no regular file, absurdly large or cannot be read.
 pub(crate) fn read_rule_file(dir: &SafeDir, path: &RelPath) -> Option<Vec<u8>> {
-    let is_file = dir.stat(path).ok()??.entry_kind() == Some(EntryKind::File);
-    if is_file { dir.read(path).ok() } else { None }
+    let stat = dir.stat(path).ok()??;
+    if stat.entry_kind() != Some(EntryKind::File) || stat.size > LARGEST_RULE_FILE {
+        return None;
+    }
+    dir.read(path).ok()
 }

@@ -20,8 +20,9 @@ use crate::project::size_of;
 use crate::read::DiskEntry;
 use crate::state::around_nested_git;
 use crate::sync::{Found, Ignored, ROUNDS, Synced, differs};
-use crate::sync_disk::Taken;
+use crate::sync_disk::{Taken, read_rule_file};
 use crate::told::Ground;
+use crate::too_large::largest_file;
 
 /// A memo is written anew when the old one let more than this be hashed.
 const MEMO_IS_WORTH_FILES: usize = 8;
@@ -88,6 +89,7 @@ impl Engine {
             synced.refused.clear();
             synced.ignored.clear();
             synced.unsettled.clear();
+            synced.too_large.clear();
             let bulk = self.store().bulk();
             let outcome = self.store().read(|tx| {
                 let now = crate::engine::open_row_by_key(tx, row)?;
@@ -143,7 +145,8 @@ impl Engine {
                     rows: &pending.ignored,
                     seen: &|path| seen.contains(path),
                 };
-                self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found)?;
+                let too_large = &mut walk.synced.too_large;
+                self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found, too_large)?;
                 let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
                     || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
                 let outcome = Outcome {
@@ -155,6 +158,7 @@ impl Engine {
                     let seen = changes_of(&index, &pending, &fork)?;
                     let all_seen = synced.unsettled.is_empty()
                         && synced.refused.is_empty()
+                        && synced.too_large.is_empty()
                         && pending.ignored.is_empty();
                     if let Some(ground) = ground.filter(|_| all_seen) {
                         let ignored = synced.ignored.clone();
@@ -317,9 +321,10 @@ impl Walk<'_> {
         {
             return Ok(entry(kind, base.id, stat.size as i64));
         }
+        let largest = largest_file(self.engine, self.index.row);
         match self
             .engine
-            .take_from_disk(self.dir, &one.path, None, known, self.bulk)?
+            .take_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
         {
             Taken::Entry(there, _) => {
                 self.hashed_files += 1;
@@ -332,6 +337,10 @@ impl Walk<'_> {
             Taken::Gone => Ok(Some(self.engine.entry_on_disk(self.dir, &one.path)?)),
             Taken::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());
+                Ok(None)
+            }
+            Taken::TooLarge(file) => {
+                self.synced.too_large.push(file);
                 Ok(None)
             }
         }
@@ -423,6 +432,5 @@ impl<'a> Rules<'a> {
 
 /// A rule file as it is on disk.
 fn rule_file(dir: &SafeDir, path: &RelPath) -> Option<Arc<[u8]>> {
-    let is_file = dir.stat(path).ok()??.entry_kind() == Some(EntryKind::File);
-    is_file.then(|| dir.read(path).ok())?.map(Arc::from)
+    read_rule_file(dir, path).map(Arc::from)
 }

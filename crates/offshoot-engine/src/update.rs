@@ -130,6 +130,9 @@ impl Engine {
                 conflicts: Vec::new(),
             });
         }
+        if let Some(file) = synced.too_large.first() {
+            return Err(file.refuse());
+        }
         let kept = self.keep_last_state(&row, "before update", cause)?;
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
@@ -140,7 +143,8 @@ impl Engine {
 
     /// Moves a fork that was merged onto the head of its project, with what it changed since that
     /// merge. Where a conflict of the merge waits for a decision, the fork takes what the project
-    /// has: its own is kept by the review. Stays where it is if what it changed since conflicts.
+    /// has: its own is kept by the review. Stays where it is if what it changed since conflicts, or if
+    /// it holds a file that is too large to be kept.
     pub(crate) fn move_onto_head(
         &self,
         id: &WorkspaceId,
@@ -159,6 +163,10 @@ impl Engine {
         let Some(plan) = plan.filter(|plan| plan.conflicts.is_empty()) else {
             return Ok(());
         };
+        // The directory that it would move to has no copy of these.
+        if !synced.too_large.is_empty() {
+            return Ok(());
+        }
         let kept = self.keep_last_state(&row, "before update", cause)?;
         self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)
     }

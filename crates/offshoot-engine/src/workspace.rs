@@ -20,6 +20,7 @@ use crate::objects::Workbench;
 use crate::project::state_of_row;
 use crate::snapshot::state_of;
 use crate::state::{State, belongs_to_nested_git};
+use crate::too_large::TooLarge;
 use crate::upkeep::Job;
 
 /// What is known about a workspace without looking at its files.
@@ -101,6 +102,8 @@ pub struct Deleted {
     pub existed: bool,
     /// The snapshot that holds the last state.
     pub snapshot: Option<ObjectId>,
+    /// Files that no snapshot holds for their size. It was not deleted because of them.
+    pub(crate) too_large: Vec<TooLarge>,
 }
 
 impl Engine {
@@ -311,7 +314,12 @@ impl Engine {
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
     /// purge erases it. Deleting it again changes nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
-        self.freeing(|| self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true)))
+        let deleted =
+            self.freeing(|| self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true)))?;
+        match deleted.too_large.first() {
+            Some(file) => Err(file.refuse()),
+            None => Ok(deleted),
+        }
     }
 
     /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may go.
@@ -331,6 +339,7 @@ impl Engine {
                 return Ok(Deleted {
                     existed: false,
                     snapshot: row.head,
+                    too_large: Vec::new(),
                 });
             }
             Some(row) => row,
@@ -342,6 +351,15 @@ impl Engine {
             return Ok(Deleted {
                 existed: true,
                 snapshot: None,
+                too_large: Vec::new(),
+            });
+        }
+        // What no snapshot holds would be lost (INV-5).
+        if !synced.too_large.is_empty() {
+            return Ok(Deleted {
+                existed: true,
+                snapshot: None,
+                too_large: synced.too_large,
             });
         }
         // The commit below waits for the disk if there is anything that was not there before.
@@ -374,6 +392,7 @@ impl Engine {
         Ok(Deleted {
             existed: true,
             snapshot: kept,
+            too_large: Vec::new(),
         })
     }
 
@@ -443,7 +462,11 @@ impl Engine {
             .join(format!("build-{}", uuid::Uuid::now_v7().simple()));
         self.make_dir(&build)?;
         let dir = self.open_dir(&build)?.following_no_links();
-        self.fill(row, &dir)?;
+        if let Err(error) = self.fill(row, &dir) {
+            // Best effort: what cannot be removed now goes when it is old.
+            let _ = std::fs::remove_dir_all(&build);
+            return Err(error);
+        }
         std::fs::rename(&build, &target).map_err(|cause| {
             Error::new(
                 ErrorCode::WriteFailed,

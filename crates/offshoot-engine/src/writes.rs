@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, PLAIN_FILE_PERM, RelPath, Result, Timestamp, WorkspaceId,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, PLAIN_FILE_PERM, RelPath, Result, Timestamp,
+    WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Staged, Sync};
 use offshoot_store::{
@@ -36,7 +37,9 @@ const MOST_LANES: usize = 256;
 /// A file to be written: all that the transaction needs.
 pub(crate) struct NewFile {
     pub(crate) target: Target,
-    pub(crate) object: NewObject,
+    pub(crate) id: ObjectId,
+    /// The content; none if it is stored already.
+    pub(crate) object: Option<NewObject>,
     pub(crate) size: i64,
     pub(crate) options: WriteOptions,
     pub(crate) via: Via,
@@ -213,7 +216,8 @@ impl Engine {
         incoming.copy_to(&mut staged)?;
         let file = NewFile {
             target: target.clone(),
-            object: incoming.object.clone(),
+            id: incoming.id,
+            object: Some(incoming.object.clone()),
             size: incoming.size,
             options: options.clone(),
             via,
@@ -377,10 +381,20 @@ impl Engine {
         put_planned(tx, row, file, planned)
     }
 
+    /// Says why a write would be refused, if it would be now.
+    pub(crate) fn refuse_write(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        file: &NewFile,
+    ) -> Result<()> {
+        self.plan_write(tx, row, file).map(drop)
+    }
+
     /// Finds out what a write does to a workspace, or why it is refused.
     fn plan_write(&self, tx: &dyn ReadTx, row: &WorkspaceRow, file: &NewFile) -> Result<Planned> {
         let NewFile {
-            object,
+            id,
             size,
             options,
             at,
@@ -425,7 +439,7 @@ impl Engine {
             kind: Some(EntryKind::File),
             opaque: false,
             perm,
-            id: Some(object.id()),
+            id: Some(*id),
             size: *size,
             revision: next.revision,
         };
@@ -519,7 +533,9 @@ fn put_planned(
         new_dirs,
         entry,
     } = planned;
-    tx.put_object(&file.object)?;
+    if let Some(object) = &file.object {
+        tx.put_object(object)?;
+    }
     let line = LineFor {
         row: &next,
         at: file.at,
@@ -534,7 +550,7 @@ fn put_planned(
     };
     let mut written = line.file(op, &path, EntryKind::File);
     written.before = before.and_then(|entry| entry.id);
-    written.after = Some(file.object.id());
+    written.after = Some(file.id);
     written.size = file.size;
     written.mime = file.options.mime.clone();
     tx.add_history(&written)?;

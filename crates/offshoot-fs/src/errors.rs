@@ -60,6 +60,11 @@ pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
 }
 
 fn describe(path: &RelPath, error: io::Error, otherwise: ErrorCode) -> Error {
+    // Content that comes from a stream may know better what is wrong with it.
+    let error = match error.downcast::<Error>() {
+        Ok(known) => return known,
+        Err(error) => error,
+    };
     let verb = if otherwise == ErrorCode::ReadFailed {
         "read"
     } else {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use offshoot_core::{ObjectId, RelPath};
 use offshoot_git::{
-    BlobHasher, Edit, EmptyDirs, IgnoreRules, Kind, MemoryObjects, TreeBuilder, diff, edit, hash,
+    Edit, EmptyDirs, IgnoreRules, Kind, MemoryObjects, ObjectHasher, TreeBuilder, diff, edit, hash,
     lookup, pack_objects, walk, walk_objects,
 };
 
@@ -51,7 +51,7 @@ fn main() {
         median(5, || drop(hash(Kind::Blob, &bytes))),
     );
     let pieces = median(5, || {
-        let mut hasher = BlobHasher::new(bytes.len() as u64);
+        let mut hasher = ObjectHasher::new(Kind::Blob, bytes.len() as u64);
         bytes
             .chunks(64 * 1024)
             .for_each(|chunk| hasher.update(chunk));

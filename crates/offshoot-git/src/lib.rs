@@ -39,7 +39,7 @@ pub use ignore::{IgnoreRules, RuleFiles};
 pub use import::{GitRepository, Head};
 pub use index_file::{IndexStat, write_index};
 pub use object::{
-    BlobHasher, Kind, MemoryObjects, ObjectReader, ObjectSink, ObjectStream, hash, read_object,
+    Kind, MemoryObjects, ObjectHasher, ObjectReader, ObjectSink, ObjectStream, hash, read_object,
     write_object,
 };
 pub use pack::{PackEntry, PackSummary, pack_objects, write_pack_index};

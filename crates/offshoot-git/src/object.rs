@@ -33,20 +33,20 @@ pub fn hash(kind: Kind, bytes: &[u8]) -> Result<ObjectId> {
     finish(hasher)
 }
 
-/// Computes the id of a blob that is not in memory as a whole.
+/// Computes the id of an object that is not in memory as a whole.
 ///
 /// git hashes the size before the content, so the size must be known at the beginning.
-pub struct BlobHasher {
+pub struct ObjectHasher {
     hasher: gix_hash::Hasher,
     left: u64,
     overrun: bool,
 }
 
-impl BlobHasher {
-    /// Begins a blob of exactly `size` bytes.
-    pub fn new(size: u64) -> Self {
-        BlobHasher {
-            hasher: hasher(Kind::Blob, size),
+impl ObjectHasher {
+    /// Begins an object of exactly `size` bytes.
+    pub fn new(kind: Kind, size: u64) -> Self {
+        ObjectHasher {
+            hasher: hasher(kind, size),
             left: size,
             overrun: false,
         }
@@ -276,12 +276,12 @@ mod tests {
     fn a_blob_in_pieces_has_the_same_id_and_a_wrong_size_is_refused() {
         let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         for piece in [1, 7, 63, 64, 65, 4096, 200_000] {
-            let mut hasher = BlobHasher::new(bytes.len() as u64);
+            let mut hasher = ObjectHasher::new(Kind::Blob, bytes.len() as u64);
             bytes.chunks(piece).for_each(|chunk| hasher.update(chunk));
             assert_eq!(hasher.finish().unwrap(), hash(Kind::Blob, &bytes).unwrap());
         }
         for size in [99_999, 100_001] {
-            let mut hasher = BlobHasher::new(size);
+            let mut hasher = ObjectHasher::new(Kind::Blob, size);
             bytes.chunks(1000).for_each(|chunk| hasher.update(chunk));
             assert!(hasher.finish().is_err());
         }

@@ -136,7 +136,10 @@ fn put_object<W: Write>(
             .content
             .read_exact(&mut piece[..wanted])
             .map_err(|error| {
-                Error::new(ErrorCode::ReadFailed, "an object could not be read").with_source(error)
+                error.downcast::<Error>().unwrap_or_else(|error| {
+                    Error::new(ErrorCode::ReadFailed, "an object could not be read")
+                        .with_source(error)
+                })
             })?;
         encoder.write_all(&piece[..wanted]).map_err(write_failed)?;
         // What is compressed so far goes out, so that memory does not follow the size.

@@ -9,6 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
+use offshoot_core::cancel::Cancel;
 use offshoot_core::{Error, ErrorCode, Result};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -19,19 +20,23 @@ use crate::hold::Hold;
 /// What is read from a file at a time.
 const CHUNK: usize = 128 << 10;
 
-/// Runs blocking work on the pool for it. The place of the request is kept until it ends, also if
-/// nobody waits for it any more; once the request was given up it does not begin.
+/// Runs blocking work on the pool for it. The place of the request is kept until it ends; once the
+/// request was given up it does not begin. If nobody waits for the answer any more, because the
+/// client is gone or its time is up, work that takes long ends early; see [`offshoot_core::cancel`].
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> impl Future<Output = Result<T>> {
     let (span, hold) = (tracing::Span::current(), Hold::present());
+    let cancel = Cancel::default();
+    let waiting = cancel.on_drop();
     let run = move || {
         if let Some(hold) = &hold {
             hold.begin()?;
         }
-        span.in_scope(work)
+        span.in_scope(|| cancel.run(work))
     };
     async move {
+        let _waiting = waiting;
         match tokio::task::spawn_blocking(run).await {
             Ok(answer) => answer,
             Err(cause) => Err(Error::internal("the request ended in a panic").with_source(cause)),
@@ -191,17 +196,24 @@ pub(crate) struct ReadBody {
 }
 
 enum ReadState {
+    /// The first bytes, which are read before the answer begins.
+    First(Bytes, Option<Box<dyn Read + Send>>),
     Idle(Option<Box<dyn Read + Send>>),
     Busy(JoinHandle<(Box<dyn Read + Send>, io::Result<Bytes>)>),
 }
 
 impl ReadBody {
-    /// At most `length` bytes of a reader.
-    pub(crate) fn of(reader: Box<dyn Read + Send>, length: u64) -> Body {
-        Body::new(ReadBody {
-            state: ReadState::Idle(Some(reader)),
+    /// `length` bytes of a reader. The first of them are read now, on a thread that may block: what
+    /// cannot be read at all is an error with a status of its own.
+    pub(crate) fn of(mut reader: Box<dyn Read + Send>, length: u64) -> io::Result<Body> {
+        let first = read_chunk(&mut *reader, length.min(CHUNK as u64) as usize)?;
+        if first.is_empty() && length > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Body::new(ReadBody {
+            state: ReadState::First(first, Some(reader)),
             left: length,
-        })
+        }))
     }
 }
 
@@ -229,7 +241,15 @@ impl http_body::Body for ReadBody {
         loop {
             let left = self.left;
             match &mut self.state {
-                ReadState::Idle(_) if left == 0 => return Poll::Ready(None),
+                ReadState::First(..) | ReadState::Idle(_) if left == 0 => {
+                    return Poll::Ready(None);
+                }
+                ReadState::First(chunk, reader) => {
+                    let (chunk, reader) = (std::mem::take(chunk), reader.take());
+                    self.left -= chunk.len() as u64;
+                    self.state = ReadState::Idle(reader);
+                    return Poll::Ready(Some(Ok(Frame::data(chunk))));
+                }
                 ReadState::Idle(reader) => {
                     let Some(mut reader) = reader.take() else {
                         return Poll::Ready(None);

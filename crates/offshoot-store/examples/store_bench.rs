@@ -44,7 +44,7 @@ fn main() {
 fn open(dir: &Path, name: &str, options: SqliteOptions) -> Store {
     let meta = SqliteStore::open(&dir.join(format!("{name}.db")), options).unwrap();
     let blobs = DiskBlobs::open(&dir.join(format!("{name}.blobs"))).unwrap();
-    Store::new(Arc::new(meta), Arc::new(blobs))
+    Store::without_hashing(Arc::new(meta), Arc::new(blobs))
 }
 
 fn id(number: u64) -> ObjectId {

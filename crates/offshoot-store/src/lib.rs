@@ -5,6 +5,10 @@
 //! itself (small ones), in a blob of their own (large ones), or in a *pack*, a blob that holds many
 //! objects one after the other (bulk writes). [`Store`] hides the difference.
 //!
+//! # Damage
+//! What is read is hashed and compared with its id before its last byte is given out, wherever it is
+//! stored: damaged content is an error and never a wrong answer (`checked.rs`).
+//!
 //! # Ordering (the numbers are those of ARCHITECTURE.md)
 //! INV-1: bytes first, rows after. A blob or pack is durable before the transaction that names it
 //! begins. INV-3: removal goes the other way round: the row first, the bytes after, and never bytes
@@ -13,6 +17,7 @@
 mod blob;
 mod bulk;
 mod cache;
+mod checked;
 mod collect;
 mod compress;
 pub mod conformance;
@@ -30,6 +35,7 @@ mod sqlite;
 
 pub use blob::{BlobInfo, BlobStore};
 pub use bulk::{Bulk, BulkWriter};
+pub use checked::{ContentHasher, NewHasher};
 pub use collect::Collected;
 pub use disk::DiskBlobs;
 pub use faults::{FaultyBlobs, FaultyMeta};

@@ -8,6 +8,7 @@ use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result, Timestamp};
 
 use crate::bulk::BulkWriter;
 use crate::cache::ObjectCache;
+use crate::checked::{Checked, NewHasher, check_whole};
 use crate::compress::{Compression, LEVEL, damaged};
 use crate::{BlobStore, Durability, MetaStore, NewObject, ObjectPlace, ObjectRow, ReadTx, WriteTx};
 
@@ -31,18 +32,35 @@ struct Inner {
     blobs: Arc<dyn BlobStore>,
     cache: ObjectCache,
     compression: Compression,
+    hasher: Option<NewHasher>,
     /// Keys of packs by number; numbers are never used again.
     packs: Mutex<HashMap<i64, Arc<str>>>,
 }
 
 impl Store {
-    /// A store over these two.
-    pub fn new(meta: Arc<dyn MetaStore>, blobs: Arc<dyn BlobStore>) -> Self {
+    /// A store over these two that compares whatever is read with its id.
+    pub fn new(meta: Arc<dyn MetaStore>, blobs: Arc<dyn BlobStore>, hasher: NewHasher) -> Self {
+        Store::made_of(meta, blobs, Some(hasher))
+    }
+
+    /// The same for tests, whose ids need not be those of the contents: what is damaged is read as
+    /// if it were not, as long as it has the right length.
+    #[doc(hidden)]
+    pub fn without_hashing(meta: Arc<dyn MetaStore>, blobs: Arc<dyn BlobStore>) -> Self {
+        Store::made_of(meta, blobs, None)
+    }
+
+    fn made_of(
+        meta: Arc<dyn MetaStore>,
+        blobs: Arc<dyn BlobStore>,
+        hasher: Option<NewHasher>,
+    ) -> Self {
         Store(Arc::new(Inner {
             meta,
             blobs,
             cache: ObjectCache::new(CACHE_BYTES),
             compression: Compression::default(),
+            hasher,
             packs: Mutex::default(),
         }))
     }
@@ -128,7 +146,9 @@ impl Store {
     }
 
     /// The kind, the size and the content of an object as a stream, in bounded memory whatever
-    /// its size. Reading fails if the content is damaged or has another length.
+    /// its size. Reading fails before the last bytes come if the content is not what its id says:
+    /// whoever reads to the end has read the right thing, whoever stops before knows nothing. An
+    /// error of the stream holds the [`Error`] to answer with.
     pub fn open_object(
         &self,
         id: &ObjectId,
@@ -148,23 +168,22 @@ impl Store {
         } else {
             stored
         };
-        Ok(Some((
-            row.kind,
-            row.size,
-            Box::new(ExactLength {
-                inner: content,
-                left: row.size,
-            }),
-        )))
+        let hasher = self.0.hasher.map(|hasher| hasher(row.kind, row.size));
+        let checked = Checked::new(content, *id, row.size, hasher);
+        Ok(Some((row.kind, row.size, Box::new(checked))))
     }
 
-    /// Reads an object through and copies its content into `sink`, for a caller that hashes it.
-    /// Fails with `read_failed` if the content is missing, damaged or of another length.
+    /// Reads an object through and copies its content into `sink`. Fails with `read_failed` if the
+    /// content is missing or damaged.
     pub fn verify(&self, id: &ObjectId, sink: &mut dyn Write) -> Result<Option<ObjectKind>> {
         let Some((kind, size, mut reader)) = self.open_object(id)? else {
             return Ok(None);
         };
-        let copied = io::copy(&mut reader, sink).map_err(|error| damaged(id).with_source(error))?;
+        let copied =
+            io::copy(&mut reader, sink).map_err(|error| match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(error) => damaged(id).with_source(error),
+            })?;
         if copied == size {
             Ok(Some(kind))
         } else {
@@ -251,6 +270,7 @@ impl Store {
         } else {
             return Err(damaged(id));
         };
+        check_whole(self.0.hasher, row.kind, id, &bytes)?;
         let bytes: Arc<[u8]> = bytes.into();
         self.0.cache.put(*id, row.kind, &bytes);
         Ok(Some((row.kind, bytes)))
@@ -358,20 +378,25 @@ pub(crate) fn new_object(
     })
 }
 
+/// A content that comes as a stream says itself why it ends, if it is not the disk.
 pub(crate) fn cannot_store(error: io::Error) -> Error {
-    Error::new(
-        ErrorCode::WriteFailed,
-        "the content of an object cannot be stored",
-    )
-    .with_source(error)
+    error.downcast::<Error>().unwrap_or_else(|error| {
+        Error::new(
+            ErrorCode::WriteFailed,
+            "the content of an object cannot be stored",
+        )
+        .with_source(error)
+    })
 }
 
 fn cannot_take(error: io::Error) -> Error {
-    Error::new(
-        ErrorCode::ReadFailed,
-        "the content to be stored cannot be read",
-    )
-    .with_source(error)
+    error.downcast::<Error>().unwrap_or_else(|error| {
+        Error::new(
+            ErrorCode::ReadFailed,
+            "the content to be stored cannot be read",
+        )
+        .with_source(error)
+    })
 }
 
 fn check_length(given: u64, promised: u64, more: bool) -> Result<()> {
@@ -383,25 +408,4 @@ fn check_length(given: u64, promised: u64, more: bool) -> Result<()> {
         format!("the content has {given} bytes or more instead of {promised}"),
     )
     .with_hint("it was changed while it was read; try again"))
-}
-
-/// Fails at the end of a stream that is shorter or longer than it should be.
-struct ExactLength {
-    inner: Box<dyn Read + Send>,
-    left: u64,
-}
-
-impl Read for ExactLength {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)? as u64;
-        let ended = count == 0 && !buffer.is_empty();
-        if count > self.left || (ended && self.left > 0) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the stored content has another length than its row says",
-            ));
-        }
-        self.left -= count;
-        Ok(count as usize)
-    }
 }

@@ -11,7 +11,7 @@ use offshoot_store::{DiskBlobs, Durability, ObjectPlace, SqliteOptions, SqliteSt
 fn open(dir: &tempfile::TempDir) -> Store {
     let meta = SqliteStore::open(&dir.path().join("test.db"), SqliteOptions::default()).unwrap();
     let blobs = DiskBlobs::open(&dir.path().join("blobs")).unwrap();
-    Store::new(Arc::new(meta), Arc::new(blobs))
+    Store::without_hashing(Arc::new(meta), Arc::new(blobs))
 }
 
 fn id(number: u64) -> ObjectId {

@@ -22,7 +22,7 @@ const PAST: Timestamp = Timestamp(1_000_000);
 fn open_faulty(dir: &Path, plan: &FaultPlan) -> Store {
     let meta = SqliteStore::open(&dir.join("test.db"), SqliteOptions::default()).unwrap();
     let blobs = DiskBlobs::open(&dir.join("blobs")).unwrap();
-    Store::new(
+    Store::without_hashing(
         Arc::new(FaultyMeta::new(Arc::new(meta), plan.clone())),
         Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
     )

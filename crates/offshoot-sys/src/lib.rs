@@ -15,6 +15,7 @@ mod mount;
 mod open;
 mod range_lock;
 mod rename;
+mod sparse;
 mod stat;
 mod system;
 mod xattr;
@@ -32,6 +33,7 @@ pub use open::open_beneath;
 pub use open::{DIR_HANDLE, Links, has_open_beneath};
 pub use range_lock::{LockRange, RangeLock};
 pub use rename::{rename_exchange, rename_noreplace};
+pub use sparse::next_hole;
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{
     boot_id, clone_file, create_private, effective_user, raise_open_files, syncfs, write_private,

@@ -51,6 +51,27 @@ pub struct Status {
     /// How far the project is ahead of a fork, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     base_moved: Option<BaseMoved>,
+    /// Files that are too large to be read: no snapshot holds them.
+    too_large: Vec<TooLarge>,
+}
+
+/// A file that was left out for its size.
+#[derive(Debug, Serialize, JsonSchema)]
+struct TooLarge {
+    path: String,
+    size: u64,
+    /// The most bytes that would have been taken.
+    limit: u64,
+}
+
+impl From<&engine::TooLarge> for TooLarge {
+    fn from(file: &engine::TooLarge) -> Self {
+        TooLarge {
+            path: file.path.to_text(),
+            size: file.size,
+            limit: file.limit,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,6 +98,7 @@ impl Status {
             ignored: texts(&changes.set.ignored),
             refused: changes.refused.iter().map(refused).collect(),
             base_moved: changes.moved.as_ref().map(moved),
+            too_large: changes.too_large.iter().map(TooLarge::from).collect(),
         }
     }
 }
@@ -298,6 +320,8 @@ pub struct Synced {
     refused: Vec<Refused>,
     ignored: Vec<String>,
     unsettled: Vec<String>,
+    /// Files that are too large to be read: no snapshot holds them.
+    too_large: Vec<TooLarge>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -336,6 +360,7 @@ impl From<&engine::Synced> for Synced {
             refused: synced.refused.iter().map(refused).collect(),
             ignored: texts(&synced.ignored),
             unsettled: texts(&synced.unsettled),
+            too_large: synced.too_large.iter().map(TooLarge::from).collect(),
         }
     }
 }

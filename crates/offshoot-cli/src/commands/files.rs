@@ -71,32 +71,20 @@ pub(super) fn cat(cx: &mut Context<'_>, args: &Cat) -> CommandResult {
         cx.output.document(&window)?;
         return Ok(Exit::Done);
     }
-    let (mut content, size): (Box<dyn Read>, u64) = match &args.at {
-        None => {
-            let file = cx.engine.open_file(&id, &path)?;
-            let size = file.size;
-            (Box::new(file), size)
-        }
-        Some(at) => {
-            let bytes = cx.engine.file_at(&id, at, &path)?;
-            let size = bytes.len() as u64;
-            (Box::new(io::Cursor::new(bytes)), size)
-        }
+    let mut content = match &args.at {
+        None => cx.engine.open_file(&id, &path)?,
+        Some(at) => cx.engine.open_file_at(&id, at, &path)?,
     };
-    skip(&mut content, args.offset)?;
     // On a terminal the content itself shows how far it is.
     let shows = cx.output.shows_progress() && !cx.output.is_terminal();
-    let total = size.saturating_sub(args.offset);
+    let total = content.size.saturating_sub(args.offset);
     let wanted = args.length.unwrap_or(u64::MAX);
+    if args.offset > 0 || wanted < total {
+        content.select(args.offset, wanted)?;
+    }
     let mut content = Progress::new(content.take(wanted), Some(total.min(wanted)), shows);
     copy_out(cx, &mut content)?;
     Ok(Exit::Done)
-}
-
-fn skip(content: &mut dyn Read, bytes: u64) -> Result<()> {
-    io::copy(&mut content.take(bytes), &mut io::sink())
-        .map(drop)
-        .map_err(unreadable)
 }
 
 /// Copies to stdout. Reading and writing fail for different reasons and are told apart.
@@ -116,7 +104,10 @@ pub(super) fn copy_out(
 }
 
 fn unreadable(cause: io::Error) -> Error {
-    Error::new(ErrorCode::ReadFailed, "the content could not be read").with_source(cause)
+    // A stream of the store says itself what is wrong with it.
+    cause.downcast::<Error>().unwrap_or_else(|cause| {
+        Error::new(ErrorCode::ReadFailed, "the content could not be read").with_source(cause)
+    })
 }
 
 pub(super) fn put(cx: &mut Context<'_>, args: &Put) -> CommandResult {

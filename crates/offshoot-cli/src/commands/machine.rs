@@ -87,6 +87,11 @@ fn list_settings(settings: &Settings) -> Vec<wire::Setting> {
         ),
         entry("lock_timeout_s", "OFFSHOOT_LOCK_TIMEOUT_S", Some(timeout)),
         entry(
+            "max_file_bytes",
+            "OFFSHOOT_MAX_FILE_BYTES",
+            Some(of_text(&settings.max_file_bytes)),
+        ),
+        entry(
             "provider",
             "OFFSHOOT_PROVIDER",
             settings.provider.as_ref().map(of_text),

@@ -105,6 +105,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
     let mut options = EngineOptions::new(&settings.data.value);
     options.lock_timeout = settings.lock_timeout();
     options.provider = settings.provider()?;
+    options.max_file_bytes = settings.max_file_bytes()?;
     let context = Context {
         engine: Engine::open(options)?,
         cause: settings.cause(),

@@ -5,7 +5,7 @@ use std::io;
 use offshoot_core::{
     Change, ChangeKind, ChangeSet, EntryKind, Error, ObjectId, RelPath, WorkspaceId,
 };
-use offshoot_engine::{BaseMoved, Engine, Point, Snapshot, history_as_json};
+use offshoot_engine::{BaseMoved, Engine, Point, Snapshot, TooLarge, history_as_json};
 
 use super::Context;
 use crate::args::{Diff, DiffForm};
@@ -39,6 +39,7 @@ pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
         cx.output.line(format_args!("!  {}", shown(path)))?;
     }
     note_refused(cx, &changes.refused);
+    note_too_large(cx, &changes.too_large);
     if let Some(moved) = &changes.moved {
         note_moved(cx, id, moved);
     }
@@ -52,6 +53,17 @@ fn note_refused(cx: &mut Context<'_>, refused: &[(RelPath, String)]) {
             "left out {}: {}",
             shown(path),
             printable(reason)
+        ));
+    }
+}
+
+/// Names files that no snapshot holds.
+fn note_too_large(cx: &mut Context<'_>, files: &[TooLarge]) {
+    for file in files {
+        cx.output.note(format_args!(
+            "left out {}: {}",
+            shown(&file.path),
+            file.reason()
         ));
     }
 }
@@ -449,6 +461,7 @@ pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
             .note("nothing to look for: the path of this workspace was never handed out");
     }
     note_refused(cx, &synced.refused);
+    note_too_large(cx, &synced.too_large);
     for path in &synced.unsettled {
         cx.output.note(format_args!(
             "left {} for the next sync: it kept changing",

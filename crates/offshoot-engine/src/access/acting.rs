@@ -14,8 +14,8 @@ use super::{Operation, Principal, Reach};
 use crate::engine::Engine;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, Metadata, OpenFile,
-    Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken, WalkEntry, Window, Workspace,
-    WriteOptions, Written,
+    Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken, WalkEntry, WholeWorkspace, Window,
+    Workspace, WorkspaceImport, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -167,11 +167,16 @@ impl Access {
         self.engine.open_file(id, path)
     }
 
-    /// See [`Engine::file_at`].
-    pub fn file_at(&self, id: &WorkspaceId, snapshot: &str, path: &RelPath) -> Result<Vec<u8>> {
+    /// See [`Engine::open_file_at`].
+    pub fn open_file_at(
+        &self,
+        id: &WorkspaceId,
+        snapshot: &str,
+        path: &RelPath,
+    ) -> Result<OpenFile> {
         // The trees of a snapshot are asked for the very path: no link is followed.
         self.check(Operation::Read, id, path)?;
-        self.engine.file_at(id, snapshot, path)
+        self.engine.open_file_at(id, snapshot, path)
     }
 
     /// See [`Engine::read_window`].
@@ -304,6 +309,11 @@ impl Access {
     /// See [`Engine::make_link`]. A token that is limited to some paths makes no links: others, who
     /// follow them, would be led from where it may write to where it may not.
     pub fn make_link(&self, id: &WorkspaceId, path: &RelPath, target: &[u8]) -> Result<RelPath> {
+        self.settle_link(id, path)?;
+        self.engine.make_link(id, path, target, &self.cause)
+    }
+
+    fn settle_link(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         self.settle(Operation::Write, id, path)?;
         if self.principal.is_limited() {
             return Err(Error::new(
@@ -311,7 +321,48 @@ impl Access {
                 "a token that is limited to some paths makes no links",
             ));
         }
-        self.engine.make_link(id, path, target, &self.cause)
+        Ok(())
+    }
+
+    /// Begins to take many files into a workspace, all of them or none; see [`WorkspaceImport`].
+    pub fn begin_workspace_import(&self, id: &WorkspaceId) -> Result<WorkspaceImport> {
+        self.check_reach(id)?;
+        self.engine.begin_workspace_import(id, &self.cause)
+    }
+
+    /// Takes a file into an import and returns its size.
+    pub fn import_file(
+        &self,
+        import: &WorkspaceImport,
+        path: &RelPath,
+        content: Content<'_>,
+        executable: bool,
+    ) -> Result<u64> {
+        self.settle(Operation::Write, import.workspace(), path)?;
+        import.write_file(path, content, executable)
+    }
+
+    /// Takes a directory into an import.
+    pub fn import_dir(&self, import: &WorkspaceImport, path: &RelPath) -> Result<()> {
+        self.settle(Operation::Write, import.workspace(), path)?;
+        import.make_dir(path)
+    }
+
+    /// Takes a link into an import. See [`Access::make_link`].
+    pub fn import_link(
+        &self,
+        import: &WorkspaceImport,
+        path: &RelPath,
+        target: &[u8],
+    ) -> Result<()> {
+        self.settle_link(import.workspace(), path)?;
+        import.make_link(path, target)
+    }
+
+    /// Ends an import: now all of it is there, or nothing has changed.
+    pub fn finish_workspace_import(&self, import: WorkspaceImport) -> Result<()> {
+        self.check_reach(import.workspace())?;
+        import.finish()
     }
 
     /// See [`Engine::temp_file`]. It has no name, so nobody else gets to see it.
@@ -401,6 +452,8 @@ impl Access {
         if let Some(moved) = &mut changes.moved {
             moved.overlap.retain(|path| self.principal.reads(path));
         }
+        let too_large = &mut changes.too_large;
+        too_large.retain(|file| self.principal.reads(&file.path));
         Ok(changes)
     }
 
@@ -415,6 +468,17 @@ impl Access {
         let mut entries = self.engine.walk(id, below)?;
         entries.retain(|entry| self.principal.reads(&entry.path));
         Ok(entries)
+    }
+
+    /// See [`Engine::whole_workspace`]; what may not be read is left out.
+    pub fn whole_workspace(&self, id: &WorkspaceId, below: &RelPath) -> Result<WholeWorkspace> {
+        self.check_reach(id)?;
+        if self.principal.is_limited() {
+            self.engine.refuse_links(id, below)?;
+        }
+        let mut whole = self.engine.whole_workspace(id, below, &self.cause)?;
+        whole.entries.retain(|one| self.principal.reads(&one.path));
+        Ok(whole)
     }
 
     /// See [`Engine::walk_files`]; what may not be read is left out.
@@ -485,6 +549,9 @@ impl Access {
             .retain(|(path, _)| self.principal.reads(path));
         synced.ignored.retain(|path| self.principal.sees(path));
         synced.unsettled.retain(|path| self.principal.reads(path));
+        synced
+            .too_large
+            .retain(|file| self.principal.reads(&file.path));
         Ok(synced)
     }
 

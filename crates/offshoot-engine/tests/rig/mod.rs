@@ -192,5 +192,5 @@ pub(crate) fn store(rig: &Rig) -> offshoot_store::Store {
     let data = rig.host.path().join("data");
     let meta = SqliteStore::open(&data.join("offshoot.db"), SqliteOptions::default()).unwrap();
     let blobs = DiskBlobs::open(&data.join("blobs")).unwrap();
-    Store::new(std::sync::Arc::new(meta), std::sync::Arc::new(blobs))
+    Store::without_hashing(std::sync::Arc::new(meta), std::sync::Arc::new(blobs))
 }

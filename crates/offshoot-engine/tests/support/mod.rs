@@ -90,7 +90,7 @@ impl Bed {
         let meta = SqliteStore::open(&self.data().join("offshoot.db"), SqliteOptions::default())
             .expect("the database opens");
         let blobs = DiskBlobs::open(&self.data().join("blobs")).expect("the blobs open");
-        Store::new(Arc::new(meta), Arc::new(blobs))
+        Store::without_hashing(Arc::new(meta), Arc::new(blobs))
     }
 }
 

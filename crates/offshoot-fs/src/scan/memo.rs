@@ -409,16 +409,17 @@ fn add_fresh(
             hashed(&dir.join_name(name))
         }
     });
-    if id.is_some() || entry.essentials.is_dir() {
-        builder.add(
-            name,
-            &Stored {
-                essentials: entry.essentials,
-                racy: entry.racy,
-                id,
-            },
-        );
-    }
+    // What nobody has read has a place too, or nobody would notice that it is gone. It is looked at
+    // again each time.
+    let unread = id.is_none() && !entry.essentials.is_dir();
+    builder.add(
+        name,
+        &Stored {
+            essentials: entry.essentials,
+            racy: entry.racy || unread,
+            id,
+        },
+    );
 }
 
 /// The three parts of a memo while they grow.

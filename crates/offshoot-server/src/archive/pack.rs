@@ -1,15 +1,15 @@
-//! Packs a workspace into an archive, entry by entry, through the same door as single reads. Links
-//! are packed as links and never followed.
+//! Packs a workspace into an archive, entry by entry, as it was at one moment: whoever writes to it
+//! meanwhile changes nothing. Links are packed as links and never followed.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes};
-use offshoot_engine::{Access, WalkEntry};
+use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, escape_bytes};
+use offshoot_engine::{WholeContent, WholeWorkspace};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -49,85 +49,57 @@ impl Format {
 
 /// Writes the entries to `out`. Names are relative to `below`.
 pub(crate) fn pack<W: Write>(
-    access: &Access,
-    id: &WorkspaceId,
+    whole: &WholeWorkspace,
     below: &RelPath,
-    entries: &[WalkEntry],
     format: Format,
     out: W,
 ) -> Result<W> {
     match format {
-        Format::Zip => pack_zip(access, id, below, entries, out),
-        Format::TarGz => pack_tar(access, id, below, entries, out),
+        Format::Zip => pack_zip(whole, below, out),
+        Format::TarGz => pack_tar(whole, below, out),
     }
 }
 
-/// Opens an entry; none if it went away meanwhile, which is no reason to break off.
-fn open(access: &Access, id: &WorkspaceId, path: &RelPath) -> Result<Option<impl Read + use<>>> {
-    match access.open_entry(id, path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.code() == ErrorCode::FileNotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn read_target(mut content: impl Read) -> Result<Vec<u8>> {
-    let mut target = Vec::new();
-    content.read_to_end(&mut target).map_err(broken)?;
-    Ok(target)
+fn read_target(mut target: WholeContent) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    target.content.read_to_end(&mut bytes).map_err(broken)?;
+    Ok(bytes)
 }
 
 fn broken(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(ErrorCode::ReadFailed, "the archive could not be written").with_source(cause)
 }
 
-fn pack_zip<W: Write>(
-    access: &Access,
-    id: &WorkspaceId,
-    below: &RelPath,
-    entries: &[WalkEntry],
-    out: W,
-) -> Result<W> {
+fn pack_zip<W: Write>(whole: &WholeWorkspace, below: &RelPath, out: W) -> Result<W> {
     let mut zip = ZipWriter::new_stream(out);
-    for entry in entries {
-        let name = escape_bytes(
-            entry
-                .path
-                .strip_prefix(below)
-                .unwrap_or_default()
-                .as_bytes(),
-        );
+    for entry in &whole.entries {
+        let name = entry.path.strip_prefix(below).unwrap_or_default();
+        let name = escape_bytes(name.as_bytes());
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
-            .unix_permissions(entry.perm)
-            .large_file(entry.size >= u64::from(u32::MAX));
+            .unix_permissions(entry.perm);
         if entry.kind == EntryKind::Dir {
             zip.add_directory(name, options).map_err(broken)?;
             continue;
         }
-        let Some(mut content) = open(access, id, &entry.path)? else {
+        let Some(mut content) = whole.open(entry)? else {
             continue;
         };
         if entry.kind == EntryKind::Symlink {
             let target = escape_bytes(&read_target(content)?);
             zip.add_symlink(name, target, options).map_err(broken)?;
         } else {
+            let options = options.large_file(content.size >= u64::from(u32::MAX));
             zip.start_file(name, options).map_err(broken)?;
-            io::copy(&mut content, &mut zip).map_err(broken)?;
+            io::copy(&mut content.content, &mut zip).map_err(broken)?;
         }
     }
     Ok(zip.finish().map_err(broken)?.into_inner())
 }
 
-fn pack_tar<W: Write>(
-    access: &Access,
-    id: &WorkspaceId,
-    below: &RelPath,
-    entries: &[WalkEntry],
-    out: W,
-) -> Result<W> {
+fn pack_tar<W: Write>(whole: &WholeWorkspace, below: &RelPath, out: W) -> Result<W> {
     let mut tar = tar::Builder::new(GzEncoder::new(out, Compression::fast()));
-    for entry in entries {
+    for entry in &whole.entries {
         let name = entry.path.strip_prefix(below).unwrap_or_default();
         let name = Path::new(OsStr::from_bytes(name.as_bytes()));
         let mut header = tar::Header::new_gnu();
@@ -140,7 +112,7 @@ fn pack_tar<W: Write>(
                 .map_err(broken)?;
             continue;
         }
-        let Some(content) = open(access, id, &entry.path)? else {
+        let Some(content) = whole.open(entry)? else {
             continue;
         };
         if entry.kind == EntryKind::Symlink {
@@ -150,10 +122,8 @@ fn pack_tar<W: Write>(
             tar.append_link(&mut header, name, target).map_err(broken)?;
         } else {
             header.set_entry_type(tar::EntryType::Regular);
-            header.set_size(entry.size);
-            // The size stands before the content: one that changes meanwhile is cut or filled up.
-            let exactly = content.chain(io::repeat(0)).take(entry.size);
-            tar.append_data(&mut header, name, exactly)
+            header.set_size(content.size);
+            tar.append_data(&mut header, name, content.content)
                 .map_err(broken)?;
         }
     }

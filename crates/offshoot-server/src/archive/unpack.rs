@@ -1,7 +1,7 @@
 //! Unpacks an archive into a workspace or a project. Nothing in it is trusted: names go through the
 //! one parser of paths, files are written by the engine through the directory it holds open (INV-7),
 //! links that could lead out and devices are left out, and what it may unpack to is bounded whatever
-//! it says of itself. The formats are read in `unpack_tar` and `unpack_zip`.
+//! it says of itself. All of it comes in or, if it is damaged or too much, nothing. The formats are read in `unpack_tar` and `unpack_zip`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flate2::read::MultiGzDecoder;
-use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes};
-use offshoot_engine::{Access, Content, ProjectImport, WriteOptions};
+use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
+use offshoot_engine::{Access, Content, ProjectImport, WorkspaceImport};
 
 use super::names::{Seen, check_link, entry_path};
 use crate::options::Limits;
@@ -78,25 +78,21 @@ pub(crate) trait Target: Sync {
 /// A workspace as a caller may change it.
 pub(crate) struct IntoWorkspace<'a> {
     pub(crate) access: &'a Access,
-    pub(crate) id: &'a WorkspaceId,
+    pub(crate) import: WorkspaceImport,
 }
 
 impl Target for IntoWorkspace<'_> {
     fn write_file(&self, path: &RelPath, content: Content<'_>, executable: bool) -> Result<u64> {
-        let options = WriteOptions {
-            executable: Some(executable),
-            ..WriteOptions::default()
-        };
-        let written = self.access.write_file(self.id, path, content, &options)?;
-        Ok(written.size as u64)
+        self.access
+            .import_file(&self.import, path, content, executable)
     }
 
     fn make_dir(&self, path: &RelPath) -> Result<()> {
-        self.access.make_dir(self.id, path).map(drop)
+        self.access.import_dir(&self.import, path)
     }
 
     fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
-        self.access.make_link(self.id, path, target).map(drop)
+        self.access.import_link(&self.import, path, target)
     }
 
     fn temp_file(&self) -> Result<File> {
@@ -223,14 +219,7 @@ impl Unpacking<'_> {
         });
         let failure = lock(&self.failure).take();
         let report = std::mem::take(&mut *lock(&self.report));
-        match failure.map_or(outcome, Err) {
-            Ok(()) => Ok(report),
-            // What came in before it ended stays, and the answer says how much that is.
-            Err(error) => Err(error.with_details(serde_json::json!({
-                "file_count": report.file_count,
-                "total_size": report.total_size,
-            }))),
-        }
+        failure.map_or(outcome, Err).map(|()| report)
     }
 
     fn write_jobs(&self, jobs: &Mutex<Receiver<Job>>) {
@@ -342,11 +331,7 @@ impl Unpacking<'_> {
         executable: bool,
         course: &mut Course<'_>,
     ) -> Result<()> {
-        let mut bounded = Bounded {
-            content: entry.content,
-            budget: &mut course.budget,
-            exceeded: false,
-        };
+        let mut bounded = Bounded::new(entry.content, &mut course.budget);
         let mut first = Vec::new();
         if entry.size <= SMALL {
             // What lies about its size is cut off at what is small.
@@ -364,9 +349,12 @@ impl Unpacking<'_> {
         }
         let mut whole = io::Cursor::new(first).chain(&mut bounded);
         let written = self.write(&path, Content::Stream(&mut whole), executable);
-        bounded
-            .check(written, self.limits.bytes)
-            .or_else(|error| self.refuse(entry.name, error))
+        match bounded.check(written, self.limits.bytes) {
+            // An archive that is damaged, or not whole, is not taken in part.
+            Err(error) if bounded.broken => Err(unreadable(error)),
+            Err(error) => self.refuse(entry.name, error),
+            Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -383,9 +371,20 @@ pub(super) struct Bounded<'a> {
     pub(super) content: &'a mut dyn Read,
     pub(super) budget: &'a mut u64,
     pub(super) exceeded: bool,
+    /// The content itself could not be read.
+    pub(super) broken: bool,
 }
 
-impl Bounded<'_> {
+impl<'a> Bounded<'a> {
+    pub(super) fn new(content: &'a mut dyn Read, budget: &'a mut u64) -> Self {
+        Bounded {
+            content,
+            budget,
+            exceeded: false,
+            broken: false,
+        }
+    }
+
     /// Replaces whatever the end of the budget led to by the reason.
     pub(super) fn check<T>(&self, outcome: Result<T>, limit: u64) -> Result<T> {
         if self.exceeded {
@@ -397,7 +396,13 @@ impl Bounded<'_> {
 
 impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.content.read(buffer)?;
+        let n = match self.content.read(buffer) {
+            Ok(n) => n,
+            Err(cause) => {
+                self.broken |= cause.kind() != io::ErrorKind::Interrupted;
+                return Err(cause);
+            }
+        };
         match self.budget.checked_sub(n as u64) {
             Some(left) => *self.budget = left,
             None => {

@@ -13,6 +13,9 @@ use tar::EntryType;
 use super::names::entry_path;
 use super::unpack::{Bounded, Course, Entry, Kind, Unpacking, too_many, too_much, unreadable};
 
+/// What everything in a tar is a multiple of.
+const BLOCK: u64 = 512;
+
 /// The most bytes of a header that extends another. The library holds it in memory.
 const MAX_EXTENSION: u64 = 1 << 20;
 
@@ -46,28 +49,34 @@ impl Unpacking<'_> {
     /// with names than without is refused. Returns whether there are hard links.
     fn check_tar(&self, plain: &mut dyn Read) -> Result<bool> {
         let (mut budget, mut count, mut has_links) = (self.limits.bytes, 0, false);
-        let mut bounded = Bounded {
-            content: plain,
-            budget: &mut budget,
-            exceeded: false,
-        };
+        let mut bounded = Bounded::new(plain, &mut budget);
         let outcome = (|| {
+            let mut end_of_entries = 0;
             let mut archive = tar::Archive::new(&mut bounded);
             for entry in archive.entries().map_err(unreadable)?.raw(true) {
                 let mut entry = entry.map_err(unreadable)?;
                 count += 1;
+                let content = entry.raw_file_position().saturating_add(entry.size());
+                end_of_entries = content.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
                 if count > self.limits.entries {
                     return Err(too_many(self.limits.entries));
                 }
                 has_links |= entry.header().entry_type() == EntryType::Link;
                 check_header(&mut entry)?;
             }
-            Ok(())
+            Ok(end_of_entries)
         })();
-        bounded.check(outcome, self.limits.bytes)?;
+        let end_of_entries = bounded.check(outcome, self.limits.bytes)?;
         if count == 0 {
             return Err(unreadable("no entry"));
         }
+        // Blocks of zeros end a tar. Without them it was cut off between two entries.
+        if self.limits.bytes - *bounded.budget <= end_of_entries {
+            return Err(unreadable("no end of the archive"));
+        }
+        // What compresses it has its checksum at the very end.
+        let rest = io::copy(&mut bounded, &mut io::sink());
+        bounded.check(rest.map_err(unreadable), self.limits.bytes)?;
         Ok(has_links)
     }
 

@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use offshoot_core::Result;
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 use super::unpack::{Course, Entry, Kind, Unpacking, too_many, too_much, unreadable};
 
@@ -56,13 +57,16 @@ impl Unpacking<'_> {
                     opened = content;
                     &mut opened
                 }
-                Err(cause) => return self.refuse(&name, unreadable(cause)),
+                // It is whole, but of a kind that cannot be read here.
+                Err(cause @ ZipError::UnsupportedArchive(_)) => {
+                    return self.refuse(&name, unreadable(cause));
+                }
+                Err(cause) => return Err(unreadable(cause)),
             },
         };
-        if let Kind::Link(target) = &mut kind
-            && let Err(cause) = content.take(MAX_TARGET).read_to_end(target)
-        {
-            return self.refuse(&name, unreadable(cause));
+        if let Kind::Link(target) = &mut kind {
+            let read = content.take(MAX_TARGET).read_to_end(target);
+            read.map_err(unreadable)?;
         }
         let entry = Entry {
             name: &name,

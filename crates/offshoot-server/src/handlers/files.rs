@@ -44,8 +44,8 @@ pub(crate) async fn read(
     let file = match query.text("at")? {
         Some(at) => {
             let (at, of) = (at.to_owned(), path.clone());
-            let bytes = blocking(move || caller.file_at(&id, &at, &of)).await;
-            OpenFile::of_bytes(bytes.map_err(Problem::in_url)?, &path)?
+            let file = blocking(move || caller.open_file_at(&id, &at, &of)).await;
+            file.map_err(Problem::in_url)?
         }
         None => caller.open_file(&id, &path)?,
     };
@@ -120,16 +120,17 @@ async fn content(
     let length = to - from;
     let body = if *method == Method::HEAD {
         Body::empty()
-    } else if to <= INLINE {
+    } else if size <= INLINE || (to <= INLINE && !file.is_stored()) {
         Body::from(read_part(file, from, length)?)
     } else {
-        let file = blocking(move || {
+        blocking(move || {
             let mut file = file;
-            file.skip_to(from)?;
-            Ok(file)
+            if status == StatusCode::PARTIAL_CONTENT {
+                file.select(from, length)?;
+            }
+            ReadBody::of(Box::new(file), length).map_err(unreadable)
         })
-        .await?;
-        ReadBody::of(Box::new(file), length)
+        .await?
     };
     let mut response = with_status(status, body);
     let headers = response.headers_mut();
@@ -147,8 +148,8 @@ async fn content(
 }
 
 fn read_part(mut file: OpenFile, from: u64, length: u64) -> Result<Vec<u8>> {
-    if from > 0 {
-        file.skip_to(from)?;
+    if length < file.size {
+        file.select(from, length)?;
     }
     let mut bytes = Vec::with_capacity(length as usize);
     file.take(length)
@@ -213,7 +214,9 @@ pub(crate) fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: &
 }
 
 fn unreadable(cause: std::io::Error) -> Error {
-    Error::new(ErrorCode::ReadFailed, "the file could not be read").with_source(cause)
+    cause.downcast::<Error>().unwrap_or_else(|cause| {
+        Error::new(ErrorCode::ReadFailed, "the file could not be read").with_source(cause)
+    })
 }
 
 /// A moment as HTTP writes it.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, Result, unescape_bytes};
+use offshoot_core::{Error, ObjectId, ProjectId, Result, unescape_bytes};
 use offshoot_engine::{ImportOptions, ProjectSource};
 
-use super::transfer::receive_archive;
+use super::transfer::{nothing_changed, receive_archive};
 use super::workspaces::first;
 use crate::app::Shared;
 use crate::archive::{UnpackLimits, unpack};
@@ -199,7 +199,7 @@ pub(crate) async fn import(
     let early = caller.clone();
     let begun = blocking(move || early.begin_import(&id)).await?;
     let shape = receive_archive(&app, request, move |archive| {
-        let imported = unpack(&begun, &into, archive, limits)?;
+        let imported = unpack(&begun, &into, archive, limits).map_err(nothing_changed)?;
         let snapshot = begun.finish(caller.cause())?;
         Ok(wire::ProjectImported {
             created: snapshot.as_ref().is_some_and(|(_, created)| *created),
@@ -207,11 +207,6 @@ pub(crate) async fn import(
             imported,
         })
     })
-    .await
-    // What an import that failed would have brought is nowhere.
-    .map_err(|error| match error.code() {
-        ErrorCode::PayloadTooLarge => error.with_hint("nothing was changed"),
-        _ => error,
-    })?;
+    .await?;
     ok(&shape)
 }

@@ -202,23 +202,16 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     } else {
         String::from_utf8_lossy(below.name()).into_owned()
     };
-    let entries = blocking({
-        let (caller, id, below) = (caller.clone(), id.clone(), below.clone());
-        move || caller.walk(&id, &below)
+    let whole = blocking({
+        let below = below.clone();
+        move || caller.whole_workspace(&id, &below)
     })
     .await?;
     let (sender, body) = ChannelBody::pair(4);
     beside_the_answer(move || {
         let fail = sender.clone();
-        let packed = pack(
-            &caller,
-            &id,
-            &below,
-            &entries,
-            format,
-            ChannelWriter::new(sender),
-        )
-        .and_then(|mut out| {
+        let out = ChannelWriter::new(sender);
+        let packed = pack(&whole, &below, format, out).and_then(|mut out| {
             out.flush().map_err(|cause| {
                 Error::internal("the archive could not be sent").with_source(cause)
             })
@@ -267,12 +260,26 @@ pub(crate) async fn import(
     let imported = receive_archive(&app, request, move |archive| {
         let target = IntoWorkspace {
             access: &caller,
-            id: &id,
+            import: caller.begin_workspace_import(&id)?,
         };
-        unpack(&target, &into, archive, limits)
+        let imported = unpack(&target, &into, archive, limits).map_err(nothing_changed)?;
+        caller.finish_workspace_import(target.import)?;
+        Ok(imported)
     })
     .await?;
     ok(&imported)
+}
+
+/// What an import that failed would have brought is nowhere.
+pub(crate) fn nothing_changed(error: Error) -> Error {
+    match error.hint() {
+        None => error.with_hint("nothing was changed"),
+        Some(hint) if !hint.contains("nothing was changed") => {
+            let hint = format!("nothing was changed; {hint}");
+            error.with_hint(hint)
+        }
+        Some(_) => error,
+    }
 }
 
 /// Receives an archive whole, for both formats are read from where they say what they hold, and
