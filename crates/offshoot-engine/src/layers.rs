@@ -6,7 +6,7 @@
 //! difference of two states. Layers are a cache. What is missing is built by whoever needs it, under
 //! a lock per project; a layer and all below it never change (INV-2).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState}
 use crate::engine::Engine;
 use crate::fork_git::is_git_layer;
 use crate::incoming::hash_file;
+use crate::inherited::add_dirs_above;
 use crate::project::state_of_row;
 use crate::projection::missing_content;
 use crate::snapshot::state_of;
@@ -279,7 +280,8 @@ impl Engine {
             let rows = tx.layers_showing(&snapshot.tree, &snapshot.sidecar)?;
             let usable = rows.into_iter().find(|row| row.depth < DEEPEST);
             let Some(row) = usable else { continue };
-            let objects = self.objects_in(tx);
+            let mut objects = self.objects_in(tx);
+            objects.remember_trees();
             let changes = shown_by(&row).diff(&objects, &state, &RelPath::root())?;
             let base = stack_rows(tx, row.key)?.pop();
             let limit = base.map_or(0, |base| base.entries) / 4;
@@ -342,19 +344,20 @@ impl Engine {
         let mut changes: Vec<StateChange> = Vec::new();
         let mut parents: Vec<(RelPath, u32)> = Vec::new();
         self.store().read(|tx| {
-            let objects = self.objects_in(tx);
+            let mut objects = self.objects_in(tx);
+            objects.remember_trees();
             changes = from.diff(&objects, to, &RelPath::root())?;
             // Directories on the way are part of the layer, with the bits that they have.
-            let mut seen: HashSet<RelPath> = HashSet::new();
-            parents.clear();
+            let mut above: BTreeSet<RelPath> = BTreeSet::new();
             for change in &changes {
-                for above in change.path.dirs_above() {
-                    if seen.insert(above.clone())
-                        && let Some(entry) = to.entry(&objects, &above)?
-                        && entry.kind == EntryKind::Dir
-                    {
-                        parents.push((above, entry.perm));
-                    }
+                add_dirs_above(&mut above, &change.path);
+            }
+            parents.clear();
+            for dir in above {
+                if let Some(entry) = to.entry(&objects, &dir)?
+                    && entry.kind == EntryKind::Dir
+                {
+                    parents.push((dir, entry.perm));
                 }
             }
             Ok(())

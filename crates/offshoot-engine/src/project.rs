@@ -154,6 +154,7 @@ impl Engine {
         if path.is_root() {
             return Err(Error::invalid("the path of a file is missing"));
         }
+        path.check_depth()?;
         let incoming = self.take_in(content)?;
         let label = format!("Edit {path}");
         let recorded = Recorded {
@@ -200,7 +201,8 @@ impl Engine {
         for _ in 0..TRIES {
             let draft = self.store().read(|tx| {
                 let row = open_project(tx, id)?;
-                let objects = self.objects_in(tx);
+                let mut objects = self.objects_in(tx);
+                objects.remember_trees();
                 let head = state_of_row(&row);
                 let proposal = make(&objects, &head)?;
                 self.draft_project(tx, row, proposal, recorded)
@@ -240,7 +242,8 @@ impl Engine {
         proposal: Proposal,
         recorded: &Recorded<'_>,
     ) -> Result<ProjectDraft> {
-        let objects = self.objects_in(tx);
+        let mut objects = self.objects_in(tx);
+        objects.remember_trees();
         let head = state_of_row(&row);
         let mut bench = Workbench::new(&objects);
         let state = head.edit(&mut bench, &proposal.edits)?;

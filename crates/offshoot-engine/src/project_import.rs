@@ -210,6 +210,7 @@ fn refuse_in(
     if path.is_root() {
         return Err(Error::invalid("the path of a file is missing"));
     }
+    path.check_depth()?;
     let kind_at = |path: &RelPath| -> Result<Option<EntryKind>> {
         Ok(head.entry(objects, path)?.map(|entry| entry.kind))
     };

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
 
 use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
@@ -14,13 +13,14 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, Via,
+    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, ReadTx, Via,
     WorkspaceKind, WorkspaceRow,
 };
 
+use crate::draft::{Change, Draft, TRIES, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
-use crate::lines::{LineFor, changed_row};
+use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
 use crate::state::{State, StateEdit, StateEntry};
@@ -226,23 +226,18 @@ impl Engine {
         let lines_since =
             self.compare_the_rest(row, dir, memo, scan, &unsettled, &bulk, &mut found)?;
         let folds = fresh && found.len() >= FOLD_FROM && found.values().all(Option::is_some);
-        let (changes, seq) = if folds {
-            // Trees are built while the rows of contents and history are written.
-            std::thread::scope(|scope| {
-                let (sender, receiver) = channel();
-                let found = &found;
-                scope.spawn(move || sender.send(self.fold_fresh(found)));
-                let bulk = bulk.finish()?;
-                let mut folding = Folding {
-                    receiver,
-                    folded: None,
-                };
-                self.record_found(row, found, Some(&bulk), Some(&mut folding), durability)
-            })?
-        } else {
-            let bulk = bulk.finish()?;
-            self.record_found(row, &found, Some(&bulk), None, durability)?
-        };
+        // Trees are built while the packs are written.
+        let (bulk, folded) = std::thread::scope(|scope| {
+            let folding = folds.then(|| scope.spawn(|| self.fold_fresh(&found)));
+            let bulk = bulk.finish();
+            let folded = folding.map(|folding| {
+                let folded = folding.join();
+                folded.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            Ok((bulk?, folded.transpose()?))
+        })?;
+        let (changes, seq) =
+            self.record_found(row, &found, Some(&bulk), folded.as_ref(), durability)?;
         Ok(Outcome {
             changes,
             seq,
@@ -514,61 +509,87 @@ impl Engine {
         row: &WorkspaceRow,
         found: &Found,
         bulk: Option<&Bulk>,
-        mut folding: Option<&mut Folding>,
+        folded: Option<&Folded>,
         durability: Durability,
     ) -> Result<(Vec<OutsideChange>, i64)> {
         let at = self.now();
-        let cause = Cause::by(Operator::outside());
-        // When nothing changed, only the time of the sync is noted, and nobody waits for that.
-        let durability = if found.is_empty() {
-            Durability::Relaxed
-        } else {
-            durability
-        };
-        self.store().write(durability, |tx| {
-            let before = open_row_by_key(tx, row)?;
-            let mut next = before.clone();
-            next.last_sync = Some(at);
-            if found.is_empty() {
+        if found.is_empty() {
+            // Only the time of the sync is noted, and nobody waits for that.
+            return self.store().write(Durability::Relaxed, |tx| {
+                let mut now = open_row_by_key(tx, row)?;
+                now.last_sync = Some(at);
+                tx.update_workspace(&now)?;
+                Ok((Vec::new(), tx.last_seq()?))
+            });
+        }
+        for _ in 0..TRIES {
+            let (changes, change, folded) = self
+                .store()
+                .read(|tx| self.draft_found(tx, row, found, folded, at))?;
+            let seq = self.store().write(durability, |tx| {
+                let Some((_, mut next)) = change.write(tx, at)? else {
+                    return Ok(None);
+                };
+                if let Some(bulk) = bulk {
+                    bulk.insert(tx)?;
+                }
+                if let Some((state, objects)) = folded {
+                    for object in objects {
+                        tx.put_object(object)?;
+                    }
+                    (next.tree, next.sidecar) = (state.tree, state.sidecar);
+                }
+                next.last_sync = Some(at);
+                // Outside programs are not stopped by a quota: the next write through us is.
                 tx.update_workspace(&next)?;
-                return Ok((Vec::new(), tx.last_seq()?));
+                tx.last_seq().map(Some)
+            })?;
+            if let Some(seq) = seq {
+                return Ok((changes, seq));
             }
-            next = changed_row(&next, at);
-            if let Some(bulk) = bulk {
-                bulk.insert(tx)?;
-            }
-            let mut changes = Vec::with_capacity(found.len());
-            let at_revision = next.clone();
-            let line = LineFor {
-                row: &at_revision,
+        }
+        Err(keeps_changing(row))
+    }
+
+    /// What recording outside changes does. The state of a first sync is used only if the
+    /// workspace still holds nothing.
+    fn draft_found<'f>(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        found: &Found,
+        folded: Option<&'f Folded>,
+        at: Timestamp,
+    ) -> Result<(Vec<OutsideChange>, Change, Option<&'f Folded>)> {
+        let now = open_row_by_key(tx, row)?;
+        let still_empty = folded.is_some()
+            && (now.tree, now.sidecar) == (EMPTY_TREE, EMPTY_TREE)
+            && tx.entries_below(now.key, &RelPath::root())?.is_empty();
+        let mut draft = Draft::new(self.store(), tx, &now, at);
+        let next = draft.next.clone();
+        let mut recorder = Recorder {
+            draft: &mut draft,
+            line: LineFor {
+                row: &next,
                 at,
                 via: Via::Sync,
-                cause: &cause,
-            };
-            let mut recorder = Recorder {
-                engine: self,
-                row: &before,
-                next: &mut next,
-                line,
-                new_dirs: HashSet::new(),
-            };
-            let still_empty = (before.tree, before.sidecar) == (EMPTY_TREE, EMPTY_TREE)
-                && tx.entries_below(before.key, &RelPath::root())?.is_empty();
-            if let Some(folding) = folding.as_mut().filter(|_| still_empty) {
-                recorder.all_new(tx, found, folding, &mut changes)?;
-                tx.update_workspace(&next)?;
-                return Ok((changes, tx.last_seq()?));
-            }
+                cause: &Cause::by(Operator::outside()),
+            },
+            new_dirs: HashSet::new(),
+        };
+        let mut changes = Vec::with_capacity(found.len());
+        let folded = folded.filter(|_| still_empty);
+        if folded.is_some() {
+            recorder.all_new(found, &mut changes);
+        } else {
             for (path, there) in found {
                 match there {
-                    None => recorder.gone(tx, path, found, &mut changes)?,
-                    Some(entry) => recorder.there(tx, path, entry, &mut changes)?,
+                    None => recorder.gone(path, found, &mut changes)?,
+                    Some(entry) => recorder.there(path, entry, &mut changes)?,
                 }
             }
-            // Outside programs are not stopped by a quota: the next write through us is.
-            tx.update_workspace(&next)?;
-            Ok((changes, tx.last_seq()?))
-        })
+        }
+        Ok((changes, draft.finish(), folded))
     }
 }
 
@@ -598,25 +619,6 @@ fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
 
 /// A state and the objects that it is made of.
 pub(crate) type Folded = (State, Vec<NewObject>);
-
-/// A state that another thread builds.
-pub(crate) struct Folding {
-    receiver: Receiver<Result<Folded>>,
-    folded: Option<Folded>,
-}
-
-impl Folding {
-    /// Waits until it is there.
-    pub(crate) fn wait(&mut self) -> Result<&Folded> {
-        if self.folded.is_none() {
-            let sent = self.receiver.recv();
-            self.folded = Some(sent.map_err(|_| Error::internal("no state was built"))??);
-        }
-        self.folded
-            .as_ref()
-            .ok_or_else(|| Error::internal("no state was built"))
-    }
-}
 
 /// What one walk led to.
 struct Outcome {
