@@ -455,7 +455,7 @@ impl Engine {
         // A layer that is being written is in no row, and would lose files under the writer's
         // hands. If somebody builds for long, garbage can wait for the next time.
         let patience = self.inner.options.lock_timeout;
-        let Ok(_alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
+        let Ok(alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
             return Ok(0);
         };
         let removed = self.store().write(Durability::Synced, |tx| {
@@ -476,7 +476,9 @@ impl Engine {
             self.forget_stack(row.key);
             offshoot_fs::remove_layer(&self.layer_path(row))?;
         }
-        self.sweep_layers()?;
+        let trash = self.sweep_layers()?;
+        drop(alone);
+        self.empty_trash(&trash);
         Ok(removed.len() as u64)
     }
 
@@ -503,15 +505,20 @@ impl Engine {
 
     /// Removes what a killed process was building or removing, if nobody builds right now.
     pub(crate) fn sweep_orphan_layers(&self) -> Result<()> {
-        match self.inner.locks.exclusive(COLLECTING, Duration::ZERO) {
-            Ok(_alone) => self.sweep_layers(),
-            Err(_) => Ok(()),
-        }
+        let Ok(alone) = self.inner.locks.exclusive(COLLECTING, Duration::ZERO) else {
+            return Ok(());
+        };
+        let trash = self.sweep_layers()?;
+        drop(alone);
+        self.empty_trash(&trash);
+        Ok(())
     }
 
-    /// Removes what is in the directory of layers and no row names. Whoever builds a layer holds
-    /// the lock that we have alone until its row is there, so none of it has a living builder.
-    fn sweep_layers(&self) -> Result<()> {
+    /// Takes out of the directory of layers what no row names, for the caller to remove when it has
+    /// let the builders in again. Whoever builds a layer holds the lock that we have alone until
+    /// its row is there, so none of it has a living builder.
+    fn sweep_layers(&self) -> Result<Vec<PathBuf>> {
+        let mut trash = Vec::new();
         let known: HashSet<String> = self
             .store()
             .read(|tx| tx.layers())?
@@ -528,12 +535,14 @@ impl Engine {
                 continue;
             }
             if entry.path().is_dir() {
-                offshoot_fs::remove_layer(&entry.path())?;
+                let away = self.inner.data.new_trash();
+                std::fs::rename(entry.path(), &away).map_err(unreadable)?;
+                trash.push(away);
             } else {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        Ok(())
+        Ok(trash)
     }
 
     /// What is wrong with the layers that rows name, for `check`.

@@ -333,11 +333,7 @@ impl Engine {
         }
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
-        let trash = self
-            .inner
-            .data
-            .tmp()
-            .join(format!("trash-{}", uuid::Uuid::now_v7().simple()));
+        let trash = self.inner.data.new_trash();
         match std::fs::rename(&from, &trash) {
             Ok(()) => {}
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -352,14 +348,19 @@ impl Engine {
                 .with_source(cause));
             }
         }
-        // What cannot be removed now is removed when the data directory is opened next.
-        if let Ok(parent) = SafeDir::open(self.inner.data.tmp()) {
-            let name = trash
-                .file_name()
-                .map(|name| name.as_encoded_bytes().to_vec());
-            let _ = parent.remove_tree(&RelPath::from_normal(name.unwrap_or_default()));
-        }
+        self.empty_trash(&[trash]);
         Ok(())
+    }
+
+    /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
+    /// unclean stop.
+    pub(crate) fn empty_trash(&self, trash: &[PathBuf]) {
+        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+            return;
+        };
+        for name in trash.iter().filter_map(|path| path.file_name()) {
+            let _ = tmp.remove_tree(&RelPath::from_normal(name.as_encoded_bytes()));
+        }
     }
 
     /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive

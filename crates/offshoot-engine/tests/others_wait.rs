@@ -49,7 +49,9 @@ impl Waits {
                 }
                 longest
             });
+            let began = Instant::now();
             let result = work(&self.rig);
+            println!("took {:?}", began.elapsed());
             done.store(true, Ordering::Relaxed);
             (writer.join().unwrap(), result)
         })
