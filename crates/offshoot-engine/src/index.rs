@@ -160,15 +160,19 @@ impl<'a> Index<'a> {
         rows.is_some_and(|rows| below(rows, dir).next().is_some())
     }
 
-    /// The row at a path, given whether rows of the store count there.
-    fn row_at(&self, path: &RelPath, stored: bool) -> Result<Option<EntryRow>> {
-        if let Some(row) = self.known.borrow().drafted.get(path) {
-            return Ok(row.clone());
-        }
+    /// The row that the store has at a path.
+    fn stored_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
         match &self.rows {
-            _ if !stored => Ok(None),
             Some(rows) => Ok(rows.get(path).cloned()),
             None => self.tx.entry_at(self.row.key, path),
+        }
+    }
+
+    /// The row at a path, given the one that the store has and whether that counts.
+    fn row_now(&self, path: &RelPath, counts: bool, stored: Option<EntryRow>) -> Option<EntryRow> {
+        match self.known.borrow().drafted.get(path) {
+            Some(drafted) => drafted.clone(),
+            None => stored.filter(|_| counts),
         }
     }
 
@@ -180,24 +184,46 @@ impl<'a> Index<'a> {
             stored: true,
         };
         let mut next = Some(path.clone());
+        let mut nothing_known = true;
         while let Some(path) = next {
             if let Some(known) = self.known.borrow().dirs.get(&path) {
                 dir = *known;
+                nothing_known = false;
                 break;
             }
             next = path.parent();
             unknown.push(path);
         }
+        // The first time, the rows of the whole way are asked for at once.
+        let mut rows = match nothing_known && self.rows.is_none() {
+            true => Some(
+                self.tx
+                    .entries_on_path(self.row.key, path)?
+                    .into_iter()
+                    .peekable(),
+            ),
+            false => None,
+        };
         for path in unknown.into_iter().rev() {
-            dir = self.look(&path, dir)?.1;
+            let row = match &mut rows {
+                Some(rows) => rows.next_if(|row| row.path == path),
+                None => self.stored_row(&path)?,
+            };
+            let row = self.row_now(&path, dir.stored, row);
+            dir = self.look(&path, dir, row)?.1;
             self.known.borrow_mut().dirs.insert(path, dir);
         }
         Ok(dir)
     }
 
-    /// What stands at a path, and what is in it, given what is in the directory that it is in.
-    fn look(&self, path: &RelPath, above: Dir) -> Result<(Option<Entry>, Dir)> {
-        let row = self.row_at(path, above.stored)?;
+    /// What stands at a path, and what is in it, given its row and what is in the directory that it
+    /// is in.
+    fn look(
+        &self,
+        path: &RelPath,
+        above: Dir,
+        row: Option<EntryRow>,
+    ) -> Result<(Option<Entry>, Dir)> {
         let hidden = row.as_ref().is_some_and(hides_base);
         let (shown, base) = match above.base.filter(|_| !hidden) {
             None => (None, None),
@@ -228,7 +254,8 @@ impl<'a> Index<'a> {
 
     /// The row at a path.
     pub(crate) fn own_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
-        self.row_at(path, self.above(path)?.stored)
+        let counts = self.above(path)?.stored;
+        Ok(self.row_now(path, counts, self.stored_row(path)?))
     }
 
     /// What the base shows at a path if the row there is not looked at, but those above it are.
@@ -267,7 +294,9 @@ impl<'a> Index<'a> {
 
     /// What stands at `path` itself; links on the way are not followed.
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
-        let (entry, dir) = self.look(path, self.above(path)?)?;
+        let above = self.above(path)?;
+        let row = self.row_now(path, above.stored, self.stored_row(path)?);
+        let (entry, dir) = self.look(path, above, row)?;
         if entry.is_some_and(|entry| entry.is_dir()) {
             self.known.borrow_mut().dirs.insert(path.clone(), dir);
         }

@@ -425,14 +425,11 @@ fn refuse_edit(
             format!("`{path}` is a directory"),
         ));
     }
-    for above in path.dirs_above() {
-        let entry = head.entry(objects, &above)?;
-        if entry.is_some_and(|entry| entry.kind != EntryKind::Dir) {
-            return Err(Error::new(
-                ErrorCode::NotADirectory,
-                format!("`{above}` is a file, so nothing can be below it"),
-            ));
-        }
+    if let Some(above) = head.leaf_above(objects, path)? {
+        return Err(Error::new(
+            ErrorCode::NotADirectory,
+            format!("`{above}` is a file, so nothing can be below it"),
+        ));
     }
     let as_expected = match options.expect {
         Expect::Anything => true,

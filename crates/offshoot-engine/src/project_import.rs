@@ -214,10 +214,8 @@ fn refuse_in(
     let kind_at = |path: &RelPath| -> Result<Option<EntryKind>> {
         Ok(head.entry(objects, path)?.map(|entry| entry.kind))
     };
-    for above in path.dirs_above() {
-        if kind_at(&above)?.is_some_and(|kind| kind != EntryKind::Dir) {
-            return Err(not_a_dir(&above));
-        }
+    if let Some(above) = head.leaf_above(objects, path)? {
+        return Err(not_a_dir(&above));
     }
     match (kind, kind_at(path)?) {
         (EntryKind::Dir, Some(EntryKind::File | EntryKind::Symlink)) => Err(not_a_dir(path)),

@@ -219,6 +219,24 @@ impl State {
         Ok((self.combine(objects, path, main, side)?, below))
     }
 
+    /// The first directory above a path that is none here; nothing can be put below it.
+    pub(crate) fn leaf_above(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+    ) -> Result<Option<RelPath>> {
+        let mut part = *self;
+        for above in path.dirs_above() {
+            let (entry, below) = part.step(objects, &above)?;
+            match entry {
+                Some(entry) if entry.kind != EntryKind::Dir => return Ok(Some(above)),
+                Some(_) => part = below,
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
     /// What is directly in `dir`, by name. Empty if there is no such directory.
     pub fn children(
         &self,

@@ -24,7 +24,7 @@ use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
 use crate::state::{State, StateEdit, StateEntry};
-use crate::sync_disk::{SyncFilter, Taken};
+use crate::sync_disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync_record::Recorder;
 
 /// A memo is written anew when the old one leaves more than this to look at again.
@@ -160,6 +160,7 @@ impl Engine {
                 .map(|(path, why)| (path.clone(), why.to_string()))
                 .collect();
             synced.ignored.clone_from(&scan.ignored);
+            synced.refused.extend(take_too_deep(&mut synced.ignored));
             synced.unsettled = outcome.unsettled;
             synced.changes.extend(outcome.changes);
             if is_worth_a_memo(&scan, &memo, outcome.lines_since) {
@@ -258,7 +259,7 @@ impl Engine {
         hashing: &Hashing,
     ) -> Result<()> {
         self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row);
+            let index = Index::new(self.store(), tx, row).remembering();
             let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
             for seen in unknown {
                 let above = seen.path.parent().unwrap_or_default();
@@ -314,7 +315,7 @@ impl Engine {
             .chain(unsettled)
             .collect();
         self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row);
+            let index = Index::new(self.store(), tx, row).with_rows()?;
             // Whatever came, changed or went through us since the last walk, the memo does not
             // know: a directory that it knows may be one that we removed and somebody made again.
             // Asked for by number, which the index leads to; by revision, every line of the
@@ -453,6 +454,9 @@ impl Engine {
                     continue;
                 }
                 let known = index.entry(&step)?;
+                if known.is_none() && is_too_deep(step.as_bytes()) {
+                    break;
+                }
                 let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
                     None => None,
                     Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
