@@ -503,15 +503,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a killed process was building or removing, if nobody builds right now.
+    /// Takes away what a killed process was building or removing, if nobody builds right now. It is
+    /// in `tmp/` then, to be removed with what else is there.
     pub(crate) fn sweep_orphan_layers(&self) -> Result<()> {
-        let Ok(alone) = self.inner.locks.exclusive(COLLECTING, Duration::ZERO) else {
-            return Ok(());
-        };
-        let trash = self.sweep_layers()?;
-        drop(alone);
-        self.empty_trash(&trash);
-        Ok(())
+        match self.inner.locks.exclusive(COLLECTING, Duration::ZERO) {
+            Ok(_alone) => self.sweep_layers().map(drop),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Takes out of the directory of layers what no row names, for the caller to remove when it has

@@ -41,6 +41,7 @@ mod mime;
 mod names;
 mod objects;
 mod once;
+mod pending;
 mod policy;
 mod project;
 mod project_import;

@@ -69,6 +69,10 @@ impl Engine {
             return Ok(());
         }
         let (mut all_well, forks) = self.recover_forks()?;
+        // Not before every fork has its rows again: they name layers.
+        if all_well {
+            self.sweep_orphan_layers()?;
+        }
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
             // in use right now, must not keep everybody from all the others.
@@ -81,12 +85,18 @@ impl Engine {
             // The marks stay, so the next start tries again; so does ours, if it is the reason.
             self.inner.needs_recovery.store(true, Ordering::Relaxed);
         }
-        self.later(Job::ClearUp(Box::new(Leftovers {
+        let killed = !dead.is_empty();
+        let leftovers = Leftovers {
             marks: dead,
             boot: rebooted.then_some(boot),
             forks,
             all_well,
-        })));
+        };
+        if !killed {
+            // A new data directory, or the machine was shut down in an orderly manner.
+            return self.clear_up(leftovers);
+        }
+        self.later(Job::ClearUp(Box::new(leftovers)));
         Ok(())
     }
 
@@ -98,10 +108,6 @@ impl Engine {
             let cleaned = self.provider_seen_in(&dirs);
             all_well &= cleaned.and_then(|by| by.cleanup(&dirs)).is_ok();
             drop(name);
-        }
-        // Not before every fork has its rows again: they name layers.
-        if all_well {
-            self.sweep_orphan_layers()?;
         }
         self.clear_tmp();
         if !all_well {

@@ -12,8 +12,9 @@ use offshoot_store::{
 
 use crate::draft::{is_same, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
-use crate::index::{Index, Pending};
+use crate::index::Index;
 use crate::objects::Workbench;
+use crate::pending::Pending;
 use crate::state::State;
 use crate::workspace::line_of;
 
@@ -401,7 +402,7 @@ fn hex_prefix(text: &str) -> Option<String> {
     (is_hex && (4..=40).contains(&text.len())).then(|| text.to_ascii_lowercase())
 }
 
-fn unknown(text: &str, whose: &str) -> Error {
+pub(crate) fn unknown(text: &str, whose: &str) -> Error {
     Error::new(
         ErrorCode::SnapshotNotFound,
         format!("there is no snapshot `{}` {whose}", text.escape_debug()),

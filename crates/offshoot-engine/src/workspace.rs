@@ -14,6 +14,7 @@ use offshoot_store::{
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::index::{Entry, Index};
+use crate::snapshot::unknown;
 use crate::upkeep::Job;
 
 /// What is known about a workspace without looking at its files.
@@ -143,8 +144,14 @@ impl Engine {
         let at = self.now();
         self.refuse_case_twin(&id)?;
         let _name = self.name_lock(&id)?;
+        // To look at every workspace there is takes its time: not while all writers wait.
+        let (from, found) = self
+            .store()
+            .read(|tx| self.find_snapshot_anywhere(tx, snapshot))?;
         self.store().write(Durability::Synced, |tx| {
-            let (from, snapshot) = self.find_snapshot_anywhere(tx, snapshot)?;
+            let is_gone = || unknown(snapshot, "of any workspace");
+            let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
+            let snapshot = tx.snapshot(from.key, &found.id)?.ok_or_else(is_gone)?;
             let mut row = new_row(&id, from.layout, quota, at);
             row.head = Some(snapshot.id);
             row.tree = snapshot.tree;

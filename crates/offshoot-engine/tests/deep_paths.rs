@@ -1,6 +1,6 @@
 //! How deep a path may be: what every door says of one that is deeper, and what becomes of those
 //! that were stored before there was a limit.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
 

@@ -313,7 +313,7 @@ fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
     for _ in 0..3 {
         // What a busy machine takes for nothing at all is not ours.
         let place = HostDir::new();
-        let limit = Duration::from_secs(2) + 5 * time_to_open(place.path(), best_provider());
+        let limit = Duration::from_millis(500) + 5 * time_to_open(place.path(), best_provider());
         let starts = starts_after_kills(10_000);
         println!("starts after kills: {starts:?}, limit {limit:?}");
         for (best, start) in best.iter_mut().zip(starts) {

@@ -126,22 +126,13 @@ fn scene_of_a_workspace(
     let path = waits.rig.engine.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
     let (wait, _) = waits.longest(|rig| rig.engine.sync(&id, &user()).unwrap());
-    note("first sync", wait);
+    note("sync", wait);
     let snapshot = |rig: &Rig| {
         let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
         taken.snapshot.id.to_hex()
     };
     let (wait, first) = waits.longest(snapshot);
-    note("first snapshot", wait);
-    fill(&path, "two, which is longer\n");
-    let (wait, _) = waits.longest(|rig| rig.engine.sync(&id, &user()).unwrap());
-    note("sync", wait);
-    let (wait, _) = waits.longest(snapshot);
     note("snapshot", wait);
-    let (wait, restored) =
-        waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
-    note("restore", wait);
-    assert!(restored.changes.changes.len() >= 1_900);
     let (wait, _) = waits.longest(|rig| {
         let moved = rig
             .engine
@@ -149,12 +140,18 @@ fn scene_of_a_workspace(
         moved.unwrap();
     });
     note("move", wait);
+    let (wait, _) = waits.longest(snapshot);
+    note("snapshot of what moved", wait);
     let (wait, gone) = waits.longest(|rig| {
         let deleted = rig.engine.delete_file(&id, &p("elsewhere"), true, &user());
         deleted.unwrap()
     });
     note("delete", wait);
     assert!(gone >= 1_900);
+    let (wait, restored) =
+        waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
+    note("restore", wait);
+    assert!(restored.changes.changes.len() >= 1_900);
 }
 
 /// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
