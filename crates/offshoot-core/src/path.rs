@@ -9,6 +9,9 @@ use crate::{Error, ErrorCode, Result};
 pub const MAX_NAME: usize = 255;
 /// The longest path, as in the kernel's interface (with room for the final NUL).
 pub const MAX_PATH: usize = 4095;
+/// The most parts that a new path may have. Real trees have some dozens; each level is a tree of
+/// its own to read and to write for every change below it.
+pub const MAX_DEPTH: usize = 256;
 
 /// A path below the root of a workspace or project, in normal form.
 ///
@@ -106,6 +109,24 @@ impl RelPath {
         self.0
             .split(|&byte| byte == b'/')
             .filter(|part| !part.is_empty())
+    }
+
+    /// How many parts it has; 0 for the root.
+    pub fn depth(&self) -> usize {
+        self.parts().count()
+    }
+
+    /// Refuses what is deeper than a new path may be. Not part of the parser: what was stored
+    /// before there was this limit must stay within reach.
+    pub fn check_depth(&self) -> Result<()> {
+        let depth = self.depth();
+        if depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the path has {depth} levels; at most {MAX_DEPTH} are possible"
+        ))
+        .with_hint("put fewer directories inside each other"))
     }
 
     /// The last part; empty for the root.
@@ -354,6 +375,16 @@ mod tests {
         }
         assert!(RelPath::parse(&[b'a'; 256]).is_err());
         assert!(RelPath::parse(&[b'a'; 255]).is_ok());
+    }
+
+    #[test]
+    fn depth_is_limited_for_new_paths_only() {
+        let deep = |parts: usize| RelPath::parse(vec!["a"; parts].join("/").as_bytes()).unwrap();
+        assert_eq!((RelPath::root().depth(), deep(3).depth()), (0, 3));
+        assert!(deep(MAX_DEPTH).check_depth().is_ok());
+        let error = deep(MAX_DEPTH + 1).check_depth().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+        assert!(error.to_string().contains("at most 256"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row};
-use crate::index::{Index, Pending};
+use crate::index::Index;
+use crate::pending::Pending;
 use crate::project::state_of_row;
 use crate::restore::{change_set, topmost};
 use crate::state::StateChange;

@@ -218,7 +218,7 @@ impl Engine {
         self.store().read(|tx| {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
-            let index = Index::new(self.store(), tx, &row);
+            let index = Index::new(self.store(), tx, &row).with_rows()?;
             let mut bench = Workbench::new(&index.objects);
             let pending = index.pending(options.include_ignored)?;
             let merging = Merging {
@@ -383,8 +383,10 @@ impl Engine {
                 plan.completed.left_out.extend_from_slice(&too_large);
                 Ok(plan)
             })?;
+            let outcome = serde_json::to_string(&plan.completed)
+                .map_err(|error| Error::internal(error.to_string()))?;
             let landed = self.store().write(Durability::Synced, |tx| {
-                self.land_merge(tx, &plan, &fork, waiting, theirs.id)
+                self.land_merge(tx, &plan, &outcome, &fork, waiting, theirs.id)
             })?;
             if landed {
                 if plan.draft.is_some() {
@@ -553,6 +555,7 @@ impl Engine {
         &self,
         tx: &mut dyn WriteTx,
         plan: &MergePlan,
+        outcome: &str,
         fork: &ForkRow,
         waiting: &CompletionRow,
         theirs: ObjectId,
@@ -621,8 +624,7 @@ impl Engine {
             at,
             cause: waiting.cause.clone(),
             priority: fork.priority,
-            outcome: serde_json::to_string(&plan.completed)
-                .map_err(|error| Error::internal(error.to_string()))?,
+            outcome: outcome.to_owned(),
             undone_by: None,
         })?;
         // In the workspace's own history too: it was merged.
@@ -677,7 +679,7 @@ impl Engine {
     fn has_changed_since(&self, row: &WorkspaceRow, snapshot: &ObjectId) -> Result<bool> {
         self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &row);
+            let index = Index::new(self.store(), tx, &row).with_rows()?;
             let mut bench = Workbench::new(&index.objects);
             let now = index
                 .base()

@@ -166,6 +166,12 @@ impl DataDir {
         Ok(())
     }
 
+    /// A new name in `tmp/` for a directory that is to be removed: whatever happens, it goes.
+    pub(crate) fn new_trash(&self) -> PathBuf {
+        let name = uuid::Uuid::now_v7().simple();
+        self.tmp().join(format!("trash-{name}"))
+    }
+
     fn create(&self) -> Result<()> {
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         let make = |path: &Path, mode: u32| {

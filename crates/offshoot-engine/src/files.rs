@@ -98,7 +98,7 @@ impl Engine {
         if path == row.layout.upload_dir() {
             return Err(Error::invalid("an upload needs a file name"));
         }
-        refuse_unwritable(&row, &path)?;
+        refuse_unmakeable(&row, &path)?;
         let mut incoming = self.take_in(content)?;
         self.write_incoming(
             id,
@@ -128,7 +128,7 @@ impl Engine {
             ));
         }
         let row = self.open_row(id)?;
-        refuse_unwritable(&row, path)?;
+        refuse_unmakeable(&row, path)?;
         for _ in 0..16 {
             let (content, content_id) = self.read_whole(id, path)?;
             let text = String::from_utf8(content).map_err(|_| {
@@ -168,10 +168,10 @@ impl Engine {
     fn refuse_early(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         // What is remembered may be of an earlier workspace of that name: only a look at the
         // store may refuse.
-        if refuse_unwritable(&self.row_or_hint(id)?, path).is_ok() {
+        if refuse_unmakeable(&self.row_or_hint(id)?, path).is_ok() {
             return Ok(());
         }
-        refuse_unwritable(&self.open_row(id)?, path)
+        refuse_unmakeable(&self.open_row(id)?, path)
     }
 
     pub(crate) fn write_incoming(
@@ -349,6 +349,13 @@ pub(crate) fn check_expectation(
         format!("`{path}` is not what the request expects"),
     )
     .with_hint("read it again and decide anew"))
+}
+
+/// Refuses a path that nobody may change, or that is deeper than anything new may be. What was
+/// stored before there was such a limit can still be read, moved up and deleted.
+pub(crate) fn refuse_unmakeable(row: &WorkspaceRow, path: &RelPath) -> Result<()> {
+    refuse_unwritable(row, path)?;
+    path.check_depth()
 }
 
 /// Refuses a path that nobody may change in this workspace.

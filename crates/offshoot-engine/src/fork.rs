@@ -596,7 +596,7 @@ impl Engine {
         let dir = self.open_dir(&dirs.target)?.following_no_links();
         let changes = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &now);
+            let index = Index::new(self.store(), tx, &now).with_rows()?;
             let mut bench = Workbench::new(&index.objects);
             let state = index.base().edit(&mut bench, &index.pending(true)?.edits)?;
             stack.state.diff(&bench, &state, &RelPath::root())

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, EMPTY_TREE, Error, ErrorCode, GitMode, ObjectId, ObjectKind, ProjectId, RelPath, Result,
-    Timestamp, escape_bytes,
+    Cause, EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, ObjectKind, ProjectId,
+    RelPath, Result, Timestamp, escape_bytes,
 };
 use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
@@ -33,6 +33,8 @@ struct Totals {
     bytes: i64,
     /// Commits of other repositories.
     submodules: i64,
+    /// Levels below it.
+    depth: usize,
 }
 
 impl Totals {
@@ -41,6 +43,7 @@ impl Totals {
         self.dirs += other.dirs;
         self.bytes += other.bytes;
         self.submodules += other.submodules;
+        self.depth = self.depth.max(other.depth);
     }
 }
 
@@ -178,11 +181,12 @@ impl Reading<'_> {
             let mut add = Totals::default();
             match entry.git_mode() {
                 None => return Err(broken("a tree has a mode that git does not know")),
-                Some(GitMode::Commit) => (add.dirs, add.submodules) = (1, 1),
+                Some(GitMode::Commit) => (add.dirs, add.submodules, add.depth) = (1, 1, 1),
                 Some(GitMode::Dir) => match self.trees.get(&entry.id) {
                     Some(totals) => {
                         add = *totals;
                         add.dirs += 1;
+                        add.depth += 1;
                     }
                     None => {
                         let below = self.open_tree(entry.id)?;
@@ -190,7 +194,10 @@ impl Reading<'_> {
                         continue;
                     }
                 },
-                Some(_) => (add.files, add.bytes) = (1, self.blob(&entry.id)?),
+                Some(_) => (add.files, add.bytes, add.depth) = (1, self.blob(&entry.id)?, 1),
+            }
+            if add.depth > MAX_DEPTH {
+                return Err(too_deep());
             }
             top.totals.add(add);
             top.next += 1;
@@ -315,6 +322,14 @@ fn check_name(name: &[u8]) -> Result<()> {
         return Err(broken(&format!("a tree holds the name `{name}`")));
     }
     Ok(())
+}
+
+/// A commit says what is in it, so nothing can be left out as in an import of a directory.
+fn too_deep() -> Error {
+    Error::invalid(format!(
+        "the git repository holds a path of more than {MAX_DEPTH} levels"
+    ))
+    .with_hint("nothing was imported; import its working tree with the part that is less deep")
 }
 
 fn broken(what: &str) -> Error {

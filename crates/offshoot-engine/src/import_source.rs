@@ -22,7 +22,7 @@ use crate::import::{ImportOptions, ImportProgress, ImportStage};
 use crate::read::DiskEntry;
 use crate::restore::topmost;
 use crate::state::belongs_to_nested_git;
-use crate::sync_disk::{Taken, read_rule_file, rules_in};
+use crate::sync_disk::{Taken, is_too_deep, read_rule_file, rules_in, take_too_deep};
 
 const THREADS: usize = 2;
 /// So many files a thread takes at a time.
@@ -267,6 +267,7 @@ impl SourceTree {
             .filter(|path| !source.is_left_out(path.as_bytes()))
             .cloned()
             .collect();
+        self.dropped.extend(take_too_deep(&mut ignored));
         if let Some(data) = &source.own_data
             && scan.ignored.contains(data)
         {
@@ -412,7 +413,7 @@ impl ScanFilter for SourceFilter<'_> {
     }
 
     fn skip(&self, rules: &IgnoreRules, entry: &ScanEntry<'_>) -> bool {
-        if self.source.is_left_out(entry.path) {
+        if self.source.is_left_out(entry.path) || is_too_deep(entry.path) {
             return true;
         }
         if rules.is_empty() {

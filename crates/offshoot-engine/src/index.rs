@@ -4,14 +4,16 @@
 //! differs from its base and nothing is copied when one is made. The index is the truth and the
 //! directory on disk its projection.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use offshoot_core::{DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result};
-use offshoot_git::{IgnoreRules, ObjectReader};
+use offshoot_git::ObjectReader;
 use offshoot_store::{EntryRow, ReadTx, Store, WorkspaceRow};
 
 use crate::objects::StoredObjects;
-use crate::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::state::{State, StateEntry};
 
 /// How many links may follow each other, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -71,6 +73,55 @@ pub(crate) struct Index<'a> {
     pub(crate) objects: StoredObjects<'a>,
     /// All rows, where they were asked for at once.
     rows: Option<BTreeMap<RelPath, EntryRow>>,
+    /// What was found out about directories on the way.
+    known: RefCell<Known>,
+}
+
+/// What an index remembers, so that a path costs the same however deep it is.
+#[derive(Default)]
+struct Known {
+    dirs: BTreeMap<RelPath, Dir>,
+    /// Rows that are about to be written; none where one is about to go.
+    drafted: BTreeMap<RelPath, Option<EntryRow>>,
+    /// Directories below which all rows of the store are about to go.
+    cleared: BTreeSet<RelPath>,
+}
+
+/// What is in a directory.
+#[derive(Clone, Copy)]
+struct Dir {
+    /// The part of the base that shows there; none if rows hide it.
+    base: Option<State>,
+    /// Whether rows of the store count there.
+    stored: bool,
+}
+
+impl Known {
+    /// Forgets what was known of a directory, which changes, and of all below it.
+    fn forget(&mut self, dir: &RelPath) {
+        self.dirs.remove(dir);
+        let below: Vec<RelPath> = below(&self.dirs, dir).map(|(dir, _)| dir.clone()).collect();
+        for dir in below {
+            self.dirs.remove(&dir);
+        }
+    }
+}
+
+/// What a map by paths has below a directory.
+fn below<'m, T>(
+    map: &'m BTreeMap<RelPath, T>,
+    dir: &RelPath,
+) -> impl Iterator<Item = (&'m RelPath, &'m T)> {
+    // From `dir/` to before `dir0`, because `0` is the byte after `/`.
+    let edge = |last: &[u8]| [dir.as_bytes(), last].concat();
+    let (from, to) = match dir.is_root() {
+        true => (Bound::Excluded(Vec::new()), Bound::Unbounded),
+        false => (Bound::Excluded(edge(b"/")), Bound::Excluded(edge(b"0"))),
+    };
+    map.range::<[u8], _>((
+        from.as_ref().map(Vec::as_slice),
+        to.as_ref().map(Vec::as_slice),
+    ))
 }
 
 impl<'a> Index<'a> {
@@ -80,32 +131,165 @@ impl<'a> Index<'a> {
             row,
             objects: StoredObjects::new(store, Some(tx)),
             rows: None,
+            known: RefCell::default(),
         }
+    }
+
+    /// The same for who looks at many paths: trees that are read are remembered.
+    pub(crate) fn remembering(mut self) -> Self {
+        self.objects.remember_trees();
+        self
     }
 
     /// The same with all rows read at once, for who looks at most of them anyway and writes none
     /// meanwhile.
-    pub(crate) fn with_rows(mut self) -> Result<Self> {
-        let rows = self.tx.entries_below(self.row.key, &RelPath::root())?;
-        self.objects.remember_trees();
-        self.rows = Some(
+    pub(crate) fn with_rows(self) -> Result<Self> {
+        let mut index = self.remembering();
+        let rows = index.tx.entries_below(index.row.key, &RelPath::root())?;
+        index.rows = Some(
             rows.into_iter()
                 .map(|row| (row.path.clone(), row))
                 .collect(),
         );
-        Ok(self)
+        Ok(index)
     }
 
-    /// The rows of a path and of the directories above it, the topmost first.
-    fn rows_on(&self, path: &RelPath) -> Result<Vec<EntryRow>> {
-        let Some(rows) = &self.rows else {
-            return self.tx.entries_on_path(self.row.key, path);
+    /// All rows, in the order of paths.
+    pub(crate) fn all_rows(&self) -> Result<Vec<EntryRow>> {
+        match &self.rows {
+            Some(rows) => Ok(rows.values().cloned().collect()),
+            None => self.tx.entries_below(self.row.key, &RelPath::root()),
+        }
+    }
+
+    /// Whether there are rows below a directory, if all of them were read at once.
+    pub(crate) fn has_rows_below(&self, dir: &RelPath) -> bool {
+        let rows = self.rows.as_ref();
+        rows.is_some_and(|rows| below(rows, dir).next().is_some())
+    }
+
+    /// The row that the store has at a path.
+    fn stored_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
+        match &self.rows {
+            Some(rows) => Ok(rows.get(path).cloned()),
+            None => self.tx.entry_at(self.row.key, path),
+        }
+    }
+
+    /// The row at a path, given the one that the store has and whether that counts.
+    fn row_now(&self, path: &RelPath, counts: bool, stored: Option<EntryRow>) -> Option<EntryRow> {
+        match self.known.borrow().drafted.get(path) {
+            Some(drafted) => drafted.clone(),
+            None => stored.filter(|_| counts),
+        }
+    }
+
+    /// What is in a directory, if there is one at this path.
+    fn dir(&self, path: &RelPath) -> Result<Dir> {
+        let mut unknown = Vec::new();
+        let mut dir = Dir {
+            base: Some(self.base()),
+            stored: true,
         };
-        let places = path.prefixes().chain([path.as_bytes()]);
-        Ok(places
-            .filter_map(|place| rows.get(place))
-            .cloned()
-            .collect())
+        let mut next = Some(path.clone());
+        let mut nothing_known = true;
+        while let Some(path) = next {
+            if let Some(known) = self.known.borrow().dirs.get(&path) {
+                dir = *known;
+                nothing_known = false;
+                break;
+            }
+            next = path.parent();
+            unknown.push(path);
+        }
+        // The first time, the rows of the whole way are asked for at once.
+        let mut rows = match nothing_known && self.rows.is_none() {
+            true => Some(
+                self.tx
+                    .entries_on_path(self.row.key, path)?
+                    .into_iter()
+                    .peekable(),
+            ),
+            false => None,
+        };
+        for path in unknown.into_iter().rev() {
+            let row = match &mut rows {
+                Some(rows) => rows.next_if(|row| row.path == path),
+                None => self.stored_row(&path)?,
+            };
+            let row = self.row_now(&path, dir.stored, row);
+            dir = self.look(&path, dir, row)?.1;
+            self.known.borrow_mut().dirs.insert(path, dir);
+        }
+        Ok(dir)
+    }
+
+    /// What stands at a path, and what is in it, given its row and what is in the directory that it
+    /// is in.
+    fn look(
+        &self,
+        path: &RelPath,
+        above: Dir,
+        row: Option<EntryRow>,
+    ) -> Result<(Option<Entry>, Dir)> {
+        let hidden = row.as_ref().is_some_and(hides_base);
+        let (shown, base) = match above.base.filter(|_| !hidden) {
+            None => (None, None),
+            Some(base) if path.is_root() => (Some(StateEntry::dir(DEFAULT_DIR_PERM)), Some(base)),
+            Some(base) => {
+                let (shown, below) = base.step(&self.objects, path)?;
+                (shown, Some(below))
+            }
+        };
+        let entry = match &row {
+            Some(row) => Entry::of_row(row),
+            None => shown.map(Entry::of_state),
+        };
+        let stored = above.stored && !self.known.borrow().cleared.contains(path);
+        Ok((entry, Dir { base, stored }))
+    }
+
+    /// What is in the directory that a path is in; of the root, the workspace itself.
+    fn above(&self, path: &RelPath) -> Result<Dir> {
+        match path.parent() {
+            Some(parent) => self.dir(&parent),
+            None => Ok(Dir {
+                base: Some(self.base()),
+                stored: true,
+            }),
+        }
+    }
+
+    /// The row at a path.
+    pub(crate) fn own_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
+        let counts = self.above(path)?.stored;
+        Ok(self.row_now(path, counts, self.stored_row(path)?))
+    }
+
+    /// What the base shows at a path if the row there is not looked at, but those above it are.
+    pub(crate) fn shown_by_base(&self, path: &RelPath) -> Result<Option<Entry>> {
+        match self.above(path)?.base {
+            Some(base) => Ok(base.step(&self.objects, path)?.0.map(Entry::of_state)),
+            None => Ok(None),
+        }
+    }
+
+    /// From now on there is this row at its path, or none at this one. It is not written.
+    pub(crate) fn draft(&self, path: &RelPath, row: Option<EntryRow>) {
+        let mut known = self.known.borrow_mut();
+        known.forget(path);
+        known.drafted.insert(path.clone(), row);
+    }
+
+    /// From now on there are no rows below a directory. Nothing is written.
+    pub(crate) fn draft_clear(&self, dir: &RelPath) {
+        let mut known = self.known.borrow_mut();
+        known.forget(dir);
+        let drafted = below(&known.drafted, dir).map(|(path, _)| path.clone());
+        for path in drafted.collect::<Vec<_>>() {
+            known.drafted.remove(&path);
+        }
+        known.cleared.insert(dir.clone());
     }
 
     /// The state below the rows.
@@ -118,36 +302,22 @@ impl<'a> Index<'a> {
 
     /// What stands at `path` itself; links on the way are not followed.
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
-        let rows = self.rows_on(path)?;
-        if let Some(row) = rows.last().filter(|row| row.path == *path) {
-            return Ok(Entry::of_row(row));
+        let above = self.above(path)?;
+        let row = self.row_now(path, above.stored, self.stored_row(path)?);
+        let (entry, dir) = self.look(path, above, row)?;
+        if entry.is_some_and(|entry| entry.is_dir()) {
+            self.known.borrow_mut().dirs.insert(path.clone(), dir);
         }
-        if rows.iter().any(hides_base) {
-            return Ok(None);
-        }
-        Ok(self.base().entry(&self.objects, path)?.map(Entry::of_state))
+        Ok(entry)
     }
 
     /// What stands at each directory above `path`, the root first, and at `path` itself: what a
     /// change has to know, for little more than [`Index::entry`] costs.
     pub(crate) fn steps(&self, path: &RelPath) -> Result<Vec<(RelPath, Option<Entry>)>> {
-        let rows = self.rows_on(path)?;
-        let mut rows = rows.iter().peekable();
-        let mut hidden = false;
         let mut places = path.ancestors();
         places.push(path.clone());
         let look = |place: RelPath| {
-            let entry = match rows.next_if(|row| row.path == place) {
-                Some(row) => {
-                    hidden |= hides_base(row);
-                    Entry::of_row(row)
-                }
-                None if hidden => None,
-                None => self
-                    .base()
-                    .entry(&self.objects, &place)?
-                    .map(Entry::of_state),
-            };
+            let entry = self.entry(&place)?;
             Ok((place, entry))
         };
         places.into_iter().map(look).collect()
@@ -164,18 +334,53 @@ impl<'a> Index<'a> {
 
     /// What is directly in `dir`, by name; empty if there is no such directory.
     pub(crate) fn children(&self, dir: &RelPath) -> Result<BTreeMap<Vec<u8>, Entry>> {
-        let above = self.rows_on(dir)?;
+        let listed = self.list(dir, self.dir(dir)?)?.into_iter();
+        Ok(listed.map(|(name, (entry, _))| (name, entry)).collect())
+    }
+
+    /// What is directly in a directory, each with what is in it.
+    fn list(&self, path: &RelPath, dir: Dir) -> Result<BTreeMap<Vec<u8>, (Entry, Dir)>> {
         let mut children = BTreeMap::new();
-        if !above.iter().any(hides_base) {
-            for (name, entry) in self.base().children(&self.objects, dir)? {
-                children.insert(name, Entry::of_state(entry));
+        if let Some(base) = dir.base {
+            for (name, (entry, below)) in base.list(&self.objects, path)? {
+                let below = Dir {
+                    base: Some(below),
+                    ..dir
+                };
+                children.insert(name, (Entry::of_state(entry), below));
             }
         }
-        for row in self.tx.entries_in(self.row.key, dir)? {
-            match Entry::of_row(&row) {
-                Some(entry) => children.insert(row.path.name().to_vec(), entry),
-                None => children.remove(row.path.name()),
+        let mut rows = match dir.stored {
+            true => self.tx.entries_in(self.row.key, path)?,
+            false => Vec::new(),
+        };
+        let known = self.known.borrow();
+        if !known.drafted.is_empty() {
+            rows.retain(|row| !known.drafted.contains_key(&row.path));
+            let here = below(&known.drafted, path)
+                .filter(|(drafted, _)| drafted.parent().as_ref() == Some(path));
+            rows.extend(here.filter_map(|(_, row)| row.clone()));
+        }
+        for row in rows {
+            let name = row.path.name().to_vec();
+            let Some(entry) = Entry::of_row(&row) else {
+                children.remove(&name);
+                continue;
             };
+            let shown = match children.get(&name) {
+                Some((_, shown)) => shown.base,
+                None => dir.base.map(|_| State::default()),
+            };
+            let below = Dir {
+                base: shown.filter(|_| !hides_base(&row)),
+                ..dir
+            };
+            children.insert(name, (entry, below));
+        }
+        if !known.cleared.is_empty() {
+            for (name, (_, below)) in &mut children {
+                below.stored &= !known.cleared.contains(&path.join_name(name));
+            }
         }
         Ok(children)
     }
@@ -186,14 +391,14 @@ impl<'a> Index<'a> {
         dir: &RelPath,
         visit: &mut dyn FnMut(&RelPath, &Entry) -> Result<()>,
     ) -> Result<()> {
-        let mut open = vec![dir.clone()];
-        while let Some(dir) = open.pop() {
+        let mut open = vec![(dir.clone(), self.dir(dir)?)];
+        while let Some((path, dir)) = open.pop() {
             let mut below = Vec::new();
-            for (name, entry) in self.children(&dir)? {
-                let path = dir.join_name(&name);
+            for (name, (entry, dir)) in self.list(&path, dir)? {
+                let path = path.join_name(&name);
                 visit(&path, &entry)?;
                 if entry.is_dir() {
-                    below.push(path);
+                    below.push((path, dir));
                 }
             }
             open.extend(below.into_iter().rev());
@@ -285,53 +490,6 @@ impl<'a> Index<'a> {
             ),
         }
     }
-
-    /// The rows that a snapshot would take as edits of the base, and those it leaves alone because
-    /// the ignore rules or the layout say so. What the base tracks stays tracked, as in git.
-    pub(crate) fn pending(&self, include_ignored: bool) -> Result<Pending> {
-        let mut ignore = Ignore::new(self);
-        let mut pending = Pending::default();
-        let base = self.base();
-        let rows = match &self.rows {
-            Some(rows) => rows.values().cloned().collect(),
-            None => self.tx.entries_below(self.row.key, &RelPath::root())?,
-        };
-        for row in rows {
-            let is_dir = row.kind == Some(EntryKind::Dir);
-            if row.kind.is_some() && !self.row.layout.may_hold(&row.path, is_dir) {
-                pending.ignored.push(row);
-                continue;
-            }
-            if !include_ignored && row.kind.is_some() {
-                let tracked = base.entry(&self.objects, &row.path)?;
-                // Git tracks files, not directories: of a directory that a file took the place of,
-                // what was below is gone, and the file is new.
-                let was_dir = |tracked: StateEntry| tracked.kind == EntryKind::Dir && !is_dir;
-                let is_new = tracked.is_none_or(was_dir);
-                if is_new && ignore.matches(&row.path, is_dir)? {
-                    if tracked.is_some() {
-                        pending.edits.insert(row.path.clone(), StateEdit::Remove);
-                    }
-                    pending.ignored.push(row);
-                    continue;
-                }
-            }
-            let edit = match Entry::of_row(&row) {
-                None => StateEdit::Remove,
-                Some(entry) if row.opaque => StateEdit::Replace(entry.to_state()),
-                Some(entry) => StateEdit::Put(entry.to_state()),
-            };
-            pending.edits.insert(row.path.clone(), edit);
-        }
-        Ok(pending)
-    }
-}
-
-/// What a snapshot would take, and what it would leave.
-#[derive(Default)]
-pub(crate) struct Pending {
-    pub(crate) edits: StateEdits,
-    pub(crate) ignored: Vec<EntryRow>,
 }
 
 /// Whether nothing of the base shows at and below the path of this row.
@@ -344,71 +502,6 @@ fn leaves(path: &RelPath) -> Error {
         ErrorCode::PathTraversalBlocked,
         format!("`{path}` follows a link that leaves the workspace"),
     )
-}
-
-/// The ignore rules that the files of an index hold, read as far as they are needed.
-pub(crate) struct Ignore<'a> {
-    index: &'a Index<'a>,
-    rules: HashMap<RelPath, IgnoreRules>,
-    verdicts: HashMap<RelPath, bool>,
-}
-
-impl<'a> Ignore<'a> {
-    pub(crate) fn new(index: &'a Index<'a>) -> Self {
-        Ignore {
-            index,
-            rules: HashMap::new(),
-            verdicts: HashMap::new(),
-        }
-    }
-
-    /// Whether the path, or a directory above it, is ignored.
-    pub(crate) fn matches(&mut self, path: &RelPath, is_dir: bool) -> Result<bool> {
-        let Some(parent) = path.parent() else {
-            return Ok(false);
-        };
-        let parent_ignored = match self.verdicts.get(&parent) {
-            Some(verdict) => *verdict,
-            None => {
-                let verdict = self.matches(&parent, true)?;
-                self.verdicts.insert(parent.clone(), verdict);
-                verdict
-            }
-        };
-        if parent_ignored || crate::state::belongs_to_nested_git(path) {
-            return Ok(parent_ignored);
-        }
-        Ok(self.rules_in(&parent)?.is_ignored(path, is_dir))
-    }
-
-    fn rules_in(&mut self, dir: &RelPath) -> Result<IgnoreRules> {
-        if let Some(rules) = self.rules.get(dir) {
-            return Ok(rules.clone());
-        }
-        let above = match dir.parent() {
-            Some(parent) => self.rules_in(&parent)?,
-            None => IgnoreRules::root(),
-        };
-        let git = self.rule_file(dir, b".gitignore")?;
-        let own = self.rule_file(dir, b".offshootignore")?;
-        let rules = match (&git, &own) {
-            (None, None) => above,
-            _ => above.child(dir, git.as_deref(), own.as_deref()),
-        };
-        self.rules.insert(dir.clone(), rules.clone());
-        Ok(rules)
-    }
-
-    fn rule_file(&self, dir: &RelPath, name: &[u8]) -> Result<Option<std::sync::Arc<[u8]>>> {
-        match self.index.entry(&dir.join_name(name))? {
-            Some(Entry {
-                kind: EntryKind::File,
-                id: Some(id),
-                ..
-            }) => self.index.content(&id).map(Some),
-            _ => Ok(None),
-        }
-    }
 }
 
 /// The rows that a change has to write so that `path` holds `entry`, parents included.
@@ -437,16 +530,29 @@ pub(crate) fn missing_of(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPa
     Ok(missing)
 }
 
-/// The row of a directory that comes into being at `path`.
-pub(crate) fn new_dir_row(index: &Index<'_>, path: &RelPath, revision: i64) -> Result<EntryRow> {
-    Ok(EntryRow {
-        path: path.clone(),
-        kind: Some(EntryKind::Dir),
-        // If the base has something there it was deleted, and it must stay so.
-        opaque: index.base().entry(&index.objects, path)?.is_some(),
-        perm: DEFAULT_DIR_PERM,
-        id: None,
-        size: 0,
-        revision,
-    })
+/// The rows of directories that come into being, one in the other.
+pub(crate) fn new_dir_rows(
+    index: &Index<'_>,
+    missing: &[RelPath],
+    revision: i64,
+) -> Result<Vec<EntryRow>> {
+    let Some(above) = missing.first().and_then(RelPath::parent) else {
+        return Ok(Vec::new());
+    };
+    let mut part = index.base().at(&index.objects, &above)?;
+    let row = |path: &RelPath| {
+        let (shown, below) = part.step(&index.objects, path)?;
+        part = below;
+        Ok(EntryRow {
+            path: path.clone(),
+            kind: Some(EntryKind::Dir),
+            // If the base has something there it was deleted, and it must stay so.
+            opaque: shown.is_some(),
+            perm: DEFAULT_DIR_PERM,
+            id: None,
+            size: 0,
+            revision,
+        })
+    };
+    missing.iter().map(row).collect()
 }

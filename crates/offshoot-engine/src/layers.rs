@@ -6,7 +6,7 @@
 //! difference of two states. Layers are a cache. What is missing is built by whoever needs it, under
 //! a lock per project; a layer and all below it never change (INV-2).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState}
 use crate::engine::Engine;
 use crate::fork_git::is_git_layer;
 use crate::incoming::hash_file;
+use crate::inherited::add_dirs_above;
 use crate::project::state_of_row;
 use crate::projection::missing_content;
 use crate::snapshot::state_of;
@@ -284,7 +285,8 @@ impl Engine {
             let rows = tx.layers_showing(&snapshot.tree, &snapshot.sidecar)?;
             let usable = rows.into_iter().find(|row| row.depth < DEEPEST);
             let Some(row) = usable else { continue };
-            let objects = self.objects_in(tx);
+            let mut objects = self.objects_in(tx);
+            objects.remember_trees();
             let changes = shown_by(&row).diff(&objects, &state, &RelPath::root())?;
             let base = stack_rows(tx, row.key)?.pop();
             let limit = base.map_or(0, |base| base.entries) / 4;
@@ -347,19 +349,20 @@ impl Engine {
         let mut changes: Vec<StateChange> = Vec::new();
         let mut parents: Vec<(RelPath, u32)> = Vec::new();
         self.store().read(|tx| {
-            let objects = self.objects_in(tx);
+            let mut objects = self.objects_in(tx);
+            objects.remember_trees();
             changes = from.diff(&objects, to, &RelPath::root())?;
             // Directories on the way are part of the layer, with the bits that they have.
-            let mut seen: HashSet<RelPath> = HashSet::new();
-            parents.clear();
+            let mut above: BTreeSet<RelPath> = BTreeSet::new();
             for change in &changes {
-                for above in change.path.dirs_above() {
-                    if seen.insert(above.clone())
-                        && let Some(entry) = to.entry(&objects, &above)?
-                        && entry.kind == EntryKind::Dir
-                    {
-                        parents.push((above, entry.perm));
-                    }
+                add_dirs_above(&mut above, &change.path);
+            }
+            parents.clear();
+            for dir in above {
+                if let Some(entry) = to.entry(&objects, &dir)?
+                    && entry.kind == EntryKind::Dir
+                {
+                    parents.push((dir, entry.perm));
                 }
             }
             Ok(())
@@ -457,7 +460,7 @@ impl Engine {
         // A layer that is being written is in no row, and would lose files under the writer's
         // hands. If somebody builds for long, garbage can wait for the next time.
         let patience = self.inner.options.lock_timeout;
-        let Ok(_alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
+        let Ok(alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
             return Ok(0);
         };
         let removed = self.store().write(Durability::Synced, |tx| {
@@ -478,7 +481,9 @@ impl Engine {
             self.forget_stack(row.key);
             offshoot_fs::remove_layer(&self.layer_path(row))?;
         }
-        self.sweep_layers()?;
+        let trash = self.sweep_layers()?;
+        drop(alone);
+        self.empty_trash(&trash);
         Ok(removed.len() as u64)
     }
 
@@ -503,17 +508,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what a killed process was building or removing, if nobody builds right now.
+    /// Takes away what a killed process was building or removing, if nobody builds right now. It is
+    /// in `tmp/` then, to be removed with what else is there.
     pub(crate) fn sweep_orphan_layers(&self) -> Result<()> {
         match self.inner.locks.exclusive(COLLECTING, Duration::ZERO) {
-            Ok(_alone) => self.sweep_layers(),
+            Ok(_alone) => self.sweep_layers().map(drop),
             Err(_) => Ok(()),
         }
     }
 
-    /// Removes what is in the directory of layers and no row names. Whoever builds a layer holds
-    /// the lock that we have alone until its row is there, so none of it has a living builder.
-    fn sweep_layers(&self) -> Result<()> {
+    /// Takes out of the directory of layers what no row names, for the caller to remove when it has
+    /// let the builders in again. Whoever builds a layer holds the lock that we have alone until
+    /// its row is there, so none of it has a living builder.
+    fn sweep_layers(&self) -> Result<Vec<PathBuf>> {
+        let mut trash = Vec::new();
         let known: HashSet<String> = self
             .store()
             .read(|tx| tx.layers())?
@@ -530,12 +538,14 @@ impl Engine {
                 continue;
             }
             if entry.path().is_dir() {
-                offshoot_fs::remove_layer(&entry.path())?;
+                let away = self.inner.data.new_trash();
+                std::fs::rename(entry.path(), &away).map_err(unreadable)?;
+                trash.push(away);
             } else {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        Ok(())
+        Ok(trash)
     }
 }
 

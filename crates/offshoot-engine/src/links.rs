@@ -9,11 +9,11 @@ use offshoot_core::{
 use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, open_row_by_key};
-use crate::files::refuse_unwritable;
+use crate::files::refuse_unmakeable;
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::index::{Entry, Index, missing_parents, new_dir_row};
+use crate::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::sync::MAX_DETOURS;
@@ -44,7 +44,7 @@ impl Engine {
         target: &[u8],
         cause: &Cause,
     ) -> Result<RelPath> {
-        refuse_unwritable(&self.open_row(id)?, path)?;
+        refuse_unmakeable(&self.open_row(id)?, path)?;
         check_target(target)?;
         let incoming = self.take_in(Content::Bytes(target))?;
         let held = self.hold(id, path, cause)?;
@@ -115,7 +115,7 @@ impl Engine {
         // Links on the way are followed; one at the place itself is replaced.
         let parent = index.resolve(&path.parent().unwrap_or_default())?;
         let path = parent.join_name(path.name());
-        refuse_unwritable(row, &path)?;
+        refuse_unmakeable(row, &path)?;
         refuse_own_git(tx, row, &path)?;
         refuse_ours_in(&index, &path)?;
         index.link_leads_to(&parent, target, &path)?;
@@ -147,11 +147,8 @@ impl Engine {
         let new_dirs = {
             let index = Index::new(self.store(), tx, &row);
             next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
-            let rows: Result<Vec<EntryRow>> = missing_parents(&index, &path)?
-                .iter()
-                .map(|dir| new_dir_row(&index, dir, next.revision))
-                .collect();
-            rows?
+            let missing = missing_parents(&index, &path)?;
+            new_dir_rows(&index, &missing, next.revision)?
         };
         next.files += i64::from(before.is_none());
         next.dirs += new_dirs.len() as i64;

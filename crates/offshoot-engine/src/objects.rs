@@ -37,14 +37,75 @@ pub(crate) struct StoredObjects<'a> {
     store: &'a Store,
     tx: Option<&'a dyn ReadTx>,
     /// What was read, for who looks many paths up.
-    remembered: Option<Mutex<Remembered>>,
+    remembered: Option<Remembered>,
 }
 
+/// Trees that were read, and where directories are: a path then costs a search in the directory
+/// that it is in, however deep that is.
 #[derive(Default)]
-struct Remembered {
+struct Remembered(Mutex<Found>);
+
+#[derive(Default)]
+struct Found {
     trees: HashMap<ObjectId, Tree>,
     /// For each root, the trees of directories below it; none where there is no directory.
     dirs: HashMap<ObjectId, HashMap<RelPath, Option<ObjectId>>>,
+}
+
+impl Remembered {
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tree(&self, id: &ObjectId, read: impl FnOnce() -> Result<Tree>) -> Result<Tree> {
+        if let Some(tree) = self.found().trees.get(id) {
+            return Ok(tree.clone());
+        }
+        let tree = read()?;
+        let mut found = self.found();
+        if found.trees.len() >= TREES {
+            found.trees.clear();
+        }
+        found.trees.insert(*id, tree.clone());
+        Ok(tree)
+    }
+
+    fn subtree(
+        &self,
+        reader: &dyn ObjectReader,
+        root: ObjectId,
+        dir: &RelPath,
+    ) -> Result<Option<ObjectId>> {
+        // From the nearest directory that is known, which is mostly this one or the one above.
+        let found = self.found();
+        let known = found.dirs.get(&root);
+        let mut at = Some(root);
+        let mut unknown = Vec::new();
+        let mut next = Some(dir.clone()).filter(|dir| !dir.is_root());
+        while let Some(path) = next {
+            if let Some(known) = known.and_then(|dirs| dirs.get(&path)) {
+                at = *known;
+                break;
+            }
+            next = path.parent().filter(|above| !above.is_root());
+            unknown.push(path);
+        }
+        drop(found);
+        for path in unknown.into_iter().rev() {
+            let entry = match at {
+                Some(above) if above != EMPTY_TREE => reader.find(&above, path.name())?,
+                _ => None,
+            };
+            at = entry.filter(TreeEntry::is_dir).map(|entry| entry.id);
+            let mut found = self.found();
+            let dirs = found.dirs.entry(root).or_default();
+            if dirs.len() >= TREES {
+                dirs.clear();
+            }
+            dirs.insert(path, at);
+        }
+        Ok(at)
+    }
 }
 
 impl<'a> StoredObjects<'a> {
@@ -59,12 +120,7 @@ impl<'a> StoredObjects<'a> {
     /// Remembers every tree that is read, and where directories are: a path then costs a search in
     /// the directory that it is in.
     pub(crate) fn remember_trees(&mut self) {
-        self.remembered = Some(Mutex::default());
-    }
-
-    fn remembered(&self) -> Option<MutexGuard<'_, Remembered>> {
-        let remembered = self.remembered.as_ref()?;
-        Some(remembered.lock().unwrap_or_else(PoisonError::into_inner))
+        self.remembered.get_or_insert_default();
     }
 }
 
@@ -77,18 +133,11 @@ impl ObjectReader for StoredObjects<'_> {
     }
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
-        let known = |known: MutexGuard<'_, Remembered>| known.trees.get(id).cloned();
-        if let Some(tree) = self.remembered().and_then(known) {
-            return Ok(tree);
+        let read = || Tree::parse(offshoot_git::tree_bytes(self, id)?);
+        match &self.remembered {
+            Some(remembered) => remembered.tree(id, read),
+            None => read(),
         }
-        let tree = Tree::parse(offshoot_git::tree_bytes(self, id)?)?;
-        if let Some(mut remembered) = self.remembered() {
-            if remembered.trees.len() >= TREES {
-                remembered.trees.clear();
-            }
-            remembered.trees.insert(*id, tree.clone());
-        }
-        Ok(tree)
     }
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
@@ -99,38 +148,10 @@ impl ObjectReader for StoredObjects<'_> {
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
-        let Some(remembered) = self.remembered() else {
-            return offshoot_git::walk_to(self, root, dir);
-        };
-        // From the nearest directory that is known, which is mostly this one or the one above.
-        let known = remembered.dirs.get(&root);
-        let mut at = Some(root);
-        let mut unknown = Vec::new();
-        let mut next = Some(dir.clone()).filter(|dir| !dir.is_root());
-        while let Some(path) = next {
-            if let Some(known) = known.and_then(|dirs| dirs.get(&path)) {
-                at = *known;
-                break;
-            }
-            next = path.parent().filter(|above| !above.is_root());
-            unknown.push(path);
+        match &self.remembered {
+            Some(remembered) => remembered.subtree(self, root, dir),
+            None => offshoot_git::walk_to(self, root, dir),
         }
-        drop(remembered);
-        for path in unknown.into_iter().rev() {
-            let found = match at {
-                Some(above) if above != EMPTY_TREE => self.find(&above, path.name())?,
-                _ => None,
-            };
-            at = found.filter(TreeEntry::is_dir).map(|entry| entry.id);
-            if let Some(mut remembered) = self.remembered() {
-                let dirs = remembered.dirs.entry(root).or_default();
-                if dirs.len() >= TREES {
-                    dirs.clear();
-                }
-                dirs.insert(path, at);
-            }
-        }
-        Ok(at)
     }
 
     fn open(&self, id: &ObjectId) -> Result<Option<ObjectStream>> {
@@ -159,6 +180,8 @@ impl ObjectReader for StoredObjects<'_> {
 pub(crate) struct Workbench<'a> {
     base: &'a dyn ObjectReader,
     new: HashMap<ObjectId, (ObjectKind, Arc<[u8]>)>,
+    /// New trees; what is stored is for the base to remember.
+    remembered: Remembered,
 }
 
 impl<'a> Workbench<'a> {
@@ -166,6 +189,7 @@ impl<'a> Workbench<'a> {
         Workbench {
             base,
             new: HashMap::new(),
+            remembered: Remembered::default(),
         }
     }
 
@@ -230,22 +254,22 @@ impl ObjectReader for Workbench<'_> {
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         match self.new.get(id) {
-            Some((_, bytes)) => Tree::parse(bytes.clone()),
+            Some((_, bytes)) => self.remembered.tree(id, || Tree::parse(bytes.clone())),
             None => self.base.tree(id),
         }
     }
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
-        match self.new.get(tree) {
-            Some((_, bytes)) => offshoot_git::find_in(bytes, name),
-            None => self.base.find(tree, name),
+        match self.new.contains_key(tree) {
+            true => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
+            false => self.base.find(tree, name),
         }
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
         // A new root may lead to new trees; what is stored leads to what is stored.
         match self.new.contains_key(&root) {
-            true => offshoot_git::walk_to(self, root, dir),
+            true => self.remembered.subtree(self, root, dir),
             false => self.base.subtree(root, dir),
         }
     }

@@ -165,6 +165,7 @@ impl Engine {
         if path.is_root() {
             return Err(Error::invalid("the path of a file is missing"));
         }
+        path.check_depth()?;
         refuse_what_git_refuses(path, EntryKind::File, None)?;
         let mut incoming = self.take_in(content)?;
         let ruled = incoming.bytes_if_ruled(path)?;
@@ -215,7 +216,8 @@ impl Engine {
         for _ in 0..TRIES {
             let draft = self.store().read(|tx| {
                 let row = open_project(tx, id)?;
-                let objects = self.objects_in(tx);
+                let mut objects = self.objects_in(tx);
+                objects.remember_trees();
                 let head = state_of_row(&row);
                 let proposal = make(&objects, &head)?;
                 self.draft_project(tx, row, proposal, recorded)
@@ -255,7 +257,8 @@ impl Engine {
         proposal: Proposal,
         recorded: &Recorded<'_>,
     ) -> Result<ProjectDraft> {
-        let objects = self.objects_in(tx);
+        let mut objects = self.objects_in(tx);
+        objects.remember_trees();
         let head = state_of_row(&row);
         // Only what the owner brings from a directory may hold repositories.
         if recorded.op != HistoryOp::Import {
@@ -446,14 +449,11 @@ fn refuse_edit(
             format!("`{path}` is a directory"),
         ));
     }
-    for above in path.dirs_above() {
-        let entry = head.entry(objects, &above)?;
-        if entry.is_some_and(|entry| entry.kind != EntryKind::Dir) {
-            return Err(Error::new(
-                ErrorCode::NotADirectory,
-                format!("`{above}` is a file, so nothing can be below it"),
-            ));
-        }
+    if let Some(above) = head.leaf_above(objects, path)? {
+        return Err(Error::new(
+            ErrorCode::NotADirectory,
+            format!("`{above}` is a file, so nothing can be below it"),
+        ));
     }
     let as_expected = match options.expect {
         Expect::Anything => true,

@@ -214,15 +214,14 @@ fn refuse_in(
     if path.is_root() {
         return Err(Error::invalid("the path of a file is missing"));
     }
+    path.check_depth()?;
     let kind_at = |path: &RelPath| -> Result<Option<EntryKind>> {
         Ok(head.entry(objects, path)?.map(|entry| entry.kind))
     };
     refuse_what_git_refuses(path, kind, None)?;
     refuse_place_of_ours(objects, head, path)?;
-    for above in path.dirs_above() {
-        if kind_at(&above)?.is_some_and(|kind| kind != EntryKind::Dir) {
-            return Err(not_a_dir(&above));
-        }
+    if let Some(above) = head.leaf_above(objects, path)? {
+        return Err(not_a_dir(&above));
     }
     match (kind, kind_at(path)?) {
         (EntryKind::Dir, Some(EntryKind::File | EntryKind::Symlink)) => Err(not_a_dir(path)),

@@ -1,15 +1,14 @@
 //! Directories made, files and directories deleted and moved.
 
-use offshoot_core::{
-    Cause, DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId,
-};
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId};
 use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
+use crate::draft::Draft;
 use crate::engine::{Engine, no_file, open_row_by_key};
-use crate::files::{Expect, Written, check_expectation, refuse_unwritable};
+use crate::files::{Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable};
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
-use crate::index::{Entry, Index, missing_parents, new_dir_row};
+use crate::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::workspace::put_row;
@@ -18,7 +17,7 @@ impl Engine {
     /// Makes a directory and those above it. It is no error if it exists.
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         self.require_space()?;
-        refuse_unwritable(&self.open_row(id)?, path)?;
+        refuse_unmakeable(&self.open_row(id)?, path)?;
         let held = self.hold(id, path, cause)?;
         let outcome = self.make_dir_held(&held, path, cause);
         outcome.or_else(|error| self.unmake_dir(&held, error))
@@ -47,7 +46,7 @@ impl Engine {
     ) -> Result<(RelPath, Vec<RelPath>)> {
         let index = Index::new(self.store(), tx, row);
         let path = index.resolve(path)?;
-        refuse_unwritable(row, &path)?;
+        refuse_unmakeable(row, &path)?;
         refuse_own_git(tx, row, &path)?;
         refuse_ours_in(&index, &path)?;
         let mut missing = missing_parents(&index, &path)?;
@@ -83,14 +82,10 @@ impl Engine {
             tx.update_workspace(&next)?;
             return Ok((path, missing));
         }
-        let rows: Result<Vec<EntryRow>> = {
+        let rows = {
             let index = Index::new(self.store(), tx, &row);
-            let missing = missing.iter();
-            missing
-                .map(|dir| new_dir_row(&index, dir, next.revision))
-                .collect()
+            new_dir_rows(&index, &missing, next.revision)?
         };
-        let rows = rows?;
         next.dirs += rows.len() as i64;
         let line = LineFor {
             row: &next,
@@ -141,52 +136,8 @@ impl Engine {
         self.sync_below(&row, path, cause)?;
         self.sync_named(&row, path, cause)?;
         let at = self.now();
-        let (gone, files) = self.store().write(Durability::Synced, |tx| {
-            let row = open_row_by_key(tx, &row)?;
-            let mut next = changed_row(&row, at);
-            let (top, below, parent) = {
-                let index = Index::new(self.store(), tx, &row);
-                let top = index.entry(path)?.ok_or_else(|| no_file(path))?;
-                check_expectation(path, Some(&top), expect)?;
-                let mut below = Vec::new();
-                if top.is_dir() {
-                    index.walk(path, &mut |path, entry| {
-                        below.push((path.clone(), *entry, index.size(entry)?));
-                        Ok(())
-                    })?;
-                    if !below.is_empty() && !recursive {
-                        return Err(Error::new(
-                            ErrorCode::IsADirectory,
-                            format!("`{path}` is a directory that holds {} entries", below.len()),
-                        )
-                        .with_hint("ask for a recursive deletion"));
-                    }
-                }
-                let size = index.size(&top)?;
-                below.insert(0, (path.clone(), top, size));
-                (top, below, path.parent().unwrap_or_default())
-            };
-            let _ = top;
-            let line = LineFor {
-                row: &next,
-                at,
-                via: Via::Call,
-                cause,
-            };
-            for (path, entry, _) in below.iter().rev() {
-                let mut line = line.file(HistoryOp::Delete, path, entry.kind);
-                line.before = entry.id;
-                tx.add_history(&line)?;
-            }
-            self.remove_in_index(tx, &row, path, next.revision)?;
-            self.keep_parent(tx, &row, &parent, next.revision)?;
-            let files = below.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
-            next.files -= files as i64;
-            next.dirs -= (below.len() - files) as i64;
-            next.bytes -= below.iter().map(|(_, _, size)| size).sum::<i64>();
-            put_row(tx, &row, &next)?;
-            let paths: Vec<RelPath> = below.into_iter().map(|(path, ..)| path).collect();
-            Ok((paths, files))
+        let (gone, files) = self.change_workspace(&row, at, |draft| {
+            draft_deletion(draft, path, recursive, expect, cause)
         })?;
         if row.materialized {
             self.project_deletion(&row, path, recursive, &gone)
@@ -224,7 +175,7 @@ impl Engine {
         self.require_space()?;
         let row = self.open_row(id)?;
         refuse_unwritable(&row, from)?;
-        refuse_unwritable(&row, to)?;
+        refuse_unmakeable(&row, to)?;
         if to.starts_with(from) {
             return Err(Error::invalid(format!(
                 "`{from}` cannot be moved into itself"
@@ -235,11 +186,8 @@ impl Engine {
         self.sync_named(&row, from, cause)?;
         self.sync_named(&row, to, cause)?;
         let at = self.now();
-        let (to, top, size, version) = self.store().write(Durability::Synced, |tx| {
-            let row = open_row_by_key(tx, &row)?;
-            let next = changed_row(&row, at);
-            self.land_move(tx, &row, next, from, to, cause, at)
-        })?;
+        let (to, top, size, version) =
+            self.change_workspace(&row, at, |draft| draft_move(draft, from, to, cause))?;
         if row.materialized {
             let moved = self
                 .dir_of(&row)
@@ -259,151 +207,135 @@ impl Engine {
             created: true,
         })
     }
+}
 
-    fn land_move(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        mut next: WorkspaceRow,
-        from: &RelPath,
-        to: &RelPath,
-        cause: &Cause,
-        at: Timestamp,
-    ) -> Result<(RelPath, Entry, i64, i64)> {
-        let (to, top, all, new_dirs) = {
-            let index = Index::new(self.store(), tx, row);
-            let top = index.entry(from)?.ok_or_else(|| no_file(from))?;
-            let parent = index.resolve(&to.parent().unwrap_or_default())?;
-            let to = parent.join_name(to.name());
-            refuse_unwritable(row, &to)?;
-            refuse_own_git(tx, row, &to)?;
-            refuse_ours_in(&index, &to)?;
-            if to.starts_with(from) {
-                return Err(Error::invalid(format!(
-                    "`{from}` cannot be moved into itself"
-                )));
-            }
-            if index.entry(&to)?.is_some() {
-                return Err(
-                    Error::new(ErrorCode::AlreadyExists, format!("`{to}` exists already"))
-                        .with_hint("delete it first, or choose another name"),
-                );
-            }
-            let missing = missing_parents(&index, &to)?;
-            let mut all = vec![(from.clone(), top, index.size(&top)?)];
-            if top.is_dir() {
-                index.walk(from, &mut |path, entry| {
-                    all.push((path.clone(), *entry, index.size(entry)?));
-                    Ok(())
-                })?;
-            }
-            let rows: Result<Vec<EntryRow>> = missing
-                .iter()
-                .map(|dir| new_dir_row(&index, dir, next.revision))
-                .collect();
-            (to, top, all, rows?)
-        };
-        next.dirs += new_dirs.len() as i64;
-        let line = LineFor {
-            row: &next,
-            at,
-            via: Via::Call,
-            cause,
-        };
-        line.make_dirs(tx, &new_dirs)?;
-        self.remove_in_index(tx, row, from, next.revision)?;
-        self.keep_parent(tx, row, &from.parent().unwrap_or_default(), next.revision)?;
-        for (path, entry, size) in &all {
-            let below = path.strip_prefix(from).unwrap_or_default();
-            let target = to.join(&below);
-            let opaque = entry.is_dir()
-                && Index::new(self.store(), tx, row)
-                    .base()
-                    .entry(
-                        &crate::objects::StoredObjects::new(self.store(), Some(tx)),
-                        &target,
-                    )?
-                    .is_some();
-            tx.put_entry(
-                row.key,
-                &EntryRow {
-                    path: target.clone(),
-                    kind: Some(entry.kind),
-                    opaque,
-                    perm: entry.perm,
-                    id: entry.id,
-                    size: *size,
-                    revision: next.revision,
-                },
-            )?;
-            let mut moved = line.file(HistoryOp::Move, &target, entry.kind);
-            moved.from = Some(path.clone());
-            moved.before = entry.id;
-            moved.after = entry.id;
-            moved.size = *size;
-            tx.add_history(&moved)?;
-        }
-        put_row(tx, row, &next)?;
-        let size = all.first().map_or(0, |(_, _, size)| *size);
-        Ok((to, top, size, next.revision))
+/// Removes a path with all below it. Returns the paths that go, it first, and how many of them are
+/// files and links.
+fn draft_deletion(
+    draft: &mut Draft<'_>,
+    path: &RelPath,
+    recursive: bool,
+    expect: Expect,
+    cause: &Cause,
+) -> Result<(Vec<RelPath>, usize)> {
+    let top = draft.index.entry(path)?.ok_or_else(|| no_file(path))?;
+    check_expectation(path, Some(&top), expect)?;
+    let all = all_from(&draft.index, path, top)?;
+    if all.len() > 1 && !recursive {
+        let below = all.len() - 1;
+        return Err(Error::new(
+            ErrorCode::IsADirectory,
+            format!("`{path}` is a directory that holds {below} entries"),
+        )
+        .with_hint("ask for a recursive deletion"));
     }
+    let next = draft.next.clone();
+    let line = LineFor {
+        row: &next,
+        at: next.changed_at,
+        via: Via::Call,
+        cause,
+    };
+    for (path, entry, size) in all.iter().rev() {
+        let mut line = line.file(HistoryOp::Delete, path, entry.kind);
+        line.before = entry.id;
+        draft.line(line);
+        draft.next.dirs -= i64::from(entry.is_dir());
+        draft.next.files -= i64::from(!entry.is_dir());
+        draft.next.bytes -= size;
+    }
+    draft.remove(path)?;
+    draft.keep_dir(&path.parent().unwrap_or_default())?;
+    let files = all.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
+    Ok((all.into_iter().map(|(path, ..)| path).collect(), files))
+}
 
-    /// Makes the index forget a path with everything below.
-    pub(crate) fn remove_in_index(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        revision: i64,
-    ) -> Result<()> {
-        tx.remove_entries_below(row.key, path)?;
-        tx.remove_entry(row.key, path)?;
-        let shows_through = Index::new(self.store(), tx, row).entry(path)?.is_some();
-        if shows_through {
-            let gone = EntryRow {
-                path: path.clone(),
-                kind: None,
-                opaque: false,
-                perm: 0,
-                id: None,
-                size: 0,
-                revision,
-            };
-            tx.put_entry(row.key, &gone)?;
-        }
-        Ok(())
+/// Moves a path with all below it. Returns where it is then, what it is, its bytes and the revision.
+fn draft_move(
+    draft: &mut Draft<'_>,
+    from: &RelPath,
+    to: &RelPath,
+    cause: &Cause,
+) -> Result<(RelPath, Entry, i64, i64)> {
+    let index = &draft.index;
+    let top = index.entry(from)?.ok_or_else(|| no_file(from))?;
+    let parent = index.resolve(&to.parent().unwrap_or_default())?;
+    let to = parent.join_name(to.name());
+    refuse_unmakeable(index.row, &to)?;
+    refuse_own_git(index.tx, index.row, &to)?;
+    refuse_ours_in(index, &to)?;
+    if to.starts_with(from) {
+        return Err(Error::invalid(format!(
+            "`{from}` cannot be moved into itself"
+        )));
     }
+    if index.entry(&to)?.is_some() {
+        return Err(
+            Error::new(ErrorCode::AlreadyExists, format!("`{to}` exists already"))
+                .with_hint("delete it first, or choose another name"),
+        );
+    }
+    let all = all_from(index, from, top)?;
+    // What is too deep already may still be moved up.
+    if to.depth() > from.depth()
+        && let Some((deepest, ..)) = all.iter().max_by_key(|(path, ..)| path.depth())
+    {
+        to.join(&deepest.strip_prefix(from).unwrap_or_default())
+            .check_depth()?;
+    }
+    let missing = missing_parents(index, &to)?;
+    let new_dirs = new_dir_rows(index, &missing, draft.next.revision)?;
+    let next = draft.next.clone();
+    let line = LineFor {
+        row: &next,
+        at: next.changed_at,
+        via: Via::Call,
+        cause,
+    };
+    draft.next.dirs += new_dirs.len() as i64;
+    for dir in new_dirs {
+        draft.line(line.mkdir(&dir.path));
+        draft.put(dir);
+    }
+    draft.remove(from)?;
+    draft.keep_dir(&from.parent().unwrap_or_default())?;
+    let base = draft.index.base();
+    for (path, entry, size) in &all {
+        let below = path.strip_prefix(from).unwrap_or_default();
+        let target = to.join(&below);
+        let hides = entry.is_dir() && base.entry(&draft.index.objects, &target)?.is_some();
+        let mut moved = line.file(HistoryOp::Move, &target, entry.kind);
+        moved.from = Some(path.clone());
+        moved.before = entry.id;
+        moved.after = entry.id;
+        moved.size = *size;
+        draft.line(moved);
+        draft.put(EntryRow {
+            path: target,
+            kind: Some(entry.kind),
+            opaque: hides,
+            perm: entry.perm,
+            id: entry.id,
+            size: *size,
+            revision: next.revision,
+        });
+    }
+    let size = all.first().map_or(0, |(_, _, size)| *size);
+    Ok((to, top, size, next.revision))
+}
 
-    /// A directory stays when its last entry goes, so the index has to say so by itself.
-    pub(crate) fn keep_parent(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        parent: &RelPath,
-        revision: i64,
-    ) -> Result<()> {
-        if parent.is_root() {
-            return Ok(());
-        }
-        let has_row = tx
-            .entries_on_path(row.key, parent)?
-            .last()
-            .is_some_and(|row| row.path == *parent);
-        if has_row {
-            return Ok(());
-        }
-        let perm = Index::new(self.store(), tx, row)
-            .entry(parent)?
-            .map_or(DEFAULT_DIR_PERM, |entry| entry.perm);
-        let stays = EntryRow {
-            path: parent.clone(),
-            kind: Some(EntryKind::Dir),
-            opaque: false,
-            perm,
-            id: None,
-            size: 0,
-            revision,
-        };
-        tx.put_entry(row.key, &stays)
+/// A path and all below it, with bytes, directories before what is in them.
+pub(crate) fn all_from(
+    index: &Index<'_>,
+    path: &RelPath,
+    top: Entry,
+) -> Result<Vec<(RelPath, Entry, i64)>> {
+    let mut all = vec![(path.clone(), top, index.size(&top)?)];
+    if top.is_dir() {
+        index.walk(path, &mut |path, entry| {
+            all.push((path.clone(), *entry, index.size(entry)?));
+            Ok(())
+        })?;
     }
+    Ok(all)
 }

@@ -5,13 +5,17 @@
 //! power cut it may lack, or hold empty, whatever the kernel had not written yet. Both are found
 //! in the history after `synced_revision`, the revision up to which the directory is known to be
 //! on disk.
+//!
+//! Before anybody may use the data directory, only that is done: its cost follows what was under
+//! way. What takes long and changes nothing that anybody sees, such as removing what a killed
+//! process left and waiting for the disk, is done behind the start ([`Engine::clear_up`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result};
-use offshoot_fs::{STAGE_PREFIX, SafeDir};
+use offshoot_fs::{ForkDirs, NameLock, STAGE_PREFIX, SafeDir};
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
@@ -19,12 +23,40 @@ use crate::incoming::Content;
 use crate::index::Index;
 use crate::lines::{LineFor, changed_row};
 use crate::read::DiskEntry;
+use crate::upkeep::Job;
 
 const BOOT_SETTING: &str = "boot_id";
 /// A directory that so many revisions are not known to be durable of is synced at once.
 const MOST_UNSYNCED: i64 = 8_000;
 /// What processes leave in `tmp/` is removed when it is this old, or when nobody else lives.
 const LEFTOVER_SECONDS: u64 = 3_600;
+
+/// A path that changed lately.
+struct Recent {
+    /// Every content it had.
+    versions: BTreeSet<ObjectId>,
+    /// Whether all of its changes were on disk before they were recorded: what a sync found there,
+    /// and what an update put into the directory that it made.
+    in_place: bool,
+}
+
+impl Recent {
+    fn contents(&self) -> impl Iterator<Item = ObjectId> {
+        self.versions.iter().copied()
+    }
+}
+
+/// What is left to do once a data directory can be used again.
+pub(crate) struct Leftovers {
+    /// Of processes that did not end well.
+    marks: Vec<PathBuf>,
+    /// The start of the machine, if it is a new one.
+    boot: Option<String>,
+    /// Directories that belong to no open fork. Until they are gone, their names stay taken.
+    forks: Vec<(ForkDirs, NameLock)>,
+    /// Whether everything before went well.
+    all_well: bool,
+}
 
 impl Engine {
     /// Called when the data directory is opened. `dead` are the marks of processes that did not
@@ -36,11 +68,10 @@ impl Engine {
         if dead.is_empty() && !rebooted {
             return Ok(());
         }
-        self.clear_tmp();
         // Where earlier versions tried providers.
         offshoot_fs::sweep_probes(&self.inner.data.forks());
         offshoot_fs::sweep_probes(&self.inner.data.place());
-        let mut all_well = self.recover_forks()?;
+        let (mut all_well, forks) = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {
             self.sweep_orphan_layers()?;
@@ -56,13 +87,42 @@ impl Engine {
         if !all_well {
             // The marks stay, so the next start tries again; so does ours, if it is the reason.
             self.inner.needs_recovery.store(true, Ordering::Relaxed);
+        }
+        let killed = !dead.is_empty();
+        let leftovers = Leftovers {
+            marks: dead,
+            boot: rebooted.then_some(boot),
+            forks,
+            all_well,
+        };
+        if !killed {
+            // A new data directory, or the machine was shut down in an orderly manner.
+            return self.clear_up(leftovers);
+        }
+        self.later(Job::ClearUp(Box::new(leftovers)));
+        Ok(())
+    }
+
+    /// The part of recovery that nobody has to wait for. The marks of dead processes go last: until
+    /// then, the next start does it all again.
+    pub(crate) fn clear_up(&self, leftovers: Leftovers) -> Result<()> {
+        let mut all_well = leftovers.all_well;
+        for (dirs, name) in leftovers.forks {
+            let cleaned = self.provider_seen_in(&dirs);
+            all_well &= cleaned.and_then(|by| by.cleanup(&dirs)).is_ok();
+            drop(name);
+        }
+        self.clear_tmp();
+        if !all_well {
+            self.inner.needs_recovery.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        if rebooted {
+        self.sync_dirs(|_| true)?;
+        if let Some(boot) = leftovers.boot {
             self.store()
                 .write(Durability::Synced, |tx| tx.put_setting(BOOT_SETTING, &boot))?;
         }
-        for mark in dead {
+        for mark in leftovers.marks {
             let _ = std::fs::remove_file(mark);
         }
         Ok(())
@@ -102,15 +162,18 @@ impl Engine {
         if !self.inner.data.workspace(&row.id).exists() {
             let mut absent = row.clone();
             absent.materialized = false;
-            self.materialize(&absent)?.sync_all()?;
-            return self.mark_synced(&row, row.revision);
+            return self.materialize(&absent).map(drop);
         }
         let dir = self.dir_of(&row)?;
         dir.clear_stages()?;
         let recent = self.recent_paths(&row)?;
-        let known: BTreeSet<ObjectId> = recent.values().flatten().copied().collect();
+        let known: BTreeSet<ObjectId> = recent.values().flat_map(Recent::contents).collect();
         let mut stale = Vec::new();
-        for (path, versions) in &recent {
+        for (path, Recent { versions, in_place }) in &recent {
+            // What was on disk before it was recorded is there after a kill.
+            if *in_place && !rebooted {
+                continue;
+            }
             let wanted = self
                 .store()
                 .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
@@ -147,13 +210,11 @@ impl Engine {
         if !stale.is_empty() {
             self.project_paths(&row, &stale)?;
         }
-        dir.sync_all()?;
-        let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
-        self.mark_synced(&row, now.revision)
+        Ok(())
     }
 
     /// The paths of changes that may not be on disk, each with every content it had.
-    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, BTreeSet<ObjectId>>> {
+    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, Recent>> {
         let lines = self.store().read(|tx| {
             tx.history(&HistoryFilter {
                 workspace: Some(row.key),
@@ -161,17 +222,20 @@ impl Engine {
                 ..HistoryFilter::default()
             })
         })?;
-        let mut recent: BTreeMap<RelPath, BTreeSet<ObjectId>> = BTreeMap::new();
+        let mut recent: BTreeMap<RelPath, Recent> = BTreeMap::new();
         for line in lines {
             let line = line.line;
             if line.kind.is_none() {
                 continue;
             }
             for path in [Some(line.path), line.from].into_iter().flatten() {
-                recent
-                    .entry(path)
-                    .or_default()
-                    .extend([line.before, line.after].into_iter().flatten());
+                let recent = recent.entry(path).or_insert_with(|| Recent {
+                    versions: BTreeSet::new(),
+                    in_place: true,
+                });
+                let contents = [line.before, line.after].into_iter().flatten();
+                recent.versions.extend(contents);
+                recent.in_place &= matches!(line.via, Via::Sync | Via::Update);
             }
         }
         Ok(recent)

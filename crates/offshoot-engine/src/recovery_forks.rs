@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ObjectId, Operator, ProjectId, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{ForkDirs, ProviderName};
+use offshoot_fs::{ForkDirs, NameLock, ProviderName};
 use offshoot_store::{
     Durability, ForkRow, HistoryOp, LayerRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
     WorkspaceRow, WorkspaceState, WriteTx,
@@ -25,18 +25,22 @@ use crate::workspace::{Quota, line_of, new_row};
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl Engine {
-    /// Puts forks right. Returns whether all went well.
-    pub(crate) fn recover_forks(&self) -> Result<bool> {
+    /// Puts forks right. Returns whether all went well, and the directories that are to go.
+    pub(crate) fn recover_forks(&self) -> Result<(bool, Vec<(ForkDirs, NameLock)>)> {
         let mut all_well = true;
+        let mut to_go = Vec::new();
         for name in names_in(&self.inner.data.tmp()) {
             all_well &= self.recover_next(&name).is_ok();
         }
         for name in names_in(&self.inner.data.forks()) {
             if let Some((id, place)) = fork_named(&name) {
-                all_well &= self.recover_fork(&id, place).is_ok();
+                match self.recover_fork(&id, place) {
+                    Ok(orphan) => to_go.extend(orphan),
+                    Err(_) => all_well = false,
+                }
             }
         }
-        Ok(all_well)
+        Ok((all_well, to_go))
     }
 
     /// A directory that an update was filling.
@@ -76,9 +80,10 @@ impl Engine {
         provider.cleanup(&dirs)
     }
 
-    fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<()> {
-        let Ok(_name) = self.name_lock_within(id, PATIENCE) else {
-            return Ok(());
+    /// Puts one right. Returns its directories, with its name, if they belong to nobody.
+    fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<Option<(ForkDirs, NameLock)>> {
+        let Ok(name) = self.name_lock_within(id, PATIENCE) else {
+            return Ok(None);
         };
         let row = self.store().read(|tx| tx.workspace(id))?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
@@ -87,7 +92,7 @@ impl Engine {
             self.inner.data.workspace(id),
         );
         if let Some(row) = open {
-            return self.recover_open_fork(&row, &dirs, place);
+            return self.recover_open_fork(&row, &dirs, place).map(|()| None);
         }
         let note = std::fs::read(dirs.private.join("fork.json"))
             .ok()
@@ -100,10 +105,10 @@ impl Engine {
                 .store()
                 .write(Durability::Synced, |tx| self.adopt(tx, id, place, &note))?;
             if adopted {
-                return Ok(());
+                return Ok(None);
             }
         }
-        self.provider_seen_in(&dirs)?.cleanup(&dirs)
+        Ok(Some((dirs, name)))
     }
 
     fn recover_open_fork(&self, row: &WorkspaceRow, dirs: &ForkDirs, place: i64) -> Result<()> {

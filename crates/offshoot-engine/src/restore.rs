@@ -8,8 +8,9 @@ use offshoot_core::{
     RelPath, Result, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
-use offshoot_store::{Durability, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
 
+use crate::draft::is_same;
 use crate::engine::{Engine, no_file, open_row_by_key};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
@@ -123,7 +124,7 @@ impl Engine {
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
-            if (before.tree, before.sidecar) != (plan.base.tree, plan.base.sidecar) {
+            if !is_same(&before, &plan.base) {
                 return Err(
                     Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
                         .with_hint("nothing was changed; try again"),
@@ -151,9 +152,11 @@ impl Engine {
                 tx.add_history(&line.mkdir(dir))?;
             }
             next.dirs += plan.new_parents.len() as i64;
+            for row in &plan.replaced {
+                uncount_ignored(&mut next, row);
+                tx.remove_entry(before.key, &row.path)?;
+            }
             for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
-                uncount_ignored(tx, &mut next, &change.path)?;
-                tx.remove_entry(before.key, &change.path)?;
                 let mut entry = line.file(op_of(change), &change.path, kind_of(change));
                 entry.before = change.before.and_then(|entry| entry.id);
                 entry.after = change.after.and_then(|entry| entry.id);
@@ -222,7 +225,7 @@ impl Engine {
         below: &RelPath,
     ) -> Result<Plan> {
         let row = open_row_by_key(tx, row)?;
-        let index = Index::new(self.store(), tx, &row);
+        let index = Index::new(self.store(), tx, &row).with_rows()?;
         let now = index.base();
         let mut changes = now.diff(&index.objects, target, below)?;
         refuse_obstacles(&index, &changes)?;
@@ -230,6 +233,10 @@ impl Engine {
             refuse_files_above(&index, below)?;
         }
         let staying = take_staying(&index, &mut changes)?;
+        let mut replaced = Vec::new();
+        for change in &changes {
+            replaced.extend(index.own_row(&change.path)?);
+        }
         let mut sizes = Vec::with_capacity(changes.len());
         let size = |entry: &Option<StateEntry>| -> Result<i64> {
             match entry.as_ref().and_then(|entry| entry.id) {
@@ -257,7 +264,8 @@ impl Engine {
         };
         let objects = bench.prepare(self.store())?;
         Ok(Plan {
-            base: now,
+            base: row.clone(),
+            replaced,
             changes,
             sizes,
             state,
@@ -303,7 +311,7 @@ impl Engine {
         let mut unknown = None;
         self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &now);
+            let index = Index::new(self.store(), tx, &now).remembering();
             dir.walk(path, |found, stat| {
                 let there = stat.entry_kind().is_some() && unknown.is_none();
                 if there && index.entry(found)?.is_none() {
@@ -375,7 +383,7 @@ impl Engine {
     ) -> Result<ChangeSet> {
         self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
-            let index = Index::new(self.store(), tx, &row);
+            let index = Index::new(self.store(), tx, &row).with_rows()?;
             let pending = index.pending(false)?;
             let mut bench = Workbench::new(&index.objects);
             let now = index.base().edit(&mut bench, &pending.edits)?;
@@ -445,8 +453,10 @@ impl Engine {
 
 /// What a restore will do.
 struct Plan {
-    /// What was tracked when it was made.
-    base: State,
+    /// The workspace when it was made.
+    base: WorkspaceRow,
+    /// Rows of ignored files that make room.
+    replaced: Vec<EntryRow>,
     changes: Vec<StateChange>,
     /// Bytes before and after, change by change.
     sizes: Vec<(i64, i64)>,
@@ -465,10 +475,7 @@ fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec
     for change in &*changes {
         if let (Some(before), None) = (change.before, change.after)
             && before.kind == EntryKind::Dir
-            && !index
-                .tx
-                .entries_below(index.row.key, &change.path)?
-                .is_empty()
+            && index.has_rows_below(&change.path)
         {
             staying.push((change.path.clone(), before.perm));
         }
@@ -501,12 +508,7 @@ fn refuse_obstacles(index: &Index<'_>, changes: &[StateChange]) -> Result<()> {
         let comes_as_leaf = change
             .after
             .is_some_and(|after| after.kind != EntryKind::Dir);
-        if comes_as_leaf
-            && !index
-                .tx
-                .entries_below(index.row.key, &change.path)?
-                .is_empty()
-        {
+        if comes_as_leaf && index.has_rows_below(&change.path) {
             return Err(Error::new(
                 ErrorCode::AlreadyExists,
                 format!(
@@ -565,20 +567,13 @@ pub(crate) fn count(
 }
 
 /// An ignored file that a restored one replaces was counted already.
-fn uncount_ignored(tx: &dyn ReadTx, row: &mut WorkspaceRow, path: &RelPath) -> Result<()> {
-    if let Some(old) = tx
-        .entries_on_path(row.key, path)?
-        .last()
-        .filter(|old| old.path == *path)
-    {
-        match old.kind {
-            Some(EntryKind::Dir) => row.dirs -= 1,
-            Some(_) => row.files -= 1,
-            None => {}
-        }
-        row.bytes -= old.size;
+fn uncount_ignored(row: &mut WorkspaceRow, old: &EntryRow) {
+    match old.kind {
+        Some(EntryKind::Dir) => row.dirs -= 1,
+        Some(_) => row.files -= 1,
+        None => {}
     }
-    Ok(())
+    row.bytes -= old.size;
 }
 
 /// A change set as users see it: directories only where git would not show them anyway.

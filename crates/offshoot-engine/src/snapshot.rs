@@ -6,18 +6,20 @@ use offshoot_core::{
 };
 use offshoot_git::{Commit, Signature};
 use offshoot_store::{
-    Durability, EntryRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState,
-    WriteTx,
+    Durability, EntryRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow,
+    WorkspaceState, WriteTx,
 };
 
+use crate::draft::{is_same, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::Index;
 use crate::objects::Workbench;
+use crate::pending::Pending;
 use crate::project::size_of;
 use crate::state::State;
 use crate::workspace::line_of;
 
-/// How often a snapshot is prepared outside the transaction before writers make it wait inside.
+/// How often a snapshot is prepared while others may write, before they have to wait for it.
 const OPTIMISTIC_TRIES: usize = 4;
 /// The longest label, in bytes.
 const MAX_LABEL: usize = 4096;
@@ -78,7 +80,34 @@ struct Draft {
     row: WorkspaceRow,
     snapshot: SnapshotRow,
     objects: Vec<NewObject>,
-    ignored: Vec<EntryRow>,
+    folded: FoldedRows,
+}
+
+/// The rows of an index that became part of its base.
+pub(crate) enum FoldedRows {
+    /// All that there are.
+    All,
+    /// Those at these paths; the others, of ignored files, stay.
+    At(Vec<RelPath>),
+}
+
+impl FoldedRows {
+    pub(crate) fn new(pending: &Pending) -> FoldedRows {
+        match pending.ignored.is_empty() {
+            true => FoldedRows::All,
+            false => FoldedRows::At(pending.taken.clone()),
+        }
+    }
+
+    pub(crate) fn remove(&self, tx: &mut dyn WriteTx, workspace: WorkspaceKey) -> Result<()> {
+        match self {
+            FoldedRows::All => tx.remove_entries_below(workspace, &RelPath::root()),
+            FoldedRows::At(paths) => {
+                let remove = |path| tx.remove_entry(workspace, path);
+                paths.iter().try_for_each(remove)
+            }
+        }
+    }
 }
 
 enum Prepared {
@@ -106,28 +135,21 @@ impl Engine {
             )));
         }
         let row = self.open_row(id)?;
-        let _lock = if row.handed_out {
-            let lock = self.exclusive(&row)?;
-            self.sync_with(&row, include_ignored, Durability::Relaxed)?;
-            Some(lock)
-        } else {
-            None
-        };
-        self.take_snapshot(&row, label, include_ignored, cause)
+        let try_it = || self.try_snapshot(&row, label, include_ignored, cause, Durability::Synced);
+        if !row.handed_out
+            && let Some(taken) = try_it()?
+        {
+            return Ok(taken);
+        }
+        // Outside programs may have changed it, or those who write to it are quicker than we are:
+        // they wait for once, and nobody else does.
+        let _lock = self.exclusive(&row)?;
+        self.sync_with(&row, include_ignored, Durability::Relaxed)?;
+        try_it()?.ok_or_else(|| keeps_changing(&row))
     }
 
-    /// Takes a snapshot of what the index says.
-    pub(crate) fn take_snapshot(
-        &self,
-        row: &WorkspaceRow,
-        label: Option<&str>,
-        include_ignored: bool,
-        cause: &Cause,
-    ) -> Result<Taken> {
-        self.take_snapshot_with(row, label, include_ignored, cause, Durability::Synced)
-    }
-
-    /// The same with a say in who waits for the disk.
+    /// Takes a snapshot of what the index says. The caller holds the exclusive lock, and has a say
+    /// in who waits for the disk.
     pub(crate) fn take_snapshot_with(
         &self,
         row: &WorkspaceRow,
@@ -136,43 +158,43 @@ impl Engine {
         cause: &Cause,
         durability: Durability,
     ) -> Result<Taken> {
+        self.try_snapshot(row, label, include_ignored, cause, durability)?
+            .ok_or_else(|| keeps_changing(row))
+    }
+
+    /// Takes a snapshot unless somebody changes the workspace again and again meanwhile.
+    fn try_snapshot(
+        &self,
+        row: &WorkspaceRow,
+        label: Option<&str>,
+        include_ignored: bool,
+        cause: &Cause,
+        durability: Durability,
+    ) -> Result<Option<Taken>> {
         let at = self.now();
         for _ in 0..OPTIMISTIC_TRIES {
             let draft = match self
                 .store()
                 .read(|tx| self.draft_snapshot(tx, row, label, include_ignored, cause, at))?
             {
-                Prepared::Unchanged(row) => return Ok(unchanged(row)),
+                Prepared::Unchanged(row) => return Ok(Some(unchanged(row))),
                 Prepared::New(draft) => draft,
             };
             let stored = self.store().write(durability, |tx| {
                 let now = open_row_by_key(tx, row)?;
-                if now.revision != draft.row.revision || now.head != draft.row.head {
+                if !is_same(&now, &draft.row) {
                     return Ok(None);
                 }
                 store_draft(tx, &now, &draft, at).map(Some)
             })?;
             if let Some(row) = stored {
-                return Ok(Taken {
+                return Ok(Some(Taken {
                     snapshot: row.into(),
                     created: true,
-                });
+                }));
             }
         }
-        // Writers are quicker than we are: let them wait for once.
-        self.store().write(durability, |tx| {
-            match self.draft_snapshot(tx, row, label, include_ignored, cause, at)? {
-                Prepared::Unchanged(row) => Ok(unchanged(row)),
-                Prepared::New(draft) => {
-                    let now = draft.row.clone();
-                    let row = store_draft(tx, &now, &draft, at)?;
-                    Ok(Taken {
-                        snapshot: row.into(),
-                        created: true,
-                    })
-                }
-            }
-        })
+        Ok(None)
     }
 
     fn draft_snapshot(
@@ -233,7 +255,7 @@ impl Engine {
         Ok(Prepared::New(Box::new(Draft {
             snapshot,
             objects,
-            ignored: pending.ignored,
+            folded: FoldedRows::new(&pending),
             row: row.clone(),
         })))
     }
@@ -319,26 +341,35 @@ impl Engine {
     /// Makes the newest snapshot the base of the index, of which the present state is known not to
     /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
     fn settle_on_head(&self, row: &WorkspaceRow, head: &SnapshotRow) -> Result<()> {
-        let settled = (row.tree, row.sidecar) == (head.tree, head.sidecar)
-            && self.store().read(|tx| {
-                let rows = tx.entries_below(row.key, &RelPath::root())?;
-                Ok(rows.is_empty())
+        for _ in 0..OPTIMISTIC_TRIES {
+            let (then, folded) = self.store().read(|tx| {
+                let now = open_row_by_key(tx, row)?;
+                let pending = Index::new(self.store(), tx, &now)
+                    .with_rows()?
+                    .pending(false)?;
+                let settled = pending.taken.is_empty()
+                    && (now.tree, now.sidecar) == (head.tree, head.sidecar);
+                Ok((now, (!settled).then(|| FoldedRows::new(&pending))))
             })?;
-        if settled {
-            return Ok(());
-        }
-        // Nobody waits for the disk: before and after it is the same state.
-        self.store().write(Durability::Relaxed, |tx| {
-            let mut now = open_row_by_key(tx, row)?;
-            let ignored = Index::new(self.store(), tx, &now).pending(false)?.ignored;
-            tx.remove_entries_below(now.key, &RelPath::root())?;
-            for row in &ignored {
-                tx.put_entry(now.key, row)?;
+            let Some(folded) = folded else {
+                return Ok(());
+            };
+            // Nobody waits for the disk: before and after it is the same state.
+            let done = self.store().write(Durability::Relaxed, |tx| {
+                let mut now = open_row_by_key(tx, row)?;
+                if !is_same(&now, &then) {
+                    return Ok(false);
+                }
+                folded.remove(tx, now.key)?;
+                now.tree = head.tree;
+                now.sidecar = head.sidecar;
+                tx.update_workspace(&now).map(|()| true)
+            })?;
+            if done {
+                return Ok(());
             }
-            now.tree = head.tree;
-            now.sidecar = head.sidecar;
-            tx.update_workspace(&now)
-        })
+        }
+        Err(keeps_changing(row))
     }
 
     /// The newest snapshots, newest first; 0 means all of them.
@@ -404,7 +435,7 @@ fn hex_prefix(text: &str) -> Option<String> {
     (is_hex && (4..=40).contains(&text.len())).then(|| text.to_ascii_lowercase())
 }
 
-fn unknown(text: &str, whose: &str) -> Error {
+pub(crate) fn unknown(text: &str, whose: &str) -> Error {
     Error::new(
         ErrorCode::SnapshotNotFound,
         format!("there is no snapshot `{}` {whose}", text.escape_debug()),
@@ -455,10 +486,7 @@ fn store_draft(
         tx.put_object(object)?;
     }
     tx.add_snapshot(&draft.snapshot)?;
-    tx.remove_entries_below(now.key, &RelPath::root())?;
-    for row in &draft.ignored {
-        tx.put_entry(now.key, row)?;
-    }
+    draft.folded.remove(tx, now.key)?;
     let mut next = now.clone();
     next.head = Some(draft.snapshot.id);
     next.tree = draft.snapshot.tree;

@@ -23,6 +23,7 @@ use offshoot_core::{
 };
 use offshoot_git::{Edit, ObjectReader, TreeEntry};
 
+use crate::inherited::{Inherited, add_dirs_above};
 use crate::objects::Workbench;
 
 const FILE_TYPE: u32 = 0o100_000;
@@ -191,27 +192,93 @@ impl State {
         }))
     }
 
+    /// The part of this state that is below `dir`; the empty one if there is no such directory.
+    pub(crate) fn at(&self, objects: &dyn ObjectReader, dir: &RelPath) -> Result<State> {
+        let part = |root| Ok(objects.subtree(root, dir)?.unwrap_or(EMPTY_TREE));
+        Ok(State {
+            tree: part(self.tree)?,
+            sidecar: part(self.sidecar)?,
+        })
+    }
+
+    /// What stands at `path`, and the part of the state below it, if this is the part of the
+    /// directory that it is in. To go down a path so costs a look into each directory, and not one
+    /// into all above it for each.
+    pub(crate) fn step(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+    ) -> Result<(Option<StateEntry>, State)> {
+        let find = |tree: ObjectId| match tree == EMPTY_TREE {
+            true => Ok(None),
+            false => objects.find(&tree, path.name()),
+        };
+        self.step_to(objects, path, find(self.tree)?, find(self.sidecar)?)
+    }
+
+    fn step_to(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+        main: Option<TreeEntry>,
+        side: Option<TreeEntry>,
+    ) -> Result<(Option<StateEntry>, State)> {
+        let part = |entry: &Option<TreeEntry>| {
+            let dir = entry.as_ref().filter(|entry| entry.is_dir());
+            dir.map_or(EMPTY_TREE, |entry| entry.id)
+        };
+        let below = State {
+            tree: part(&main),
+            sidecar: part(&side),
+        };
+        Ok((self.combine(objects, path, main, side)?, below))
+    }
+
+    /// The first directory above a path that is none here; nothing can be put below it.
+    pub(crate) fn leaf_above(
+        &self,
+        objects: &dyn ObjectReader,
+        path: &RelPath,
+    ) -> Result<Option<RelPath>> {
+        let mut part = *self;
+        for above in path.dirs_above() {
+            let (entry, below) = part.step(objects, &above)?;
+            match entry {
+                Some(entry) if entry.kind != EntryKind::Dir => return Ok(Some(above)),
+                Some(_) => part = below,
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
     /// What is directly in `dir`, by name. Empty if there is no such directory.
     pub fn children(
         &self,
         objects: &dyn ObjectReader,
         dir: &RelPath,
     ) -> Result<BTreeMap<Vec<u8>, StateEntry>> {
-        let main = tree_entries(objects, self.tree, dir)?;
-        let side = tree_entries(objects, self.sidecar, dir)?;
-        let mut names: BTreeSet<&[u8]> = main.keys().map(Vec::as_slice).collect();
-        names.extend(side.keys().map(Vec::as_slice).filter(|name| *name != b"."));
+        let listed = self.at(objects, dir)?.list(objects, dir)?.into_iter();
+        Ok(listed.map(|(name, (entry, _))| (name, entry)).collect())
+    }
+
+    /// What is directly in `dir`, of which this is the part, each with the part below it.
+    pub(crate) fn list(
+        &self,
+        objects: &dyn ObjectReader,
+        dir: &RelPath,
+    ) -> Result<BTreeMap<Vec<u8>, (StateEntry, State)>> {
+        let mut main = tree_entries(objects, self.tree)?;
+        let mut side = tree_entries(objects, self.sidecar)?;
+        side.remove(&b"."[..]);
+        let names: BTreeSet<Vec<u8>> = main.keys().chain(side.keys()).cloned().collect();
         let mut children = BTreeMap::new();
         for name in names {
-            let path = dir.join_name(name);
-            let entry = self.combine(
-                objects,
-                &path,
-                main.get(name).cloned(),
-                side.get(name).cloned(),
-            )?;
+            let path = dir.join_name(&name);
+            let (main, side) = (main.remove(&name), side.remove(&name));
+            let (entry, below) = self.step_to(objects, &path, main, side)?;
             if let Some(entry) = entry {
-                children.insert(name.to_vec(), entry);
+                children.insert(name, (entry, below));
             }
         }
         Ok(children)
@@ -224,14 +291,14 @@ impl State {
         dir: &RelPath,
         visit: &mut dyn FnMut(&RelPath, &StateEntry) -> Result<()>,
     ) -> Result<()> {
-        let mut open = vec![dir.clone()];
-        while let Some(dir) = open.pop() {
+        let mut open = vec![(dir.clone(), self.at(objects, dir)?)];
+        while let Some((dir, part)) = open.pop() {
             let mut below = Vec::new();
-            for (name, entry) in self.children(objects, &dir)? {
+            for (name, (entry, part)) in part.list(objects, &dir)? {
                 let path = dir.join_name(&name);
                 visit(&path, &entry)?;
                 if entry.kind == EntryKind::Dir {
-                    below.push(path);
+                    below.push((path, part));
                 }
             }
             open.extend(below.into_iter().rev());
@@ -249,8 +316,11 @@ impl State {
         // Directories whose marker may have to come or go, with the bits they are given.
         let mut touched: BTreeMap<RelPath, Option<u32>> = BTreeMap::new();
         for (path, edit) in edits {
-            for above in path.dirs_above() {
-                touched.entry(above).or_insert(None);
+            // Where one is known, those above it are.
+            let mut next = path.parent().filter(|dir| !dir.is_root());
+            while let Some(dir) = next.filter(|dir| !touched.contains_key(dir)) {
+                next = dir.parent().filter(|dir| !dir.is_root());
+                touched.insert(dir, None);
             }
             if edit.removes() {
                 main.insert(path.clone(), Edit::Remove);
@@ -290,12 +360,8 @@ impl State {
         touched: BTreeMap<RelPath, Option<u32>>,
         side: &mut BTreeMap<RelPath, Edit>,
     ) -> Result<()> {
+        let removed = Inherited::default();
         for (dir, given) in touched {
-            let above = dir.ancestors();
-            let mut on_the_way = above
-                .iter()
-                .chain([&dir])
-                .filter_map(|path| edits.get(path));
             let became_a_leaf = edits
                 .get(&dir)
                 .and_then(StateEdit::puts)
@@ -303,7 +369,8 @@ impl State {
             if became_a_leaf {
                 continue;
             }
-            let old = if on_the_way.any(StateEdit::removes) {
+            let removes = |path: &RelPath| Ok(edits.get(path).is_some_and(StateEdit::removes));
+            let old = if removed.holds(&dir, removes)? {
                 None
             } else {
                 self.entry(objects, &dir)?
@@ -346,13 +413,13 @@ impl State {
             } else {
                 path
             };
-            for above in path.dirs_above() {
-                if above.starts_with(below) {
-                    candidates.insert(above);
+            // Where one is known, those above it are.
+            let mut next = Some(path).filter(|path| path.starts_with(below));
+            while let Some(path) = next.filter(|path| !path.is_root()) {
+                next = path.parent().filter(|above| above.starts_with(below));
+                if !candidates.insert(path) {
+                    break;
                 }
-            }
-            if path.starts_with(below) {
-                candidates.insert(path);
             }
         };
         for (old, new) in [(self.tree, other.tree), (self.sidecar, other.sidecar)] {
@@ -381,10 +448,11 @@ impl State {
         for change in self.diff(objects, base, &RelPath::root())? {
             candidates.insert(change.path);
         }
+        let hidden = Inherited::default();
         changes_at(
             candidates,
             |path| self.entry(objects, path),
-            |path| base.entry_edited(objects, edits, path),
+            |path| base.entry_edited(objects, edits, &hidden, path),
         )
     }
 
@@ -396,7 +464,7 @@ impl State {
     ) -> Result<BTreeSet<RelPath>> {
         let mut reached = BTreeSet::new();
         for (path, edit) in edits {
-            reached.extend(path.dirs_above());
+            add_dirs_above(&mut reached, path);
             if edit.hides() {
                 self.walk(objects, path, &mut |below, _| {
                     reached.insert(below.clone());
@@ -413,14 +481,16 @@ impl State {
         &self,
         objects: &dyn ObjectReader,
         edits: &StateEdits,
+        hidden: &Inherited,
         path: &RelPath,
     ) -> Result<Option<StateEntry>> {
         let edit = edits.get(path);
         if let Some(entry) = edit.and_then(StateEdit::puts) {
             return Ok(Some(*entry));
         }
-        let hidden = |above: &[u8]| edits.get(above).is_some_and(StateEdit::hides);
-        let old = match edit.is_some() || path.prefixes().any(hidden) {
+        let hides = |dir: &RelPath| Ok(edits.get(dir).is_some_and(StateEdit::hides));
+        let above = path.parent().unwrap_or_default();
+        let old = match edit.is_some() || hidden.holds(&above, hides)? {
             true => None,
             false => self.entry(objects, path)?,
         };
@@ -514,14 +584,12 @@ fn content_entry(mode: u32, id: ObjectId) -> StateEntry {
 
 fn tree_entries(
     objects: &dyn ObjectReader,
-    root: ObjectId,
-    dir: &RelPath,
+    tree: ObjectId,
 ) -> Result<BTreeMap<Vec<u8>, TreeEntry>> {
-    let id = match offshoot_git::lookup(objects, root, dir)? {
-        Some(entry) if entry.is_dir() => entry.id,
-        _ => return Ok(BTreeMap::new()),
-    };
-    let tree = offshoot_git::read_tree(objects, &id)?;
+    if tree == EMPTY_TREE {
+        return Ok(BTreeMap::new());
+    }
+    let tree = offshoot_git::read_tree(objects, &tree)?;
     Ok(tree
         .iter()
         .map(|entry| (entry.name.to_vec(), entry.to_owned()))

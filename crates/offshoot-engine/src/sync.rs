@@ -5,7 +5,6 @@
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
@@ -14,17 +13,18 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, Via,
+    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, ReadTx, Via,
     WorkspaceKind, WorkspaceRow,
 };
 
+use crate::draft::{Change, Draft, TRIES, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
-use crate::lines::{LineFor, changed_row};
+use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
 use crate::state::{State, StateEdit, StateEntry};
-use crate::sync_disk::{SyncFilter, Taken};
+use crate::sync_disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync_record::Recorder;
 use crate::too_large::{TooLarge, largest_file};
 
@@ -171,6 +171,7 @@ impl Engine {
                 .extend(misplaced.iter().map(|path| (path.clone(), why.to_owned())));
             synced.ignored.clone_from(&scan.ignored);
             synced.ignored.retain(|path| !misplaced.contains(path));
+            synced.refused.extend(take_too_deep(&mut synced.ignored));
             synced.unsettled = outcome.unsettled;
             synced.too_large = outcome.too_large;
             synced.changes.extend(outcome.changes);
@@ -251,23 +252,18 @@ impl Engine {
             &mut too_large,
         )?;
         let folds = fresh && found.len() >= FOLD_FROM && found.values().all(Option::is_some);
-        let (changes, seq) = if folds {
-            // Trees are built while the rows of contents and history are written.
-            std::thread::scope(|scope| {
-                let (sender, receiver) = channel();
-                let found = &found;
-                scope.spawn(move || sender.send(self.fold_fresh(dir, found)));
-                let bulk = bulk.finish()?;
-                let mut folding = Folding {
-                    receiver,
-                    folded: None,
-                };
-                self.record_found(row, found, Some(&bulk), Some(&mut folding), durability)
-            })?
-        } else {
-            let bulk = bulk.finish()?;
-            self.record_found(row, &found, Some(&bulk), None, durability)?
-        };
+        // Trees are built while the packs are written.
+        let (bulk, folded) = std::thread::scope(|scope| {
+            let folding = folds.then(|| scope.spawn(|| self.fold_fresh(dir, &found)));
+            let bulk = bulk.finish();
+            let folded = folding.map(|folding| {
+                let folded = folding.join();
+                folded.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            Ok((bulk?, folded.transpose()?))
+        })?;
+        let (changes, seq) =
+            self.record_found(row, &found, Some(&bulk), folded.as_ref(), durability)?;
         Ok(Outcome {
             changes,
             seq,
@@ -290,7 +286,7 @@ impl Engine {
     ) -> Result<()> {
         let largest = largest_file(self, row);
         self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row);
+            let index = Index::new(self.store(), tx, row).remembering();
             let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
             for seen in unknown {
                 let above = seen.path.parent().unwrap_or_default();
@@ -351,7 +347,7 @@ impl Engine {
             .chain(unsettled)
             .collect();
         self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row);
+            let index = Index::new(self.store(), tx, row).with_rows()?;
             // Whatever came, changed or went through us since the last walk, the memo does not
             // know: a directory that it knows may be one that we removed and somebody made again.
             // Asked for by number, which the index leads to; by revision, every line of the
@@ -497,6 +493,9 @@ impl Engine {
                     continue;
                 }
                 let known = index.entry(&step)?;
+                if known.is_none() && is_too_deep(step.as_bytes()) {
+                    break;
+                }
                 let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
                     None => None,
                     Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
@@ -557,61 +556,87 @@ impl Engine {
         row: &WorkspaceRow,
         found: &Found,
         bulk: Option<&Bulk>,
-        mut folding: Option<&mut Folding>,
+        folded: Option<&Folded>,
         durability: Durability,
     ) -> Result<(Vec<OutsideChange>, i64)> {
         let at = self.now();
-        let cause = Cause::by(Operator::outside());
-        // When nothing changed, only the time of the sync is noted, and nobody waits for that.
-        let durability = if found.is_empty() {
-            Durability::Relaxed
-        } else {
-            durability
-        };
-        self.store().write(durability, |tx| {
-            let before = open_row_by_key(tx, row)?;
-            let mut next = before.clone();
-            next.last_sync = Some(at);
-            if found.is_empty() {
+        if found.is_empty() {
+            // Only the time of the sync is noted, and nobody waits for that.
+            return self.store().write(Durability::Relaxed, |tx| {
+                let mut now = open_row_by_key(tx, row)?;
+                now.last_sync = Some(at);
+                tx.update_workspace(&now)?;
+                Ok((Vec::new(), tx.last_seq()?))
+            });
+        }
+        for _ in 0..TRIES {
+            let (changes, change, folded) = self
+                .store()
+                .read(|tx| self.draft_found(tx, row, found, folded, at))?;
+            let seq = self.store().write(durability, |tx| {
+                let Some((_, mut next)) = change.write(tx, at)? else {
+                    return Ok(None);
+                };
+                if let Some(bulk) = bulk {
+                    bulk.insert(tx)?;
+                }
+                if let Some((state, objects)) = folded {
+                    for object in objects {
+                        tx.put_object(object)?;
+                    }
+                    (next.tree, next.sidecar) = (state.tree, state.sidecar);
+                }
+                next.last_sync = Some(at);
+                // Outside programs are not stopped by a quota: the next write through us is.
                 tx.update_workspace(&next)?;
-                return Ok((Vec::new(), tx.last_seq()?));
+                tx.last_seq().map(Some)
+            })?;
+            if let Some(seq) = seq {
+                return Ok((changes, seq));
             }
-            next = changed_row(&next, at);
-            if let Some(bulk) = bulk {
-                bulk.insert(tx)?;
-            }
-            let mut changes = Vec::with_capacity(found.len());
-            let at_revision = next.clone();
-            let line = LineFor {
-                row: &at_revision,
+        }
+        Err(keeps_changing(row))
+    }
+
+    /// What recording outside changes does. The state of a first sync is used only if the
+    /// workspace still holds nothing.
+    fn draft_found<'f>(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        found: &Found,
+        folded: Option<&'f Folded>,
+        at: Timestamp,
+    ) -> Result<(Vec<OutsideChange>, Change, Option<&'f Folded>)> {
+        let now = open_row_by_key(tx, row)?;
+        let still_empty = folded.is_some()
+            && (now.tree, now.sidecar) == (EMPTY_TREE, EMPTY_TREE)
+            && tx.entries_below(now.key, &RelPath::root())?.is_empty();
+        let mut draft = Draft::new(self.store(), tx, &now, at);
+        let next = draft.next.clone();
+        let mut recorder = Recorder {
+            draft: &mut draft,
+            line: LineFor {
+                row: &next,
                 at,
                 via: Via::Sync,
-                cause: &cause,
-            };
-            let mut recorder = Recorder {
-                engine: self,
-                row: &before,
-                next: &mut next,
-                line,
-                new_dirs: HashSet::new(),
-            };
-            let still_empty = (before.tree, before.sidecar) == (EMPTY_TREE, EMPTY_TREE)
-                && tx.entries_below(before.key, &RelPath::root())?.is_empty();
-            if let Some(folding) = folding.as_mut().filter(|_| still_empty) {
-                recorder.all_new(tx, found, folding, &mut changes)?;
-                tx.update_workspace(&next)?;
-                return Ok((changes, tx.last_seq()?));
-            }
+                cause: &Cause::by(Operator::outside()),
+            },
+            new_dirs: HashSet::new(),
+        };
+        let mut changes = Vec::with_capacity(found.len());
+        let folded = folded.filter(|_| still_empty);
+        if folded.is_some() {
+            recorder.all_new(found, &mut changes);
+        } else {
             for (path, there) in found {
                 match there {
-                    None => recorder.gone(tx, path, found, &mut changes)?,
-                    Some(entry) => recorder.there(tx, path, entry, &mut changes)?,
+                    None => recorder.gone(path, found, &mut changes)?,
+                    Some(entry) => recorder.there(path, entry, &mut changes)?,
                 }
             }
-            // Outside programs are not stopped by a quota: the next write through us is.
-            tx.update_workspace(&next)?;
-            Ok((changes, tx.last_seq()?))
-        })
+        }
+        Ok((changes, draft.finish(), folded))
     }
 }
 
@@ -642,25 +667,6 @@ fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
 
 /// A state and the objects that it is made of.
 pub(crate) type Folded = (State, Vec<NewObject>);
-
-/// A state that another thread builds.
-pub(crate) struct Folding {
-    receiver: Receiver<Result<Folded>>,
-    folded: Option<Folded>,
-}
-
-impl Folding {
-    /// Waits until it is there.
-    pub(crate) fn wait(&mut self) -> Result<&Folded> {
-        if self.folded.is_none() {
-            let sent = self.receiver.recv();
-            self.folded = Some(sent.map_err(|_| Error::internal("no state was built"))??);
-        }
-        self.folded
-            .as_ref()
-            .ok_or_else(|| Error::internal("no state was built"))
-    }
-}
 
 /// What one walk led to.
 struct Outcome {

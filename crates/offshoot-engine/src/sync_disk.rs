@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::sync::{Mutex, PoisonError};
 
-use offshoot_core::{EntryKind, ErrorCode, Layout, ObjectKind, RelPath, Result, SESSION_METADATA};
+use offshoot_core::{
+    EntryKind, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
+};
 use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
 use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, WorkspaceRow};
@@ -198,6 +200,20 @@ pub(crate) struct SyncFilter<'a> {
 }
 
 impl SyncFilter<'_> {
+    /// Whether a path is deeper than anything new may be and the index does not know it.
+    fn is_too_deep(&self, path: &[u8]) -> bool {
+        if !is_too_deep(path) {
+            return false;
+        }
+        let path = RelPath::from_normal(path);
+        let known = self.engine.store().read(|tx| {
+            let index = Index::new(self.engine.store(), tx, self.row);
+            Ok(index.entry(&path)?.is_some())
+        });
+        // When in doubt, look at it.
+        !known.unwrap_or(true)
+    }
+
     fn is_tracked(&self, path: &RelPath) -> bool {
         let tracked = self.engine.store().read(|tx| {
             let index = Index::new(self.engine.store(), tx, self.row);
@@ -243,6 +259,9 @@ impl ScanFilter for SyncFilter<'_> {
         if self.row.layout == Layout::Session && self.is_misplaced(entry) {
             return true;
         }
+        if self.is_too_deep(entry.path) {
+            return true;
+        }
         if self.include_ignored || rules.is_empty() {
             return false;
         }
@@ -253,6 +272,23 @@ impl ScanFilter for SyncFilter<'_> {
         };
         ignored && !self.is_tracked(&path)
     }
+}
+
+/// Whether a path has more parts than a new one may have.
+pub(crate) fn is_too_deep(path: &[u8]) -> bool {
+    path.iter().filter(|&&byte| byte == b'/').count() >= MAX_DEPTH
+}
+
+/// Takes paths that were left out because they are too deep out of those that rules leave out, with
+/// the reason.
+pub(crate) fn take_too_deep(left_out: &mut Vec<RelPath>) -> Vec<(RelPath, String)> {
+    let too_deep = left_out.extract_if(.., |path| is_too_deep(path.as_bytes()));
+    too_deep.map(|path| (path, why_too_deep())).collect()
+}
+
+/// Why a path is left out.
+pub(crate) fn why_too_deep() -> String {
+    format!("it is more than {MAX_DEPTH} levels deep")
 }
 
 /// The rules in a directory that has rule files of its own; none if those above it hold.

@@ -14,13 +14,15 @@ use crate::changes::{Changes, changes_of};
 use crate::engine::Engine;
 use crate::fork::fork_row;
 use crate::fork_memo::ForkMemo;
-use crate::index::{Entry, Index, Pending};
+use crate::index::{Entry, Index};
+use crate::inherited::Inherited;
 use crate::layers::Stack;
+use crate::pending::Pending;
 use crate::project::size_of;
 use crate::read::DiskEntry;
 use crate::state::around_nested_git;
 use crate::sync::{Found, Ignored, ROUNDS, Synced, differs};
-use crate::sync_disk::{Taken, read_rule_file};
+use crate::sync_disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
 use crate::told::Ground;
 use crate::too_large::largest_file;
 
@@ -307,6 +309,10 @@ impl Walk<'_> {
             self.synced.refused.push((one.path.clone(), why));
             return Ok(None);
         };
+        if known.is_none() && is_too_deep(one.path.as_bytes()) {
+            self.synced.refused.push((one.path.clone(), why_too_deep()));
+            return Ok(None);
+        }
         if kind == EntryKind::Dir {
             return Ok(entry(kind, None, 0));
         }
@@ -351,11 +357,13 @@ impl Walk<'_> {
     fn reverted(&mut self, differences: &[Difference]) -> Result<()> {
         let by_path: HashMap<&RelPath, &Difference> =
             differences.iter().map(|one| (&one.path, one)).collect();
+        let gone = Inherited::default();
         for path in self.changed_by_index()? {
-            let hidden = path.ancestors().iter().any(|above| {
-                let one = by_path.get(above);
-                one.is_some_and(|one| !one.now.is_some_and(|now| now.is_dir()))
-            });
+            let above = path.parent().unwrap_or_default();
+            let hidden = gone.holds(&above, |dir| {
+                let one = by_path.get(dir);
+                Ok(one.is_some_and(|one| !one.now.is_some_and(|now| now.is_dir())))
+            })?;
             if hidden || by_path.contains_key(&path) || self.synced.unsettled.contains(&path) {
                 continue;
             }
@@ -392,6 +400,7 @@ impl Walk<'_> {
 struct Rules<'a> {
     read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>,
     rules: RefCell<HashMap<RelPath, IgnoreRules>>,
+    ignored: Inherited,
 }
 
 impl<'a> Rules<'a> {
@@ -399,6 +408,7 @@ impl<'a> Rules<'a> {
         Rules {
             read,
             rules: RefCell::default(),
+            ignored: Inherited::default(),
         }
     }
 
@@ -407,7 +417,12 @@ impl<'a> Rules<'a> {
         let Some(parent) = path.parent() else {
             return false;
         };
-        self.ignores(&parent, true) || self.rules_in(&parent).is_ignored(path, is_dir)
+        let own = |path: &RelPath, is_dir| match path.parent() {
+            Some(above) => self.rules_in(&above).is_ignored(path, is_dir),
+            None => false,
+        };
+        let above = self.ignored.holds(&parent, |dir| Ok(own(dir, true)));
+        above.unwrap_or(false) || own(path, is_dir)
     }
 
     fn rules_in(&self, dir: &RelPath) -> IgnoreRules {

@@ -3,33 +3,27 @@
 use std::collections::HashSet;
 
 use offshoot_core::{EntryKind, RelPath, Result};
-use offshoot_store::{EntryRow, HistoryOp, WorkspaceRow, WriteTx};
+use offshoot_store::{EntryRow, HistoryOp};
 
-use crate::engine::Engine;
-use crate::index::{Entry, Index};
+use crate::draft::Draft;
+use crate::index::Entry;
 use crate::lines::LineFor;
 use crate::read::DiskEntry;
-use crate::sync::{Folding, Found, OutsideChange};
+use crate::rearrange::all_from;
+use crate::sync::{Found, OutsideChange};
 
-/// Writes found changes into the index, one by one, in the order of paths.
-pub(crate) struct Recorder<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) row: &'a WorkspaceRow,
-    pub(crate) next: &'a mut WorkspaceRow,
+/// Drafts what was found, path by path, in the order of paths.
+pub(crate) struct Recorder<'a, 't> {
+    pub(crate) draft: &'a mut Draft<'t>,
     pub(crate) line: LineFor<'a>,
     /// Directories that the index had nothing at and below: what is in them needs no look-up.
     pub(crate) new_dirs: HashSet<RelPath>,
 }
 
-impl Recorder<'_> {
-    /// Many files in a workspace that held nothing: they become the state below its rows.
-    pub(crate) fn all_new(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        found: &Found,
-        folding: &mut Folding,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
+impl Recorder<'_, '_> {
+    /// Many files in a workspace that held nothing: they become the state below its rows, which is
+    /// for the caller to write.
+    pub(crate) fn all_new(&mut self, found: &Found, changes: &mut Vec<OutsideChange>) {
         for (path, entry) in found {
             let Some(entry) = entry else { continue };
             let op = match entry.kind {
@@ -39,31 +33,23 @@ impl Recorder<'_> {
             let mut line = self.line.file(op, path, entry.kind);
             line.after = entry.id;
             line.size = entry.size;
-            tx.add_history(&line)?;
+            self.draft.line(line);
             match entry.kind {
-                EntryKind::Dir => self.next.dirs += 1,
-                _ => self.next.files += 1,
+                EntryKind::Dir => self.draft.next.dirs += 1,
+                _ => self.draft.next.files += 1,
             }
-            self.next.bytes += entry.size;
+            self.draft.next.bytes += entry.size;
             changes.push(OutsideChange {
                 path: path.clone(),
                 op,
                 kind: entry.kind,
             });
         }
-        let (state, objects) = folding.wait()?;
-        for object in objects {
-            tx.put_object(object)?;
-        }
-        self.next.tree = state.tree;
-        self.next.sidecar = state.sidecar;
-        Ok(())
     }
 
     /// A path that is gone, with everything that the index has below it.
     pub(crate) fn gone(
         &mut self,
-        tx: &mut dyn WriteTx,
         path: &RelPath,
         found: &Found,
         changes: &mut Vec<OutsideChange>,
@@ -73,43 +59,27 @@ impl Recorder<'_> {
         if !parent.is_root() && matches!(found.get(&parent), Some(None)) {
             return Ok(());
         }
-        self.forget(tx, path, changes)?;
+        self.forget(path, changes)?;
         if !matches!(found.get(&parent), Some(Some(entry)) if entry.kind != EntryKind::Dir) {
-            self.engine
-                .keep_parent(tx, self.row, &parent, self.next.revision)?;
+            self.draft.keep_dir(&parent)?;
         }
         Ok(())
     }
 
-    fn forget(
-        &mut self,
-        tx: &mut dyn WriteTx,
-        path: &RelPath,
-        changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
-        let mut all = Vec::new();
-        {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            let Some(top) = index.entry(path)? else {
-                return Ok(());
-            };
-            all.push((path.clone(), top, index.size(&top)?));
-            if top.is_dir() {
-                index.walk(path, &mut |path, entry| {
-                    all.push((path.clone(), *entry, index.size(entry)?));
-                    Ok(())
-                })?;
-            }
-        }
+    fn forget(&mut self, path: &RelPath, changes: &mut Vec<OutsideChange>) -> Result<()> {
+        let Some(top) = self.draft.index.entry(path)? else {
+            return Ok(());
+        };
+        let all = all_from(&self.draft.index, path, top)?;
         for (path, entry, size) in all.iter().rev() {
             let mut line = self.line.file(HistoryOp::Delete, path, entry.kind);
             line.before = entry.id;
-            tx.add_history(&line)?;
+            self.draft.line(line);
             if entry.is_dir() {
-                self.next.dirs -= 1;
+                self.draft.next.dirs -= 1;
             } else {
-                self.next.files -= 1;
-                self.next.bytes -= size;
+                self.draft.next.files -= 1;
+                self.draft.next.bytes -= size;
             }
             changes.push(OutsideChange {
                 path: path.clone(),
@@ -117,8 +87,7 @@ impl Recorder<'_> {
                 kind: entry.kind,
             });
         }
-        self.engine
-            .remove_in_index(tx, self.row, path, self.next.revision)
+        self.draft.remove(path)
     }
 
     /// What the index has at a path that is about to be recorded: the entry, its bytes, and
@@ -126,36 +95,29 @@ impl Recorder<'_> {
     /// the other way round, is forgotten first.
     fn replaced(
         &mut self,
-        tx: &mut dyn WriteTx,
         path: &RelPath,
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
     ) -> Result<(Option<Entry>, i64, bool)> {
-        let (mut before, mut size_before) = {
-            let index = Index::new(self.engine.store(), tx, self.row);
-            let before = index.entry(path)?;
-            (before, before.map_or(Ok(0), |entry| index.size(&entry))?)
-        };
+        let index = &self.draft.index;
+        let mut before = index.entry(path)?;
+        let mut size_before = before.map_or(Ok(0), |entry| index.size(&entry))?;
         if before.is_some_and(|before| before.is_dir() != (entry.kind == EntryKind::Dir)) {
-            self.forget(tx, path, changes)?;
+            self.forget(path, changes)?;
             (before, size_before) = (None, 0);
         }
         if entry.kind != EntryKind::Dir {
             return Ok((before, size_before, false));
         }
-        let index = Index::new(self.engine.store(), tx, self.row);
+        let index = &self.draft.index;
         let hides = before.is_none() && index.base().entry(&index.objects, path)?.is_some();
-        let hid = tx
-            .entries_on_path(self.row.key, path)?
-            .last()
-            .is_some_and(|row| row.path == *path && row.opaque);
+        let hid = index.own_row(path)?.is_some_and(|row| row.opaque);
         Ok((before, size_before, hides || hid))
     }
 
     /// A path that is there and is not what the index says.
     pub(crate) fn there(
         &mut self,
-        tx: &mut dyn WriteTx,
         path: &RelPath,
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
@@ -166,23 +128,20 @@ impl Recorder<'_> {
         let (before, size_before, opaque) = if in_new_dir {
             (None, 0, false)
         } else {
-            self.replaced(tx, path, entry, changes)?
+            self.replaced(path, entry, changes)?
         };
         if entry.kind == EntryKind::Dir && before.is_none() && !opaque {
             self.new_dirs.insert(path.clone());
         }
-        tx.put_entry(
-            self.row.key,
-            &EntryRow {
-                path: path.clone(),
-                kind: Some(entry.kind),
-                opaque,
-                perm: entry.perm,
-                id: entry.id,
-                size: entry.size,
-                revision: self.next.revision,
-            },
-        )?;
+        self.draft.put(EntryRow {
+            path: path.clone(),
+            kind: Some(entry.kind),
+            opaque,
+            perm: entry.perm,
+            id: entry.id,
+            size: entry.size,
+            revision: self.draft.next.revision,
+        });
         let op = match before {
             None if entry.kind == EntryKind::Dir => HistoryOp::Mkdir,
             None => HistoryOp::Create,
@@ -193,13 +152,13 @@ impl Recorder<'_> {
         line.before = before.and_then(|before| before.id);
         line.after = entry.id;
         line.size = entry.size;
-        tx.add_history(&line)?;
+        self.draft.line(line);
         match (before, entry.kind) {
-            (None, EntryKind::Dir) => self.next.dirs += 1,
-            (None, _) => self.next.files += 1,
+            (None, EntryKind::Dir) => self.draft.next.dirs += 1,
+            (None, _) => self.draft.next.files += 1,
             _ => {}
         }
-        self.next.bytes += entry.size - size_before;
+        self.draft.next.bytes += entry.size - size_before;
         changes.push(OutsideChange {
             path: path.clone(),
             op,

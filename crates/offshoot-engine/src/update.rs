@@ -26,6 +26,7 @@ use offshoot_store::{
 use serde::{Deserialize, Serialize};
 
 use crate::complete::Waiting;
+use crate::draft::is_same;
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
@@ -36,7 +37,7 @@ use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
 use crate::restore::{change_set, count, kind_of, op_of, topmost};
 use crate::review_update::reviews_of_update;
-use crate::snapshot::state_of;
+use crate::snapshot::{FoldedRows, state_of};
 use crate::state::{State, StateChange};
 use crate::three_way::{ThreeStates, merge_states};
 use crate::workspace::{line_of, put_row};
@@ -183,7 +184,7 @@ impl Engine {
         let Some((project, head)) = head_ahead(tx, &fork)? else {
             return Ok(None);
         };
-        let index = Index::new(self.store(), tx, &row);
+        let index = Index::new(self.store(), tx, &row).with_rows()?;
         let mut bench = Workbench::new(&index.objects);
         let theirs = index
             .base()
@@ -402,10 +403,20 @@ impl Engine {
         cause: &Cause,
     ) -> Result<()> {
         let at = self.now();
+        let (then, folded) = self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let pending = Index::new(self.store(), tx, &now)
+                .with_rows()?
+                .pending(false)?;
+            Ok((now, FoldedRows::new(&pending)))
+        })?;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             let mut fork = fork_row(tx, &before)?;
-            if before.revision != row.revision || fork.place != plan.fork.place {
+            if before.revision != row.revision
+                || !is_same(&before, &then)
+                || fork.place != plan.fork.place
+            {
                 return Err(Error::new(
                     ErrorCode::WorkspaceBusy,
                     "the workspace was changed during the update",
@@ -418,13 +429,7 @@ impl Engine {
             let mut next = changed_row(&before, at);
             next.tree = plan.desired.tree;
             next.sidecar = plan.desired.sidecar;
-            let kept_rows = Index::new(self.store(), tx, &before)
-                .pending(false)?
-                .ignored;
-            tx.remove_entries_below(before.key, &RelPath::root())?;
-            for entry in &kept_rows {
-                tx.put_entry(before.key, entry)?;
-            }
+            folded.remove(tx, before.key)?;
             record_update(tx, plan, &mut next, kept, cause)?;
             for review in &plan.reviews {
                 tx.put_review(review)?;

@@ -1,4 +1,5 @@
-//! Work that nobody waits for: publishing layers, compaction, taking directories away.
+//! Work that nobody waits for: publishing layers, compaction, taking directories away, and what is
+//! left to do after an unclean stop.
 //!
 //! One thread at most, which lives only while there is something to do. All of it can be lost: what
 //! was not done is found by whoever needs it next, or by recovery. The last [`Engine`] handle waits
@@ -11,6 +12,7 @@ use offshoot_fs::NameLock;
 use offshoot_store::{WorkspaceKey, WorkspaceRow};
 
 use crate::engine::Engine;
+use crate::recovery::Leftovers;
 
 /// One thing to do.
 pub(crate) enum Job {
@@ -18,6 +20,8 @@ pub(crate) enum Job {
     Publish(WorkspaceKey),
     /// Take the directory of a closed workspace away; until then its name stays taken.
     Discard(Box<WorkspaceRow>, NameLock),
+    /// Remove what an unclean stop left.
+    ClearUp(Box<Leftovers>),
 }
 
 #[derive(Default)]
@@ -110,6 +114,7 @@ impl Engine {
                 self.forget_locks(&row);
                 discarded
             }
+            Job::ClearUp(leftovers) => self.clear_up(*leftovers),
         };
         if done.is_err() {
             self.inner

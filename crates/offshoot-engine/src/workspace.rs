@@ -18,7 +18,7 @@ use crate::index::{Entry, Index};
 use crate::left_out::without_left_out;
 use crate::objects::Workbench;
 use crate::project::state_of_row;
-use crate::snapshot::state_of;
+use crate::snapshot::{state_of, unknown};
 use crate::state::{State, belongs_to_nested_git};
 use crate::too_large::TooLarge;
 use crate::upkeep::Job;
@@ -154,8 +154,14 @@ impl Engine {
         let at = self.now();
         self.refuse_case_twin(&id)?;
         let _name = self.name_lock(&id)?;
+        // To look at every workspace there is takes its time: not while all writers wait.
+        let (from, found) = self
+            .store()
+            .read(|tx| self.find_snapshot_anywhere(tx, snapshot))?;
         self.store().write(Durability::Synced, |tx| {
-            let (from, snapshot) = self.find_snapshot_anywhere(tx, snapshot)?;
+            let is_gone = || unknown(snapshot, "of any workspace");
+            let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
+            let snapshot = tx.snapshot(from.key, &found.id)?.ok_or_else(is_gone)?;
             let is_last_state = from.state == WorkspaceState::Closed
                 && from.head == Some(snapshot.id)
                 && (from.tree, from.sidecar) == (snapshot.tree, snapshot.sidecar);
@@ -407,11 +413,7 @@ impl Engine {
         }
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
-        let trash = self
-            .inner
-            .data
-            .tmp()
-            .join(format!("trash-{}", uuid::Uuid::now_v7().simple()));
+        let trash = self.inner.data.new_trash();
         match std::fs::rename(&from, &trash) {
             Ok(()) => {}
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -426,14 +428,19 @@ impl Engine {
                 .with_source(cause));
             }
         }
-        // What cannot be removed now is removed when the data directory is opened next.
-        if let Ok(parent) = SafeDir::open(self.inner.data.tmp()) {
-            let name = trash
-                .file_name()
-                .map(|name| name.as_encoded_bytes().to_vec());
-            let _ = parent.remove_tree(&RelPath::from_normal(name.unwrap_or_default()));
-        }
+        self.empty_trash(&[trash]);
         Ok(())
+    }
+
+    /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
+    /// unclean stop.
+    pub(crate) fn empty_trash(&self, trash: &[PathBuf]) {
+        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+            return;
+        };
+        for name in trash.iter().filter_map(|path| path.file_name()) {
+            let _ = tmp.remove_tree(&RelPath::from_normal(name.as_encoded_bytes()));
+        }
     }
 
     /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive

@@ -20,11 +20,11 @@ use offshoot_store::{
 };
 
 use crate::engine::Engine;
-use crate::files::{Target, WriteOptions, Written, check_expectation, refuse_unwritable};
+use crate::files::{Target, WriteOptions, Written, check_expectation, refuse_unmakeable};
 use crate::fork_git::refuse_own_git;
 use crate::hold::{Held, is_still};
 use crate::incoming::Incoming;
-use crate::index::{Entry, Index, missing_of, new_dir_row};
+use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::LineFor;
 use crate::workspace::check_quota;
@@ -407,7 +407,7 @@ impl Engine {
         next.used_at = *at;
         let index = Index::new(self.store(), tx, row);
         let (path, steps) = file.target.settle(&index)?;
-        refuse_unwritable(row, &path)?;
+        refuse_unmakeable(row, &path)?;
         refuse_own_git(tx, row, &path)?;
         refuse_ours_in(&index, &path)?;
         let before = steps.last().and_then(|(_, entry)| *entry);
@@ -420,11 +420,7 @@ impl Engine {
         }
         next.bytes += size - before.map_or(Ok(0), |entry| index.size(&entry))?;
         let missing = missing_of(&steps)?;
-        let new_dirs: Result<Vec<EntryRow>> = missing
-            .iter()
-            .map(|dir| new_dir_row(&index, dir, next.revision))
-            .collect();
-        let new_dirs = new_dirs?;
+        let new_dirs = new_dir_rows(&index, &missing, next.revision)?;
         let perm = match (options.executable, before) {
             (Some(true), _) => offshoot_core::EXEC_FILE_PERM,
             (Some(false), _) => PLAIN_FILE_PERM,
@@ -508,11 +504,8 @@ impl Engine {
     /// Whether nobody has changed the path since.
     fn is_newest(&self, tx: &dyn ReadTx, row: &WorkspaceRow, landed: &Landed) -> Result<bool> {
         // A row of that revision was written by that write and by nobody else.
-        let rows = tx.entries_on_path(row.key, &landed.path)?;
-        if rows
-            .last()
-            .is_some_and(|row| row.path == landed.path && row.revision == landed.revision)
-        {
+        let own = tx.entry_at(row.key, &landed.path)?;
+        if own.is_some_and(|row| row.revision == landed.revision) {
             return Ok(true);
         }
         self.still(tx, row, &landed.path, Some(&landed.entry))

@@ -253,6 +253,79 @@ fn merge_kill_in_the_middle_of_large_merges() {
     );
 }
 
+/// How long a data directory takes to open now.
+fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
+    let started = Instant::now();
+    let engine = open(host, provider);
+    let took = started.elapsed();
+    drop(engine);
+    took
+}
+
+/// Waits until something is true of what a child does.
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_true() {
+        assert!(started.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Kills a merge of many files when it has recorded what the fork holds, and again when it has
+/// landed and its layer is made and the fork taken away. Returns how long the next process took to
+/// open the data directory each time.
+fn starts_after_kills(files: usize) -> [Duration; 2] {
+    let mut large = Large::new(1);
+    let (id, path) = large.rig.fork(&large.project, "many");
+    for number in 0..files {
+        let dir = path.join(format!("many/{}", number % 100));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(number.to_string()), format!("{number}\n")).unwrap();
+    }
+    large.rig.engine.wait_for_upkeep();
+    let files = files as i64;
+    let begin = |large: &Large| {
+        let mut child = Child::start("complete", large.rig.host.path(), large.rig.provider);
+        assert_eq!(child.hear(LIMIT).unwrap(), "ready");
+        child.tell(id.as_str());
+        child
+    };
+    let child = begin(&large);
+    let recorded = |large: &Large| large.rig.engine.workspace(&id).unwrap().files > files;
+    wait_until("the fork is recorded", || recorded(&large));
+    child.kill();
+    let after_record = time_to_open(large.rig.host.path(), large.rig.provider);
+    let child = begin(&large);
+    let is_open = |large: &Large| large.rig.engine.workspace(&id).is_ok();
+    wait_until("the fork goes", || !is_open(&large));
+    child.kill();
+    let after_landing = time_to_open(large.rig.host.path(), large.rig.provider);
+    let project = large.rig.engine.project(&large.project).unwrap();
+    assert!(project.files > files, "{} files are merged", project.files);
+    large.rig.reopen();
+    large.rig.check();
+    [after_record, after_landing]
+}
+
+#[test]
+fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..3 {
+        // What a busy machine takes for nothing at all is not ours.
+        let place = HostDir::new();
+        let limit = Duration::from_millis(500) + 5 * time_to_open(place.path(), best_provider());
+        let starts = starts_after_kills(10_000);
+        println!("starts after kills: {starts:?}, limit {limit:?}");
+        for (best, start) in best.iter_mut().zip(starts) {
+            *best = start.min(*best);
+        }
+        if best.iter().all(|start| *start < limit) {
+            return;
+        }
+    }
+    panic!("it takes too long to start after a kill: {best:?}");
+}
+
 /// What two agents do to one file, and what must come of it.
 #[derive(Clone, Copy, Debug)]
 enum Clash {

@@ -178,6 +178,7 @@ macro_rules! pass_on_reads {
             all_workspaces() -> Vec<WorkspaceRow>;
             unsynced_workspaces() -> Vec<WorkspaceRow>;
             entries_on_path(workspace: WorkspaceKey, path: &RelPath) -> Vec<EntryRow>;
+            entry_at(workspace: WorkspaceKey, path: &RelPath) -> Option<EntryRow>;
             entries_in(workspace: WorkspaceKey, dir: &RelPath) -> Vec<EntryRow>;
             entries_below(workspace: WorkspaceKey, dir: &RelPath) -> Vec<EntryRow>;
             object(id: &ObjectId) -> Option<ObjectRow>;

@@ -104,6 +104,9 @@ pub trait ReadTx: ProjectReads + MergeReads {
     /// The rows at `path` and at every directory above it, the topmost first. One query.
     fn entries_on_path(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Vec<EntryRow>>;
 
+    /// The row at `path` itself.
+    fn entry_at(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Option<EntryRow>>;
+
     /// The rows directly in `dir`, in the order of their names.
     fn entries_in(&self, workspace: WorkspaceKey, dir: &RelPath) -> Result<Vec<EntryRow>>;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use offshoot_core::{EMPTY_BLOB, GitMode, RelPath, Result};
 
-use super::merge::is_leaf;
+use super::merge::{directories_above, is_leaf};
 use super::{Head, PathChange, TreeEntry};
 use crate::conflict::Side;
 
@@ -83,12 +83,7 @@ impl Sides<'_> {
     /// The workspace renamed the directory: all that is left there is what the head added.
     fn added_by_ours(&mut self) -> Result<Vec<Displaced>> {
         let renamed = renamed_directories(self.theirs);
-        let kept: HashSet<RelPath> = self
-            .theirs
-            .iter()
-            .filter(|change| change.after.is_some())
-            .flat_map(|change| change.path.ancestors())
-            .collect();
+        let kept = directories_above(self.theirs.iter().filter(|change| change.after.is_some()));
         let removed: HashSet<&RelPath> = removed(self.theirs).map(|(path, _)| path).collect();
         let mut found: BTreeMap<RelPath, Displaced> = BTreeMap::new();
         for directory in renamed

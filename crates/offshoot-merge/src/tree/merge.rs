@@ -110,12 +110,8 @@ impl<'a> TreeMerge<'a> {
         options: &'a MergeOptions,
     ) -> Result<Self> {
         let mut ours = HashMap::with_capacity(theirs.len());
-        let above = |of: fn(&PathChange) -> bool| -> HashSet<RelPath> {
-            theirs
-                .iter()
-                .filter(|change| of(change))
-                .flat_map(|change| change.path.ancestors())
-                .collect()
+        let above = |of: fn(&PathChange) -> bool| {
+            directories_above(theirs.iter().filter(|change| of(change)))
         };
         for change in theirs {
             ours.insert(change.path.clone(), head.entry(&change.path)?);
@@ -552,4 +548,20 @@ pub(super) fn is_leaf(entry: TreeEntry) -> bool {
 /// The mode of a file: that of the side which changed it.
 fn merged_mode(base: GitMode, ours: GitMode, theirs: GitMode) -> GitMode {
     if ours == base { theirs } else { ours }
+}
+
+/// The directories above changes, the root included.
+pub(super) fn directories_above<'c>(
+    changes: impl Iterator<Item = &'c PathChange>,
+) -> HashSet<RelPath> {
+    let mut above = HashSet::new();
+    for change in changes {
+        let mut next = change.path.parent();
+        // Where one is known, those above it are.
+        while let Some(directory) = next.filter(|directory| !above.contains(directory)) {
+            next = directory.parent();
+            above.insert(directory);
+        }
+    }
+    above
 }

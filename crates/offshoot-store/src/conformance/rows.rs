@@ -159,6 +159,10 @@ pub(super) fn entries_with_tricky_names(meta: &dyn MetaStore) {
             .unwrap(),
         gone
     );
+    let at = |bytes: &[u8]| read(meta, |tx| tx.entry_at(key, &path(bytes)));
+    assert_eq!(at(b"a/b"), Some(gone.clone()));
+    assert_eq!(at(b""), Some(entry(b"")));
+    assert_eq!(at(b"a/none"), None);
     write(meta, |tx| {
         tx.remove_entry(key, &path(b"a!"))?;
         tx.remove_entry(key, &path(b"never there"))?;

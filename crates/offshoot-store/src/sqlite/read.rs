@@ -165,18 +165,22 @@ impl ReadTx for Tx<'_> {
         let mut places = path.ancestors();
         places.push(path.clone());
         for place in &places {
-            let (parent, name) = split(place);
-            found.extend(self.one(
-                concat!(
-                    "SELECT ",
-                    columns!(entry),
-                    " FROM entry WHERE workspace = ?1 AND parent = ?2 AND name = ?3"
-                ),
-                params![workspace.0, parent, name],
-                codec::entry,
-            )?);
+            found.extend(self.entry_at(workspace, place)?);
         }
         Ok(found)
+    }
+
+    fn entry_at(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Option<EntryRow>> {
+        let (parent, name) = split(path);
+        self.one(
+            concat!(
+                "SELECT ",
+                columns!(entry),
+                " FROM entry WHERE workspace = ?1 AND parent = ?2 AND name = ?3"
+            ),
+            params![workspace.0, parent, name],
+            codec::entry,
+        )
     }
 
     fn entries_in(&self, workspace: WorkspaceKey, dir: &RelPath) -> Result<Vec<EntryRow>> {

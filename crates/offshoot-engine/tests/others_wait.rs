@@ -1,0 +1,215 @@
+//! What one tenant does to a large or deep tree keeps no other tenant's small write waiting.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod rig;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use offshoot_core::{Layout, ProjectId, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Content, ImportOptions, Quota, WriteOptions};
+use offshoot_fs::ProviderName;
+use rig::{Rig, p, user};
+
+/// The files of a large change.
+const MANY: usize = 10_000;
+/// What a small write may wait beside it.
+const LIMIT: Duration = Duration::from_secs(1);
+/// A machine that is busy with something else may be what took so long.
+const TRIES: usize = 3;
+
+/// Measures what another tenant's writes wait for.
+struct Waits {
+    rig: Rig,
+    bystander: WorkspaceId,
+}
+
+impl Waits {
+    fn new() -> Waits {
+        // In memory: this is about who waits for whom, not about the disk.
+        let rig = Rig::in_memory(ProviderName::Copy);
+        let bystander = standalone(&rig, "bystander");
+        Waits { rig, bystander }
+    }
+
+    /// Does `work` while the bystander writes small files. Returns its longest wait.
+    fn longest<T>(&self, work: impl FnOnce(&Rig) -> T) -> (Duration, T) {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut longest = Duration::ZERO;
+                let mut number = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    write(&self.rig, &self.bystander, &format!("f{}", number % 100));
+                    longest = longest.max(began.elapsed());
+                    number += 1;
+                }
+                longest
+            });
+            let result = work(&self.rig);
+            done.store(true, Ordering::Relaxed);
+            (writer.join().unwrap(), result)
+        })
+    }
+}
+
+/// Runs a scene, which names its steps and their waits, until each step was quick enough once.
+fn nobody_waits(scene: impl Fn(&mut dyn FnMut(&str, Duration))) {
+    let mut best: Vec<(String, Duration)> = Vec::new();
+    for _ in 0..TRIES {
+        let mut at = 0;
+        scene(&mut |step, wait| {
+            println!("{step}: {wait:?}");
+            match best.get_mut(at) {
+                Some(known) => known.1 = known.1.min(wait),
+                None => best.push((step.to_owned(), wait)),
+            }
+            at += 1;
+        });
+        if best.iter().all(|(_, wait)| *wait < LIMIT) {
+            return;
+        }
+    }
+    panic!("another tenant's write waited too long: {best:?}");
+}
+
+fn standalone(rig: &Rig, name: &str) -> WorkspaceId {
+    let id: WorkspaceId = name.parse().unwrap();
+    let made =
+        rig.engine
+            .create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
+    made.unwrap();
+    id
+}
+
+fn write(rig: &Rig, id: &WorkspaceId, path: &str) {
+    let content = Content::Bytes(path.as_bytes());
+    rig.engine
+        .write_file(id, &p(path), content, &WriteOptions::default(), &user())
+        .unwrap();
+}
+
+/// Many files in a few directories.
+fn write_wide(root: &Path, text: &str) {
+    for dir in 0..20 {
+        let dir = root.join(format!("wide/{dir}"));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..MANY / 20 {
+            fs::write(dir.join(file.to_string()), text).unwrap();
+        }
+    }
+}
+
+/// Some files in each of as many directories below each other as there may be.
+fn write_deep(root: &Path, text: &str) {
+    let mut dir = root.join("deep");
+    for _ in 0..240 {
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..8 {
+            fs::write(dir.join(file.to_string()), text).unwrap();
+        }
+        dir.push("d");
+    }
+}
+
+/// Whatever can be done to a tree of a workspace.
+fn scene_of_a_workspace(
+    tree: &str,
+    fill: impl Fn(&Path, &str),
+    note: &mut dyn FnMut(&str, Duration),
+) {
+    let waits = Waits::new();
+    let id = standalone(&waits.rig, "large");
+    let path = waits.rig.engine.hand_out_path(&id).unwrap();
+    fill(&path, "one\n");
+    let (wait, _) = waits.longest(|rig| rig.engine.sync(&id, &user()).unwrap());
+    note("sync", wait);
+    let snapshot = |rig: &Rig| {
+        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        taken.snapshot.id.to_hex()
+    };
+    let (wait, first) = waits.longest(snapshot);
+    note("snapshot", wait);
+    let (wait, _) = waits.longest(|rig| {
+        let moved = rig
+            .engine
+            .move_file(&id, &p(tree), &p("elsewhere/moved"), &user());
+        moved.unwrap();
+    });
+    note("move", wait);
+    let (wait, _) = waits.longest(snapshot);
+    note("snapshot of what moved", wait);
+    let (wait, gone) = waits.longest(|rig| {
+        let deleted = rig.engine.delete_file(&id, &p("elsewhere"), true, &user());
+        deleted.unwrap()
+    });
+    note("delete", wait);
+    assert!(gone >= 1_900);
+    let (wait, restored) =
+        waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
+    note("restore", wait);
+    assert!(restored.changes.changes.len() >= 1_900);
+}
+
+/// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
+/// is undone then and followed.
+fn scene_of_a_project(
+    stays: bool,
+    fill: impl Fn(&Path, &str),
+    note: &mut dyn FnMut(&str, Duration),
+) {
+    let waits = Waits::new();
+    let source = offshoot_testkit::scratch();
+    fill(source.path(), "one\n");
+    let project: ProjectId = "web".parse().unwrap();
+    let (wait, _) = waits.longest(|rig| {
+        let options = ImportOptions::default();
+        let imported =
+            rig.engine
+                .import_dir(&project, source.path(), &options, &mut |_| {}, &user());
+        imported.unwrap()
+    });
+    note("import", wait);
+    let (id, path) = waits.rig.fork(&project, "agent");
+    fill(&path, "two, which is longer\n");
+    let (wait, done) = waits.longest(|rig| {
+        let options = CompleteOptions {
+            keep: stays,
+            ..CompleteOptions::default()
+        };
+        rig.engine.complete(&id, &options, &user()).unwrap()
+    });
+    note("merge", wait);
+    assert!(done.merged.len() >= 1_900);
+    if !stays {
+        return;
+    }
+    let merge = done.merge_id.unwrap();
+    let (wait, _) = waits.longest(|rig| rig.engine.undo_merge(&merge, &user()).unwrap());
+    note("undo", wait);
+    let (wait, _) = waits.longest(|rig| rig.engine.update(&id, false, &user()).unwrap());
+    note("update", wait);
+}
+
+#[test]
+fn nobody_waits_for_a_large_tree_of_a_workspace() {
+    nobody_waits(|note| scene_of_a_workspace("wide", write_wide, note));
+}
+
+#[test]
+fn nobody_waits_for_a_deep_tree_of_a_workspace() {
+    nobody_waits(|note| scene_of_a_workspace("deep", write_deep, note));
+}
+
+#[test]
+fn nobody_waits_for_a_large_tree_of_a_project() {
+    nobody_waits(|note| scene_of_a_project(false, write_wide, note));
+}
+
+#[test]
+fn nobody_waits_for_a_deep_tree_of_a_project() {
+    nobody_waits(|note| scene_of_a_project(true, write_deep, note));
+}
