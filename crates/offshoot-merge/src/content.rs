@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::conflict::{Choice, Part, PartConflict, PartKind};
 use crate::diff3::Region;
+use crate::entries::EntryFormat;
 use crate::json::{Form, is_sound, merge_json};
 use crate::limits::Limits;
 use crate::reason::{Reasons, ResolvedPart};
@@ -97,8 +98,8 @@ pub fn merge_content(
     match engine {
         Engine::Json => merge_json_file(sides, Form::Document, allowed, limits),
         Engine::JsonLines => merge_json_file(sides, Form::Lines, allowed, limits),
-        Engine::Lines => merge_text_file(sides, Reasons::none(), limits),
-        _ => merge_text_file(sides, allowed, limits),
+        Engine::Lines => merge_text_file(sides, engine, Reasons::none(), limits),
+        _ => merge_text_file(sides, engine, allowed, limits),
     }
 }
 
@@ -115,9 +116,15 @@ fn clean(bytes: Vec<u8>, method: Method, parts: Vec<ResolvedPart>) -> ContentMer
     })
 }
 
-fn merge_text_file(sides: &Sides, allowed: Reasons, limits: &Limits) -> ContentMerge {
+fn merge_text_file(
+    sides: &Sides,
+    engine: Engine,
+    allowed: Reasons,
+    limits: &Limits,
+) -> ContentMerge {
     let (ours, theirs) = (&sides.ours, &sides.theirs);
-    let merge = merge_text(&sides.base, ours, theirs, allowed, limits);
+    let format = EntryFormat::of(engine);
+    let merge = merge_text(&sides.base, ours, theirs, format, allowed, limits);
     match merge.clean_bytes(ours, theirs) {
         Some(bytes) => {
             let parts = resolved_parts(&merge);
@@ -139,7 +146,9 @@ fn merge_text_file(sides: &Sides, allowed: Reasons, limits: &Limits) -> ContentM
 fn merge_json_file(sides: &Sides, form: Form, allowed: Reasons, limits: &Limits) -> ContentMerge {
     let (base, ours, theirs) = (&*sides.base, &*sides.ours, &*sides.theirs);
     let sound = |bytes: &[u8]| is_sound(bytes, form, limits.depth);
-    let lines = merge_text(base, ours, theirs, Reasons::none(), limits).clean_bytes(ours, theirs);
+    let format = EntryFormat::Program;
+    let lines =
+        merge_text(base, ours, theirs, format, Reasons::none(), limits).clean_bytes(ours, theirs);
     let all_sound = || [base, ours, theirs].iter().all(|side| sound(side));
     if let Some(bytes) = lines
         && (sound(&bytes) || !all_sound())
@@ -158,7 +167,7 @@ fn merge_json_file(sides: &Sides, form: Form, allowed: Reasons, limits: &Limits)
             limits: *limits,
         });
     }
-    let merge = merge_text(base, ours, theirs, allowed, limits);
+    let merge = merge_text(base, ours, theirs, format, allowed, limits);
     match merge.clean_bytes(ours, theirs) {
         Some(bytes) if sound(&bytes) || !all_sound() => {
             clean(bytes, Method::Words, resolved_parts(&merge))

@@ -104,7 +104,7 @@ pub fn merge_file(
             let marked = options
                 .markers
                 .as_ref()
-                .and_then(|markers| render(&sides, markers, allowed, &options.limits));
+                .and_then(|markers| render(&sides, markers, engine, allowed, &options.limits));
             FileMerge::Conflict {
                 conflict: Box::new(conflict),
                 marked,

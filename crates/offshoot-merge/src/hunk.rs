@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::contained::containing_side;
-use crate::diff::{Symbol, is_subsequence};
+use crate::contained::{Grain, containing_side};
+use crate::diff::Symbol;
 use crate::diff3::Region;
+use crate::entries::{Around, EntryFormat, merge_entries};
 use crate::imports::ImportLines;
 use crate::limits::Budget;
 use crate::reason::{Reason, Reasons};
-use crate::split::ThreeWay;
+use crate::split::{ThreeWay, line_length};
 use crate::version::second_block_is_higher;
 use crate::words::{HunkWords, Texts};
 
@@ -19,8 +20,11 @@ const MAX_BYTES: usize = 256 << 10;
 /// Lines that both sides changed in different ways.
 pub(crate) struct ConflictingHunk<'a> {
     pub(crate) texts: Texts<'a>,
-    /// The whole of ours, for the lines around the hunk.
+    /// The whole sides, for the lines around the hunk.
+    pub(crate) whole_base: &'a [u8],
     pub(crate) whole_ours: &'a [u8],
+    pub(crate) whole_theirs: &'a [u8],
+    pub(crate) format: EntryFormat,
     pub(crate) lines: &'a ThreeWay,
     pub(crate) region: &'a Region,
 }
@@ -43,9 +47,7 @@ impl ConflictingHunk<'_> {
         let attempts: [(Reason, &mut dyn FnMut() -> Option<Vec<u8>>); 3] = [
             (Reason::HigherVersion, &mut || self.higher_version()),
             (Reason::MoreOfTheSame, &mut || {
-                let by_word = |budget| containing_side(&words, budget).map(<[u8]>::to_vec);
-                let by_line = self.more_of_the_same();
-                by_line.or_else(|| (!self.is_large()).then(|| by_word(budget)).flatten())
+                self.more_of_the_same(&words, budget)
             }),
             (Reason::Imports, &mut || self.imports()),
         ];
@@ -54,7 +56,33 @@ impl ConflictingHunk<'_> {
                 return Some((bytes, reason));
             }
         }
-        None
+        self.entries(allowed, budget)
+    }
+
+    /// The entries of both sides, where the hunk is a list of them.
+    fn entries(&self, allowed: Reasons, budget: &mut Budget) -> Option<(Vec<u8>, Reason)> {
+        let reason = match self.format {
+            EntryFormat::Program => Reason::Imports,
+            _ => Reason::Joined,
+        };
+        if !allowed.contains(reason) || self.is_large() {
+            return None;
+        }
+        let ours = self.lines.ours.bytes(&self.region.ours);
+        let theirs = self.lines.theirs.bytes(&self.region.theirs);
+        merge_entries(
+            self.format,
+            self.texts,
+            Around {
+                before: &self.whole_ours[..ours.start],
+                after: &self.whole_ours[ours.end..],
+            },
+            Around {
+                before: &self.whole_theirs[..theirs.start],
+                after: &self.whole_theirs[theirs.end..],
+            },
+            &mut |texts| HunkWords::cut(texts).merge(allowed, budget),
+        )
     }
 
     fn is_large(&self) -> bool {
@@ -75,33 +103,50 @@ impl ConflictingHunk<'_> {
         ImportLines::around(self.lines, self.region, self.whole_ours).merge(base, ours, theirs)
     }
 
-    /// The side that did all that the other did and more: its lines hold the other's, in order,
-    /// and it keeps no line of the base that the other removed. Then nothing of either is lost.
-    fn more_of_the_same(&self) -> Option<Vec<u8>> {
-        let base = &self.lines.base.symbols[self.region.base.clone()];
-        let ours = &self.lines.ours.symbols[self.region.ours.clone()];
-        let theirs = &self.lines.theirs.symbols[self.region.theirs.clone()];
-        if holds_all(base, ours, theirs) {
-            Some(self.texts.ours.to_vec())
-        } else if holds_all(base, theirs, ours) {
-            Some(self.texts.theirs.to_vec())
-        } else {
-            None
-        }
+    /// The side that did all that the other did and more.
+    fn more_of_the_same(&self, words: &HunkWords<'_>, budget: &mut Budget) -> Option<Vec<u8>> {
+        let texts = self.texts;
+        let lines = ThreeWay::cut(texts.base, texts.ours, texts.theirs, line_length);
+        let by_line = containing_side(texts, &lines, Grain::Lines, budget);
+        let larger = by_line.or_else(|| {
+            let small = !self.is_large();
+            small.then(|| containing_side(texts, &words.words, Grain::Words, budget))?
+        })?;
+        self.stays_removed(larger).then(|| larger.to_vec())
     }
-}
 
-fn holds_all(base: &[Symbol], more: &[Symbol], less: &[Symbol]) -> bool {
-    if less.is_empty() || !is_subsequence(less, more) {
-        return false;
+    /// Whether the lines that the smaller side removed are gone from the larger one for good, and
+    /// not just moved to another place of the file.
+    fn stays_removed(&self, larger: &[u8]) -> bool {
+        let (more, less) = if larger == self.texts.ours {
+            (
+                &self.lines.ours,
+                &self.lines.theirs.symbols[self.region.theirs.clone()],
+            )
+        } else {
+            (
+                &self.lines.theirs,
+                &self.lines.ours.symbols[self.region.ours.clone()],
+            )
+        };
+        let mut removed: HashMap<Symbol, isize> = HashMap::new();
+        let before = self.region.base.clone();
+        for place in before {
+            let line = &self.whole_base[self.lines.base.bytes(&(place..place + 1))];
+            if !line.trim_ascii().is_empty() {
+                *removed.entry(self.lines.base.symbols[place]).or_default() += 1;
+            }
+        }
+        for line in less {
+            removed.entry(*line).and_modify(|count| *count -= 1);
+        }
+        removed.retain(|_, count| *count > 0);
+        let mut left = removed.clone();
+        for (symbols, step) in [(&self.lines.base.symbols, -1), (&more.symbols, 1)] {
+            for line in symbols {
+                left.entry(*line).and_modify(|count| *count += step);
+            }
+        }
+        left.values().all(|&count| count <= 0)
     }
-    let mut removed: HashMap<Symbol, isize> = HashMap::new();
-    for &line in less {
-        *removed.entry(line).or_default() += 1;
-    }
-    for &line in more {
-        *removed.entry(line).or_default() -= 1;
-    }
-    base.iter()
-        .all(|line| removed.get(line).is_none_or(|&count| count >= 0))
 }

@@ -65,7 +65,7 @@ impl<'a> ImportLines<'a> {
 }
 
 /// The names that an import brings in; none if the line is not a whole import.
-fn names(line: &[u8]) -> Option<Vec<&[u8]>> {
+pub(crate) fn names(line: &[u8]) -> Option<Vec<&[u8]>> {
     let text = std::str::from_utf8(line).ok()?.trim();
     let text = text.strip_suffix(';').unwrap_or(text);
     let first = text.split_ascii_whitespace().next()?;

@@ -11,11 +11,13 @@
 //! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::settle`] applies it),
 //! storage of merged bytes, and history.
 
+mod brackets;
 mod conflict;
 mod contained;
 mod content;
 mod diff;
 mod diff3;
+mod entries;
 mod equal_lines;
 mod file;
 mod hunk;
@@ -26,6 +28,7 @@ mod markers;
 mod outcome;
 mod reason;
 mod rules;
+mod same_line;
 mod split;
 mod text;
 mod tree;

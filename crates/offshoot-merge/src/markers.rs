@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use crate::content::{Sides, is_binary};
 use crate::diff3::{Region, Who};
+use crate::entries::EntryFormat;
 use crate::limits::{Budget, Limits};
 use crate::reason::Reasons;
+use crate::rules::Engine;
 use crate::split::{Split, ThreeWay};
 use crate::text::{Piece, merge_text};
 
@@ -46,6 +48,7 @@ impl Default for MarkerOptions {
 pub(crate) fn render(
     sides: &Sides,
     options: &MarkerOptions,
+    engine: Engine,
     allowed: Reasons,
     limits: &Limits,
 ) -> Option<Vec<u8>> {
@@ -53,7 +56,8 @@ pub(crate) fn render(
     if [base, ours, theirs].iter().any(|side| is_binary(side)) {
         return None;
     }
-    let merge = merge_text(base, ours, theirs, allowed, limits);
+    let format = EntryFormat::of(engine);
+    let merge = merge_text(base, ours, theirs, format, allowed, limits);
     let lines = &merge.lines;
     let changed = lines.regions(&mut Budget::new(limits)).into_iter();
     let changed = changed.filter(|region| region.who == Who::Ours);

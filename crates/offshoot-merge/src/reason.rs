@@ -11,11 +11,12 @@ pub enum Reason {
     Words,
     /// One side did all that the other did, and more.
     MoreOfTheSame,
-    /// Both added members or elements at the same place of a JSON container.
+    /// Both added members, elements or entries at the same place of a JSON container, a TOML table,
+    /// a YAML mapping or a list.
     Joined,
     /// Both made the same change and differ in blanks; ours' blanks are kept.
     Blanks,
-    /// Both added imports at the same place of a sorted list.
+    /// Both changed a list of imports; it is merged as a set.
     Imports,
     /// Both raised the same version; the higher one is kept.
     HigherVersion,

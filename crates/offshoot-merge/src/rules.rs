@@ -7,6 +7,12 @@ use crate::reason::Reasons;
 pub enum Engine {
     /// By line, then by word.
     Text,
+    /// As text, and the keys of a table as entries of their own.
+    Toml,
+    /// As text, and the keys of a mapping and the items of a list as entries of their own.
+    Yaml,
+    /// As text, and the items of a list as entries of their own.
+    Markdown,
     /// By line alone, as git does.
     Lines,
     /// By structure, one JSON value in the file; by text where that is not possible.
@@ -109,6 +115,9 @@ impl Rules {
         match extension.to_ascii_lowercase().as_slice() {
             b"json" => Engine::Json,
             b"jsonl" | b"ndjson" => Engine::JsonLines,
+            b"toml" => Engine::Toml,
+            b"yaml" | b"yml" => Engine::Yaml,
+            b"md" | b"markdown" => Engine::Markdown,
             _ => Engine::Text,
         }
     }

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use crate::brackets::net;
 use crate::diff3::{Region, Who};
+use crate::entries::EntryFormat;
 use crate::hunk::ConflictingHunk;
 use crate::limits::{Budget, Limits};
 use crate::reason::{Reason, Reasons};
@@ -57,6 +59,7 @@ pub(crate) fn merge_text(
     base: &[u8],
     ours: &[u8],
     theirs: &[u8],
+    format: EntryFormat,
     allowed: Reasons,
     limits: &Limits,
 ) -> TextMerge {
@@ -82,7 +85,10 @@ pub(crate) fn merge_text(
                         ours: &ours[ours_bytes.clone()],
                         theirs: &theirs[lines.theirs.bytes(&region.theirs)],
                     },
+                    whole_base: base,
                     whole_ours: ours,
+                    whole_theirs: theirs,
+                    format,
                     lines: &lines,
                     region: &region,
                 };
@@ -95,5 +101,61 @@ pub(crate) fn merge_text(
         done = ours_bytes.end;
     }
     pieces.push(Piece::Ours(done..ours.len()));
-    TextMerge { pieces, lines }
+    let mut merge = TextMerge { pieces, lines };
+    merge.refuse_opposite_sides(ours, theirs);
+    merge.refuse_open_blocks(base, ours, theirs);
+    merge
+}
+
+impl TextMerge {
+    /// Hunks of one file are not decided for opposite sides: where one side did more in one place
+    /// and the other in another, they may have solved one thing in two ways. A higher version is
+    /// higher wherever it stands, so it does not count.
+    fn refuse_opposite_sides(&mut self, ours: &[u8], theirs: &[u8]) {
+        let lines = &self.lines;
+        let taken = |piece: &Piece| match piece {
+            Piece::Resolved(bytes, region, reason) if *reason != Reason::HigherVersion => {
+                let of_ours = *bytes == ours[lines.ours.bytes(&region.ours)];
+                let of_theirs = *bytes == theirs[lines.theirs.bytes(&region.theirs)];
+                (of_ours, of_theirs)
+            }
+            _ => (false, false),
+        };
+        let for_ours = self.pieces.iter().any(|piece| taken(piece).0);
+        let for_theirs = self.pieces.iter().any(|piece| taken(piece).1);
+        if for_ours && for_theirs {
+            let decided = |piece: &Piece| taken(piece) != (false, false);
+            let refused: Vec<bool> = self.pieces.iter().map(decided).collect();
+            for (piece, refused) in self.pieces.iter_mut().zip(refused) {
+                if refused {
+                    piece.refuse();
+                }
+            }
+        }
+    }
+
+    /// A block that both sides opened or closed, one of them in a hunk that conflicts by line, would
+    /// be open or closed twice. The brackets of the whole text tell.
+    fn refuse_open_blocks(&mut self, base: &[u8], ours: &[u8], theirs: &[u8]) {
+        let resolved = |piece: &Piece| matches!(piece, Piece::Resolved(..));
+        if !self.pieces.iter().any(resolved) {
+            return;
+        }
+        let Some(merged) = self.clean_bytes(ours, theirs) else {
+            return;
+        };
+        let before = net(base);
+        if before == net(ours) && before == net(theirs) && before != net(&merged) {
+            self.pieces.iter_mut().for_each(Piece::refuse);
+        }
+    }
+}
+
+impl Piece {
+    /// Makes what was put together a conflict again.
+    fn refuse(&mut self) {
+        if let Piece::Resolved(_, region, _) = self {
+            *self = Piece::Conflict(region.clone());
+        }
+    }
 }

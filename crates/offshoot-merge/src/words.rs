@@ -66,7 +66,10 @@ impl<'a> HunkWords<'a> {
             regions: &regions,
         };
         let one_side = merged == texts.ours || merged == texts.theirs;
-        let related = edits.touch() || edits.share_words() || (!one_side && edits.are_doubtful());
+        let related = edits.touch()
+            || edits.share_words()
+            || edits.lose_their_line()
+            || (!one_side && edits.are_doubtful());
         (allowed.contains(reason) && !related).then_some((merged, reason))
     }
 
@@ -76,7 +79,10 @@ impl<'a> HunkWords<'a> {
         let ours = &self.texts.ours[self.words.ours.bytes(&region.ours)];
         let theirs = &self.texts.theirs[self.words.theirs.bytes(&region.theirs)];
         if allowed.contains(Reason::Blanks) && differ_in_blanks(ours, theirs) {
-            return Some((false, Reason::Blanks));
+            let of_ours = line_around(self.texts.ours, self.words.ours.bytes(&region.ours));
+            let of_theirs = line_around(self.texts.theirs, self.words.theirs.bytes(&region.theirs));
+            let indented_alike = indents(of_ours).eq(indents(of_theirs));
+            return indented_alike.then_some((false, Reason::Blanks));
         }
         if allowed.contains(Reason::HigherVersion) {
             let line = line_around(self.texts.ours, self.words.ours.bytes(&region.ours));
@@ -98,6 +104,14 @@ fn differ_in_blanks(one: &[u8], two: &[u8]) -> bool {
             _ => return false,
         }
     }
+}
+
+/// How far each line is indented, blank lines aside. In some languages it has a meaning.
+fn indents(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = text.split(|&byte| byte == b'\n');
+    lines
+        .filter(|line| !line.trim_ascii().is_empty())
+        .map(|line| &line[..line.len() - line.trim_ascii_start().len()])
 }
 
 /// The words and signs of a text without its blanks.

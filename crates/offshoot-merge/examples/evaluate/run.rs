@@ -129,8 +129,15 @@ pub(crate) fn run(arguments: &[&str]) {
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     let mut all = Counts::default();
+    let mut formats = BTreeMap::new();
     for pair in repositories.chunks(2) {
-        let counts = run_one(&pair[0], &pair[1], &mut options);
+        let by_format = run_one(&pair[0], &pair[1], &mut options);
+        let mut counts = Counts::default();
+        for (format, of_format) in &by_format {
+            counts.add(of_format);
+            let known: &mut Counts = formats.entry(*format).or_default();
+            known.add(of_format);
+        }
         let named = |path: &Path| path.file_name() != Some("repo".as_ref());
         let name = pair[0].ancestors().find(|path| named(path));
         let name = name.and_then(Path::file_stem).unwrap_or_default();
@@ -139,15 +146,19 @@ pub(crate) fn run(arguments: &[&str]) {
         all.add(&counts);
     }
     all.print("all");
+    for (format, counts) in &formats {
+        counts.print(format);
+    }
     println!("\n| reasons together | files | as people did |\n|---|---|---|");
     for (reasons, (resolved, right)) in &all.reasons {
         println!("| {reasons} | {resolved} | {right} |");
     }
 }
 
-fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
+/// The counts of one repository by the format of its files.
+fn run_one(repo: &Path, list: &Path, options: &mut Options) -> BTreeMap<&'static str, Counts> {
     let mut objects = Objects::open(repo);
-    let mut counts = Counts::default();
+    let mut formats: BTreeMap<&'static str, Counts> = BTreeMap::new();
     let directory = tempfile::tempdir().unwrap();
     for line in std::fs::read_to_string(list).unwrap().lines() {
         let fields: Vec<&str> = line.splitn(6, '\t').collect();
@@ -162,6 +173,11 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
         if [&base, &ours, &theirs].iter().any(|side| binary(side)) {
             continue;
         }
+        // A merge that was committed with its markers is no one's result.
+        if has_markers(&merged) && !has_markers(&ours) && !has_markers(&theirs) {
+            continue;
+        }
+        let counts = formats.entry(format_of(path)).or_default();
         let plain = MergeFileOptions {
             lines_only: true,
             ..MergeFileOptions::default()
@@ -186,7 +202,7 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
         {
             counts.micros.push(elapsed);
         }
-        count(&mut counts, by_git.as_deref(), &outcome, &merged, path);
+        count(counts, by_git.as_deref(), &outcome, &merged, path);
         if let (None, Some(cases)) = (&by_git, &mut options.cases) {
             let state = match &outcome {
                 FileMerge::Conflict { .. } => "conflict",
@@ -229,7 +245,28 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> Counts {
             println!("DIFFERS FROM GIT {commit} {path}");
         }
     }
-    counts
+    formats
+}
+
+fn has_markers(text: &[u8]) -> bool {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    lines.any(|line| line.starts_with(b"<<<<<<< ") || line.starts_with(b">>>>>>> "))
+}
+
+/// What kind of text a file holds, by its name.
+fn format_of(path: &str) -> &'static str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match name
+        .rsplit_once('.')
+        .map_or(name, |(_, extension)| extension)
+    {
+        "md" | "mdx" | "markdown" | "rst" | "txt" | "adoc" | "tex" | "CHANGELOG" => "prose",
+        "yml" | "yaml" => "YAML",
+        "toml" => "TOML",
+        "lock" => "lock files",
+        "json" | "jsonl" | "ndjson" => "JSON",
+        _ => "code",
+    }
 }
 
 fn count(
