@@ -47,8 +47,8 @@ pub struct ForkOptions {
     pub at: Option<String>,
     /// The provider that must be used.
     pub provider: Option<ProviderName>,
-    /// Its weight where a policy decides by priority.
-    pub priority: i64,
+    /// Its weight where a policy decides by priority; none is that of its agent.
+    pub priority: Option<i64>,
     /// Its limits.
     pub quota: Quota,
     /// Whether its directory has a `.git` at its base, so that git commands work in it.
@@ -79,6 +79,7 @@ struct Beginning {
     project: WorkspaceRow,
     origin: SnapshotRow,
     base: SnapshotRow,
+    priority: i64,
 }
 
 impl Beginning {
@@ -103,7 +104,7 @@ impl Beginning {
             base_tree: self.base.tree,
             base_sidecar: self.base.sidecar,
             agent: options.agent.clone(),
-            priority: options.priority,
+            priority: self.priority,
             git: options.git,
             provider: options.provider.map(|name| name.as_str().to_owned()),
             layer: None,
@@ -350,13 +351,14 @@ impl Engine {
         project: &ProjectId,
         options: &ForkOptions,
     ) -> Result<Beginning> {
+        let priority = priority_of(tx, options)?;
         let project = open_project(tx, project)?;
         let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
         let origin = match (&options.at, project.head) {
             (Some(text), _) => match self.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    let begin = self.beginning_elsewhere(tx, project, text)?;
+                    let begin = self.beginning_elsewhere(tx, project, text, priority)?;
                     self.refuse_second_git(tx, options.git, &begin.origin)?;
                     return Ok(begin);
                 }
@@ -381,6 +383,7 @@ impl Engine {
             base: origin.clone(),
             origin,
             project,
+            priority,
         })
     }
 
@@ -391,6 +394,7 @@ impl Engine {
         tx: &dyn ReadTx,
         project: WorkspaceRow,
         text: &str,
+        priority: i64,
     ) -> Result<Beginning> {
         let (from, origin) = self.find_snapshot_anywhere(tx, text)?;
         let fork = tx
@@ -413,6 +417,7 @@ impl Engine {
             project,
             origin,
             base,
+            priority,
         })
     }
 
@@ -591,6 +596,15 @@ impl Engine {
 pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
     let (id, place) = directory.rsplit_once('.')?;
     Some((id.parse().ok()?, place.parse().ok()?))
+}
+
+/// The weight that a new fork has: its own, or that of its agent.
+fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
+    match (options.priority, &options.agent) {
+        (Some(priority), _) => Ok(priority),
+        (None, Some(agent)) => Ok(tx.agent(agent)?.map_or(0, |agent| agent.priority)),
+        (None, None) => Ok(0),
+    }
 }
 
 /// What makes a workspace a fork.

@@ -18,6 +18,7 @@ use offshoot_store::{
     WorkspaceKind, WorkspaceRow,
 };
 
+use crate::authors::claim_of;
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
@@ -518,7 +519,11 @@ impl Engine {
         durability: Durability,
     ) -> Result<(Vec<OutsideChange>, i64)> {
         let at = self.now();
-        let cause = Cause::by(Operator::outside());
+        // What runs in the directory of a fork is taken for the work of its agent.
+        let mut cause = Cause::by(Operator::outside());
+        if !found.is_empty() && row.kind == WorkspaceKind::Fork {
+            cause.claim = self.store().read(|tx| claim_of(tx, row.key))?;
+        }
         // When nothing changed, only the time of the sync is noted, and nobody waits for that.
         let durability = if found.is_empty() {
             Durability::Relaxed

@@ -29,6 +29,7 @@ mod rules;
 mod split;
 mod text;
 mod tree;
+mod units;
 mod version;
 mod word_edits;
 mod words;
@@ -47,3 +48,4 @@ pub use rules::{Engine, Pattern, Rules};
 pub use tree::{
     Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
 };
+pub use units::{Grain, Units};

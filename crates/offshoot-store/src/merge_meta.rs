@@ -30,11 +30,8 @@ pub trait MergeReads {
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
 
     /// Merges that landed as this snapshot of a project, by an index: one, or none.
-    fn merges_landed_as(
-        &self,
-        project: WorkspaceKey,
-        snapshot: &ObjectId,
-    ) -> Result<Vec<MergeRow>>;
+    fn merges_landed_as(&self, project: WorkspaceKey, snapshot: &ObjectId)
+    -> Result<Vec<MergeRow>>;
 
     /// Reviews whose decision landed as this snapshot of a project, by an index.
     fn reviews_landed_as(

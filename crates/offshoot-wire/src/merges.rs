@@ -61,7 +61,13 @@ struct Decided {
     policy: &'static str,
     winner: String,
     lost: Option<String>,
+    /// The agent, or else the operator, that had written what lost.
     lost_by: Option<String>,
+    /// The message that had led to it.
+    lost_message_id: Option<String>,
+    /// The same for what the project has, or had, there.
+    ours_by: Option<String>,
+    ours_message_id: Option<String>,
 }
 
 /// Several parts in one text; none for the whole path.
@@ -83,6 +89,9 @@ impl From<&engine::Completed> for Completed {
             winner: one.winner.clone(),
             lost: hex(one.lost),
             lost_by: one.lost_by.clone(),
+            lost_message_id: one.lost_message_id.clone(),
+            ours_by: one.ours_by.clone(),
+            ours_message_id: one.ours_message_id.clone(),
         };
         Completed {
             merge_id: done.merge_id.clone(),
@@ -208,6 +217,8 @@ pub struct MergeSettings {
     policies: Vec<PathPolicy>,
     landing: &'static str,
     include_ignored: bool,
+    /// Patterns of protected paths: what changes there waits for the owner or an admin.
+    protect: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -228,6 +239,7 @@ impl MergeSettings {
             policies: settings.policies.iter().map(policy).collect(),
             landing: super::landing(settings.landing),
             include_ignored: settings.include_ignored,
+            protect: settings.protect.clone(),
         }
     }
 }

@@ -15,8 +15,7 @@ use crate::{
 
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
-const AGENT: &str =
-    "SELECT id, parent, role, workspace, created_at, ended_at, priority FROM agent";
+const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority FROM agent";
 
 fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> Decoded<T> {
     let text = row.get_ref(column)?.as_str()?;
