@@ -464,7 +464,7 @@ fn working_together() -> Vec<Tool> {
                     )
                     .with_hint("use the token of an agent"));
                 };
-                let agent = access.spawn(own.as_str(), &asked.role, None)?;
+                let agent = access.spawn(own.as_str(), &asked.role, None, None)?;
                 let token = access.token_for_agent(&agent.id)?;
                 Ok(wire::SpawnedAgent::new(&agent, &token))
             },

@@ -197,15 +197,9 @@ pub(crate) struct ForkArgs {
     /// Require this provider: overlay, reflink or copy [env: OFFSHOOT_PROVIDER]
     #[arg(long, value_name = "P")]
     pub(crate) provider: Option<String>,
-    /// Its weight where a policy decides by priority
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true,
-        allow_negative_numbers = true
-    )]
-    pub(crate) priority: i64,
+    /// Its weight where a policy decides by priority [default: that of its agent, or 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) priority: Option<i64>,
     /// With a `.git` at its base, for git commands in it; files are merged, commits are not
     #[arg(long)]
     pub(crate) git: bool,

@@ -380,6 +380,7 @@ fn policies_are_set_kept_and_cleared() {
         ],
         "landing": "atomic",
         "include_ignored": true,
+        "protect": [],
     });
     assert_eq!(set, expected);
     assert_eq!(json(&place, &["project", "policy", "p"]), expected);
@@ -489,6 +490,7 @@ fn agents_are_spawned_listed_and_ended() {
             "role",
             "workspace_id",
             "owns_workspace",
+            "priority",
             "created_at"
         ])
     );
@@ -530,4 +532,82 @@ fn agents_are_spawned_listed_and_ended() {
             .len(),
         1
     );
+}
+
+#[test]
+fn priorities_come_from_agents_and_stand_for_their_own_lines() {
+    let place = with_project();
+    json(&place, &["project", "policy", "p", "--set", "*=priority"]);
+    let agents = [("five", "5"), ("one", "1"), ("three", "3")].map(|(role, priority)| {
+        let args = ["agent", "spawn", "--parent", "root", "--role", role];
+        let more = ["--project", "p", "--priority", priority];
+        let agent = json(&place, &[&args[..], &more[..]].concat());
+        assert_eq!(agent["priority"].to_string(), priority);
+        let path = place.done(&["workspace", "path", &text(&agent["id"])]);
+        fs::write(
+            PathBuf::from(path.stdout.trim_end()).join("a.txt"),
+            format!("{role}\ntwo\nthree\nfour\nfive\n"),
+        )
+        .unwrap();
+        text(&agent["id"])
+    });
+    json(&place, &["complete", &agents[0], "--message", "m-5"]);
+    for loser in &agents[1..] {
+        let done = json(&place, &["complete", loser]);
+        let decided = &done["decided"][0];
+        assert_eq!(decided["winner"], "ours", "{done}");
+        assert_eq!(decided["ours_by"], json!(agents[0]));
+        assert_eq!(decided["ours_message_id"], "m-5");
+        assert_eq!(decided["lost_by"], json!(loser));
+    }
+    assert_eq!(cat(&place, "a.txt"), "five\ntwo\nthree\nfour\nfive\n");
+}
+
+#[test]
+fn protected_paths_wait_for_the_owner() {
+    let place = with_project();
+    let args = ["project", "policy", "p", "--protect", ".github/**"];
+    let more = ["--set", "*.key=protect", "--set", "*=theirs"];
+    let set = json(&place, &[&args[..], &more[..]].concat());
+    assert_eq!(set["protect"], json!([".github/**", "*.key"]));
+    let people = place.done(&["project", "policy", "p"]).stdout;
+    assert!(people.contains(".github/**       protect"), "{people}");
+    let path = fork(&place, "ada");
+    fs::create_dir_all(path.join(".github")).unwrap();
+    fs::write(path.join(".github/ci.yml"), "run: anything\n").unwrap();
+    fs::write(path.join("b.txt"), "B\n").unwrap();
+    let ran = place.run(&["complete", "ada", "--policy", "theirs"]);
+    assert_eq!(ran.code, 3, "{}", ran.golden());
+    assert!(
+        ran.stdout.contains("! .github/ci.yml  (protected)  review"),
+        "{}",
+        ran.golden()
+    );
+    assert_eq!(cat(&place, "b.txt"), "B\n");
+    assert_eq!(
+        refused(&place, &["project", "cat", "p", ".github/ci.yml"]),
+        "file_not_found"
+    );
+    let review = json(&place, &["review", "list"])["reviews"][0].clone();
+    assert_eq!(
+        (&review["kind"], &review["protected"]),
+        (&json!("protected"), &json!(true))
+    );
+    json(
+        &place,
+        &["review", "resolve", &text(&review["id"]), "theirs"],
+    );
+    assert_eq!(cat(&place, ".github/ci.yml"), "run: anything\n");
+    let less = json(
+        &place,
+        &["project", "policy", "p", "--clear", "--unprotect", "*.key"],
+    );
+    assert_eq!(
+        (&less["protect"], &less["policies"]),
+        (&json!([".github/**"]), &json!([]))
+    );
+    let unknown = ["project", "policy", "p", "--unprotect", "nothing"];
+    assert_eq!(refused(&place, &unknown), "invalid_request");
+    let empty = ["project", "policy", "p", "--protect", "/"];
+    assert_eq!(refused(&place, &empty), "invalid_request");
 }

@@ -33,18 +33,22 @@ pub struct Agent {
     pub workspace: Option<WorkspaceId>,
     /// Whether that is its own.
     pub owns_workspace: bool,
+    /// The weight of its forks where a policy decides by priority, unless a fork has its own.
+    pub priority: i64,
     /// When it came into being.
     pub created_at: Timestamp,
 }
 
 impl Engine {
     /// Lets an agent come into being below another one, or below `root`. A direct child of root
-    /// gets a workspace under its own name: a fork if a project is named, else an empty one.
+    /// gets a workspace under its own name: a fork if a project is named, else an empty one. Without
+    /// a priority it has that of the agent above it, or none.
     pub fn spawn(
         &self,
         parent: &str,
         role: &str,
         project: Option<&ProjectId>,
+        priority: Option<i64>,
         cause: &Cause,
     ) -> Result<Agent> {
         if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
@@ -57,6 +61,7 @@ impl Engine {
             ROOT => None,
             name => Some(name.parse::<AgentId>()?),
         };
+        let mut inherited = 0;
         if let Some(parent) = &parent {
             if project.is_some() {
                 return Err(Error::invalid(
@@ -65,10 +70,11 @@ impl Engine {
                 .with_hint("leave the project out, or spawn it below root"));
             }
             // Before anything is made: the parent must be there.
-            self.store().read(|tx| find_agent(tx, parent))?;
+            inherited = self.store().read(|tx| find_agent(tx, parent))?.priority;
         }
+        let priority = priority.unwrap_or(inherited);
         let workspace = match &parent {
-            None => Some(self.workspace_for(&id, project, cause)?),
+            None => Some(self.workspace_for(&id, project, priority, cause)?),
             Some(_) => None,
         };
         let row = AgentRow {
@@ -76,6 +82,7 @@ impl Engine {
             parent,
             role: role.to_owned(),
             workspace,
+            priority,
             created_at: self.now(),
             ended_at: None,
         };
@@ -98,12 +105,14 @@ impl Engine {
         &self,
         agent: &AgentId,
         project: Option<&ProjectId>,
+        priority: i64,
         cause: &Cause,
     ) -> Result<WorkspaceId> {
         match project {
             Some(project) => {
                 let options = ForkOptions {
                     agent: Some(agent.clone()),
+                    priority: Some(priority),
                     ..ForkOptions::default()
                 };
                 Ok(self.fork(project, &options, cause)?.workspace.id)
@@ -240,6 +249,7 @@ fn as_agent(tx: &dyn ReadTx, row: AgentRow) -> Result<Agent> {
         id: row.id,
         parent: row.parent,
         role: row.role,
+        priority: row.priority,
         created_at: row.created_at,
     })
 }

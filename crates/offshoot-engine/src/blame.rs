@@ -30,6 +30,7 @@ use crate::index::Index;
 use crate::objects::StoredObjects;
 use crate::project::{open_project, state_of_row};
 use crate::snapshot::state_of;
+use crate::trail::is_loss;
 
 /// How many places a line is followed through before its attribution ends.
 const MAX_DEPTH: usize = 64;
@@ -246,7 +247,8 @@ impl<'a> Tracer<'a> {
                 path: Some(path.clone()),
                 ..HistoryFilter::default()
             })?;
-            let (lost, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_lost);
+            let (lost, rows): (Vec<_>, Vec<_>) =
+                rows.into_iter().partition(|row| is_loss(&row.line));
             let versions = rows.into_iter().filter(|row| {
                 use HistoryOp::{Create, Delete, Move, Write};
                 [Create, Write, Delete, Move].contains(&row.line.op)
@@ -456,10 +458,4 @@ impl<'a> Tracer<'a> {
         self.places.insert(key, place.clone());
         Ok(place)
     }
-}
-
-/// What lost by a policy is kept as a write over nothing, which no other line is.
-fn is_lost(row: &HistoryRow) -> bool {
-    let line = &row.line;
-    line.via == Via::Merge && line.op == HistoryOp::Write && line.before.is_none()
 }

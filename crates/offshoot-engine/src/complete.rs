@@ -12,7 +12,7 @@ use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, WorkspaceId,
 };
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Choice, Conflict, MergeOptions};
+use offshoot_merge::{Conflict, MergeOptions};
 use offshoot_store::{
     CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow, Via,
     WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
@@ -20,6 +20,8 @@ use offshoot_store::{
 use serde::{Deserialize, Serialize};
 
 use crate::as_text;
+use crate::authors::{Authors, agent_of};
+use crate::decide::{Decided, decide, keep_lost};
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::Index;
@@ -29,6 +31,7 @@ use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
+use crate::protect::{self, Protection, decided_before, held_review};
 use crate::review_row::{Finding, LandsIn, new_review, parts_of};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_into_project, settled};
@@ -122,25 +125,6 @@ pub struct Together {
     pub path: RelPath,
     /// How: `same`, `lines`, `words` or `json`.
     pub method: String,
-}
-
-/// A conflict that a policy decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
-    /// Where.
-    #[serde(with = "as_text")]
-    pub path: RelPath,
-    /// Which parts of it; empty for all of it.
-    pub parts: Vec<String>,
-    /// By which policy.
-    pub policy: Policy,
-    /// Who won: `ours`, `theirs` or `both`.
-    pub winner: String,
-    /// The whole content of the side that lost; none if that side had removed it.
-    #[serde(with = "as_text::optional")]
-    pub lost: Option<ObjectId>,
-    /// Who had written what lost.
-    pub lost_by: Option<String>,
 }
 
 /// What a merge would do to a project as it is now.
@@ -425,7 +409,10 @@ impl Engine {
             ours: &ours,
             theirs: &merging.theirs,
         };
-        let merge = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
+        let options = MergeOptions::default();
+        let mut merge = merge_into_project(self.store(), objects, states, &options)?;
+        let protection = Protection::new(&settings.protect);
+        let held = protection.hold(objects, states, &mut merge)?;
         let mut proposal = merge.proposal;
         let atomic = match merging.options.atomic {
             Some(atomic) => atomic,
@@ -454,7 +441,7 @@ impl Engine {
             atomic,
         };
         let mut reviews = Vec::new();
-        let (changes, waiting) = match merge.conflicts.is_empty() {
+        let (changes, waiting) = match merge.conflicts.is_empty() && held.is_empty() {
             true => (Vec::new(), Vec::new()),
             false => (
                 base.diff(objects, &merging.theirs, &RelPath::root())?,
@@ -471,30 +458,43 @@ impl Engine {
             merge: merging.id,
             lands_in: LandsIn::Project,
         };
+        let message_id = merging.cause.message_id.as_deref();
+        let fork_rows = (merging.row, fork);
+        let authors = Authors::new(tx, objects, &project, fork_rows, states, message_id);
         for conflict in &merge.conflicts {
-            let policy = merging
-                .options
-                .policy
-                .unwrap_or_else(|| settings.policy(&conflict.path));
-            let choice = self.choice_of(tx, policy, conflict, fork, &project)?;
-            let edits = choice.and_then(|choice| conflict.settle(choice));
-            let edits = edits.filter(|edits| !git_refuses_any(edits));
-            let (Some(choice), Some(edits)) = (choice, edits) else {
-                let review = new_review(tx, conflict, &finding)?;
+            let is_protected = protection.concerns_conflict(conflict);
+            let policy = match (is_protected, merging.options.policy) {
+                (true, _) => Policy::Review,
+                (false, Some(policy)) => policy,
+                (false, None) => settings.policy(&conflict.path),
+            };
+            let sides = authors.sides(conflict)?;
+            let verdict = decide(policy, conflict, &sides, fork.priority);
+            let verdict = verdict.filter(|verdict| !git_refuses_any(&verdict.edits));
+            let Some(verdict) = verdict else {
+                let review = new_review(conflict, &finding, sides.whos(), is_protected)?;
                 completed.conflicts.push(Waiting::new(conflict, &review));
                 reviews.push(review);
                 continue;
             };
-            let more = settled(self.store(), objects, states, &edits)?;
+            let more = settled(self.store(), objects, states, &verdict.edits)?;
             proposal.edits.extend(more.edits);
             proposal.contents.extend(more.contents);
-            completed.decided.push(decided(
-                tx,
-                conflict,
-                policy,
-                choice,
-                (&project, merging.row),
-            )?);
+            completed.decided.extend(verdict.decided);
+        }
+        for one in &held {
+            if one.is_decided(tx, objects, merging.row.key, &merging.theirs)? {
+                completed.decided.push(decided_before(&authors, one)?);
+                continue;
+            }
+            let review = held_review(&authors, one, &finding)?;
+            completed.conflicts.push(Waiting {
+                path: one.path.clone(),
+                parts: Vec::new(),
+                kind: protect::KIND.to_owned(),
+                review_id: Some(review.id.clone()),
+            });
+            reviews.push(review);
         }
         if atomic && !reviews.is_empty() {
             proposal = Proposal::default();
@@ -522,31 +522,6 @@ impl Engine {
             draft,
             completed,
             reviews,
-        })
-    }
-
-    /// Who wins a conflict by a policy; none if somebody has to decide.
-    fn choice_of(
-        &self,
-        tx: &dyn ReadTx,
-        policy: Policy,
-        conflict: &Conflict,
-        fork: &ForkRow,
-        project: &WorkspaceRow,
-    ) -> Result<Option<Choice>> {
-        Ok(match policy {
-            Policy::Review => None,
-            Policy::LastWriterWins | Policy::Theirs => Some(Choice::Theirs),
-            Policy::Ours => Some(Choice::Ours),
-            Policy::Union => Some(Choice::Union),
-            Policy::Priority => {
-                let ours = priority_of_ours(tx, project, &conflict.path)?;
-                match fork.priority.cmp(&ours) {
-                    std::cmp::Ordering::Greater => Some(Choice::Theirs),
-                    std::cmp::Ordering::Less => Some(Choice::Ours),
-                    std::cmp::Ordering::Equal => None,
-                }
-            }
         })
     }
 
@@ -588,21 +563,7 @@ impl Engine {
         };
         // What lost is a version of the path, although it never stood there: before what won.
         for decided in &plan.completed.decided {
-            if let Some(lost) = decided.lost {
-                let mut kept = line.file(HistoryOp::Write, &decided.path, EntryKind::File);
-                kept.cause = Cause {
-                    operator: Operator::new(decided.lost_by.as_deref().unwrap_or("system")),
-                    claim: Some(format!(
-                        "lost to {} by {} in merge {}",
-                        decided.winner,
-                        decided.policy.as_str(),
-                        waiting.id
-                    )),
-                    message_id: None,
-                };
-                kept.after = Some(lost);
-                tx.add_history(&kept)?;
-            }
+            keep_lost(tx, &line, decided, &waiting.id)?;
         }
         if let Some(draft) = &plan.draft {
             land_draft(tx, draft, &recorded(&label, &cause, at))?;
@@ -715,53 +676,11 @@ fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) 
 
 /// A merge is done by the system; the agent is named as a claim.
 fn merge_cause(merging: &Merging<'_>) -> Cause {
-    let agent = merging.fork.agent.as_ref();
     Cause {
         operator: Operator::system(),
-        claim: Some(agent.map_or_else(|| merging.row.id.to_string(), ToString::to_string)),
+        claim: Some(agent_of(merging.row, merging.fork)),
         message_id: merging.cause.message_id.clone(),
     }
-}
-
-/// The weight of whoever last changed a path of the project: that of the merge, or none.
-fn priority_of_ours(tx: &dyn ReadTx, project: &WorkspaceRow, path: &RelPath) -> Result<i64> {
-    let Some(last) = tx.last_write(project.key, path)? else {
-        return Ok(0);
-    };
-    let merges = tx.merges(project.key, None, 0)?;
-    let by = merges.iter().find(|merge| merge.at == last.line.at);
-    Ok(by.map_or(0, |merge| merge.priority))
-}
-
-fn decided(
-    tx: &dyn ReadTx,
-    conflict: &Conflict,
-    policy: Policy,
-    choice: Choice,
-    (project, workspace): (&WorkspaceRow, &WorkspaceRow),
-) -> Result<Decided> {
-    let (winner, loser, of) = match choice {
-        Choice::Theirs => ("theirs", conflict.ours, Some(project)),
-        Choice::Union => ("both", None, None),
-        Choice::Ours | Choice::Base => ("ours", conflict.theirs, Some(workspace)),
-    };
-    let lost_by = match of {
-        None => None,
-        Some(row) => tx.last_write(row.key, &conflict.path)?.map(|line| {
-            line.line
-                .cause
-                .claim
-                .unwrap_or(line.line.cause.operator.to_string())
-        }),
-    };
-    Ok(Decided {
-        path: conflict.path.clone(),
-        parts: parts_of(conflict),
-        policy,
-        winner: winner.to_owned(),
-        lost: loser.map(|entry| entry.id),
-        lost_by,
-    })
 }
 
 /// What a receipt says.

@@ -49,8 +49,8 @@ pub struct ForkOptions {
     pub at: Option<String>,
     /// The provider that must be used.
     pub provider: Option<ProviderName>,
-    /// Its weight where a policy decides by priority.
-    pub priority: i64,
+    /// Its weight where a policy decides by priority; none is that of its agent.
+    pub priority: Option<i64>,
     /// Its limits.
     pub quota: Quota,
     /// Whether its directory has a `.git` at its base, so that git commands work in it.
@@ -85,6 +85,7 @@ struct Beginning {
     objects: Vec<NewObject>,
     /// Whether the project is known to hold nothing of other agents that it must not.
     cleared: bool,
+    priority: i64,
 }
 
 impl Beginning {
@@ -117,7 +118,7 @@ impl Beginning {
             base_tree: self.base.tree,
             base_sidecar: self.base.sidecar,
             agent: options.agent.clone(),
-            priority: options.priority,
+            priority: self.priority,
             git: options.git,
             provider: options.provider.map(|name| name.as_str().to_owned()),
             layer: None,
@@ -384,13 +385,14 @@ impl Engine {
         project: &ProjectId,
         options: &ForkOptions,
     ) -> Result<Beginning> {
+        let priority = priority_of(tx, options)?;
         let project = open_project(tx, project)?;
         let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
         let origin = match (&options.at, project.head) {
             (Some(text), _) => match self.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    return self.beginning_elsewhere(tx, project, text);
+                    return self.beginning_elsewhere(tx, project, text, priority);
                 }
                 Err(error) => return Err(error),
             },
@@ -414,6 +416,7 @@ impl Engine {
             cleared: is_cleared(tx, project.key)?,
             project,
             objects: Vec::new(),
+            priority,
         };
         match options.at {
             Some(_) => self.as_head_has_it(tx, begin),
@@ -445,6 +448,7 @@ impl Engine {
         tx: &dyn ReadTx,
         project: WorkspaceRow,
         text: &str,
+        priority: i64,
     ) -> Result<Beginning> {
         let (from, origin) = self.find_snapshot_anywhere(tx, text)?;
         let fork = tx
@@ -469,6 +473,7 @@ impl Engine {
             origin,
             base,
             objects: Vec::new(),
+            priority,
         };
         self.as_head_has_it(tx, begin)
     }
@@ -648,6 +653,15 @@ impl Engine {
 pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
     let (id, place) = directory.rsplit_once('.')?;
     Some((id.parse().ok()?, place.parse().ok()?))
+}
+
+/// The weight that a new fork has: its own, or that of its agent.
+fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
+    match (options.priority, &options.agent) {
+        (Some(priority), _) => Ok(priority),
+        (None, Some(agent)) => Ok(tx.agent(agent)?.map_or(0, |agent| agent.priority)),
+        (None, None) => Ok(0),
+    }
 }
 
 /// What makes a workspace a fork.

@@ -101,6 +101,8 @@ pub struct ProjectSynced {
 pub(crate) struct NewProject<'a> {
     pub(crate) id: &'a ProjectId,
     pub(crate) landing: Landing,
+    /// Patterns of its protected paths.
+    pub(crate) protect: &'a [&'a str],
     pub(crate) bulk: &'a Bulk,
     pub(crate) objects: &'a [NewObject],
     /// The oldest first; their workspace is not known yet.
@@ -165,6 +167,7 @@ impl Engine {
         let new = NewProject {
             id,
             landing: Landing::Partial,
+            protect: &[],
             bulk: &tree.bulk,
             objects: &bench.prepare(self.store())?,
             snapshots: vec![snapshot],
@@ -253,7 +256,7 @@ impl Engine {
             for object in new.objects {
                 tx.put_object(object)?;
             }
-            let mut row = add_project(tx, new.id, new.landing, new.at)?;
+            let mut row = add_project(tx, new.id, new.landing, new.protect, new.at)?;
             for snapshot in &new.snapshots {
                 tx.add_snapshot(&SnapshotRow {
                     workspace: row.key,

@@ -82,6 +82,7 @@ impl Engine {
         let new = NewProject {
             id,
             landing: Landing::Atomic,
+            protect: &crate::protect::FROM_GIT,
             bulk: &bulk.finish()?,
             objects: &[],
             snapshots,

@@ -11,7 +11,7 @@ use crate::objects::StoredObjects;
 use crate::project::{Recorded, open_project};
 use crate::review_row::{Who, who};
 use crate::snapshot::{Snapshot, state_of};
-use crate::state::State;
+use crate::state::{State, StateEdits};
 use crate::three_way::{ThreeStates, merge_into_project};
 
 /// A merge and what came of it.
@@ -50,6 +50,16 @@ impl Engine {
     /// Undoes a merge: a new snapshot without what it brought. What was changed since stays; if
     /// that cannot be told apart, nothing happens and the error names the paths.
     pub fn undo_merge(&self, id: &str, cause: &Cause) -> Result<Snapshot> {
+        self.undo_merge_if(id, |_| Ok(()), cause)
+    }
+
+    /// The same if what changes in the project may be changed.
+    pub(crate) fn undo_merge_if(
+        &self,
+        id: &str,
+        allowed: impl Fn(&StateEdits) -> Result<()>,
+        cause: &Cause,
+    ) -> Result<Snapshot> {
         let (merge, project) = self.store().read(|tx| {
             let merge = find_merge(tx, id)?;
             let project = tx.workspace_by_key(merge.project)?;
@@ -92,6 +102,7 @@ impl Engine {
             };
             let undo = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
             if undo.conflicts.is_empty() {
+                allowed(&undo.proposal.edits)?;
                 return Ok(undo.proposal);
             }
             let paths: Vec<String> = undo

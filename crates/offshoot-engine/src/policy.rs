@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::project::open_project;
+use crate::review_row::as_json;
 use crate::workspace::line_of;
 
 /// How a conflict is decided.
@@ -85,6 +86,8 @@ pub struct MergeSettings {
     pub landing: Landing,
     /// Whether merges take ignored files too.
     pub include_ignored: bool,
+    /// Patterns of protected paths: what changes there waits for the owner, whatever the policy.
+    pub protect: Vec<String>,
 }
 
 impl MergeSettings {
@@ -101,9 +104,10 @@ impl MergeSettings {
         let row = tx
             .project_settings(project)?
             .ok_or_else(|| Error::internal("a project has no settings"))?;
+        let broken = |_| Error::internal("the policies of a project cannot be read");
         Ok(MergeSettings {
-            policies: serde_json::from_str(&row.policy)
-                .map_err(|_| Error::internal("the policies of a project cannot be read"))?,
+            policies: serde_json::from_str(&row.policy).map_err(broken)?,
+            protect: serde_json::from_str(&row.protect).map_err(broken)?,
             landing: row.landing,
             include_ignored: row.include_ignored,
         })
@@ -124,6 +128,17 @@ impl Engine {
         settings: &MergeSettings,
         cause: &Cause,
     ) -> Result<()> {
+        self.set_merge_settings_if(project, settings, |_| Ok(()), cause)
+    }
+
+    /// The same if whoever asks may change the settings that there are to these.
+    pub(crate) fn set_merge_settings_if(
+        &self,
+        project: &ProjectId,
+        settings: &MergeSettings,
+        allowed: impl Fn(&MergeSettings) -> Result<()>,
+        cause: &Cause,
+    ) -> Result<()> {
         if let Some(bad) = settings.policies.iter().find(|one| one.path.is_empty()) {
             return Err(Error::invalid(format!(
                 "the pattern of the policy `{}` is empty",
@@ -131,16 +146,26 @@ impl Engine {
             ))
             .with_hint("`*` means every path"));
         }
-        let policy = serde_json::to_string(&settings.policies)
-            .map_err(|error| Error::internal(error.to_string()))?;
+        if settings
+            .protect
+            .iter()
+            .any(|one| one.trim_matches('/').is_empty())
+        {
+            return Err(Error::invalid("the pattern of a protected path is empty")
+                .with_hint("`*` means every path"));
+        }
+        let policy = as_json(&settings.policies)?;
+        let protect = as_json(&settings.protect)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, project)?;
+            allowed(&MergeSettings::read(tx, row.key)?)?;
             tx.put_project(&ProjectRow {
                 key: row.key,
                 landing: settings.landing,
                 include_ignored: settings.include_ignored,
                 policy: policy.clone(),
+                protect: protect.clone(),
             })?;
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))
                 .map(drop)

@@ -24,6 +24,7 @@ use crate::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
 use crate::restore::{count, kind_of, op_of};
+use crate::review_row::as_json;
 use crate::snapshot::{Snapshot, message, signature, state_of};
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::workspace::{Quota, line_of, new_row};
@@ -92,7 +93,7 @@ impl Engine {
     pub fn create_project(&self, id: &ProjectId, cause: &Cause) -> Result<Project> {
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
-            let row = add_project(tx, id, Landing::Partial, at)?;
+            let row = add_project(tx, id, Landing::Partial, &[], at)?;
             tx.add_history(&line_of(&row, HistoryOp::ProjectCreate, cause, at))?;
             Ok(())
         })?;
@@ -402,6 +403,7 @@ pub(crate) fn add_project(
     tx: &mut dyn WriteTx,
     id: &ProjectId,
     landing: Landing,
+    protect: &[&str],
     at: Timestamp,
 ) -> Result<WorkspaceRow> {
     let name: WorkspaceId = id.as_str().parse()?;
@@ -414,6 +416,7 @@ pub(crate) fn add_project(
         landing,
         include_ignored: false,
         policy: String::from("[]"),
+        protect: as_json(&protect)?,
     })?;
     Ok(row)
 }

@@ -20,6 +20,7 @@ use crate::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::links::LINK_PERM;
 use crate::objects::StoredObjects;
 use crate::project::{Proposal, Recorded, open_project, state_of_row};
+use crate::protect::{Protection, is_protected};
 use crate::snapshot::Snapshot;
 use crate::state::{State, StateEdit, StateEntry};
 
@@ -31,6 +32,8 @@ pub struct ProjectImport {
     engine: Engine,
     project: ProjectId,
     head: State,
+    /// Paths that whoever brings the files may not change.
+    closed: Protection,
     taken: Mutex<Taken>,
 }
 
@@ -50,8 +53,18 @@ impl Engine {
             engine: self.clone(),
             project: project.clone(),
             head: state_of_row(&row),
+            closed: Protection::new(&[]),
             taken: Mutex::default(),
         })
+    }
+
+    /// The same for whoever may change no protected path.
+    pub(crate) fn begin_unprotected_import(&self, project: &ProjectId) -> Result<ProjectImport> {
+        let mut import = self.begin_import(project)?;
+        import.closed = self
+            .store()
+            .read(|tx| Protection::read(tx, open_project(tx, project)?.key))?;
+        Ok(import)
     }
 }
 
@@ -166,6 +179,9 @@ impl ProjectImport {
     }
 
     fn refuse(&self, path: &RelPath, kind: EntryKind) -> Result<()> {
+        if kind != EntryKind::Dir && self.closed.concerns(path) {
+            return Err(is_protected(path));
+        }
         self.engine.store().read(|tx| {
             let objects = self.engine.objects_in(tx);
             refuse_in(&self.head, &objects, path, kind)

@@ -10,8 +10,8 @@ use offshoot_core::{
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Choice, MergeOptions};
 use offshoot_store::{
-    CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState, Via,
-    WorkspaceRow, WriteTx,
+    CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState,
+    Store, Via, WorkspaceRow, WriteTx,
 };
 
 use crate::complete::{Completed, receipt};
@@ -21,12 +21,13 @@ use crate::index::Index;
 use crate::left_out::{git_refuses_any, refuse_what_git_refuses};
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
+use crate::protect::{Protection, known_paths};
 use crate::review_row::{
     Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved, who,
 };
 use crate::snapshot::{Snapshot, state_of};
 use crate::state::{State, StateEdit, StateEdits, StateEntry};
-use crate::three_way::{ThreeStates, merge_into_project, merge_states, settled};
+use crate::three_way::{ThreeStates, ThreeWay, merge_into_project, merge_states, settled};
 use crate::workspace::line_of;
 
 /// A conflict that waits for a decision, or waited.
@@ -46,8 +47,10 @@ pub struct Review {
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
-    /// Why.
+    /// Why; `protected` if it fits and waits because its path is protected.
     pub kind: String,
+    /// Whether only the owner or an admin decides it.
+    pub protected: bool,
     /// `open`, `decided` (it lands with the others of its merge) or `resolved`.
     pub state: &'static str,
     /// Content that both began with.
@@ -401,19 +404,19 @@ impl Engine {
             ours: head,
             theirs: &theirs,
         };
-        let again = merge_into_project(self.store(), objects, states, &MergeOptions::default())?;
-        let known: Vec<RelPath> = self.store().read(|tx| {
-            let reviews = tx.reviews(Some(merge.project), false)?;
-            let of_merge = reviews
-                .into_iter()
-                .filter(|review| review.merge == merge.id);
-            Ok(of_merge.map(|review| review.path).collect())
+        let options = MergeOptions::default();
+        let mut again = merge_into_project(self.store(), objects, states, &options)?;
+        let (known, protection) = self.store().read(|tx| {
+            let known = known_paths(tx, merge.workspace, &merge.id)?;
+            Ok((known, Protection::read(tx, merge.project)?))
         })?;
-        let new: Vec<String> = again
-            .conflicts
-            .iter()
-            .filter(|conflict| !known.contains(&conflict.path))
-            .map(|conflict| conflict.path.to_text())
+        // What is protected lands by its own decision, like a conflict.
+        let held = protection.hold(objects, states, &mut again)?;
+        let conflicts = again.conflicts.iter().map(|conflict| &conflict.path);
+        let new: Vec<String> = conflicts
+            .chain(held.iter().map(|one| &one.path))
+            .filter(|path| !known.contains(path))
+            .map(RelPath::to_text)
             .collect();
         if !new.is_empty() {
             return Err(Error::new(
@@ -488,21 +491,16 @@ impl Engine {
             .or(again.conflicts.first());
         match wanted {
             Wanted::Choice(Choice::Ours) => Ok(Proposal::default()),
+            Wanted::Choice(choice) if details.protected => {
+                settle_all(self.store(), &bench, states, again, *choice)
+            }
             Wanted::Choice(choice) => match conflict {
                 Some(conflict) => {
-                    let edits = conflict.settle(*choice).ok_or_else(|| {
-                        Error::invalid(format!(
-                            "`{}` cannot be settled by taking both",
-                            review.path
-                        ))
-                        .with_hint("choose ours, theirs or base, or give the content")
-                    })?;
-                    if details.lands_in == LandsIn::Project && git_refuses_any(&edits) {
-                        return Err(Error::new(
-                            ErrorCode::PermissionDenied,
-                            format!("git would refuse what comes of `{}`", review.path),
-                        )
-                        .with_hint("choose ours, or give other content"));
+                    let edits = conflict
+                        .settle(*choice)
+                        .ok_or_else(|| cannot_join(&review.path))?;
+                    if details.lands_in == LandsIn::Project {
+                        refuse_result(&review.path, &edits)?;
                     }
                     settled(self.store(), &bench, states, &edits)
                 }
@@ -615,6 +613,7 @@ impl Engine {
             path: row.path,
             parts: details.parts,
             kind: details.kind,
+            protected: details.protected,
             state: match row.state {
                 ReviewState::Open => "open",
                 ReviewState::Decided => "decided",
@@ -631,6 +630,60 @@ impl Engine {
             id: row.id,
         })
     }
+}
+
+/// What a choice makes of protected changes: all that the workspace did there, and where that
+/// conflicts by now the choice for each conflict. Taking the base takes nothing of it.
+fn settle_all(
+    store: &Store,
+    objects: &dyn ObjectReader,
+    states: ThreeStates<'_>,
+    again: ThreeWay,
+    choice: Choice,
+) -> Result<Proposal> {
+    if choice == Choice::Base {
+        return put_back(objects, states);
+    }
+    let mut proposal = again.proposal;
+    for conflict in &again.conflicts {
+        let edits = conflict
+            .settle(choice)
+            .ok_or_else(|| cannot_join(&conflict.path))?;
+        refuse_result(&conflict.path, &edits)?;
+        let more = settled(store, objects, states, &edits)?;
+        proposal.edits.extend(more.edits);
+        proposal.contents.extend(more.contents);
+    }
+    Ok(proposal)
+}
+
+/// What the base has at the paths that theirs changed.
+fn put_back(objects: &dyn ObjectReader, states: ThreeStates<'_>) -> Result<Proposal> {
+    let mut proposal = Proposal::default();
+    for change in states.base.diff(objects, states.theirs, &RelPath::root())? {
+        let edit = match change.before {
+            Some(entry) => StateEdit::Put(entry),
+            None => StateEdit::Remove,
+        };
+        proposal.edits.insert(change.path, edit);
+    }
+    Ok(proposal)
+}
+
+fn refuse_result(path: &RelPath, edits: &[offshoot_merge::Edit]) -> Result<()> {
+    match git_refuses_any(edits) {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorCode::PermissionDenied,
+            format!("git would refuse what comes of `{path}`"),
+        )
+        .with_hint("choose ours, or give other content")),
+    }
+}
+
+fn cannot_join(path: &RelPath) -> Error {
+    Error::invalid(format!("`{path}` cannot be settled by taking both"))
+        .with_hint("choose ours, theirs or base, or give the content")
 }
 
 /// A file at a path with the bits that the head has there, or else the other side.

@@ -46,6 +46,9 @@ pub(crate) struct Details {
     pub(crate) decision: Option<Decision>,
     #[serde(default)]
     pub(crate) lands_in: LandsIn,
+    /// Whether it is about a protected path, so that only the owner decides.
+    #[serde(default)]
+    pub(crate) protected: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,11 +98,27 @@ pub(crate) struct Finding<'a> {
     pub(crate) lands_in: LandsIn,
 }
 
+/// What a review is opened about.
+pub(crate) struct Subject {
+    pub(crate) path: RelPath,
+    /// Content that both began with, of the project and of the workspace.
+    pub(crate) contents: [Option<ObjectId>; 3],
+    pub(crate) kind: String,
+    pub(crate) parts: Vec<String>,
+    pub(crate) related: Vec<RelPath>,
+    /// The paths of the workspace that belong to it.
+    pub(crate) paths: Vec<RelPath>,
+    /// Who wrote what the project and the workspace have.
+    pub(crate) by: (Option<Who>, Option<Who>),
+    pub(crate) protected: bool,
+}
+
 /// The review of a conflict: the one that waits for it already, or a new one.
 pub(crate) fn new_review(
-    tx: &dyn ReadTx,
     conflict: &Conflict,
     finding: &Finding<'_>,
+    by: (Option<Who>, Option<Who>),
+    protected: bool,
 ) -> Result<ReviewRow> {
     let belongs = |path: &RelPath| {
         let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
@@ -117,41 +136,55 @@ pub(crate) fn new_review(
         })
         .map(|change| change.path.clone())
         .collect();
-    let written_by = |row: &WorkspaceRow| -> Result<Option<Who>> {
-        let line = tx.last_write(row.key, &conflict.path)?;
-        Ok(line.map(|line| who(&line.line.cause, line.line.at)))
-    };
-    let details = Details {
-        kind: conflict.kind.as_str().to_owned(),
-        parts: parts_of(conflict),
-        related: conflict.related.clone(),
-        base_snapshot: finding.base,
-        theirs_snapshot: finding.snapshot,
-        paths,
-        ours_by: written_by(finding.project)?,
-        theirs_by: written_by(finding.row)?,
-        decision: None,
-        lands_in: finding.lands_in,
-    };
-    let same = finding.waiting.iter().find(|row| {
-        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
-        row.workspace == finding.row.key && row.path == conflict.path && lands_there()
-    });
-    let id = |entry: Option<offshoot_merge::TreeEntry>| {
+    let content = |entry: Option<offshoot_merge::TreeEntry>| {
         entry
             .filter(|entry| entry.mode != GitMode::Dir)
             .map(|entry| entry.id)
     };
+    let subject = Subject {
+        path: conflict.path.clone(),
+        contents: [conflict.base, conflict.ours, conflict.theirs].map(content),
+        kind: conflict.kind.as_str().to_owned(),
+        parts: parts_of(conflict),
+        related: conflict.related.clone(),
+        paths,
+        by,
+        protected,
+    };
+    open_review(subject, finding)
+}
+
+/// The review of something: the one that waits for it already, or a new one.
+pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<ReviewRow> {
+    let same = finding.waiting.iter().find(|row| {
+        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
+        row.workspace == finding.row.key && row.path == subject.path && lands_there()
+    });
+    let (ours_by, theirs_by) = subject.by;
+    let details = Details {
+        kind: subject.kind,
+        parts: subject.parts,
+        related: subject.related,
+        base_snapshot: finding.base,
+        theirs_snapshot: finding.snapshot,
+        paths: subject.paths,
+        ours_by,
+        theirs_by,
+        decision: None,
+        lands_in: finding.lands_in,
+        protected: subject.protected,
+    };
+    let [base, ours, theirs] = subject.contents;
     Ok(ReviewRow {
         id: same.map_or_else(fresh_name, |row| row.id.clone()),
         project: finding.project.key,
         workspace: finding.row.key,
         merge: finding.merge.to_owned(),
-        path: conflict.path.clone(),
+        path: subject.path,
         state: ReviewState::Open,
-        base: id(conflict.base),
-        ours: id(conflict.ours),
-        theirs: id(conflict.theirs),
+        base,
+        ours,
+        theirs,
         opened_at: same.map_or_else(Timestamp::now, |row| row.opened_at),
         details: as_json(&details)?,
         snapshot: None,

@@ -10,14 +10,17 @@ use offshoot_git::ObjectReader;
 use offshoot_merge::Conflict;
 use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, WorkspaceState};
 
+use crate::authors::Authors;
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::base_state;
 use crate::index::Index;
 use crate::objects::Workbench;
+use crate::project::state_of_row;
 use crate::restore::Goal;
 use crate::review::Wanted;
 use crate::review_row::{Decision, Finding, LandsIn, mark_resolved, new_review};
 use crate::state::State;
+use crate::three_way::ThreeStates;
 
 /// The reviews of what an update cannot decide.
 pub(crate) fn reviews_of_update(
@@ -44,10 +47,19 @@ pub(crate) fn reviews_of_update(
         merge: "",
         lands_in: LandsIn::Workspace,
     };
-    conflicts
-        .iter()
-        .map(|conflict| new_review(tx, conflict, &finding))
-        .collect()
+    let base = base_state(fork);
+    let ours = state_of_row(project);
+    let states = ThreeStates {
+        base: &base,
+        ours: &ours,
+        theirs,
+    };
+    let authors = Authors::new(tx, objects, project, (row, fork), states, None);
+    let review = |conflict: &Conflict| {
+        let by = authors.sides(conflict)?.whos();
+        new_review(conflict, &finding, by, false)
+    };
+    conflicts.iter().map(review).collect()
 }
 
 impl Engine {

@@ -85,6 +85,16 @@ impl StateEdit {
         self.removes() || self.puts().is_some_and(leaf)
     }
 
+    /// What stands there afterwards; none if nothing does.
+    pub(crate) fn kind_after(&self) -> Option<EntryKind> {
+        self.puts().map(|entry| entry.kind)
+    }
+
+    /// The content that stands there afterwards.
+    pub(crate) fn content_after(&self) -> Option<ObjectId> {
+        self.puts()?.id
+    }
+
     pub(crate) fn puts(&self) -> Option<&StateEntry> {
         match self {
             StateEdit::Remove => None,

@@ -17,6 +17,7 @@ use offshoot_store::{
     WorkspaceKind, WorkspaceRow,
 };
 
+use crate::authors::claim_of;
 use crate::draft::{Change, Draft, TRIES, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
@@ -612,6 +613,11 @@ impl Engine {
         let still_empty = folded.is_some()
             && (now.tree, now.sidecar) == (EMPTY_TREE, EMPTY_TREE)
             && tx.entries_below(now.key, &RelPath::root())?.is_empty();
+        // What runs in the directory of a fork is taken for the work of its agent.
+        let mut cause = Cause::by(Operator::outside());
+        if row.kind == WorkspaceKind::Fork {
+            cause.claim = claim_of(tx, row.key)?;
+        }
         let mut draft = Draft::new(self.store(), tx, &now, at);
         let next = draft.next.clone();
         let mut recorder = Recorder {
@@ -620,7 +626,7 @@ impl Engine {
                 row: &next,
                 at,
                 via: Via::Sync,
-                cause: &Cause::by(Operator::outside()),
+                cause: &cause,
             },
             new_dirs: HashSet::new(),
         };

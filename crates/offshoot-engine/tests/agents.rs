@@ -61,7 +61,7 @@ impl Model {
             Event::Spawn { parent, below_root } => {
                 let parent = self.pick(*parent).filter(|_| !below_root).cloned();
                 let name = parent.as_ref().map_or("root", AgentId::as_str);
-                let spawned = engine.spawn(name, "worker", None, &user());
+                let spawned = engine.spawn(name, "worker", None, None, &user());
                 if let Some(parent) = parent.as_ref().filter(|one| self.ended.contains(one)) {
                     let error = spawned.unwrap_err();
                     assert_eq!(error.code(), ErrorCode::AgentNotFound, "{parent}");
@@ -157,7 +157,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     let project = rig.project("web");
     let agent = rig
         .engine
-        .spawn("root", "Build & test", Some(&project), &user())
+        .spawn("root", "Build & test", Some(&project), None, &user())
         .unwrap();
     assert!(
         agent.id.as_str().starts_with("build---test-"),
@@ -172,20 +172,26 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     );
     let below = rig
         .engine
-        .spawn(agent.id.as_str(), "helper", Some(&project), &user())
+        .spawn(agent.id.as_str(), "helper", Some(&project), None, &user())
         .unwrap_err();
     assert_eq!(below.code(), ErrorCode::InvalidRequest);
     assert_eq!(rig.engine.agents().unwrap().len(), 1);
     for role in ["", "a\nb", &"x".repeat(300)] {
-        let refused = rig.engine.spawn("root", role, None, &user()).unwrap_err();
+        let refused = rig
+            .engine
+            .spawn("root", role, None, None, &user())
+            .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     }
-    let nobody = rig.engine.spawn("nobody", "r", None, &user()).unwrap_err();
+    let nobody = rig
+        .engine
+        .spawn("nobody", "r", None, None, &user())
+        .unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::AgentNotFound);
     // Who merges away the workspace leaves the agents below without one.
     let helper = rig
         .engine
-        .spawn(agent.id.as_str(), "helper", None, &user())
+        .spawn(agent.id.as_str(), "helper", None, None, &user())
         .unwrap();
     assert_eq!(
         rig.engine.workspace_of_agent(&helper.id).unwrap(),

@@ -35,6 +35,7 @@ fn settle(rig: &Rig, project: &ProjectId, landing: Landing, rules: &[(&str, Poli
             .collect(),
         landing,
         include_ignored: false,
+        protect: Vec::new(),
     };
     rig.engine
         .set_merge_settings(project, &settings, &user())
@@ -251,7 +252,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
     let fork = |agent: &str, priority: i64| {
         let options = ForkOptions {
             agent: Some(agent.parse().unwrap()),
-            priority,
+            priority: Some(priority),
             ..ForkOptions::default()
         };
         let (fork, path) = rig.engine.fork_out(&project, &options, &user()).unwrap();

@@ -10,6 +10,7 @@ use crate::limits::Limits;
 use crate::reason::{Reasons, ResolvedPart};
 use crate::rules::Engine;
 use crate::text::{Piece, TextMerge, merge_text};
+use crate::units::Grain;
 
 /// The bytes of the three sides.
 #[derive(Clone, Debug)]
@@ -273,6 +274,15 @@ impl ContentConflict {
                 is_sound(&merge.bytes, *form, self.limits.depth).then_some(merge.bytes)
             }
             Layout::Text(pieces) => Some(self.resolve_text(pieces, choices)),
+        }
+    }
+
+    /// What the parts are made of.
+    pub fn grain(&self) -> Grain {
+        match self.layout {
+            Layout::Whole | Layout::Text(_) => Grain::Lines,
+            Layout::Json(Form::Document) => Grain::Json,
+            Layout::Json(Form::Lines) => Grain::JsonLines,
         }
     }
 

@@ -32,6 +32,7 @@ mod same_line;
 mod split;
 mod text;
 mod tree;
+mod units;
 mod version;
 mod word_edits;
 mod words;
@@ -50,3 +51,4 @@ pub use rules::{Engine, Pattern, Rules};
 pub use tree::{
     Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
 };
+pub use units::{Grain, Units};

@@ -243,6 +243,9 @@ macro_rules! pass_on_merge_reads {
             merges(project: WorkspaceKey, before: Option<&str>, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
+            merges_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<MergeRow>;
+            reviews_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<ReviewRow>;
+            reviews_of(workspace: WorkspaceKey) -> Vec<ReviewRow>;
             review_ids(prefix: &str) -> Vec<String>;
             reviews(project: Option<WorkspaceKey>, unresolved: bool) -> Vec<ReviewRow>;
             reviews_after(project: WorkspaceKey, unresolved: bool, after: Option<&str>, limit: usize)

@@ -1,6 +1,6 @@
 //! The part of the store's traits that is about merges and reviews.
 
-use offshoot_core::Result;
+use offshoot_core::{ObjectId, Result};
 
 use crate::merge_rows::{CandidateRow, CompletionRow, MergeRow, ReviewRow};
 use crate::rows::WorkspaceKey;
@@ -28,6 +28,20 @@ pub trait MergeReads {
 
     /// The newest merge of a workspace.
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
+
+    /// Merges that landed as this snapshot of a project, by an index: one, or none.
+    fn merges_landed_as(&self, project: WorkspaceKey, snapshot: &ObjectId)
+    -> Result<Vec<MergeRow>>;
+
+    /// Reviews whose decision landed as this snapshot of a project, by an index.
+    fn reviews_landed_as(
+        &self,
+        project: WorkspaceKey,
+        snapshot: &ObjectId,
+    ) -> Result<Vec<ReviewRow>>;
+
+    /// All reviews of what one workspace changed, in the order in which they were opened.
+    fn reviews_of(&self, workspace: WorkspaceKey) -> Result<Vec<ReviewRow>>;
 
     /// A review by its name.
     fn review(&self, id: &str) -> Result<Option<ReviewRow>>;

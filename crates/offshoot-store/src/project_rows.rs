@@ -25,6 +25,8 @@ pub struct ProjectRow {
     pub include_ignored: bool,
     /// Its merge policies as JSON; what they mean is not the store's business.
     pub policy: String,
+    /// The patterns of its protected paths as JSON.
+    pub protect: String,
 }
 
 /// One layer: a frozen directory that holds a state, or what differs from the layer below it.
@@ -95,6 +97,8 @@ pub struct AgentRow {
     pub role: String,
     /// The workspace that is its own; none if it works in that of an agent above it.
     pub workspace: Option<WorkspaceId>,
+    /// The weight of its forks where a policy decides by priority, unless a fork has its own.
+    pub priority: i64,
     /// When it came into being.
     pub created_at: Timestamp,
     /// When it was removed from the tree. Its name stays taken, because history names it.

@@ -363,6 +363,8 @@ pub struct HistoryFilter {
     pub path: Option<RelPath>,
     /// Only lines with a greater `seq`.
     pub after_seq: i64,
+    /// Only lines with a smaller `seq`; none means no limit.
+    pub before_seq: Option<i64>,
     /// Only lines of a greater workspace revision.
     pub after_revision: i64,
     /// Newest first instead of oldest first.

@@ -16,6 +16,8 @@ pub struct Agent {
     role: String,
     workspace_id: Option<String>,
     owns_workspace: bool,
+    /// The weight of its forks where a policy decides by priority, unless a fork has its own.
+    priority: i64,
     created_at: Time,
 }
 
@@ -28,6 +30,7 @@ impl From<&engine::Agent> for Agent {
             role: agent.role.clone(),
             workspace_id: agent.workspace.as_ref().map(ToString::to_string),
             owns_workspace: agent.owns_workspace,
+            priority: agent.priority,
             created_at: time(agent.created_at),
         }
     }

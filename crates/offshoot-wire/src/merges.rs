@@ -62,7 +62,13 @@ struct Decided {
     policy: &'static str,
     winner: String,
     lost: Option<String>,
+    /// The agent, or else the operator, that had written what lost.
     lost_by: Option<String>,
+    /// The message that had led to it.
+    lost_message_id: Option<String>,
+    /// The same for what the project has, or had, there.
+    ours_by: Option<String>,
+    ours_message_id: Option<String>,
 }
 
 /// A change that no merge takes; a directory stands for all below it.
@@ -91,6 +97,9 @@ impl From<&engine::Completed> for Completed {
             winner: one.winner.clone(),
             lost: hex(one.lost),
             lost_by: one.lost_by.clone(),
+            lost_message_id: one.lost_message_id.clone(),
+            ours_by: one.ours_by.clone(),
+            ours_message_id: one.ours_message_id.clone(),
         };
         let left_out = |one: &engine::LeftOut| LeftOut {
             path: one.path.to_text(),
@@ -221,6 +230,8 @@ pub struct MergeSettings {
     policies: Vec<PathPolicy>,
     landing: &'static str,
     include_ignored: bool,
+    /// Patterns of protected paths: what changes there waits for the owner or an admin.
+    protect: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -241,6 +252,7 @@ impl MergeSettings {
             policies: settings.policies.iter().map(policy).collect(),
             landing: super::landing(settings.landing),
             include_ignored: settings.include_ignored,
+            protect: settings.protect.clone(),
         }
     }
 }

@@ -59,8 +59,8 @@ pub struct NewFork {
     pub base: Option<String>,
     /// The provider that must be used: `overlay`, `reflink` or `copy`.
     pub provider: Option<ProviderWord>,
-    /// Its weight where a policy decides by priority.
-    pub priority: i64,
+    /// Its weight where a policy decides by priority; without it that of its agent.
+    pub priority: Option<i64>,
     /// Whether it has a `.git` at its base, so that git commands work in it.
     pub git: bool,
     /// How many; with it the answer is a list.
@@ -214,7 +214,15 @@ pub struct PolicyRequest {
     pub landing: Option<LandingWord>,
     /// Whether merges take ignored files too.
     pub include_ignored: Option<bool>,
+    /// Patterns of protected paths, which take the place of all there are: what changes there
+    /// waits for the owner or an admin, whatever the policy. Only these may change the list.
+    pub protect: Option<Vec<ProtectPattern>>,
 }
+
+/// A pattern of protected paths, as in `.gitattributes`; a directory with all that is in it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ProtectPattern(#[schemars(length(min = 1))] String);
 
 /// A policy for the paths of a pattern.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -244,6 +252,9 @@ impl PolicyRequest {
         }
         if let Some(answer) = self.include_ignored {
             settings.include_ignored = answer;
+        }
+        if let Some(protect) = &self.protect {
+            settings.protect = protect.iter().map(|one| one.0.clone()).collect();
         }
     }
 }
@@ -376,6 +387,10 @@ pub struct NewAgent {
     #[serde(default)]
     #[schemars(regex(pattern = ID_PATTERN))]
     pub project: Option<String>,
+    /// The weight of its forks where a policy decides by priority; without it that of the agent
+    /// above it, or 0.
+    #[serde(default)]
+    pub priority: Option<i64>,
 }
 
 fn root() -> String {

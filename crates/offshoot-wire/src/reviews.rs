@@ -21,7 +21,10 @@ pub struct Review {
     /// All parts in one text; none means the whole path.
     part: Option<String>,
     parts: Vec<String>,
+    /// Why; `protected` if it fits and waits because its path is protected.
     kind: String,
+    /// Whether only the owner or an admin decides it.
+    protected: bool,
     state: &'static str,
     base: Option<String>,
     ours: Option<String>,
@@ -98,6 +101,7 @@ impl From<&engine::Review> for Review {
             part: part(&review.parts),
             parts: review.parts.clone(),
             kind: review.kind.clone(),
+            protected: review.protected,
             state: review.state,
             base: hex(review.base),
             ours: hex(review.ours),

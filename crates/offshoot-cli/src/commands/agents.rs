@@ -25,6 +25,10 @@ pub(crate) enum AgentCommand {
         /// Fork this project for it
         #[arg(long, value_name = "P")]
         project: Option<String>,
+        /// The weight of its forks where a policy decides by priority [default: that of the agent
+        /// above it, or 0]
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        priority: Option<i64>,
     },
     /// Show the tree of agents
     List,
@@ -47,16 +51,24 @@ pub(super) fn run(cx: &mut Context<'_>, command: &AgentCommand) -> CommandResult
             parent,
             role,
             project,
-        } => spawn(cx, parent, role, project.as_deref()),
+            priority,
+        } => spawn(cx, (parent, role), project.as_deref(), *priority),
         AgentCommand::List => list(cx),
         AgentCommand::End { id } => end(cx, &id.parse()?),
         AgentCommand::Workspace { id } => workspace(cx, &id.parse()?),
     }
 }
 
-fn spawn(cx: &mut Context<'_>, parent: &str, role: &str, project: Option<&str>) -> CommandResult {
+fn spawn(
+    cx: &mut Context<'_>,
+    (parent, role): (&str, &str),
+    project: Option<&str>,
+    priority: Option<i64>,
+) -> CommandResult {
     let project = project.map(str::parse).transpose()?;
-    let agent = cx.engine.spawn(parent, role, project.as_ref(), &cx.cause)?;
+    let agent = cx
+        .engine
+        .spawn(parent, role, project.as_ref(), priority, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Agent::from(&agent))?;
         return Ok(Exit::Done);

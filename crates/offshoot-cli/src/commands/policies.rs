@@ -18,9 +18,16 @@ pub(crate) struct PolicyArgs {
     /// Policies: `review`, `last-writer-wins`, `priority`, `ours`, `theirs`, `union`
     #[arg(long, value_name = "PATTERN=POLICY")]
     set: Vec<String>,
-    /// Forget all patterns first
+    /// Forget all patterns of policies first; protected paths stay protected
     #[arg(long)]
     clear: bool,
+    /// Let every change of the paths of a pattern wait for you, also where it fits and whatever
+    /// policy a merge is asked for with; a directory means all that is in it
+    #[arg(long, value_name = "PATTERN")]
+    protect: Vec<String>,
+    /// Protect a pattern no longer
+    #[arg(long, value_name = "PATTERN")]
+    unprotect: Vec<String>,
     /// What lands when a merge has conflicts
     #[arg(long, value_enum)]
     landing: Option<LandingName>,
@@ -55,7 +62,27 @@ pub(super) fn policy(cx: &mut Context<'_>, args: &PolicyArgs) -> CommandResult {
     if args.clear {
         settings.policies.clear();
     }
-    for typed in &args.set {
+    for pattern in &args.unprotect {
+        if !settings.protect.contains(pattern) {
+            return Err(Error::invalid(format!(
+                "`{}` is no protected pattern of `{project}`",
+                pattern.escape_debug()
+            ))
+            .with_hint(format!("`offshoot project policy {project}` lists them"))
+            .into());
+        }
+        settings.protect.retain(|one| one != pattern);
+    }
+    let as_policy = args
+        .set
+        .iter()
+        .filter_map(|typed| typed.strip_suffix("=protect"));
+    for pattern in args.protect.iter().map(String::as_str).chain(as_policy) {
+        if !settings.protect.iter().any(|known| known == pattern) {
+            settings.protect.push(pattern.to_owned());
+        }
+    }
+    for typed in args.set.iter().filter(|typed| !typed.ends_with("=protect")) {
         let new = pattern_and_policy(typed)?;
         match settings
             .policies
@@ -95,11 +122,13 @@ pub(super) fn policy(cx: &mut Context<'_>, args: &PolicyArgs) -> CommandResult {
     cx.output.line(format_args!(
         "landing          {landing}\ninclude ignored  {ignored}"
     ))?;
-    let mut rows: Vec<Vec<String>> = settings
-        .policies
-        .iter()
-        .map(|one| vec![printable(&one.path), one.policy.as_str().to_owned()])
+    // What is protected comes first, for no policy goes before it.
+    let protected = settings.protect.iter();
+    let mut rows: Vec<Vec<String>> = protected
+        .map(|pattern| vec![printable(pattern), "protect".to_owned()])
         .collect();
+    let policies = settings.policies.iter();
+    rows.extend(policies.map(|one| vec![printable(&one.path), one.policy.as_str().to_owned()]));
     rows.push(vec!["everything else".to_owned(), "review".to_owned()]);
     cx.output
         .table(&[("PATTERN", Align::Left), ("POLICY", Align::Left)], &rows)?;

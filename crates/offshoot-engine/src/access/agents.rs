@@ -31,8 +31,18 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::spawn`]. Below root it takes an admin, or whoever has the project.
-    pub fn spawn(&self, parent: &str, role: &str, project: Option<&ProjectId>) -> Result<Agent> {
+    /// See [`crate::Engine::spawn`]. Below root it takes an admin, or whoever has the project, and
+    /// so does a priority: an agent does not make its own work weigh more.
+    pub fn spawn(
+        &self,
+        parent: &str,
+        role: &str,
+        project: Option<&ProjectId>,
+        priority: Option<i64>,
+    ) -> Result<Agent> {
+        if priority.is_some() {
+            self.check_owner()?;
+        }
         match (&self.principal.scope.reach, project) {
             (Reach::Everything, _) => self.principal.check_everything()?,
             (Reach::Project(own), Some(project)) if own != project => {
@@ -48,7 +58,8 @@ impl Access {
         if parent != ROOT {
             self.agent(&parent.parse()?)?;
         }
-        self.engine.spawn(parent, role, project, &self.cause)
+        self.engine
+            .spawn(parent, role, project, priority, &self.cause)
     }
 
     /// Issues a token for an agent that this principal has.

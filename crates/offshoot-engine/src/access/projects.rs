@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::{Access, Operation, Reach};
 use crate::merge_log::no_merge;
+use crate::protect::needs_owner;
 use crate::review_row::no_review;
+use crate::state::StateEdits;
 use crate::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
     ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,
@@ -189,6 +191,9 @@ impl Access {
         self.principal.allows(Operation::Write, path)?;
         // An unknown project is told before its content is taken in.
         self.engine.project(id)?;
+        if !self.may_change_protected() {
+            self.engine.refuse_protected(id, [path].into_iter())?;
+        }
         self.engine
             .put_in_project(id, path, content, options, &self.cause)
     }
@@ -253,7 +258,10 @@ impl Access {
     /// Begins to take many files into a project; see [`crate::Engine::begin_import`].
     pub fn begin_import(&self, id: &ProjectId) -> Result<ProjectImport> {
         self.check_whole_project(Operation::Write, id)?;
-        self.engine.begin_import(id)
+        match self.may_change_protected() {
+            true => self.engine.begin_import(id),
+            false => self.engine.begin_unprotected_import(id),
+        }
     }
 
     /// See [`crate::Engine::forks`].
@@ -335,6 +343,9 @@ impl Access {
         if self.sees_one_workspace() {
             for decided in &mut completed.decided {
                 decided.lost_by = None;
+                decided.lost_message_id = None;
+                decided.ours_by = None;
+                decided.ours_message_id = None;
             }
         }
         Ok(completed)
@@ -396,7 +407,12 @@ impl Access {
         let project = self.merge(id)?.completed.project;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
-        let snapshot = self.engine.undo_merge(id, &self.cause)?;
+        let name = project.parse()?;
+        let allowed = |edits: &StateEdits| match self.may_change_protected() {
+            true => Ok(()),
+            false => self.engine.refuse_protected(&name, edits.keys()),
+        };
+        let snapshot = self.engine.undo_merge_if(id, allowed, &self.cause)?;
         Ok((project, snapshot))
     }
 
@@ -443,6 +459,9 @@ impl Access {
         self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
+        if !self.may_change_protected() && self.engine.is_protected_review(id)? {
+            return Err(needs_owner(id));
+        }
         let mut resolved = self.engine.resolve(id, how, &self.cause)?;
         resolved.review = self.review(id)?;
         Ok(resolved)
@@ -474,7 +493,24 @@ impl Access {
     /// See [`crate::Engine::set_merge_settings`].
     pub fn set_merge_settings(&self, project: &ProjectId, settings: &MergeSettings) -> Result<()> {
         self.check_whole_project(Operation::Write, project)?;
+        let allowed = |known: &MergeSettings| {
+            if settings.protect == known.protect || self.may_change_protected() {
+                return Ok(());
+            }
+            Err(Error::new(
+                ErrorCode::PermissionDenied,
+                "what is protected in a project is for its owner to say",
+            )
+            .with_hint("leave `protect` out, or use an admin token"))
+        };
         self.engine
-            .set_merge_settings(project, settings, &self.cause)
+            .set_merge_settings_if(project, settings, allowed, &self.cause)
+    }
+
+    /// Whether protected paths, and what is protected, may be changed: by the owner and by admins.
+    /// A token of a project or of an agent may not, or an agent that got one could let its own
+    /// changes through.
+    fn may_change_protected(&self) -> bool {
+        self.principal.check_everything().is_ok()
     }
 }

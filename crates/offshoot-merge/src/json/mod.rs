@@ -3,11 +3,13 @@
 mod array;
 mod emit;
 mod keyed;
+mod leaves;
 mod merge;
 mod parse;
 mod spelling;
 mod versions;
 
+pub(crate) use leaves::leaves;
 pub(crate) use merge::{Form, merge_json};
 
 use parse::{NotJson, Shapes};

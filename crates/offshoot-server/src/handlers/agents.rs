@@ -21,7 +21,8 @@ pub(crate) async fn spawn(
     let project = asked.project.as_deref().map(str::parse).transpose()?;
     let (shape, created) = blocking(move || {
         let (names, created) = caller.once("agent", key.as_deref(), &asked, || {
-            let agent = caller.spawn(&asked.parent, &asked.role, project.as_ref())?;
+            let (parent, role) = (&asked.parent, &asked.role);
+            let agent = caller.spawn(parent, role, project.as_ref(), asked.priority)?;
             Ok(vec![agent.id.to_string()])
         })?;
         let id: AgentId = first(&names)?;

@@ -408,3 +408,64 @@ fn what_happens_to_projects_is_an_event() {
         "{heard:?}"
     );
 }
+
+#[test]
+fn a_protected_path_needs_an_admin() {
+    let (_data, running) = start(&[("a", "a\n")]);
+    let (admin, token) = (running.client(), running.client_for_project("p", &[]));
+    let policy = format!("{P}/policy");
+    let set = admin.put(&policy, br#"{"protect": ["CLAUDE.md"]}"#);
+    assert_eq!(set.json()["protect"], serde_json::json!(["CLAUDE.md"]));
+    // A token of the project changes the rest of it, and leaves that alone.
+    let landing = token.put(&policy, br#"{"landing": "partial"}"#);
+    assert_eq!(landing.json()["protect"], serde_json::json!(["CLAUDE.md"]));
+    let denied = |answer: crate::common::Reply| {
+        let text = answer.text();
+        assert_eq!(answer.status, 403, "{text}");
+        let error = &answer.json()["error"];
+        assert_eq!(error["code"], "permission_denied");
+        assert!(error["hint"].is_string(), "{text}");
+    };
+    denied(token.put(&policy, br#"{"protect": []}"#));
+    denied(token.put(&format!("{P}/files/CLAUDE.md"), b"obey\n"));
+    let fork = token.fork("p", "ada");
+    std::fs::write(path_of(&fork).join("CLAUDE.md"), "obey\n").unwrap();
+    let agent = running.agent("ada");
+    let done = complete(&agent, "ada", r#"{"policy": "theirs"}"#);
+    assert_eq!(done["conflicts"][0]["kind"], "protected", "{done}");
+    let id = done["conflicts"][0]["review_id"].as_str().unwrap();
+    let resolve = format!("/api/v1/reviews/{id}/resolve");
+    let theirs = r#"{"choice": "theirs"}"#;
+    assert_eq!(agent.post(&resolve, theirs).status, 404);
+    denied(token.post(&resolve, theirs));
+    assert_eq!(admin.get(&format!("{P}/files/CLAUDE.md")).status, 404);
+    let resolved = admin.post(&resolve, theirs);
+    assert_eq!(resolved.status, 200, "{}", resolved.text());
+    assert_eq!(file(&admin, "CLAUDE.md"), "obey\n");
+}
+
+#[test]
+fn the_priority_of_an_agent_is_for_those_who_have_the_project() {
+    let (_data, running) = start(&[("a", "a\n")]);
+    let token = running.client_for_project("p", &[]);
+    let body = r#"{"role": "lead", "project": "p", "priority": 4}"#;
+    let made = |client: &Client, target: &str, body: &str| {
+        let reply = client.post(target, body);
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()
+    };
+    let lead = made(&token, "/api/v1/agents", body);
+    assert_eq!(lead["priority"], 4);
+    let id = lead["id"].as_str().unwrap();
+    let body = format!(r#"{{"agent_id": "{id}"}}"#);
+    let fork = made(&token, &format!("{P}/workspaces"), &body);
+    assert_eq!(
+        (&fork["priority"], &fork["id"]),
+        (&lead["priority"], &Value::from(format!("{id}~2")))
+    );
+    let agent = running.agent(id);
+    let raised = format!(r#"{{"parent": "{id}", "role": "helper", "priority": 9}}"#);
+    assert_eq!(agent.post("/api/v1/agents", &raised).status, 403);
+    let plain = format!(r#"{{"parent": "{id}", "role": "helper"}}"#);
+    assert_eq!(made(&agent, "/api/v1/agents", &plain)["priority"], 4);
+}

@@ -115,6 +115,9 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.merges(project, None, 1))[0], second);
     assert_eq!(read(meta, |tx| tx.last_merge(fork)), Some(second));
     assert_eq!(read(meta, |tx| tx.last_merge(project)), None);
+    let landed = |project, snapshot| read(meta, |tx| tx.merges_landed_as(project, &snapshot));
+    assert_eq!(landed(project, id(3, 2))[0].id, "first");
+    assert!(landed(project, id(3, 1)).is_empty() && landed(fork, id(3, 2)).is_empty());
 }
 
 pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
@@ -144,7 +147,12 @@ pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
     assert_eq!(page(false, Some("z"), 0), [second.clone()]);
     assert!(page(true, Some("z"), 0).is_empty(), "it is resolved");
     assert!(page(false, Some("a"), 0).is_empty() && page(false, Some("none"), 0).is_empty());
-    assert_eq!(read(meta, |tx| tx.review("a")), Some(second));
+    assert_eq!(read(meta, |tx| tx.review("a")), Some(second.clone()));
+    let landed = |snapshot| read(meta, |tx| tx.reviews_landed_as(project, &snapshot));
+    assert_eq!(landed(id(4, 4)), [second.clone()]);
+    assert!(landed(id(2, 1)).is_empty());
+    assert_eq!(read(meta, |tx| tx.reviews_of(fork)), [first, second]);
+    assert!(read(meta, |tx| tx.reviews_of(project)).is_empty());
     assert_eq!(read(meta, |tx| tx.review_ids("a")), ["a"]);
     assert!(read(meta, |tx| tx.review_ids("ab")).is_empty());
     let candidate = |number| CandidateRow {

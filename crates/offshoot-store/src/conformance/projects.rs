@@ -118,6 +118,7 @@ pub(super) fn settings_of_a_project(meta: &dyn MetaStore) {
             landing,
             include_ignored: landing == Landing::Atomic,
             policy: format!("{landing:?}"),
+            protect: format!("not {landing:?}"),
         };
         write(meta, |tx| tx.put_project(&row));
         assert_eq!(read(meta, |tx| tx.project_settings(key)), Some(row));
@@ -203,6 +204,7 @@ pub(super) fn agents(meta: &dyn MetaStore) {
         parent: None,
         role: "coder".to_owned(),
         workspace: Some("top".parse().unwrap()),
+        priority: -5,
         created_at: Timestamp(1),
         ended_at: None,
     };
@@ -210,6 +212,7 @@ pub(super) fn agents(meta: &dyn MetaStore) {
         id: "child".parse().unwrap(),
         parent: Some(top.id.clone()),
         workspace: None,
+        priority: 7,
         ..top.clone()
     };
     write(meta, |tx| {
@@ -232,6 +235,7 @@ pub(super) fn erasing_a_project(meta: &dyn MetaStore) {
             landing: Landing::Partial,
             include_ignored: false,
             policy: String::new(),
+            protect: String::new(),
         })
     });
     let base = add_layer(meta, layer("base", project, None, 1));

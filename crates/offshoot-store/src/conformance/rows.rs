@@ -303,6 +303,15 @@ pub(super) fn history_is_filtered(meta: &dyn MetaStore) {
     );
     assert_eq!(
         find(HistoryFilter {
+            before_seq: Some(seqs[3]),
+            newest_first: true,
+            limit: 1,
+            ..mine()
+        }),
+        [seqs[2]]
+    );
+    assert_eq!(
+        find(HistoryFilter {
             path: Some(path(b"a")),
             ..mine()
         }),

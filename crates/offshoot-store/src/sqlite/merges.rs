@@ -1,6 +1,6 @@
 //! Merges and reviews inside a transaction.
 
-use offshoot_core::{Error, RelPath, Result};
+use offshoot_core::{Error, ObjectId, RelPath, Result};
 use rusqlite::types::Type;
 use rusqlite::{Row, params};
 
@@ -136,6 +136,38 @@ impl MergeReads for Tx<'_> {
             &format!("{MERGE} WHERE workspace = ?1 ORDER BY number DESC LIMIT 1"),
             [workspace.0],
             merge,
+        )
+    }
+
+    fn merges_landed_as(
+        &self,
+        project: WorkspaceKey,
+        snapshot: &ObjectId,
+    ) -> Result<Vec<MergeRow>> {
+        self.all(
+            &format!("{MERGE} WHERE snapshot = ?1 AND project = ?2 ORDER BY number"),
+            params![Id(snapshot), project.0],
+            merge,
+        )
+    }
+
+    fn reviews_landed_as(
+        &self,
+        project: WorkspaceKey,
+        snapshot: &ObjectId,
+    ) -> Result<Vec<ReviewRow>> {
+        self.all(
+            &format!("{REVIEW} WHERE snapshot = ?1 AND project = ?2 ORDER BY number"),
+            params![Id(snapshot), project.0],
+            review,
+        )
+    }
+
+    fn reviews_of(&self, workspace: WorkspaceKey) -> Result<Vec<ReviewRow>> {
+        self.all(
+            &format!("{REVIEW} WHERE workspace = ?1 ORDER BY number"),
+            [workspace.0],
+            review,
         )
     }
 

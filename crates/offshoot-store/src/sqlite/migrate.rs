@@ -210,6 +210,44 @@ mod tests {
         assert!(connection.prepare("SELECT * FROM half").is_err());
     }
 
+    /// Each of them is asked per conflict, in projects with any number of merges.
+    #[test]
+    fn what_landed_and_what_came_before_is_found_by_an_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = open_connection(&new_database(&dir), 1 << 20).unwrap();
+        for (query, index) in [
+            ("SELECT id FROM merge WHERE snapshot = ?1", "merge_snapshot"),
+            (
+                "SELECT id FROM review WHERE snapshot = ?1",
+                "review_snapshot",
+            ),
+            (
+                "SELECT id FROM review WHERE workspace = ?1",
+                "review_workspace",
+            ),
+            (
+                "SELECT op FROM history WHERE seq > 0 AND workspace = ?1 AND path = ?2 AND seq < ?3
+                 ORDER BY seq DESC LIMIT 1",
+                "history_path",
+            ),
+        ] {
+            let mut plan = connection
+                .prepare(&format!("EXPLAIN QUERY PLAN {query}"))
+                .unwrap();
+            let count = plan.parameter_count();
+            let values = rusqlite::params_from_iter((0..count).map(|_| 1));
+            let steps = plan
+                .query_map(values, |row| row.get::<_, String>(3))
+                .unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            let found = steps.iter().any(|step| step.contains(index));
+            assert!(
+                found && !steps.iter().any(|step| step.contains("TEMP B-TREE")),
+                "{steps:?}"
+            );
+        }
+    }
+
     #[test]
     fn many_openers_at_once_migrate_once() {
         let dir = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use crate::{
 
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
-const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at FROM agent";
+const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority FROM agent";
 
 fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> Decoded<T> {
     let text = row.get_ref(column)?.as_str()?;
@@ -70,6 +70,7 @@ fn agent(row: &Row<'_>) -> Decoded<AgentRow> {
         workspace: optional_name(row, 3)?,
         created_at: codec::time(row, 4)?,
         ended_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
+        priority: row.get(6)?,
     })
 }
 
@@ -113,7 +114,7 @@ impl ProjectReads for Tx<'_> {
 
     fn project_settings(&self, key: WorkspaceKey) -> Result<Option<ProjectRow>> {
         self.one(
-            "SELECT landing, include_ignored, policy FROM project WHERE key = ?1",
+            "SELECT landing, include_ignored, policy, protect FROM project WHERE key = ?1",
             [key.0],
             |row| {
                 Ok(ProjectRow {
@@ -125,6 +126,7 @@ impl ProjectReads for Tx<'_> {
                     },
                     include_ignored: row.get(1)?,
                     policy: row.get(2)?,
+                    protect: row.get(3)?,
                 })
             },
         )
@@ -200,9 +202,15 @@ impl ProjectWrites for Tx<'_> {
             Landing::Atomic => 1,
         };
         self.change(
-            "INSERT OR REPLACE INTO project (key, landing, include_ignored, policy)
-             VALUES (?1, ?2, ?3, ?4)",
-            params![row.key.0, landing, row.include_ignored, row.policy],
+            "INSERT OR REPLACE INTO project (key, landing, include_ignored, policy, protect)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                row.key.0,
+                landing,
+                row.include_ignored,
+                row.policy,
+                row.protect
+            ],
         )?;
         Ok(())
     }
@@ -275,11 +283,11 @@ impl ProjectWrites for Tx<'_> {
 
     fn put_agent(&mut self, row: &AgentRow) -> Result<()> {
         self.change(
-            "INSERT INTO agent (id, parent, role, workspace, created_at, ended_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+            "INSERT INTO agent (id, parent, role, workspace, created_at, ended_at, priority)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (id) DO UPDATE SET parent = excluded.parent, role = excluded.role,
                 workspace = excluded.workspace, created_at = excluded.created_at,
-                ended_at = excluded.ended_at",
+                ended_at = excluded.ended_at, priority = excluded.priority",
             params![
                 row.id.as_str(),
                 row.parent.as_ref().map(AgentId::as_str),
@@ -287,6 +295,7 @@ impl ProjectWrites for Tx<'_> {
                 row.workspace.as_ref().map(WorkspaceId::as_str),
                 row.created_at.0,
                 row.ended_at.map(|at| at.0),
+                row.priority,
             ],
         )?;
         Ok(())

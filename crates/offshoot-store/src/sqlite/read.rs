@@ -376,6 +376,10 @@ impl ReadTx for Tx<'_> {
             sql.push_str(" AND path = ?");
             values.push(path.as_bytes().to_vec().into());
         }
+        if let Some(seq) = filter.before_seq {
+            sql.push_str(" AND seq < ?");
+            values.push(seq.into());
+        }
         if filter.after_revision != 0 {
             sql.push_str(" AND revision > ?");
             values.push(filter.after_revision.into());

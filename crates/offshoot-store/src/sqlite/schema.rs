@@ -9,10 +9,12 @@
 //!   every bulk write.
 //! - A layer knows the one below it, and neither changes: a fork names its whole stack by the
 //!   topmost.
+//! - What landed as a snapshot of a project is looked up by that snapshot, so that asking who wrote
+//!   a line costs the versions of its file and not the merges of the project.
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -258,4 +260,11 @@ CREATE TABLE token (
     expires_at INTEGER,
     revoked_at INTEGER
 ) WITHOUT ROWID;
+";
+
+const VERSION_5: &str = "
+ALTER TABLE agent ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE project ADD COLUMN protect TEXT NOT NULL DEFAULT '[]';
+CREATE INDEX merge_snapshot ON merge (snapshot) WHERE snapshot IS NOT NULL;
+CREATE INDEX review_snapshot ON review (snapshot) WHERE snapshot IS NOT NULL;
 ";

@@ -1,0 +1,542 @@
+//! Protected paths: what changes there waits for a person, even where it fits.
+//!
+//! Tools read some files of a checkout and run what they say: workflows, hooks, settings of editors and
+//! of agents. An agent that changes them acts on whoever works with the project next. So a merge holds
+//! such a change back and opens a review for it, whatever policy it was completed with, and only the
+//! owner or an admin decides that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use offshoot_core::{
+    EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result,
+};
+use offshoot_git::ObjectReader;
+use offshoot_merge::{Conflict, Pattern};
+use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
+
+use crate::authors::{Author, Authors};
+use crate::decide::Decided;
+use crate::engine::Engine;
+use crate::policy::{MergeSettings, Policy};
+use crate::project::open_project;
+use crate::review_row::{Finding, LandsIn, Subject, details_of, find_review, open_review};
+use crate::snapshot::state_of;
+use crate::state::{State, StateChange, StateEdit, StateEdits};
+use crate::three_way::{ThreeStates, ThreeWay};
+
+/// The kind of a review of a change that fits and is held back because its path is protected.
+pub(crate) const KIND: &str = "protected";
+
+/// What is protected in a project that comes from a git repository.
+///
+/// Those that tools look for in every directory match at any depth; hosts of repositories read
+/// theirs at the top alone. `hooks/` is not among them: as often it holds the hooks of a user
+/// interface, and git itself runs none from there.
+pub(crate) const FROM_GIT: [&str; 13] = [
+    ".github/**",
+    ".gitlab-ci.yml",
+    ".githooks/**",
+    "**/.husky/**",
+    ".envrc",
+    "**/.vscode/**",
+    "**/.idea/**",
+    "**/.devcontainer/**",
+    "**/.claude/**",
+    "**/.cursor/**",
+    ".mcp.json",
+    "CLAUDE.md",
+    "AGENTS.md",
+];
+
+/// Which paths of a project are protected.
+///
+/// A pattern also means what is below the directories that it matches. Letters match in either
+/// case, for on some disks `.GitHub` is `.github`.
+pub(crate) struct Protection(Vec<Guard>);
+
+struct Guard {
+    pattern: Pattern,
+    /// Directories that what the pattern matches lies below.
+    above: Vec<Pattern>,
+}
+
+impl Protection {
+    pub(crate) fn new(patterns: &[String]) -> Protection {
+        let guard = |text: &String| {
+            let text = text.trim_end_matches('/').to_ascii_lowercase();
+            let slashes = text.match_indices('/').map(|(at, _)| &text[..at]);
+            let above = slashes
+                .filter(|dir| !dir.is_empty() && !dir.ends_with("**"))
+                // Without a slash it would match at any depth.
+                .map(|dir| Pattern::new(format!("/{}", dir.trim_start_matches('/'))));
+            Guard {
+                above: above.collect(),
+                pattern: Pattern::new(&text),
+            }
+        };
+        Protection(patterns.iter().map(guard).collect())
+    }
+
+    pub(crate) fn read(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<Protection> {
+        Ok(Protection::new(&MergeSettings::read(tx, project)?.protect))
+    }
+
+    /// Whether a path, or a directory above it, is protected.
+    pub(crate) fn covers(&self, path: &RelPath) -> bool {
+        if self.0.is_empty() || path.is_root() {
+            return false;
+        }
+        let lower = path.as_bytes().to_ascii_lowercase();
+        let ends = (0..lower.len()).filter(|&at| lower[at] == b'/');
+        let mut with_above = ends.chain([lower.len()]);
+        with_above.any(|end| self.0.iter().any(|one| one.pattern.matches(&lower[..end])))
+    }
+
+    /// Whether protected paths may lie below this one: a link there would lead them elsewhere.
+    fn is_above(&self, path: &RelPath) -> bool {
+        let lower = path.as_bytes().to_ascii_lowercase();
+        let mut above = self.0.iter().flat_map(|one| &one.above);
+        above.any(|dir| dir.matches(&lower))
+    }
+
+    /// Whether a path may be changed by whoever may change no protected one.
+    pub(crate) fn concerns(&self, path: &RelPath) -> bool {
+        self.covers(path) || self.is_above(path)
+    }
+
+    /// Whether a decision about a conflict would change a protected path.
+    pub(crate) fn concerns_conflict(&self, conflict: &Conflict) -> bool {
+        let is_link = [conflict.ours, conflict.theirs]
+            .into_iter()
+            .flatten()
+            .any(|entry| entry.mode.kind() == EntryKind::Symlink);
+        let blocking = conflict.in_the_way.values().flatten();
+        [&conflict.path]
+            .into_iter()
+            .chain(&conflict.ours_path)
+            .chain(&conflict.related)
+            .chain(blocking)
+            .any(|path| self.covers(path) || (is_link && self.is_above(path)))
+    }
+
+    /// Takes what changes protected paths out of a merge, with everything that makes sense only
+    /// together with it: other names of a file, and what stands where a directory stood.
+    pub(crate) fn hold(
+        &self,
+        objects: &dyn ObjectReader,
+        states: ThreeStates<'_>,
+        merge: &mut ThreeWay,
+    ) -> Result<Vec<Held>> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ties = Ties::new(objects, states, merge)?;
+        let mut groups: Vec<BTreeSet<RelPath>> = Vec::new();
+        for (path, edit) in &merge.proposal.edits {
+            let known = groups.iter().any(|group| group.contains(path));
+            if !known && self.is_concerned(&ties, path, edit)? {
+                groups.push(ties.around(path)?);
+            }
+        }
+        if groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        let changes = states.base.diff(objects, states.theirs, &RelPath::root())?;
+        let held = join(groups)
+            .into_iter()
+            .map(|group| self.held(group, &changes, merge));
+        let held: Vec<Held> = held.collect();
+        for one in &held {
+            for path in &one.edits {
+                merge.proposal.edits.remove(path);
+            }
+            let is_held = |path: &RelPath| one.edits.contains(path);
+            merge.auto_resolved.retain(|known| !is_held(&known.path));
+        }
+        Ok(held)
+    }
+
+    fn is_concerned(&self, ties: &Ties<'_>, path: &RelPath, edit: &StateEdit) -> Result<bool> {
+        let before = ties.ours(path)?;
+        let kinds = [before.map(|entry| entry.kind), edit.kind_after()];
+        let protected = self.covers(path) || ties.other_name(path).any(|name| self.covers(name));
+        if protected {
+            // A directory by itself runs nothing; another mode of one that is there is told.
+            let is_leaf =
+                |kind: &Option<EntryKind>| kind.is_some_and(|kind| kind != EntryKind::Dir);
+            return Ok(kinds.iter().any(is_leaf) || kinds.iter().all(Option::is_some));
+        }
+        Ok(kinds.contains(&Some(EntryKind::Symlink)) && self.is_above(path))
+    }
+
+    fn held(&self, group: BTreeSet<RelPath>, changes: &[StateChange], merge: &ThreeWay) -> Held {
+        let from = |path: &RelPath| -> Option<RelPath> {
+            let mut known = merge.auto_resolved.iter();
+            known.find(|one| one.path == *path)?.renamed_from.clone()
+        };
+        let sources: BTreeSet<RelPath> = group.iter().filter_map(from).collect();
+        let paths = changes
+            .iter()
+            .map(|change| &change.path)
+            .filter(|path| group.contains(*path) || sources.contains(*path));
+        let first = group.iter().find(|path| self.covers(path));
+        let first = first.or(group.first()).cloned().unwrap_or_default();
+        Held {
+            paths: paths.cloned().collect(),
+            path: first,
+            edits: group,
+        }
+    }
+}
+
+/// Changes of a workspace that wait together because one of them is of a protected path.
+pub(crate) struct Held {
+    /// The protected path.
+    pub(crate) path: RelPath,
+    /// The paths that the workspace changed.
+    pub(crate) paths: Vec<RelPath>,
+    /// The paths of the project that would have changed.
+    edits: BTreeSet<RelPath>,
+}
+
+impl Held {
+    /// The paths beside the protected one.
+    pub(crate) fn related(&self) -> Vec<RelPath> {
+        let others = self.edits.iter().filter(|path| **path != self.path);
+        others.cloned().collect()
+    }
+
+    /// Whether somebody has decided the very same changes of this workspace before.
+    pub(crate) fn is_decided(
+        &self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        workspace: WorkspaceKey,
+        theirs: &State,
+    ) -> Result<bool> {
+        for review in tx.reviews_of(workspace)? {
+            let details = details_of(&review)?;
+            let is_about = review.state == ReviewState::Resolved
+                && review.path == self.path
+                && details.protected
+                && details.paths == self.paths;
+            let (true, Some(then)) = (is_about, details.theirs_snapshot) else {
+                continue;
+            };
+            let Some(then) = tx.snapshot(workspace, &then)? else {
+                continue;
+            };
+            let mut same = true;
+            for path in &self.paths {
+                same &= state_of(&then).entry(objects, path)? == theirs.entry(objects, path)?;
+            }
+            if same {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What ties the edits of a merge together.
+struct Ties<'a> {
+    objects: &'a dyn ObjectReader,
+    states: ThreeStates<'a>,
+    edits: StateEdits,
+    /// For a result: where the file stood before a rename that was followed, and the reverse.
+    names: BTreeMap<RelPath, Vec<RelPath>>,
+    /// Files that go, by their content.
+    going: HashMap<ObjectId, Vec<RelPath>>,
+}
+
+impl<'a> Ties<'a> {
+    fn new(
+        objects: &'a dyn ObjectReader,
+        states: ThreeStates<'a>,
+        merge: &ThreeWay,
+    ) -> Result<Ties<'a>> {
+        let mut names: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
+        for one in &merge.auto_resolved {
+            if let Some(from) = &one.renamed_from {
+                names
+                    .entry(one.path.clone())
+                    .or_default()
+                    .push(from.clone());
+                names
+                    .entry(from.clone())
+                    .or_default()
+                    .push(one.path.clone());
+            }
+        }
+        let edits = merge.proposal.edits.clone();
+        let mut going: HashMap<ObjectId, Vec<RelPath>> = HashMap::new();
+        for (path, edit) in &edits {
+            let before = match edit {
+                StateEdit::Remove => states.ours.entry(objects, path)?,
+                _ => None,
+            };
+            // Empty files are all alike.
+            let content = before.and_then(|entry| entry.id);
+            if let Some(id) = content.filter(|id| *id != EMPTY_BLOB) {
+                going.entry(id).or_default().push(path.clone());
+            }
+        }
+        Ok(Ties {
+            objects,
+            states,
+            edits,
+            names,
+            going,
+        })
+    }
+
+    fn ours(&self, path: &RelPath) -> Result<Option<crate::StateEntry>> {
+        self.states.ours.entry(self.objects, path)
+    }
+
+    fn other_name(&self, path: &RelPath) -> impl Iterator<Item = &RelPath> {
+        self.names.get(path).into_iter().flatten()
+    }
+
+    /// An edit with all that it is tied to.
+    fn around(&self, path: &RelPath) -> Result<BTreeSet<RelPath>> {
+        let mut group = BTreeSet::new();
+        let mut open = vec![path.clone()];
+        while let Some(path) = open.pop() {
+            let Some(edit) = self.edits.get(&path) else {
+                continue;
+            };
+            if !group.insert(path.clone()) {
+                continue;
+            }
+            open.extend(self.other_name(&path).cloned());
+            if let (Some(id), None) = (edit.content_after(), self.ours(&path)?) {
+                // A file that goes elsewhere was moved here.
+                let gone = self.going.get(&id).filter(|paths| paths.len() == 1);
+                open.extend(gone.into_iter().flatten().cloned());
+            }
+            if self.is_leaf(&path, edit)? {
+                let first = path.join_name(b"\x01");
+                let below = self.edits.range(first..).map(|(other, _)| other);
+                open.extend(below.take_while(|other| other.starts_with(&path)).cloned());
+            }
+            for above in path.dirs_above() {
+                let Some(edit) = self.edits.get(&above) else {
+                    continue;
+                };
+                if self.is_leaf(&above, edit)? {
+                    open.push(above);
+                } else if edit.hides() || self.ours(&above)?.is_none() {
+                    // A directory that comes or goes with it; what else is in it does not wait.
+                    group.insert(above);
+                }
+            }
+        }
+        Ok(group)
+    }
+
+    /// Whether something other than a directory stands there before or after.
+    fn is_leaf(&self, path: &RelPath, edit: &StateEdit) -> Result<bool> {
+        let is_leaf = |kind: EntryKind| kind != EntryKind::Dir;
+        let before = self.ours(path)?.map(|entry| entry.kind);
+        Ok(before.is_some_and(is_leaf) || edit.kind_after().is_some_and(is_leaf))
+    }
+}
+
+/// Groups that have a path in common are one.
+fn join(groups: Vec<BTreeSet<RelPath>>) -> Vec<BTreeSet<RelPath>> {
+    let mut joined: Vec<BTreeSet<RelPath>> = Vec::new();
+    for mut group in groups {
+        let (touching, apart): (Vec<_>, Vec<_>) = joined
+            .into_iter()
+            .partition(|known: &BTreeSet<RelPath>| !known.is_disjoint(&group));
+        group.extend(touching.into_iter().flatten());
+        joined = apart;
+        joined.push(group);
+    }
+    joined
+}
+
+impl Engine {
+    /// Whether deciding a review would change a protected path of its project.
+    pub(crate) fn is_protected_review(&self, id: &str) -> Result<bool> {
+        self.store().read(|tx| {
+            let row = find_review(tx, id)?;
+            let details = details_of(&row)?;
+            if details.lands_in == LandsIn::Workspace {
+                return Ok(false);
+            }
+            let protection = Protection::read(tx, row.project)?;
+            let mut paths = details
+                .paths
+                .iter()
+                .chain(&details.related)
+                .chain([&row.path]);
+            Ok(details.protected || paths.any(|path| protection.concerns(path)))
+        })
+    }
+
+    /// Refuses a change of a protected path of a project.
+    pub(crate) fn refuse_protected<'p>(
+        &self,
+        project: &ProjectId,
+        mut paths: impl Iterator<Item = &'p RelPath>,
+    ) -> Result<()> {
+        let protection = self
+            .store()
+            .read(|tx| Protection::read(tx, open_project(tx, project)?.key))?;
+        match paths.find(|path| protection.concerns(path)) {
+            Some(path) => Err(is_protected(path)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The review of changes that fit and are held back.
+pub(crate) fn held_review(
+    authors: &Authors<'_>,
+    held: &Held,
+    finding: &Finding<'_>,
+) -> Result<ReviewRow> {
+    let ThreeStates { base, ours, theirs } = authors.states;
+    let content = |state: &State| -> Result<Option<ObjectId>> {
+        Ok(state
+            .entry(authors.objects, &held.path)?
+            .and_then(|entry| entry.id))
+    };
+    let by = (
+        authors.last_of_ours(&held.path)?,
+        authors.last_of_theirs(&held.path)?,
+    );
+    let subject = Subject {
+        path: held.path.clone(),
+        contents: [content(base)?, content(ours)?, content(theirs)?],
+        kind: KIND.to_owned(),
+        parts: Vec::new(),
+        related: held.related(),
+        paths: held.paths.clone(),
+        by: (by.0.map(|ours| ours.who()), by.1.map(|theirs| theirs.who())),
+        protected: true,
+    };
+    open_review(subject, finding)
+}
+
+/// What a merge tells of changes that somebody has decided before: the project keeps what it has.
+pub(crate) fn decided_before(authors: &Authors<'_>, held: &Held) -> Result<Decided> {
+    let theirs = authors.states.theirs.entry(authors.objects, &held.path)?;
+    let (ours_by, lost_by) = (
+        authors.last_of_ours(&held.path)?,
+        authors.last_of_theirs(&held.path)?,
+    );
+    let message = |author: &Option<Author>| author.as_ref()?.cause.message_id.clone();
+    Ok(Decided {
+        path: held.path.clone(),
+        parts: Vec::new(),
+        policy: Policy::Review,
+        winner: "ours".to_owned(),
+        lost: theirs.and_then(|entry| entry.id),
+        lost_message_id: message(&lost_by),
+        lost_by: lost_by.map(|author| author.name()),
+        ours_message_id: message(&ours_by),
+        ours_by: ours_by.map(|author| author.name()),
+    })
+}
+
+/// The reviews of a merge, and what else of its workspace was decided, by their paths.
+pub(crate) fn known_paths(
+    tx: &dyn ReadTx,
+    workspace: WorkspaceKey,
+    merge: &str,
+) -> Result<Vec<RelPath>> {
+    let mut known = Vec::new();
+    for review in tx.reviews_of(workspace)? {
+        let decided = |review: &ReviewRow| -> Result<bool> {
+            Ok(review.state == ReviewState::Resolved && details_of(review)?.protected)
+        };
+        if review.merge == merge || decided(&review)? {
+            known.push(review.path);
+        }
+    }
+    Ok(known)
+}
+
+pub(crate) fn is_protected(path: &RelPath) -> Error {
+    Error::new(
+        ErrorCode::PermissionDenied,
+        format!("`{path}` is protected in this project"),
+    )
+    .with_hint("only the owner or an admin changes it; change it in a fork and complete that, and they decide")
+}
+
+pub(crate) fn needs_owner(review: &str) -> Error {
+    Error::new(
+        ErrorCode::PermissionDenied,
+        format!("the review `{review}` is about a protected path"),
+    )
+    .with_hint("the owner decides it with `offshoot review resolve`, or an admin token does; propose a resolution instead")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protection(patterns: &[&str]) -> Protection {
+        let patterns: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+        Protection::new(&patterns)
+    }
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_comes_from_git_is_protected_where_tools_read_it() {
+        let from_git = protection(&FROM_GIT);
+        for covered in [
+            ".github/workflows/ci.yml",
+            ".GitHub/workflows/ci.yml",
+            ".gitlab-ci.yml",
+            "a/b/.envrc",
+            "CLAUDE.md",
+            "pkg/claude.MD",
+            "pkg/.claude/settings.json",
+            ".vscode/tasks.json",
+            "web/.husky/pre-commit",
+            "AGENTS.md/inside",
+        ] {
+            assert!(from_git.covers(&path(covered)), "{covered}");
+        }
+        for free in [
+            "github/workflows/ci.yml",
+            "src/.github/x",
+            "hooks/use_state.ts",
+            "claude.md.txt",
+            ".vscode",
+            "src/vscode/x",
+        ] {
+            assert!(!from_git.covers(&path(free)), "{free}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_protected_with_what_is_in_it() {
+        for pattern in ["ci", "ci/", "/ci", "ci/**"] {
+            let ci = protection(&[pattern]);
+            assert!(ci.covers(&path("ci/deep/x")), "{pattern}");
+        }
+        assert!(protection(&["ci"]).covers(&path("a/ci/x")));
+        assert!(!protection(&["/ci"]).covers(&path("a/ci/x")));
+        assert!(!protection(&[]).covers(&path("ci")));
+    }
+
+    #[test]
+    fn directories_above_are_known() {
+        let some = protection(&["ci/deploy/run.sh", "**/.vscode/**", "*.key"]);
+        for above in ["ci", "CI/deploy", ".vscode", "a/b/.vscode"] {
+            assert!(some.is_above(&path(above)), "{above}");
+        }
+        for other in ["a", "a/ci", "ci/deploy/run.sh", "x.key"] {
+            assert!(!some.is_above(&path(other)), "{other}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The changes of one path, from the newest backwards, and which of them made a line come or go.
+//!
+//! Blame reads all of a file's history to tell the writer of every line. Where two sides conflict
+//! only the part in conflict matters, and what happened to it is recent: the versions are read one
+//! by one until each unit in question is explained. So the cost follows the conflict.
+
+use std::collections::VecDeque;
+
+use offshoot_core::{ObjectId, RelPath, Result, Timestamp};
+use offshoot_git::ObjectReader;
+use offshoot_merge::{Grain, Limits, Units};
+use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, Via, WorkspaceKey};
+
+/// How many lines of history are read at once.
+const PAGE: usize = 32;
+
+/// How the claim of what lost by a policy begins.
+pub(crate) const LOST: &str = "lost to ";
+
+/// Whether a line keeps what lost by a policy: a version that never stood there.
+pub(crate) fn is_loss(line: &NewHistory) -> bool {
+    line.via == Via::Merge
+        && line.op == HistoryOp::Write
+        && line.before.is_none()
+        && line
+            .cause
+            .claim
+            .as_deref()
+            .is_some_and(|claim| claim.starts_with(LOST))
+}
+
+/// The changes of one path in one workspace or project, newest first.
+pub(crate) struct Trail<'a> {
+    tx: &'a dyn ReadTx,
+    place: WorkspaceKey,
+    path: RelPath,
+    /// The oldest line that was read.
+    from: Option<i64>,
+    page: VecDeque<HistoryRow>,
+    ended: bool,
+}
+
+impl<'a> Trail<'a> {
+    pub(crate) fn new(tx: &'a dyn ReadTx, place: WorkspaceKey, path: &RelPath) -> Trail<'a> {
+        Trail {
+            tx,
+            place,
+            path: path.clone(),
+            from: None,
+            page: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    /// The next older change. What lost by a policy is none.
+    pub(crate) fn next(&mut self) -> Result<Option<HistoryRow>> {
+        use HistoryOp::{Create, Delete, Mode, Move, Write};
+        loop {
+            if let Some(row) = self.page.pop_front() {
+                let line = &row.line;
+                if [Create, Write, Delete, Mode, Move].contains(&line.op) && !is_loss(line) {
+                    return Ok(Some(row));
+                }
+                continue;
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            let rows = self.tx.history(&HistoryFilter {
+                workspace: Some(self.place),
+                path: Some(self.path.clone()),
+                before_seq: self.from,
+                newest_first: true,
+                limit: PAGE,
+                ..HistoryFilter::default()
+            })?;
+            self.ended = rows.len() < PAGE;
+            self.from = rows.last().map(|row| row.seq).or(self.from);
+            self.page = rows.into();
+        }
+    }
+
+    /// Steps over what is newer than a moment.
+    pub(crate) fn upto(mut self, at: Timestamp) -> Result<Trail<'a>> {
+        while let Some(row) = self.next()? {
+            if row.line.at <= at {
+                self.page.push_front(row);
+                break;
+            }
+        }
+        Ok(self)
+    }
+
+    /// What a file was before a change of it, and the changes before that: where it stood under
+    /// another name, there.
+    fn before(&mut self, step: &HistoryRow, other_names: &[RelPath]) -> Result<Option<ObjectId>> {
+        let line = &step.line;
+        if let (HistoryOp::Move, Some(from)) = (line.op, &line.from) {
+            *self = Trail::new(self.tx, self.place, from);
+            self.from = Some(step.seq);
+            return Ok(line.after);
+        }
+        if line.op != HistoryOp::Create {
+            return Ok(line.before);
+        }
+        for name in other_names.iter().filter(|name| **name != line.path) {
+            let mut elsewhere = Trail::new(self.tx, self.place, name);
+            while let Some(row) = elsewhere.next()? {
+                if row.line.revision > line.revision {
+                    continue;
+                }
+                if row.line.revision == line.revision && row.line.op == HistoryOp::Delete {
+                    *self = elsewhere;
+                    return Ok(row.line.before);
+                }
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A unit that came or went, and what made it so.
+pub(crate) struct Mark {
+    /// Its number: of what is there now if it came, of the base if it went.
+    pub(crate) unit: usize,
+    pub(crate) came: bool,
+    /// The change that did it; none if none was found.
+    pub(crate) by: Option<HistoryRow>,
+    state: MarkState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MarkState {
+    /// Every version so far has it as it is now.
+    Followed,
+    /// An undo made it so again: an older version has it so, too.
+    Undone,
+    Found,
+}
+
+/// What a content became of a base, unit by unit.
+pub(crate) struct Changed {
+    pub(crate) grain: Grain,
+    pub(crate) base: Units,
+    pub(crate) now: Units,
+    pub(crate) marks: Vec<Mark>,
+}
+
+impl Changed {
+    /// None if one of them cannot be cut.
+    pub(crate) fn new(base: &[u8], now: &[u8], grain: Grain) -> Option<Changed> {
+        let limits = Limits::default();
+        let (base, now) = (
+            Units::cut(base, grain, &limits)?,
+            Units::cut(now, grain, &limits)?,
+        );
+        let mark = |came: bool| {
+            move |(unit, known): (usize, bool)| {
+                (!known).then_some(Mark {
+                    unit,
+                    came,
+                    by: None,
+                    state: MarkState::Followed,
+                })
+            }
+        };
+        let came = now.found_in(&base, &limits).into_iter().enumerate();
+        let went = base.found_in(&now, &limits).into_iter().enumerate();
+        let marks = came
+            .filter_map(mark(true))
+            .chain(went.filter_map(mark(false)))
+            .collect();
+        Some(Changed {
+            grain,
+            base,
+            now,
+            marks,
+        })
+    }
+
+    /// The same with one mark alone, not yet explained.
+    pub(crate) fn only(&self, mark: &Mark) -> Changed {
+        Changed {
+            grain: self.grain,
+            base: self.base.clone(),
+            now: self.now.clone(),
+            marks: vec![Mark {
+                unit: mark.unit,
+                came: mark.came,
+                by: None,
+                state: MarkState::Followed,
+            }],
+        }
+    }
+
+    /// Finds what made each mark. `undoes` tells whether a change took another one back: then it is
+    /// whoever made it so before that one.
+    pub(crate) fn trace(
+        &mut self,
+        objects: &dyn ObjectReader,
+        mut trail: Trail<'_>,
+        other_names: &[RelPath],
+        undoes: &dyn Fn(&HistoryRow) -> Result<bool>,
+    ) -> Result<()> {
+        let limits = Limits::default();
+        let tx = trail.tx;
+        let mut steps = Vec::new();
+        let open = |marks: &[Mark]| marks.iter().any(|mark| mark.state != MarkState::Found);
+        while open(&self.marks)
+            && let Some(step) = trail.next()?
+        {
+            let before = Before(trail.before(&step, other_names)?);
+            steps.push((step.clone(), before));
+            let before = before.cut(tx, objects, self.grain)?;
+            let (now, base) = (
+                self.now.found_in(&before, &limits),
+                self.base.found_in(&before, &limits),
+            );
+            let mut is_undo = None;
+            for mark in &mut self.marks {
+                let same = match mark.came {
+                    true => now[mark.unit],
+                    false => !base[mark.unit],
+                };
+                match (mark.state, same) {
+                    (MarkState::Undone, true) => mark.state = MarkState::Followed,
+                    (MarkState::Followed, false) => {
+                        let undone = match is_undo {
+                            Some(known) => known,
+                            None => *is_undo.insert(undoes(&step)?),
+                        };
+                        mark.by = Some(step.clone());
+                        mark.state = match undone {
+                            true => MarkState::Undone,
+                            false => MarkState::Found,
+                        };
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.follow_gone(tx, objects, &steps)
+    }
+
+    /// A unit of the base that another one took the place of went with the last of these. One
+    /// whose place is still taken did not go: what stands there has an author of its own.
+    fn follow_gone(
+        &mut self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        steps: &[(HistoryRow, Before)],
+    ) -> Result<()> {
+        let limits = Limits::default();
+        let first = |mark: &Mark| {
+            let by = mark.by.as_ref().filter(|_| !mark.came)?;
+            steps.iter().position(|(step, _)| step.seq == by.seq)
+        };
+        let begins: Vec<Option<usize>> = self.marks.iter().map(first).collect();
+        let Some(oldest) = begins.iter().flatten().max() else {
+            return Ok(());
+        };
+        let mut places: Vec<Option<usize>> = vec![None; self.marks.len()];
+        let mut before = steps[*oldest].1.cut(tx, objects, self.grain)?;
+        for at in (0..=*oldest).rev() {
+            let after = match at.checked_sub(1) {
+                Some(newer) => steps[newer].1.cut(tx, objects, self.grain)?,
+                None => self.now.clone(),
+            };
+            let became = before.became_in(&after, &limits);
+            let in_base = self.base.places_in(&before, &limits);
+            for (number, mark) in self.marks.iter_mut().enumerate() {
+                if begins[number] == Some(at) {
+                    places[number] = in_base[mark.unit];
+                }
+                if let Some(place) = places[number] {
+                    places[number] = became[place];
+                    if became[place].is_none() {
+                        mark.by = Some(steps[at].0.clone());
+                    }
+                }
+            }
+            before = after;
+        }
+        let mut number = 0;
+        self.marks.retain(|_| {
+            number += 1;
+            places[number - 1].is_none()
+        });
+        Ok(())
+    }
+}
+
+/// What a path held before a change.
+#[derive(Clone, Copy)]
+struct Before(Option<ObjectId>);
+
+impl Before {
+    fn cut(self, tx: &dyn ReadTx, objects: &dyn ObjectReader, grain: Grain) -> Result<Units> {
+        match self.0 {
+            Some(id) => Ok(cut_object(tx, objects, &id, grain)?.unwrap_or_default()),
+            None => Ok(Units::default()),
+        }
+    }
+}
+
+/// An object, cut into its units. None if it cannot be, or is gone.
+pub(crate) fn cut_object(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    id: &ObjectId,
+    grain: Grain,
+) -> Result<Option<Units>> {
+    let limits = Limits::default();
+    if tx.object_size(id)?.is_none_or(|size| size > limits.bytes) {
+        return Ok(None);
+    }
+    let bytes = objects.read(id)?;
+    Ok(bytes.and_then(|(_, bytes)| Units::cut(&bytes, grain, &limits)))
+}

@@ -1,0 +1,204 @@
+//! What the parts of a conflict are made of, for telling who wrote them: lines, or values of JSON.
+//!
+//! A line of a text is a unit. Of a JSON document it is each value that holds no other, together
+//! with the keys that lead to it, so that a minified document has as many units as a pretty one.
+//! Members come in the order of their keys, for their order means nothing.
+
+use std::ops::Range;
+
+use crate::content::is_binary;
+use crate::equal_lines::{EqualLines, equal_lines};
+use crate::json::{Form, leaves};
+use crate::limits::Limits;
+
+/// What a content is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Grain {
+    /// Lines.
+    Lines,
+    /// The values of one JSON document.
+    Json,
+    /// The values of JSON documents, one a line.
+    JsonLines,
+}
+
+/// A content, cut into its units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Units {
+    /// The units one after the other, each a line of its own.
+    text: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    /// For values of JSON: what leads to each, so that a value and the one that took its place can
+    /// be told from others.
+    leads: Vec<Vec<u8>>,
+}
+
+impl Units {
+    /// Cuts a content. None if it is binary, too large, or not of that grain.
+    pub fn cut(bytes: &[u8], grain: Grain, limits: &Limits) -> Option<Units> {
+        if bytes.len() as u64 > limits.bytes || is_binary(bytes) {
+            return None;
+        }
+        let form = match grain {
+            Grain::Lines => return Some(Units::of_lines(bytes)),
+            Grain::Json => Form::Document,
+            Grain::JsonLines => Form::Lines,
+        };
+        let mut units = Units::default();
+        for leaf in leaves(bytes, form, limits.depth)? {
+            units.text.extend_from_slice(&leaf.lead);
+            units.text.push(b'=');
+            units.text.extend_from_slice(leaf.spelled);
+            units.text.push(b'\n');
+            units.ranges.push(leaf.range);
+            units.leads.push(leaf.lead);
+        }
+        Some(units)
+    }
+
+    fn of_lines(bytes: &[u8]) -> Units {
+        let mut start = 0;
+        let lines = bytes.split_inclusive(|&byte| byte == b'\n').map(|line| {
+            start += line.len();
+            start - line.len()..start
+        });
+        Units {
+            ranges: lines.collect(),
+            text: bytes.to_vec(),
+            leads: Vec::new(),
+        }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Whether a unit has bytes of the content in this range.
+    pub fn is_in(&self, unit: usize, range: &Range<usize>) -> bool {
+        let own = &self.ranges[unit];
+        own.start < range.end && range.start < own.end
+    }
+
+    /// Which of these units another content has too.
+    pub fn found_in(&self, other: &Units, limits: &Limits) -> Vec<bool> {
+        let found = self.places_in(other, limits).into_iter();
+        found.map(|place| place.is_some()).collect()
+    }
+
+    /// Where another content has each of these units.
+    pub fn places_in(&self, other: &Units, limits: &Limits) -> Vec<Option<usize>> {
+        let mut places = vec![None; self.len()];
+        for EqualLines { before, after, len } in equal_lines(&self.text, &other.text, limits) {
+            for step in 0..len {
+                places[before + step] = Some(after + step);
+            }
+        }
+        places
+    }
+
+    /// What became of each of these units in a later content: where it is, or what stands in its
+    /// place; none if it was taken away.
+    pub fn became_in(&self, later: &Units, limits: &Limits) -> Vec<Option<usize>> {
+        let mut places = self.places_in(later, limits);
+        let (mut unit, mut free) = (0, 0);
+        while unit < places.len() {
+            if let Some(place) = places[unit] {
+                (unit, free) = (unit + 1, place + 1);
+                continue;
+            }
+            let known = (unit..places.len()).find(|&next| places[next].is_some());
+            let end = known.unwrap_or(places.len());
+            let later_end = known.and_then(|next| places[next]).unwrap_or(later.len());
+            self.pair(&mut places, unit..end, later, free..later_end);
+            unit = end;
+        }
+        places
+    }
+
+    /// Pairs units with those that took their places: values by what leads to them, lines in order.
+    fn pair(
+        &self,
+        places: &mut [Option<usize>],
+        own: Range<usize>,
+        later: &Units,
+        mut free: Range<usize>,
+    ) {
+        for unit in own {
+            let found = match self.leads.get(unit) {
+                None => free.clone().next(),
+                Some(lead) => free
+                    .clone()
+                    .find(|&place| later.leads.get(place) == Some(lead)),
+            };
+            if let Some(place) = found {
+                places[unit] = Some(place);
+                free.start = place + 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str, grain: Grain) -> Units {
+        Units::cut(text.as_bytes(), grain, &Limits::default()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_units() {
+        let units = cut("a\nb\nc", Grain::Lines);
+        assert_eq!((units.len(), units.is_in(1, &(2..4))), (3, true));
+        assert!(!units.is_in(0, &(2..4)) && !units.is_in(1, &(2..2)));
+        let found = units.found_in(&cut("a\nX\nc", Grain::Lines), &Limits::default());
+        assert_eq!(found, [true, false, true]);
+        assert!(Units::cut(b"a\0", Grain::Lines, &Limits::default()).is_none());
+    }
+
+    #[test]
+    fn values_of_json_are_units_in_any_order_and_layout() {
+        let one = cut(
+            r#"{"b":{"y":1,"x":[1,{"k":"v"}]},"a":"\n","e":{}}"#,
+            Grain::Json,
+        );
+        let other = cut(
+            "{\n \"a\": \"\\n\", \"e\": { },\n \"b\": {\"x\": [1, {\"k\": 0}], \"y\": 1}}",
+            Grain::Json,
+        );
+        assert_eq!((one.len(), other.len()), (5, 5));
+        let found = one.found_in(&other, &Limits::default());
+        assert_eq!(found, [true, true, false, true, true]);
+        let place = r#"{"b":{"y":1,"x":[1,{"k":"#.len();
+        let hit: Vec<usize> = (0..5)
+            .filter(|&unit| one.is_in(unit, &(place..place + 3)))
+            .collect();
+        assert_eq!(hit, [2]);
+        assert!(Units::cut(b"{", Grain::Json, &Limits::default()).is_none());
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_unit_is_told_from_what_is_gone() {
+        let became = |before: &str, after: &str, grain| {
+            cut(before, grain).became_in(&cut(after, grain), &Limits::default())
+        };
+        let of_lines = became("a\nb\nc\nd\n", "a\nX\nd\n", Grain::Lines);
+        assert_eq!(of_lines, [Some(0), Some(1), None, Some(2)]);
+        let of_json = became(r#"{"a":1,"b":1,"c":1}"#, r#"{"b":2,"c":1}"#, Grain::Json);
+        assert_eq!(of_json, [None, Some(0), Some(1)]);
+        assert_eq!(became("a\n", "", Grain::Lines), [None]);
+    }
+
+    #[test]
+    fn a_line_of_json_lines_is_an_element() {
+        let units = cut("{\"a\":1}\n{\"a\":2}\n", Grain::JsonLines);
+        let found = units.found_in(&cut("{\"a\":2}\n", Grain::JsonLines), &Limits::default());
+        assert_eq!(found, [false, true]);
+    }
+}
