@@ -32,7 +32,7 @@ struct Package {
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
 #[rustfmt::skip]
-const PACKAGES: [Package; 10] = [
+const PACKAGES: [Package; 12] = [
     package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
     package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
     package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
@@ -42,6 +42,8 @@ const PACKAGES: [Package; 10] = [
     package("btrfs-progs", Sign::Program("mkfs.btrfs"), "btrfs images: files that share extents"),
     package("docker.io", Sign::Program("dockerd"), "forks in a container of a real engine"),
     package("busybox-static", Sign::File("/bin/busybox"), "what runs in that container"),
+    package("python3-pip", Sign::Program("pip3"), "a client that is generated in Python"),
+    package("npm", Sign::Program("npm"), "a client that is generated in TypeScript"),
     package("xfsprogs", Sign::Program("mkfs.xfs"), "XFS images: files that share extents"),
 ];
 
@@ -52,11 +54,51 @@ const fn package(name: &'static str, sign: Sign, reason: &'static str) -> Packag
 /// The version of nextest that the configuration was written for.
 const NEXTEST_VERSION: &str = "0.9.143";
 
+/// What generates clients from the OpenAPI document, for the tests that use them.
+const PYTHON_TOOLS: [&str; 1] = ["openapi-python-client==0.29.1"];
+const NODE_TOOLS: [&str; 4] = [
+    "openapi-typescript@7.13.0",
+    "openapi-fetch@0.17.0",
+    "typescript@5.9.3",
+    "@types/node@20.19.43",
+];
+
 /// Installs what is missing, or says what to install.
 pub(crate) fn provide(root: &Path) -> Outcome {
     provide_packages()?;
     provide_components(root)?;
-    provide_nextest(root)
+    provide_nextest(root)?;
+    provide_generators(root)
+}
+
+/// Puts the generators of clients below the target directory. Where they cannot be had, the tests
+/// that need them are skipped and counted.
+fn provide_generators(root: &Path) -> Outcome {
+    let tools = root.join("target").join("tools");
+    let python = tools.join("python");
+    if !python.join("openapi_python_client").is_dir() {
+        println!("missing: {} (generate a client)", PYTHON_TOOLS.join(" "));
+        let mut pip = Command::new("pip3");
+        pip.args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--target",
+        ]);
+        if let Err(error) = shell::run(pip.arg(&python).args(PYTHON_TOOLS)) {
+            println!("{error}; the test of the generated Python client is skipped");
+        }
+    }
+    let node = tools.join("npm");
+    if !node.join("node_modules/openapi-typescript").is_dir() {
+        println!("missing: {} (generate a client)", NODE_TOOLS.join(" "));
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        if let Err(error) = shell::run(npm.arg(&node).args(NODE_TOOLS)) {
+            println!("{error}; the test of the generated TypeScript client is skipped");
+        }
+    }
+    Ok(())
 }
 
 fn provide_packages() -> Outcome {
