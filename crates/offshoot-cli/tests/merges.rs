@@ -546,7 +546,7 @@ fn priorities_come_from_agents_and_stand_for_their_own_lines() {
         let path = place.done(&["workspace", "path", &text(&agent["id"])]);
         fs::write(
             PathBuf::from(path.stdout.trim_end()).join("a.txt"),
-            format!("{role}\ntwo\nthree\nfour\nfive\n"),
+            format!("by {role}\ntwo\nthree\nfour\nfive\n"),
         )
         .unwrap();
         text(&agent["id"])
@@ -560,7 +560,7 @@ fn priorities_come_from_agents_and_stand_for_their_own_lines() {
         assert_eq!(decided["ours_message_id"], "m-5");
         assert_eq!(decided["lost_by"], json!(loser));
     }
-    assert_eq!(cat(&place, "a.txt"), "five\ntwo\nthree\nfour\nfive\n");
+    assert_eq!(cat(&place, "a.txt"), "by five\ntwo\nthree\nfour\nfive\n");
 }
 
 #[test]

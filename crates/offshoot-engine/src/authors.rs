@@ -135,12 +135,22 @@ impl<'a> Authors<'a> {
         })
     }
 
-    /// Who changed a path of the project last.
+    /// Who made a path of the project what it is: whoever changed it last, or before the undo that
+    /// brought that back.
     pub(crate) fn last_of_ours(&self, path: &RelPath) -> Result<Option<Author>> {
-        match Trail::new(self.tx, self.project.key, path).next()? {
-            Some(step) => self.author(&step, None, path).map(Some),
-            None => Ok(None),
+        let mut trail = Trail::new(self.tx, self.project.key, path);
+        let Some(last) = trail.next()? else {
+            return Ok(None);
+        };
+        let undoes = |step: &HistoryRow| Ok(self.landed(step)?.op == HistoryOp::MergeUndo);
+        if undoes(&last)? {
+            while let Some(older) = trail.next()? {
+                if older.line.after == last.line.after && !undoes(&older)? {
+                    return self.author(&older, None, path).map(Some);
+                }
+            }
         }
+        self.author(&last, None, path).map(Some)
     }
 
     /// Who changed a path of the workspace last.

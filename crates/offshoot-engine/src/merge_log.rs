@@ -141,8 +141,8 @@ impl Engine {
     /// Brings back what lost at a path when a policy decided it in a merge: one new snapshot.
     pub fn take_lost(&self, merge: &str, path: &RelPath, cause: &Cause) -> Result<Snapshot> {
         let receipt = self.merge(merge)?.completed;
-        let found = receipt.decided.iter().find(|one| one.path == *path);
-        let lost = found.and_then(|one| one.lost).ok_or_else(|| {
+        let mut decided = receipt.decided.iter().filter(|one| one.path == *path);
+        let lost = decided.find_map(|one| one.lost).ok_or_else(|| {
             Error::new(
                 ErrorCode::FileNotFound,
                 format!("nothing was decided against at `{path}` in that merge"),

@@ -267,18 +267,27 @@ fn members_of_json_are_parts_also_in_one_line() {
 
 #[test]
 fn what_an_undo_brings_back_has_its_own_weight() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
+    // A text, and something that has no lines.
+    let scene = Scene::new(&[("f", &lines(&[])), ("b", "\0base")]);
+    let write = |id: &WorkspaceId, name: &str| {
+        scene.write(id, "f", &lines(&[(1, name)]), None);
+        scene.write(id, "b", &format!("\0{name}"), None);
+    };
     let (five, three) = (scene.fork("five", 5), scene.fork("three", 3));
-    scene.write(&five, "f", &lines(&[(1, "FIVE")]), None);
-    scene.write(&three, "f", &lines(&[(1, "THREE")]), None);
+    write(&five, "FIVE");
+    write(&three, "THREE");
     scene.complete(&five);
     let nine = scene.fork("nine", 9);
-    scene.write(&nine, "f", &lines(&[(1, "NINE")]), None);
+    write(&nine, "NINE");
     let merge = scene.complete(&nine).merge_id.unwrap();
     scene.rig.engine.undo_merge(&merge, &user()).unwrap();
     let done = scene.complete(&three);
-    assert_eq!(only(&done).ours_by.as_deref(), Some("five"));
+    assert_eq!(done.decided.len(), 2, "{:?}", done.conflicts);
+    for decided in &done.decided {
+        assert_eq!(decided.ours_by.as_deref(), Some("five"));
+    }
     assert_eq!(scene.text("f"), lines(&[(1, "FIVE")]));
+    assert_eq!(scene.text("b"), "\0FIVE");
 }
 
 #[test]

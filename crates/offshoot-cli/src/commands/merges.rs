@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 use offshoot_core::RelPath;
-use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, Waiting};
+use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, Policy, Waiting};
 
 use super::Context;
 use crate::bytes;
@@ -283,7 +283,10 @@ pub(super) fn show_conflicts(cx: &mut Context<'_>, conflicts: &[Waiting]) -> Res
 }
 
 fn decision(one: &Decided) -> String {
-    let policy = one.policy.as_str();
+    let policy = match one.policy {
+        Policy::Review => "decided before",
+        other => other.as_str(),
+    };
     match (one.winner.as_str(), &one.lost_by) {
         ("both", _) => format!("{policy}: both kept"),
         (winner, Some(loser)) => format!("{policy}: {winner} won over {}", printable(loser)),

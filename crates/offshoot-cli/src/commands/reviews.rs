@@ -165,6 +165,10 @@ fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
         ("opened", when(review.opened_at)),
         ("state", state(&review)),
     ];
+    if review.protected {
+        let who = "only the owner or an admin decides".to_owned();
+        rows.push(("protected", who));
+    }
     if let Some((choice, by)) = &review.decision {
         rows.push(("decided", format!("{choice}, by {}", name(by))));
     }

@@ -167,7 +167,11 @@ fn cannot_create(error: std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use offshoot_core::RelPath;
+
+    use super::super::read::history_query;
     use super::*;
+    use crate::{HistoryFilter, WorkspaceKey};
 
     fn new_database(dir: &tempfile::TempDir) -> std::path::PathBuf {
         let path = dir.path().join("test.db");
@@ -215,6 +219,15 @@ mod tests {
     fn what_landed_and_what_came_before_is_found_by_an_index() {
         let dir = tempfile::tempdir().unwrap();
         let connection = open_connection(&new_database(&dir), 1 << 20).unwrap();
+        let versions = HistoryFilter {
+            workspace: Some(WorkspaceKey(1)),
+            path: Some(RelPath::root()),
+            before_seq: Some(9),
+            newest_first: true,
+            limit: 1,
+            ..HistoryFilter::default()
+        };
+        let (of_history, _) = history_query(&versions);
         for (query, index) in [
             ("SELECT id FROM merge WHERE snapshot = ?1", "merge_snapshot"),
             (
@@ -226,9 +239,8 @@ mod tests {
                 "review_workspace",
             ),
             (
-                "SELECT op FROM history WHERE seq > 0 AND workspace = ?1 AND path = ?2 AND seq < ?3
-                 ORDER BY seq DESC LIMIT 1",
-                "history_path",
+                of_history.as_str(),
+                "history_path (workspace=? AND path=? AND rowid>? AND rowid<?)",
             ),
         ] {
             let mut plan = connection

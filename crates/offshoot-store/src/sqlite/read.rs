@@ -61,6 +61,42 @@ pub(super) fn bounds_below(dir: &RelPath) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
+/// The statement for lines of the history, and its values: only the conditions that are asked for, so
+/// that SQLite can choose the right index.
+pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
+    let mut sql = String::from(concat!("SELECT ", columns!(history), " FROM history"));
+    if filter.workspace.is_some() && filter.path.is_some() {
+        // With a range of numbers SQLite would rather walk all lines of the workspace.
+        sql.push_str(" INDEXED BY history_path");
+    }
+    sql.push_str(" WHERE seq > ?");
+    let mut values = vec![Value::from(filter.after_seq)];
+    if let Some(workspace) = filter.workspace {
+        sql.push_str(" AND workspace = ?");
+        values.push(workspace.0.into());
+    }
+    if let Some(path) = &filter.path {
+        sql.push_str(" AND path = ?");
+        values.push(path.as_bytes().to_vec().into());
+    }
+    if let Some(seq) = filter.before_seq {
+        sql.push_str(" AND seq < ?");
+        values.push(seq.into());
+    }
+    if filter.after_revision != 0 {
+        sql.push_str(" AND revision > ?");
+        values.push(filter.after_revision.into());
+    }
+    sql.push_str(if filter.newest_first {
+        " ORDER BY seq DESC"
+    } else {
+        " ORDER BY seq"
+    });
+    sql.push_str(" LIMIT ?");
+    values.push(limit_or_all(filter.limit).into());
+    (sql, values)
+}
+
 /// The least and the greatest id that begin with these hex digits; none if there cannot be any.
 fn id_bounds(prefix: &str) -> Option<([u8; 20], [u8; 20])> {
     if prefix.len() > 40 {
@@ -364,33 +400,7 @@ impl ReadTx for Tx<'_> {
     }
 
     fn history(&self, filter: &HistoryFilter) -> Result<Vec<HistoryRow>> {
-        // Only the conditions that are asked for, so that SQLite can choose the right index.
-        let mut sql = String::from(concat!("SELECT ", columns!(history), " FROM history"));
-        sql.push_str(" WHERE seq > ?");
-        let mut values = vec![Value::from(filter.after_seq)];
-        if let Some(workspace) = filter.workspace {
-            sql.push_str(" AND workspace = ?");
-            values.push(workspace.0.into());
-        }
-        if let Some(path) = &filter.path {
-            sql.push_str(" AND path = ?");
-            values.push(path.as_bytes().to_vec().into());
-        }
-        if let Some(seq) = filter.before_seq {
-            sql.push_str(" AND seq < ?");
-            values.push(seq.into());
-        }
-        if filter.after_revision != 0 {
-            sql.push_str(" AND revision > ?");
-            values.push(filter.after_revision.into());
-        }
-        sql.push_str(if filter.newest_first {
-            " ORDER BY seq DESC"
-        } else {
-            " ORDER BY seq"
-        });
-        sql.push_str(" LIMIT ?");
-        values.push(limit_or_all(filter.limit).into());
+        let (sql, values) = history_query(filter);
         self.all(&sql, params_from_iter(values), codec::history)
     }
 
