@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
-    Content, Engine, EngineOptions, ForkOptions, ImportOptions, OpenFile, WriteOptions,
+    Content, Engine, EngineOptions, Exported, ForkOptions, ImportOptions, OpenFile, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::{DiskBlobs, ObjectPlace, SqliteOptions, SqliteStore, Store};
@@ -55,9 +55,9 @@ fn content(rng: &mut Rng) -> Files {
     BTreeMap::from([
         ("small", noise(rng, 40)),
         ("dir/text", words(rng, 6_000)),
-        ("dir/blob", noise(rng, 100_000)),
-        ("streamed", words(rng, 400_000)),
-        ("large", noise(rng, 300_000)),
+        ("dir/blob", noise(rng, 70_000)),
+        ("streamed", words(rng, 280_000)),
+        ("large", noise(rng, 90_000)),
     ])
 }
 
@@ -102,7 +102,7 @@ impl Good {
     }
 
     /// Where bytes of objects are: files with ranges in them.
-    fn places(&self) -> Vec<(PathBuf, u64, u64)> {
+    fn places(&self, rng: &mut Rng) -> Vec<(PathBuf, u64, u64)> {
         let data = self.host.path().join("data");
         let mut places = Vec::new();
         let blobs = walk(&data.join("blobs/data"));
@@ -112,7 +112,7 @@ impl Good {
             places.push((path, 0, length));
         }
         let database = data.join("offshoot.db");
-        let rows = {
+        let mut rows = {
             let meta = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
             let blobs = DiskBlobs::open(&data.join("blobs")).unwrap();
             let store = Store::without_hashing(Arc::new(meta), Arc::new(blobs));
@@ -123,10 +123,10 @@ impl Good {
         // The database is closed: everything is in its one file, where bytes have no checksum.
         let all = std::fs::read(&database).unwrap();
         let mut in_rows = 0;
-        for row in rows {
-            if let ObjectPlace::Row(bytes) = row.place
-                && bytes.len() >= 16
-            {
+        rows.retain(|row| matches!(&row.place, ObjectPlace::Row(bytes) if bytes.len() >= 16));
+        while !rows.is_empty() && (in_rows < 8 || soak()) {
+            let row = rows.swap_remove(rng.below(rows.len()));
+            if let ObjectPlace::Row(bytes) = row.place {
                 let head = &bytes[..bytes.len().min(64)];
                 for at in (0..all.len() - head.len()).filter(|at| all[*at..].starts_with(head)) {
                     in_rows += 1;
@@ -250,6 +250,27 @@ fn on_disk(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// An export that git finds whole, or an error and no objects.
+fn export(host: &Path, name: &str, seen: &mut Seen, run: impl Fn(&Path) -> Result<Exported>) {
+    let target = host.join(name);
+    match run(&target) {
+        Ok(_) => {
+            git(&target, &["fsck", "--full"]);
+            seen.right += 1;
+        }
+        Err(error) => {
+            seen.fail("export", &error);
+            let packs = target.join("objects");
+            let left = if packs.exists() {
+                walk(&packs)
+            } else {
+                Vec::new()
+            };
+            assert!(left.is_empty(), "a failed export left {left:?}");
+        }
+    }
+}
+
 /// Goes through everything that reads content.
 fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
     let mut options = EngineOptions::new(host.join("data"));
@@ -284,23 +305,12 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
         let read = engine.read_whole(&ws, &p(path)).unwrap();
         assert!(read.0 == *expected, "{path} of the directory");
     }
-    let target = host.join("exported.git");
-    match engine.export_git(&ws, &target, &mut |_| {}) {
-        Ok(_) => {
-            git(&target, &["fsck", "--full"]);
-            seen.right += 1;
-        }
-        Err(error) => {
-            seen.fail("export", &error);
-            let packs = target.join("objects");
-            let left = if packs.exists() {
-                walk(&packs)
-            } else {
-                Vec::new()
-            };
-            assert!(left.is_empty(), "a failed export left {left:?}");
-        }
-    }
+    export(host, "workspace.git", &mut seen, |target| {
+        engine.export_git(&ws, target, &mut |_| {})
+    });
+    export(host, "project.git", &mut seen, |target| {
+        engine.export_project_git(&app(), target, None, &mut |_| {})
+    });
     let options = ForkOptions {
         agent: Some("agent".parse().unwrap()),
         ..ForkOptions::default()
@@ -333,7 +343,6 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
     let stages = dir_image(&dir);
     assert_eq!(stages.len(), good.now.len() + 1, "stage files are left");
     let problems = engine.check().unwrap().problems;
-    assert_eq!(seen.failed > 0, !problems.is_empty(), "{problems:?}");
     if seen.failed > 0 {
         assert!(
             problems.iter().any(|one| one.what == "object"),
@@ -351,12 +360,12 @@ fn no_use_case_takes_damaged_content_for_good() {
     let untouched = good.copy();
     let seen = use_all(&good, untouched.path(), &mut rng).unwrap();
     assert!(seen.failed == 0 && seen.right > 20);
-    let places = good.places();
+    let places = good.places(&mut rng);
     let (mut failed, mut flips) = (0, 0);
     let rounds = if soak() { 40 } else { 1 };
     for _ in 0..rounds {
         for (path, from, length) in &places {
-            if !soak() && flips >= 6 && rng.chance(750) {
+            if !soak() && rng.chance(600) {
                 continue;
             }
             let at = from + rng.below(*length as usize) as u64;

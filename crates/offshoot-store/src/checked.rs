@@ -43,9 +43,19 @@ pub(crate) struct Checked {
     inner: Box<dyn Read + Send>,
     id: ObjectId,
     left: u64,
-    /// None once the content was found to be right, or where nothing is hashed.
+    /// None where nothing is hashed.
     hasher: Option<Box<dyn ContentHasher>>,
-    ended: bool,
+    found: Found,
+}
+
+/// What is known about the content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// Nothing before its end.
+    Nothing,
+    Right,
+    /// Whoever reads on after the error shall not take what comes for the end.
+    Wrong,
 }
 
 impl Checked {
@@ -60,7 +70,7 @@ impl Checked {
             id,
             left: size,
             hasher,
-            ended: false,
+            found: Found::Nothing,
         }
     }
 
@@ -79,53 +89,72 @@ impl Checked {
         })
     }
 
+    fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        // An empty content has no last bytes that could be withheld.
+        if wanted > 0 {
+            let count = self.read_inner(&mut buffer[..wanted])?;
+            if count == 0 {
+                return Err(self.damaged("the stored content is shorter than its row says"));
+            }
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&buffer[..count]);
+            }
+            self.left -= count as u64;
+            if self.left > 0 {
+                return Ok(count);
+            }
+            self.check_end()?;
+            return Ok(count);
+        }
+        self.check_end().map(|()| 0)
+    }
+
     /// Called with the last bytes in hand, before they are given out.
     fn check_end(&mut self) -> io::Result<()> {
-        self.ended = true;
-        if self.read_inner(&mut [0])? > 0 {
-            return Err(self.damaged("the stored content is longer than its row says"));
+        loop {
+            match self.read_inner(&mut [0]) {
+                Ok(0) => break,
+                Ok(_) => {
+                    return Err(self.damaged("the stored content is longer than its row says"));
+                }
+                // The bytes in hand must not be lost to whoever tries again.
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
         }
-        let Some(hasher) = self.hasher.take() else {
-            return Ok(());
-        };
-        match hasher.finish() {
-            Ok(id) if id == self.id => Ok(()),
-            Ok(_) => Err(self.damaged("the content does not hash to its id")),
-            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        if let Some(hasher) = self.hasher.take() {
+            let hashed = hasher
+                .finish()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            if hashed != self.id {
+                return Err(self.damaged("the content does not hash to its id"));
+            }
         }
+        self.found = Found::Right;
+        Ok(())
     }
 }
 
 impl Read for Checked {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || (self.ended && self.left == 0) {
-            return Ok(0);
+        match self.found {
+            _ if buffer.is_empty() => Ok(0),
+            Found::Right => Ok(0),
+            Found::Wrong => Err(self.damaged("the content was found to be damaged before")),
+            Found::Nothing => {
+                let read = self.read_some(buffer);
+                if let Err(cause) = &read
+                    && cause.kind() != io::ErrorKind::Interrupted
+                {
+                    self.found = Found::Wrong;
+                    buffer.fill(0);
+                }
+                read
+            }
         }
-        // An empty content has no last bytes that could be withheld.
-        if self.left == 0 {
-            return self.check_end().map(|()| 0);
-        }
-        let wanted = usize::try_from(self.left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let count = self.read_inner(&mut buffer[..wanted])?;
-        if count == 0 {
-            return Err(self.damaged("the stored content is shorter than its row says"));
-        }
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(&buffer[..count]);
-        }
-        self.left -= count as u64;
-        if self.left == 0
-            && let Err(error) = self.check_end()
-        {
-            // Whoever reads on shall not take what comes for the end.
-            self.left = 1;
-            self.inner = Box::new(io::empty());
-            buffer[..count].fill(0);
-            return Err(error);
-        }
-        Ok(count)
     }
 }
 

@@ -108,7 +108,7 @@ fn is_a_beginning(bytes: &[u8]) -> bool {
         .iter()
         .enumerate()
         .all(|(n, (_, number))| n == *number);
-    bytes.len() % 16 == 0 && in_order && lines.iter().all(|line| line.0 == lines[0].0)
+    bytes.len().is_multiple_of(16) && in_order && lines.iter().all(|line| line.0 == lines[0].0)
 }
 
 fn record(round: u64, number: usize) -> String {
