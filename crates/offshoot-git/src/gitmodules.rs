@@ -229,7 +229,7 @@ impl<'a> Settings<'a> {
                     return Some((section, Some(name)));
                 }
                 byte if is_key_byte(byte) || byte == b'.' => {
-                    section.push(byte.to_ascii_lowercase())
+                    section.push(byte.to_ascii_lowercase());
                 }
                 _ => return None,
             }

@@ -208,7 +208,12 @@ fn git_takes_the_same_names_into_its_index() {
         let rel = RelPath::parse(path).unwrap();
         let is_taken = taken.contains(&path[..]);
         let shown = String::from_utf8_lossy(path);
-        assert_eq!(is_taken, !rel.parts().any(is_dot_git), "{shown:?}");
+        let is_dotgit = rel.parts().any(is_dot_git);
+        // Here, unlike in `fsck`, git does not look behind a backslash that begins a name.
+        if !rel.parts().any(|part| part.starts_with(b"\\")) {
+            assert_eq!(is_taken, !is_dotgit, "{shown:?}");
+        }
+        assert!(is_taken || is_dotgit, "{shown:?}");
         assert!(is_taken || refuses_path(&rel, EntryKind::File).is_some());
     }
 }
