@@ -123,8 +123,10 @@ fn complete_tells_what_landed_and_what_waits() {
             "left_out",
             "keep",
             "landing",
+            "removed",
         ])
     );
+    assert_eq!(done["removed"], true);
     assert_eq!(done["snapshot"].as_str().unwrap().len(), 40);
     assert!(cat(&place, "a.txt").starts_with("ONE\n"));
     assert!(!one.exists(), "the workspace is gone");
@@ -155,6 +157,33 @@ fn complete_tells_what_landed_and_what_waits() {
     assert_eq!(cat(&place, "a.txt"), "one\nONE\nTWO\nthree\nfour\nFIVE\n");
     let log = place.done(&["merge", "log", "p"]).stdout;
     assert!(log.contains("landed") && !log.contains("in part"), "{log}");
+}
+
+#[test]
+fn a_merge_that_landed_exits_well_although_the_workspace_is_held() {
+    let place = with_project();
+    let path = fork(&place, "one");
+    fs::write(path.join("new"), "one\n").unwrap();
+    let held = fs::OpenOptions::new()
+        .append(true)
+        .open(path.join("new"))
+        .unwrap();
+    let kept = json(&place, &["complete", "one", "--keep"]);
+    assert_eq!(
+        (&kept["moved"], &kept["merged"]),
+        (&json!(false), &json!(["new"]))
+    );
+    assert!(text(&kept["waits"]).contains("offshoot update one"));
+    let said = place.done(&["complete", "one", "--keep"]);
+    assert!(
+        said.stderr.contains("`offshoot update one`"),
+        "{}",
+        said.stderr
+    );
+    drop(held);
+    json(&place, &["update", "one"]);
+    let again = json(&place, &["complete", "one", "--keep"]);
+    assert_eq!((&again["moved"], again.get("waits")), (&json!(true), None));
 }
 
 #[test]

@@ -92,8 +92,10 @@ impl Engine {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
+        self.bring_back_held(&row)?;
         let dir = self.dir_of(&row)?;
-        self.sync_fork(&row, &dir, false, Durability::Synced, Some(seen))
+        let place = self.inner.data.workspace(&row.id);
+        self.sync_fork(&row, &dir, &place, false, Durability::Synced, Some(seen))
     }
 }
 

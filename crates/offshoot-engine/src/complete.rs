@@ -19,6 +19,7 @@ use offshoot_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::after_merge::AfterMerge;
 use crate::as_text;
 use crate::authors::{Authors, agent_of};
 use crate::decide::{Decided, decide, keep_lost};
@@ -90,6 +91,9 @@ pub struct Completed {
     pub keep: bool,
     /// Whether nothing lands before every conflict is decided.
     pub atomic: bool,
+    /// What became of the workspace; none in a plan and in the log.
+    #[serde(skip)]
+    pub after: Option<AfterMerge>,
 }
 
 /// A conflict that waits.
@@ -164,7 +168,11 @@ impl Engine {
         };
         if row.state == WorkspaceState::Closed {
             let last = self.store().read(|tx| tx.last_merge(row.key))?;
-            return last.map_or_else(|| Err(no_workspace(id)), |last| receipt(&last));
+            let last = last.ok_or_else(|| no_workspace(id))?;
+            return Ok(Completed {
+                after: Some(AfterMerge::removed()),
+                ..receipt(&last)?
+            });
         }
         let project = self.project_of_fork(&row)?;
         let completion = CompletionRow {
@@ -269,7 +277,11 @@ impl Engine {
         match until {
             // Somebody else did it.
             Some(id) => match self.store().read(|tx| tx.merge(id))? {
-                Some(merge) => receipt(&merge).map(Some),
+                Some(merge) => {
+                    let mut completed = receipt(&merge)?;
+                    completed.after = Some(self.seen_after(merge.workspace, completed.keep)?);
+                    Ok(Some(completed))
+                }
                 None => Ok(None),
             },
             None => Ok(None),
@@ -298,16 +310,14 @@ impl Engine {
                 }
             },
         };
-        if let Some(row) = open {
-            let unkept = self.tidy_after_merge(&row, &completed, &waiting.cause)?;
-            for file in unkept {
-                if !completed.left_out.contains(&file) {
-                    completed.left_out.push(file);
-                }
-            }
-        }
-        self.store()
-            .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id))?;
+        completed.after = Some(match open {
+            Some(row) => self.after_merge(&row, &mut completed, &waiting.cause),
+            None => AfterMerge::removed(),
+        });
+        // What landed has landed. Whoever comes next finds that there is nothing more to do.
+        let _ = self
+            .store()
+            .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id));
         Ok(completed)
     }
 
@@ -439,6 +449,7 @@ impl Engine {
             left_out: merge.left_out,
             keep: merging.options.keep,
             atomic,
+            after: None,
         };
         let mut reviews = Vec::new();
         let (changes, waiting) = match merge.conflicts.is_empty() && held.is_empty() {
@@ -601,53 +612,6 @@ impl Engine {
             ..waiting.clone()
         })?;
         Ok(true)
-    }
-
-    /// Moves the workspace onto the merged head, or takes it away unless a decision is awaited or
-    /// it holds more than was merged. Returns the files that it stays for because no snapshot can hold
-    /// them.
-    pub(crate) fn tidy_after_merge(
-        &self,
-        row: &WorkspaceRow,
-        completed: &Completed,
-        cause: &Cause,
-    ) -> Result<Vec<LeftOut>> {
-        if completed.keep {
-            let moved = self.move_onto_head(&row.id, completed.theirs, cause);
-            return moved.map(|()| Vec::new());
-        }
-        let waiting = self.store().read(|tx| {
-            let fork = fork_row(tx, row)?;
-            let reviews = tx.reviews(Some(fork.project), true)?;
-            Ok(reviews.iter().any(|review| review.workspace == row.key))
-        })?;
-        if waiting {
-            return Ok(Vec::new());
-        }
-        // Somebody may have worked on in it since: after the merge, or because the process that
-        // merged was killed before it came here. That is not merged, so the workspace stays
-        // (INV-6).
-        let unchanged = |row: &WorkspaceRow| match &completed.theirs {
-            Some(theirs) => Ok(!self.has_changed_since(row, theirs)?),
-            None => Ok(true),
-        };
-        // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
-        let deleted = self.delete_workspace_if(&row.id, Durability::Relaxed, cause, unchanged)?;
-        Ok(deleted.too_large.iter().map(LeftOut::from).collect())
-    }
-
-    /// Whether a workspace holds something else than a snapshot of it, as far as is recorded.
-    fn has_changed_since(&self, row: &WorkspaceRow, snapshot: &ObjectId) -> Result<bool> {
-        self.store().read(|tx| {
-            let row = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let now = index
-                .base()
-                .edit(&mut bench, &index.pending(false)?.edits)?;
-            let then = tx.snapshot(row.key, snapshot)?;
-            Ok(then.is_none_or(|then| crate::snapshot::state_of(&then) != now))
-        })
     }
 
     fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {

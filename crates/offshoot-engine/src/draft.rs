@@ -5,12 +5,13 @@
 //! many bytes that is. The transaction then only looks whether the workspace still is what the
 //! change was made from, and writes rows; if it is not, the change is made again.
 
-use offshoot_core::{DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
+use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
 use offshoot_store::{Durability, EntryRow, NewHistory, ReadTx, Store, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, open_row_by_key};
-use crate::index::Index;
+use crate::index::{Entry, Index};
 use crate::lines::changed_row;
+use crate::tally::Tally;
 use crate::workspace::put_row;
 
 /// How often a change is made again because the workspace changed meanwhile.
@@ -21,9 +22,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) index: Index<'a>,
     /// The row of the workspace with the revision of the change.
     pub(crate) next: WorkspaceRow,
+    /// What came and went.
+    pub(crate) tally: Tally,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
 }
+
+/// What goes from an index: where, what, and its bytes.
+pub(crate) type Gone = (RelPath, Entry, i64);
 
 enum RowChange {
     Put(EntryRow),
@@ -37,10 +43,7 @@ pub(crate) struct Change {
     base: WorkspaceRow,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
-    /// What it adds to the counters.
-    files: i64,
-    dirs: i64,
-    bytes: i64,
+    tally: Tally,
 }
 
 impl<'a> Draft<'a> {
@@ -53,13 +56,34 @@ impl<'a> Draft<'a> {
         Draft {
             index: Index::new(store, tx, row).remembering(),
             next: changed_row(row, at),
+            tally: Tally::default(),
             rows: Vec::new(),
             lines: Vec::new(),
         }
     }
 
-    /// Sets the row at a path.
-    pub(crate) fn put(&mut self, row: EntryRow) {
+    /// Puts an entry in place of what the index has at its path.
+    pub(crate) fn put(&mut self, row: EntryRow) -> Result<()> {
+        let before = self.sized(&row.path)?;
+        self.replace(before, row)
+    }
+
+    /// The same for who has looked already what is there.
+    pub(crate) fn replace(&mut self, before: Option<(Entry, i64)>, row: EntryRow) -> Result<()> {
+        self.tally.put(before, &row)?;
+        self.set(row);
+        Ok(())
+    }
+
+    /// What the index has at a path, with its bytes.
+    pub(crate) fn sized(&self, path: &RelPath) -> Result<Option<(Entry, i64)>> {
+        match self.index.entry(path)? {
+            Some(entry) => Ok(Some((entry, self.index.size(&entry)?))),
+            None => Ok(None),
+        }
+    }
+
+    fn set(&mut self, row: EntryRow) {
         self.index.draft(&row.path, Some(row.clone()));
         self.rows.push(RowChange::Put(row));
     }
@@ -69,14 +93,24 @@ impl<'a> Draft<'a> {
         self.lines.push(line);
     }
 
-    /// Makes the index forget a path with everything below.
-    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<()> {
-        if self.index.entry(path)?.is_none_or(|entry| entry.is_dir()) {
+    /// Makes the index forget a path with everything below. Returns what goes, directories before
+    /// what is in them.
+    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<Vec<Gone>> {
+        let Some((top, size)) = self.sized(path)? else {
+            return Ok(Vec::new());
+        };
+        let mut gone = vec![(path.clone(), top, size)];
+        if top.is_dir() {
+            let index = &self.index;
+            index.walk(path, &mut |path, entry| {
+                gone.push((path.clone(), *entry, index.size(entry)?));
+                Ok(())
+            })?;
             self.index.draft_clear(path);
             self.rows.push(RowChange::RemoveBelow(path.clone()));
         }
         if self.index.shown_by_base(path)?.is_some() {
-            self.put(EntryRow {
+            self.set(EntryRow {
                 path: path.clone(),
                 kind: None,
                 opaque: false,
@@ -89,35 +123,37 @@ impl<'a> Draft<'a> {
             self.index.draft(path, None);
             self.rows.push(RowChange::Remove(path.clone()));
         }
-        Ok(())
+        for (_, entry, size) in &gone {
+            self.tally.went(entry.kind, *size);
+        }
+        Ok(gone)
     }
 
-    /// A directory stays when its last entry goes, so the index has to say so by itself.
+    /// A directory stays when its last entry goes, so the index has to say so by itself. Does
+    /// nothing where the index has no directory.
     pub(crate) fn keep_dir(&mut self, dir: &RelPath) -> Result<()> {
         if dir.is_root() || self.index.own_row(dir)?.is_some() {
             return Ok(());
         }
-        let there = self.index.entry(dir)?;
+        let Some(there) = self.index.entry(dir)?.filter(Entry::is_dir) else {
+            return Ok(());
+        };
         self.put(EntryRow {
             path: dir.clone(),
             kind: Some(EntryKind::Dir),
             opaque: false,
-            perm: there.map_or(DEFAULT_DIR_PERM, |entry| entry.perm),
+            perm: there.perm,
             id: None,
             size: 0,
             revision: self.next.revision,
-        });
-        Ok(())
+        })
     }
 
     /// What has to be written.
     pub(crate) fn finish(self) -> Change {
-        let base = self.index.row;
         Change {
-            base: base.clone(),
-            files: self.next.files - base.files,
-            dirs: self.next.dirs - base.dirs,
-            bytes: self.next.bytes - base.bytes,
+            base: self.index.row.clone(),
+            tally: self.tally,
             rows: self.rows,
             lines: self.lines,
         }
@@ -148,9 +184,7 @@ impl Change {
         }
         // What says nothing about files may have changed meanwhile.
         let mut next = changed_row(&now, at);
-        next.files += self.files;
-        next.dirs += self.dirs;
-        next.bytes += self.bytes;
+        self.tally.add_to(&mut next);
         Ok(Some((now, next)))
     }
 }

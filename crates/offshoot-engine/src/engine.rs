@@ -17,6 +17,7 @@ use offshoot_store::{
 use crate::content_ids::ContentIds;
 use crate::hold::Hints;
 use crate::index::Index;
+use crate::last_use::LastUse;
 use crate::layers::Stack;
 use crate::memos::Memos;
 use crate::providers::Providers;
@@ -240,6 +241,7 @@ pub(crate) struct Inner {
     pub(crate) hints: Hints,
     pub(crate) lanes: Lanes,
     pub(crate) told: Told,
+    pub(crate) last_use: LastUse,
     /// Files that writes have replaced, for other writes to the same workspace; the last used at
     /// the end. Content of one workspace never lies in a file of another, not even after a power
     /// cut.
@@ -308,6 +310,7 @@ impl Engine {
                 hints: Hints::default(),
                 lanes: Lanes::default(),
                 told: Told::default(),
+                last_use: LastUse::default(),
                 spares: Mutex::default(),
                 reserve: Arc::clone(reserve),
                 run,
@@ -363,12 +366,17 @@ impl Engine {
         if row.kind == WorkspaceKind::Fork && row.materialized {
             self.ensure_fork(row)?;
         }
-        match self.open_dir(&path) {
-            // Whoever was given the path may have removed all of it. Then it is empty, which the
-            // next sync records, and not broken for good.
-            Err(error) if error.code() == ErrorCode::FileNotFound && row.handed_out => {
-                self.make_dir(&path)?;
-                self.open_dir(&path)
+        self.open_dir(&path)
+    }
+
+    /// The same for a reader, who holds no lock: a directory that is gone comes back first. Notes
+    /// the use.
+    pub(crate) fn dir_for_reader(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        self.note_use(row);
+        match self.dir_to_read(row) {
+            Err(error) if error.code() == ErrorCode::FileNotFound => {
+                self.bring_back(row)?;
+                self.dir_to_read(row)
             }
             answer => answer,
         }

@@ -330,7 +330,8 @@ impl Engine {
         let mut failed = 0;
         for row in rows {
             if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
-                failed += usize::from(self.ensure_fork(&row).is_err());
+                let shown = self.bring_back(&row).and_then(|()| self.ensure_fork(&row));
+                failed += usize::from(shown.is_err());
             }
         }
         Ok(failed)
@@ -625,11 +626,16 @@ impl Engine {
         if !provider.capabilities().mounts {
             return Ok(());
         }
+        let dirs = self.fork_dirs(row, fork.place);
+        if !dirs.upper().is_dir() {
+            return Err(Error::new(
+                ErrorCode::FileNotFound,
+                format!("the directory of the workspace `{}` is missing", row.id),
+            ));
+        }
         let stack = self.stack_of(fork.project, layer)?;
         self.finish_update(row, &fork)?;
-        provider
-            .ensure(&stack.layers, &self.fork_dirs(row, fork.place))
-            .map(drop)
+        provider.ensure(&stack.layers, &dirs).map(drop)
     }
 
     /// Takes the directory of a fork away. Its content must be in the store (INV-3).

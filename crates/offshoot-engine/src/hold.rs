@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{Cause, Error, RelPath, Result, WorkspaceId};
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::{ReadTx, WorkspaceRow, WorkspaceState};
 
@@ -137,6 +137,7 @@ impl Engine {
     /// programs did to the path is recorded.
     pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
         let mut hint = self.inner.hints.get(id);
+        let mut brought_back = false;
         loop {
             // What is remembered only says which lock to take; the look after it decides.
             let hinted = hint.is_some();
@@ -158,7 +159,21 @@ impl Engine {
                 continue;
             }
             self.inner.hints.put(&now);
-            let dir = self.materialize(&now)?;
+            let dir = match self.materialize(&now) {
+                // Its directory is gone. Others may be at work in it: whoever brings it back is
+                // alone.
+                Err(error)
+                    if error.code() == ErrorCode::FileNotFound
+                        && now.materialized
+                        && !brought_back =>
+                {
+                    drop(lock);
+                    self.bring_back(&now)?;
+                    brought_back = true;
+                    continue;
+                }
+                answer => answer?,
+            };
             if now.handed_out {
                 self.sync_path(&now, &dir, path, cause)?;
             }
@@ -188,6 +203,7 @@ impl Engine {
         let row = self.open_row(id)?;
         let lock = self.exclusive(&row)?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+        self.bring_back_held(&now)?;
         Ok((now, lock))
     }
 

@@ -4,6 +4,7 @@
 //! safe directories, which do not know each other.
 
 mod access;
+mod after_merge;
 mod agents;
 mod as_text;
 mod authors;
@@ -34,7 +35,9 @@ mod import_source;
 mod incoming;
 mod index;
 mod inherited;
+mod last_use;
 mod layers;
+mod leaving;
 mod left_out;
 mod lines;
 mod links;
@@ -72,6 +75,7 @@ mod sync;
 mod sync_disk;
 mod sync_fork;
 mod sync_record;
+mod tally;
 mod three_way;
 mod tokens;
 mod told;
@@ -88,6 +92,7 @@ mod writes;
 pub use access::{
     Access, Operation, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
+pub use after_merge::AfterMerge;
 pub use agents::Agent;
 pub use blame::{BlameLine, BlameOf};
 pub use changes::{BaseMoved, Changes};

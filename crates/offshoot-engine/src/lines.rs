@@ -1,5 +1,6 @@
 //! Lines of history for one change, and the workspace row that goes with them.
 
+use crate::tally::{Tally, put_counted};
 use offshoot_core::{Cause, EntryKind, RelPath, Result, Timestamp};
 use offshoot_store::{EntryRow, HistoryOp, NewHistory, Via, WorkspaceRow, WriteTx};
 
@@ -44,9 +45,14 @@ impl LineFor<'_> {
     }
 
     /// Puts new directories into the index, each with its line.
-    pub(crate) fn make_dirs(&self, tx: &mut dyn WriteTx, dirs: &[EntryRow]) -> Result<()> {
+    pub(crate) fn make_dirs(
+        &self,
+        tx: &mut dyn WriteTx,
+        dirs: &[EntryRow],
+        tally: &mut Tally,
+    ) -> Result<()> {
         for dir in dirs {
-            tx.put_entry(self.row.key, dir)?;
+            put_counted(tx, self.row.key, None, dir, tally)?;
             tx.add_history(&self.mkdir(&dir.path))?;
         }
         Ok(())

@@ -17,6 +17,7 @@ use crate::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
 use crate::sync::MAX_DETOURS;
+use crate::tally::{Tally, put_counted};
 use crate::workspace::put_row;
 
 /// The permission bits that every link shows.
@@ -144,14 +145,16 @@ impl Engine {
         let mut next = changed_row(&row, at);
         next.materialized = true;
         let (path, before) = self.plan_link(tx, &row, new.path, new.target)?;
-        let new_dirs = {
+        let (before, new_dirs) = {
             let index = Index::new(self.store(), tx, &row);
-            next.bytes += incoming.size - before.map_or(Ok(0), |entry| index.size(&entry))?;
             let missing = missing_parents(&index, &path)?;
-            new_dir_rows(&index, &missing, next.revision)?
+            let before = match before {
+                Some(entry) => Some((entry, index.size(&entry)?)),
+                None => None,
+            };
+            (before, new_dir_rows(&index, &missing, next.revision)?)
         };
-        next.files += i64::from(before.is_none());
-        next.dirs += new_dirs.len() as i64;
+        let mut tally = Tally::default();
         tx.put_object(&incoming.object)?;
         let line = LineFor {
             row: &next,
@@ -159,9 +162,11 @@ impl Engine {
             via: Via::Call,
             cause,
         };
-        line.make_dirs(tx, &new_dirs)?;
-        tx.put_entry(
+        line.make_dirs(tx, &new_dirs, &mut tally)?;
+        put_counted(
+            tx,
             row.key,
+            before,
             &EntryRow {
                 path: path.clone(),
                 kind: Some(EntryKind::Symlink),
@@ -171,16 +176,18 @@ impl Engine {
                 size: incoming.size,
                 revision: next.revision,
             },
+            &mut tally,
         )?;
         let op = match before {
             None => HistoryOp::Create,
             Some(_) => HistoryOp::Write,
         };
         let mut made = line.file(op, &path, EntryKind::Symlink);
-        made.before = before.and_then(|entry| entry.id);
+        made.before = before.and_then(|(entry, _)| entry.id);
         made.after = Some(incoming.id);
         made.size = incoming.size;
         tx.add_history(&made)?;
+        tally.add_to(&mut next);
         put_row(tx, &row, &next)?;
         let mut changed: Vec<RelPath> = new_dirs.into_iter().map(|dir| dir.path).collect();
         changed.push(path);

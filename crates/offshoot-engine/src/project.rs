@@ -23,10 +23,11 @@ use crate::incoming::Content;
 use crate::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
-use crate::restore::{count, kind_of, op_of};
+use crate::restore::{kind_of, op_of};
 use crate::review_row::as_json;
 use crate::snapshot::{Snapshot, message, signature, state_of};
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::tally::Tally;
 use crate::workspace::{Quota, line_of, new_row};
 
 /// How often a change is made again because the head moved, before somebody is told.
@@ -279,6 +280,7 @@ impl Engine {
             .map(|object| (object.id(), object.size() as i64))
             .collect();
         let mut sizes = Vec::with_capacity(changes.len());
+        let mut tally = Tally::default();
         for change in &changes {
             let size = |entry: &Option<StateEntry>| match entry {
                 Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
@@ -288,9 +290,10 @@ impl Engine {
                 None => Ok(0),
             };
             let after = size(&change.after)?;
-            count(&mut next, change, size(&change.before)?, after);
+            tally.change(change, size(&change.before)?, after);
             sizes.push(after);
         }
+        tally.add_to(&mut next);
         let number = tx
             .snapshots(row.key, 1)?
             .first()

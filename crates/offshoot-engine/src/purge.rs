@@ -20,6 +20,7 @@ use crate::layers::layers_holding;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
 use crate::snapshot::state_of;
+use crate::tally::Tally;
 
 /// What stands where content was erased.
 const PLACEHOLDER: &[u8] = b"This content was purged.\n";
@@ -326,6 +327,7 @@ impl Engine {
             via: Via::Call,
             cause,
         };
+        let mut tally = Tally::default();
         for (path, entry, size) in &held {
             // A project has no rows on top of its tree, which is written anew.
             if row.kind == WorkspaceKind::Project {
@@ -348,12 +350,14 @@ impl Engine {
                     },
                 )?;
             }
-            next.bytes += placeholder.size - size;
+            tally.went(entry.kind, *size);
+            tally.came(EntryKind::File, placeholder.size);
             let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
             purge.after = Some(placeholder.id);
             purge.size = placeholder.size;
             tx.add_history(&purge)?;
         }
+        tally.add_to(&mut next);
         tx.update_workspace(&next)?;
         Ok(held.into_iter().map(|(path, ..)| path).collect())
     }

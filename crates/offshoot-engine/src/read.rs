@@ -269,7 +269,7 @@ impl Engine {
             return Ok(Source::of_bytes(text.into_bytes()));
         }
         if row.materialized {
-            let (file, stat) = self.dir_to_read(&row)?.open_file(path)?;
+            let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
             if stat.is_dir() {
                 return Err(is_a_directory(path));
             }
@@ -326,7 +326,7 @@ impl Engine {
         if !row.materialized {
             return self.list_index(&row, path);
         }
-        let dir = self.dir_to_read(&row)?;
+        let dir = self.dir_for_reader(&row)?;
         match dir.stat_follow(path)? {
             None => return Err(no_file(path)),
             Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),
@@ -431,7 +431,8 @@ impl Engine {
         let row = self.open_row(id)?;
         let mut dirs: Vec<RelPath> = Vec::new();
         if row.materialized {
-            self.dir_of(&row)?.walk(&RelPath::root(), |path, stat| {
+            let dir = self.dir_for_reader(&row)?.following_no_links();
+            dir.walk(&RelPath::root(), |path, stat| {
                 if stat.is_dir() {
                     dirs.push(path.clone());
                 }
@@ -464,7 +465,8 @@ impl Engine {
             materialized: row.materialized,
         };
         if row.materialized {
-            let counted = self.count_on_disk(&row)?;
+            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
             if row.handed_out {
                 info.file_count = counted.files;
@@ -474,29 +476,6 @@ impl Engine {
             }
         }
         Ok(info)
-    }
-
-    /// Counts what is really in the directory.
-    pub(crate) fn count_on_disk(&self, row: &WorkspaceRow) -> Result<Counted> {
-        let mut counted = Counted::default();
-        self.dir_of(row)?.walk(&RelPath::root(), |path, stat| {
-            if is_session_metadata(row, path) {
-                return Ok(Walk::Skip);
-            }
-            counted.disk_usage += stat.disk_usage() as i64;
-            match stat.entry_kind() {
-                Some(EntryKind::Dir) => counted.dirs += 1,
-                Some(_) => {
-                    counted.files += 1;
-                    let size = i64::try_from(stat.size).unwrap_or(i64::MAX);
-                    counted.bytes = counted.bytes.saturating_add(size);
-                    counted.newest = counted.newest.max(stat.modified());
-                }
-                None => {}
-            }
-            Ok(Walk::Enter)
-        })?;
-        Ok(counted)
     }
 
     /// What stands at a path of a directory, with the id of its content.
@@ -538,6 +517,30 @@ impl Engine {
     }
 }
 
+/// Counts what is really in the directory.
+pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<Counted> {
+    let mut counted = Counted::default();
+    dir.walk(&RelPath::root(), |path, stat| {
+        if is_session_metadata(row, path) {
+            return Ok(Walk::Skip);
+        }
+        counted.disk_usage += stat.disk_usage() as i64;
+        match stat.entry_kind() {
+            Some(EntryKind::Dir) => counted.dirs += 1,
+            Some(_) => {
+                counted.files += 1;
+                counted.largest = counted.largest.max(stat.size);
+                let size = i64::try_from(stat.size).unwrap_or(i64::MAX);
+                counted.bytes = counted.bytes.saturating_add(size);
+                counted.newest = counted.newest.max(stat.modified());
+            }
+            None => {}
+        }
+        Ok(Walk::Enter)
+    })?;
+    Ok(counted)
+}
+
 /// What really stands at a path of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DiskEntry {
@@ -559,6 +562,8 @@ pub(crate) struct Counted {
     pub(crate) files: i64,
     pub(crate) dirs: i64,
     pub(crate) bytes: i64,
+    /// The bytes of the largest file.
+    pub(crate) largest: u64,
     pub(crate) disk_usage: i64,
     pub(crate) newest: Timestamp,
 }

@@ -11,6 +11,7 @@ use crate::hold::Held;
 use crate::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::{LineFor, changed_row};
+use crate::tally::Tally;
 use crate::workspace::put_row;
 
 impl Engine {
@@ -86,14 +87,15 @@ impl Engine {
             let index = Index::new(self.store(), tx, &row);
             new_dir_rows(&index, &missing, next.revision)?
         };
-        next.dirs += rows.len() as i64;
         let line = LineFor {
             row: &next,
             at,
             via: Via::Call,
             cause,
         };
-        line.make_dirs(tx, &rows)?;
+        let mut tally = Tally::default();
+        line.make_dirs(tx, &rows, &mut tally)?;
+        tally.add_to(&mut next);
         put_row(tx, &row, &next)?;
         Ok((path, missing))
     }
@@ -220,9 +222,9 @@ fn draft_deletion(
 ) -> Result<(Vec<RelPath>, usize)> {
     let top = draft.index.entry(path)?.ok_or_else(|| no_file(path))?;
     check_expectation(path, Some(&top), expect)?;
-    let all = all_from(&draft.index, path, top)?;
-    if all.len() > 1 && !recursive {
-        let below = all.len() - 1;
+    let gone = draft.remove(path)?;
+    if gone.len() > 1 && !recursive {
+        let below = gone.len() - 1;
         return Err(Error::new(
             ErrorCode::IsADirectory,
             format!("`{path}` is a directory that holds {below} entries"),
@@ -236,18 +238,14 @@ fn draft_deletion(
         via: Via::Call,
         cause,
     };
-    for (path, entry, size) in all.iter().rev() {
+    for (path, entry, _) in gone.iter().rev() {
         let mut line = line.file(HistoryOp::Delete, path, entry.kind);
         line.before = entry.id;
         draft.line(line);
-        draft.next.dirs -= i64::from(entry.is_dir());
-        draft.next.files -= i64::from(!entry.is_dir());
-        draft.next.bytes -= size;
     }
-    draft.remove(path)?;
     draft.keep_dir(&path.parent().unwrap_or_default())?;
-    let files = all.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
-    Ok((all.into_iter().map(|(path, ..)| path).collect(), files))
+    let files = gone.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
+    Ok((gone.into_iter().map(|(path, ..)| path).collect(), files))
 }
 
 /// Moves a path with all below it. Returns where it is then, what it is, its bytes and the revision.
@@ -275,7 +273,8 @@ fn draft_move(
                 .with_hint("delete it first, or choose another name"),
         );
     }
-    let all = all_from(index, from, top)?;
+    let all = draft.remove(from)?;
+    draft.keep_dir(&from.parent().unwrap_or_default())?;
     // What is too deep already may still be moved up.
     if to.depth() > from.depth()
         && let Some((deepest, ..)) = all.iter().max_by_key(|(path, ..)| path.depth())
@@ -283,8 +282,8 @@ fn draft_move(
         to.join(&deepest.strip_prefix(from).unwrap_or_default())
             .check_depth()?;
     }
-    let missing = missing_parents(index, &to)?;
-    let new_dirs = new_dir_rows(index, &missing, draft.next.revision)?;
+    let missing = missing_parents(&draft.index, &to)?;
+    let new_dirs = new_dir_rows(&draft.index, &missing, draft.next.revision)?;
     let next = draft.next.clone();
     let line = LineFor {
         row: &next,
@@ -292,13 +291,10 @@ fn draft_move(
         via: Via::Call,
         cause,
     };
-    draft.next.dirs += new_dirs.len() as i64;
     for dir in new_dirs {
         draft.line(line.mkdir(&dir.path));
-        draft.put(dir);
+        draft.put(dir)?;
     }
-    draft.remove(from)?;
-    draft.keep_dir(&from.parent().unwrap_or_default())?;
     let base = draft.index.base();
     for (path, entry, size) in &all {
         let below = path.strip_prefix(from).unwrap_or_default();
@@ -310,7 +306,8 @@ fn draft_move(
         moved.after = entry.id;
         moved.size = *size;
         draft.line(moved);
-        draft.put(EntryRow {
+        // There is nothing where it moves to.
+        let row = EntryRow {
             path: target,
             kind: Some(entry.kind),
             opaque: hides,
@@ -318,24 +315,9 @@ fn draft_move(
             id: entry.id,
             size: *size,
             revision: next.revision,
-        });
+        };
+        draft.replace(None, row)?;
     }
     let size = all.first().map_or(0, |(_, _, size)| *size);
     Ok((to, top, size, next.revision))
-}
-
-/// A path and all below it, with bytes, directories before what is in them.
-pub(crate) fn all_from(
-    index: &Index<'_>,
-    path: &RelPath,
-    top: Entry,
-) -> Result<Vec<(RelPath, Entry, i64)>> {
-    let mut all = vec![(path.clone(), top, index.size(&top)?)];
-    if top.is_dir() {
-        index.walk(path, &mut |path, entry| {
-            all.push((path.clone(), *entry, index.size(entry)?));
-            Ok(())
-        })?;
-    }
-    Ok(all)
 }

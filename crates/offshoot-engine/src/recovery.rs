@@ -118,6 +118,10 @@ impl Engine {
             return Ok(());
         }
         self.sync_dirs(|_| true)?;
+        if !leftovers.marks.is_empty() {
+            // Nobody waits for it, and nobody is refused anything meanwhile.
+            self.later(Job::Recount);
+        }
         if let Some(boot) = leftovers.boot {
             self.store()
                 .write(Durability::Synced, |tx| tx.put_setting(BOOT_SETTING, &boot))?;

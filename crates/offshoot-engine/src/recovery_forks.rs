@@ -30,6 +30,7 @@ impl Engine {
         let mut all_well = true;
         let mut to_go = Vec::new();
         for name in names_in(&self.inner.data.tmp()) {
+            all_well &= self.recover_leaving(&name, PATIENCE).is_ok();
             all_well &= self.recover_next(&name).is_ok();
         }
         for name in names_in(&self.inner.data.forks()) {
@@ -121,6 +122,8 @@ impl Engine {
         };
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if row.materialized && fork.place == place {
+            // Whoever was about to take it away had made it refuse changes.
+            self.provider_seen_in(dirs)?.thaw(dirs)?;
             return self.finish_update(&row, &fork);
         }
         if !row.materialized {

@@ -20,6 +20,7 @@ use crate::read::OpenFile;
 use crate::snapshot::state_of;
 use crate::source::Source;
 use crate::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::tally::Tally;
 use crate::workspace::{dir_row, line_of, put_row};
 
 /// What a restore did.
@@ -74,6 +75,10 @@ impl Engine {
         let target = self
             .store()
             .read(|tx| self.find_snapshot(tx, &row, snapshot))?;
+        if row.materialized {
+            // What cannot be written to is found before anything is recorded.
+            self.dir_of(&row)?;
+        }
         let below = path.cloned().unwrap_or_default();
         let target_state = state_of(&target);
         if !row.handed_out {
@@ -151,10 +156,16 @@ impl Engine {
             for dir in &plan.new_parents {
                 tx.add_history(&line.mkdir(dir))?;
             }
-            next.dirs += plan.new_parents.len() as i64;
-            for row in &plan.replaced {
-                uncount_ignored(&mut next, row);
-                tx.remove_entry(before.key, &row.path)?;
+            let mut tally = Tally::default();
+            for _ in &plan.new_parents {
+                tally.came(EntryKind::Dir, 0);
+            }
+            // An ignored file that a restored one replaces was counted already.
+            for old in &plan.replaced {
+                if let Some(kind) = old.kind {
+                    tally.went(kind, old.size);
+                }
+                tx.remove_entry(before.key, &old.path)?;
             }
             for (change, (size_before, size_after)) in changes.iter().zip(&plan.sizes) {
                 let mut entry = line.file(op_of(change), &change.path, kind_of(change));
@@ -162,13 +173,14 @@ impl Engine {
                 entry.after = change.after.and_then(|entry| entry.id);
                 entry.size = *size_after;
                 tx.add_history(&entry)?;
-                count(&mut next, change, *size_before, *size_after);
+                tally.change(change, *size_before, *size_after);
             }
             for (path, perm) in &staying {
                 let mut dir = dir_row(path.clone(), next.revision);
                 dir.perm = *perm;
                 tx.put_entry(before.key, &dir)?;
             }
+            tally.add_to(&mut next);
             put_row(tx, &before, &next)?;
             also(tx)
         })?;
@@ -547,33 +559,6 @@ pub(crate) fn kind_of(change: &StateChange) -> EntryKind {
         .after
         .or(change.before)
         .map_or(EntryKind::File, |entry| entry.kind)
-}
-
-/// Brings the counters of a workspace in line with one change.
-pub(crate) fn count(
-    row: &mut WorkspaceRow,
-    change: &StateChange,
-    size_before: i64,
-    size_after: i64,
-) {
-    for (entry, sign) in [(&change.before, -1), (&change.after, 1)] {
-        match entry.as_ref().map(|entry| entry.kind) {
-            Some(EntryKind::Dir) => row.dirs += sign,
-            Some(_) => row.files += sign,
-            None => {}
-        }
-    }
-    row.bytes += size_after - size_before;
-}
-
-/// An ignored file that a restored one replaces was counted already.
-fn uncount_ignored(row: &mut WorkspaceRow, old: &EntryRow) {
-    match old.kind {
-        Some(EntryKind::Dir) => row.dirs -= 1,
-        Some(_) => row.files -= 1,
-        None => {}
-    }
-    row.bytes -= old.size;
 }
 
 /// A change set as users see it: directories only where git would not show them anyway.

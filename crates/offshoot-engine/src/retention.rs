@@ -3,12 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use offshoot_core::{Cause, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
+use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
+use offshoot_fs::{InUse, Uses};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
 use offshoot_store::{Collected, Durability, HistoryOp, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::objects::StoredObjects;
+use crate::read::count_on_disk;
+use crate::too_large::largest_file;
 use crate::workspace::line_of;
 
 /// Content that nothing names is kept this long, because a writer may be about to name it.
@@ -57,20 +60,20 @@ impl Engine {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
         }
-        for row in self.store().read(|tx| tx.workspaces(None, 0))? {
-            // Commits that somebody made in the `.git` of a fork are nowhere else.
-            if !row.materialized || row.used_at > before || self.has_git(&row)? {
+        for (row, planned) in self.plan_clean(before)? {
+            if dry_run {
+                cleaned.workspaces.push(planned);
                 continue;
             }
-            if dry_run {
-                cleaned.workspaces.push(CleanedWorkspace {
-                    id: row.id.clone(),
-                    snapshot: None,
-                    disk_usage: self.count_on_disk(&row)?.disk_usage,
-                    last_used: row.used_at,
-                });
-            } else if let Some(done) = self.clean_workspace(&row, before, cause)? {
-                cleaned.workspaces.push(done);
+            match self.clean_workspace(&row, before, cause) {
+                Ok(None) => {}
+                Ok(Some(snapshot)) => cleaned.workspaces.push(CleanedWorkspace {
+                    snapshot,
+                    ..planned
+                }),
+                // Somebody has begun to use it.
+                Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
+                Err(error) => return Err(error),
             }
         }
         if !dry_run {
@@ -79,28 +82,80 @@ impl Engine {
         Ok(cleaned)
     }
 
+    /// The workspaces whose directory nobody used for so long, and nobody uses now. What outside
+    /// programs changed is recorded on the way, and is a use.
+    fn plan_clean(&self, before: Timestamp) -> Result<Vec<(WorkspaceRow, CleanedWorkspace)>> {
+        let mut plan = Vec::new();
+        let mut in_use = None;
+        for row in self.store().read(|tx| tx.workspaces(None, 0))? {
+            if !self.may_be_cleaned(&row, before)? {
+                continue;
+            }
+            let Ok(_lock) = self.exclusive(&row) else {
+                continue;
+            };
+            // The row as it is under the lock: someone may have used the workspace meanwhile.
+            let Ok(row) = self.store().read(|tx| open_row_by_key(tx, &row)) else {
+                continue;
+            };
+            if !self.may_be_cleaned(&row, before)? {
+                continue;
+            }
+            self.bring_back_held(&row)?;
+            let synced = self.sync_with(&row, false, Durability::Relaxed)?;
+            let in_use = in_use.get_or_insert_with(|| InUse::look(Uses::Any));
+            if !synced.changes.is_empty() || self.is_used(&row, in_use)? {
+                continue;
+            }
+            let counted = count_on_disk(&row, &self.dir_of(&row)?)?;
+            // What is too large to be kept keeps the directory, ignored or not.
+            if row.handed_out && counted.largest > largest_file(self, &row) {
+                continue;
+            }
+            let planned = CleanedWorkspace {
+                id: row.id.clone(),
+                snapshot: None,
+                disk_usage: counted.disk_usage,
+                last_used: row.used_at,
+            };
+            plan.push((row, planned));
+        }
+        Ok(plan)
+    }
+
+    fn may_be_cleaned(&self, row: &WorkspaceRow, before: Timestamp) -> Result<bool> {
+        // Commits that somebody made in the `.git` of a fork are nowhere else.
+        Ok(row.materialized && row.used_at <= before && !self.has_git(row)?)
+    }
+
+    /// Takes the directory of a workspace away and returns the snapshot that holds its last state.
+    /// None, and nothing has changed, if somebody used it meanwhile.
     fn clean_workspace(
         &self,
         row: &WorkspaceRow,
         before: Timestamp,
         cause: &Cause,
-    ) -> Result<Option<CleanedWorkspace>> {
+    ) -> Result<Option<Option<ObjectId>>> {
         let _lock = self.exclusive(row)?;
-        // The row as it is under the lock: someone may have used the workspace meanwhile.
         let row = &self.store().read(|tx| open_row_by_key(tx, row))?;
-        if !row.materialized || row.used_at > before {
+        if !self.may_be_cleaned(row, before)? {
             return Ok(None);
         }
-        let disk_usage = self.count_on_disk(row)?.disk_usage;
-        if row.handed_out && !self.sync_held(row, false, cause)?.changes.is_empty() {
+        let detached = self.detach(row, Uses::Any)?;
+        if !detached.sync(false, Durability::Synced)?.changes.is_empty() {
             // An outside program is at work in it.
             return Ok(None);
         }
         // Ignored files too: they go with the directory, and come back with it as entries of the
         // index (INV-5). What is too large to be kept keeps the directory.
-        if !self.sync_held(row, true, cause)?.too_large.is_empty() {
+        if !detached
+            .sync(true, Durability::Synced)?
+            .too_large
+            .is_empty()
+        {
             return Ok(None);
         }
+        detached.close()?;
         let snapshot = self.keep_recorded(row, "before clean-up", Durability::Synced, cause)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
@@ -117,14 +172,9 @@ impl Engine {
             line.after = snapshot;
             tx.add_history(&line).map(drop)
         })?;
+        detached.discard();
         self.discard_dir(row)?;
-        let (id, last_used) = (row.id.clone(), row.used_at);
-        Ok(Some(CleanedWorkspace {
-            id,
-            snapshot,
-            disk_usage,
-            last_used,
-        }))
+        Ok(Some(snapshot))
     }
 
     /// Collects content that nothing names and that is older than the guard. Never needs twice

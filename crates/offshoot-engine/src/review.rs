@@ -114,6 +114,9 @@ pub struct Resolved {
     pub snapshot: Option<Snapshot>,
     /// Whether the project had changed the path since the conflict was found.
     pub recomputed: bool,
+    /// Why the workspace that was kept for its reviews did not go with the last of them, and what
+    /// removes it.
+    pub waits: Option<String>,
 }
 
 /// A decision, ready to be applied to any head.
@@ -203,7 +206,7 @@ impl Engine {
         if row.state == ReviewState::Resolved {
             // Whoever decided it may have been stopped before the workspace was taken away.
             if let Some(merge) = &merge {
-                self.tidy_after_reviews(&row, &receipt(merge)?, cause)?;
+                self.tidy_after_reviews(&row, &receipt(merge)?, cause);
             }
             return Err(already_resolved(id));
         }
@@ -223,6 +226,7 @@ impl Engine {
                 review: self.review(id)?,
                 snapshot: None,
                 recomputed,
+                waits: None,
             });
         }
         let completed = merge.as_ref().map(receipt).transpose()?;
@@ -232,13 +236,13 @@ impl Engine {
         }
         let recomputed = self.review(id)?.changed_since;
         let snapshot = self.land_decisions(&[(row.clone(), wanted, decision)], cause)?;
-        if let Some(completed) = &completed {
-            self.tidy_after_reviews(&row, completed, cause)?;
-        }
+        let waits =
+            completed.and_then(|completed| self.tidy_after_reviews(&row, &completed, cause));
         Ok(Resolved {
             review: self.review(id)?,
             snapshot,
             recomputed,
+            waits,
         })
     }
 
@@ -273,20 +277,25 @@ impl Engine {
             }
             Ok(open)
         })?;
-        let snapshot = if open == 0 {
+        let (snapshot, waits) = if open == 0 {
             self.land_whole(row, cause)?
         } else {
-            None
+            (None, None)
         };
         Ok(Resolved {
             review: self.review(&row.id)?,
             snapshot,
             recomputed,
+            waits,
         })
     }
 
-    /// Lands a merge whose conflicts are all decided.
-    fn land_whole(&self, row: &ReviewRow, cause: &Cause) -> Result<Option<Snapshot>> {
+    /// Lands a merge whose conflicts are all decided. Also returns why its workspace stays.
+    fn land_whole(
+        &self,
+        row: &ReviewRow,
+        cause: &Cause,
+    ) -> Result<(Option<Snapshot>, Option<String>)> {
         let (reviews, merge) = self.store().read(|tx| {
             let mut reviews = tx.reviews(Some(row.project), true)?;
             reviews.retain(|other| other.merge == row.merge);
@@ -308,8 +317,8 @@ impl Engine {
         }
         let snapshot = self.land(&decided, Some(&merge), cause)?;
         let completed = receipt(&merge)?;
-        self.tidy_after_reviews(row, &completed, cause)?;
-        Ok(snapshot)
+        let waits = self.tidy_after_reviews(row, &completed, cause);
+        Ok((snapshot, waits))
     }
 
     fn land_decisions(
@@ -558,21 +567,30 @@ impl Engine {
         Ok(Wanted::Content(id, object))
     }
 
-    /// A workspace that was kept because of its reviews goes with the last of them.
+    /// A workspace that was kept because of its reviews goes with the last of them. What was decided
+    /// has landed: if the workspace cannot go now, that is said and is no failure.
     fn tidy_after_reviews(
         &self,
         review: &ReviewRow,
         completed: &Completed,
         cause: &Cause,
-    ) -> Result<()> {
-        let row = self
-            .store()
-            .read(|tx| tx.workspace_by_key(review.workspace))?;
-        let open = row.filter(|row| row.state == offshoot_store::WorkspaceState::Open);
-        match open {
-            Some(row) if !completed.keep => self.tidy_after_merge(&row, completed, cause).map(drop),
-            _ => Ok(()),
-        }
+    ) -> Option<String> {
+        let tidy = || -> Result<()> {
+            let row = self
+                .store()
+                .read(|tx| tx.workspace_by_key(review.workspace))?;
+            let open = row.filter(|row| row.state == offshoot_store::WorkspaceState::Open);
+            if let Some(row) = open.filter(|_| !completed.keep) {
+                let removal = self.remove_after_merge(&row, completed, cause)?;
+                if let Some(file) = removal.too_large.first() {
+                    return Err(file.refuse());
+                }
+            }
+            Ok(())
+        };
+        let id = &completed.workspace;
+        let said = |error| format!("{error}; `offshoot complete {id}` removes it later");
+        tidy().err().map(said)
     }
 
     fn as_review(&self, tx: &dyn ReadTx, row: ReviewRow) -> Result<Review> {

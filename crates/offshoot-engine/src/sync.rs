@@ -5,6 +5,7 @@
 //! walked then. Otherwise one `stat` walk against a memo of the last one says which files to hash.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
@@ -111,6 +112,7 @@ impl Engine {
             return Ok(());
         }
         let _lock = self.exclusive(&row)?;
+        self.bring_back_held(&row)?;
         let dir = self.dir_of(&row)?;
         self.sync_path(&row, &dir, path, &Cause::by(Operator::outside()))
     }
@@ -137,9 +139,23 @@ impl Engine {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
+        self.bring_back_held(&row)?;
         let dir = self.dir_of(&row)?;
+        let place = self.inner.data.workspace(&row.id);
+        self.sync_at(&row, &dir, &place, include_ignored, durability)
+    }
+
+    /// The same of a directory that stands at some place.
+    pub(crate) fn sync_at(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        place: &Path,
+        include_ignored: bool,
+        durability: Durability,
+    ) -> Result<Synced> {
         if row.kind == WorkspaceKind::Fork {
-            return self.sync_fork(&row, &dir, include_ignored, durability, None);
+            return self.sync_fork(row, dir, place, include_ignored, durability, None);
         }
         dir.clear_stages()?;
         let mut memo = self.load_memo(row.key);
@@ -150,15 +166,15 @@ impl Engine {
         for round in 1..=ROUNDS {
             let filter = SyncFilter {
                 engine: self,
-                dir: &dir,
-                row: &row,
+                dir,
+                row,
                 include_ignored,
                 misplaced: Mutex::default(),
             };
-            let scan = offshoot_fs::scan(&dir, &memo, &filter, THREADS)?;
+            let scan = offshoot_fs::scan(dir, &memo, &filter, THREADS)?;
             let started = scan.started();
             let fresh = !include_ignored && row.files + row.dirs == 0;
-            let outcome = self.record_scan(&row, &dir, &memo, &scan, fresh, durability)?;
+            let outcome = self.record_scan(row, dir, &memo, &scan, fresh, durability)?;
             synced.refused = scan
                 .refused
                 .iter()
@@ -175,14 +191,21 @@ impl Engine {
             synced.refused.extend(take_too_deep(&mut synced.ignored));
             synced.unsettled = outcome.unsettled;
             synced.too_large = outcome.too_large;
-            synced.changes.extend(outcome.changes);
-            if is_worth_a_memo(&scan, &memo, outcome.lines_since) {
+            synced.changes.extend(outcome.recorded.changes);
+            let settled = outcome.recorded.all && outcome.compared.settled;
+            if !settled {
+                // What was seen and not recorded must not be known to the next walk, nor the other
+                // way round.
+                memo = self.save_memo(row.key, Memo::empty())?;
+            } else if is_worth_a_memo(&scan, &memo, outcome.compared.lines_since) {
                 let hashed = outcome.hashed;
-                let new = scan.finish(outcome.seq as u64, |path| hashed.get(path).copied());
+                let new = scan.finish(outcome.recorded.seq as u64, |path| {
+                    hashed.get(path).copied()
+                });
                 memo = self.save_memo(row.key, new)?;
             }
             // Somebody wrote while we walked: what we saw may be half of what they did.
-            let busy = outcome.newest >= started;
+            let busy = outcome.newest >= started || !settled;
             if !busy || round == ROUNDS {
                 break;
             }
@@ -242,7 +265,7 @@ impl Engine {
         let mut found = found.into_inner().unwrap_or_default();
         let unsettled = unsettled.into_inner().unwrap_or_default();
         let mut too_large = too_large.into_inner().unwrap_or_default();
-        let lines_since = self.compare_the_rest(
+        let compared = self.compare_the_rest(
             row,
             dir,
             memo,
@@ -263,12 +286,10 @@ impl Engine {
             });
             Ok((bulk?, folded.transpose()?))
         })?;
-        let (changes, seq) =
-            self.record_found(row, &found, Some(&bulk), folded.as_ref(), durability)?;
+        let recorded = self.record_found(row, &found, Some(&bulk), folded.as_ref(), durability)?;
         Ok(Outcome {
-            changes,
-            seq,
-            lines_since,
+            recorded,
+            compared,
             hashed: hashed.into_inner().unwrap_or_default(),
             unsettled,
             too_large,
@@ -327,8 +348,7 @@ impl Engine {
         })
     }
 
-    /// Directories, deletions, and what the walk did not look at. Returns how many lines the
-    /// history has that the memo does not know.
+    /// Directories, deletions, and what the walk did not look at.
     fn compare_the_rest(
         &self,
         row: &WorkspaceRow,
@@ -339,7 +359,7 @@ impl Engine {
         bulk: &BulkWriter,
         found: &mut Found,
         too_large: &mut Vec<TooLarge>,
-    ) -> Result<usize> {
+    ) -> Result<Compared> {
         let seen: BTreeSet<&RelPath> = scan
             .unknown
             .iter()
@@ -393,13 +413,47 @@ impl Engine {
                 })?;
             } else {
                 gone.extend(touched);
+                // What is left out now and was not then took the place of something.
+                let left_out = scan
+                    .ignored
+                    .iter()
+                    .chain(scan.refused.iter().map(|(path, _)| path));
+                gone.extend(left_out.filter(|path| memo.get(path).is_some()).cloned());
             }
+            let largest = largest_file(self, row);
+            let mut replaced = Vec::new();
+            let mut settled = true;
             for path in gone {
                 if path.is_root() || seen.contains(&path) || found.contains_key(&path) {
                     continue;
                 }
-                if index.entry(&path)?.is_some() && dir.stat(&path)?.is_none() {
-                    found.insert(path, None);
+                let (known, stat) = (index.entry(&path)?, dir.stat(&path)?);
+                let walked_by = |(above, _): &(RelPath, _)| path.starts_with(above);
+                let left_out = scan.ignored.iter().any(|above| path.starts_with(above))
+                    || scan.refused.iter().any(walked_by);
+                match (known, stat) {
+                    (Some(_), None) => drop(found.insert(path, None)),
+                    (Some(known), Some(stat))
+                        if known.is_dir() != stat.is_dir() || stat.entry_kind().is_none() =>
+                    {
+                        replaced.push(path);
+                    }
+                    // It looks as it did when the memo was written; but a moment ago it was not
+                    // there, and that is recorded.
+                    (None, Some(stat)) if memo.get(&path).is_some() && !left_out => {
+                        match self.take_from_disk(dir, &path, Some(stat), None, largest, bulk)? {
+                            Taken::Entry(entry, _) => drop(found.insert(path, Some(entry))),
+                            Taken::TooLarge(file) => too_large.push(file),
+                            Taken::Gone | Taken::Unsettled => {}
+                        }
+                    }
+                    // The walk did not see it, and now it is there: somebody is at work.
+                    (Some(known), Some(_))
+                        if !left_out && (known.is_dir() || memo.get(&path).is_none()) =>
+                    {
+                        settled = false;
+                    }
+                    _ => {}
                 }
             }
             let ignored = Ignored {
@@ -407,7 +461,15 @@ impl Engine {
                 seen: &|path| seen.contains(path),
             };
             self.follow_ignored(&index, dir, bulk, &ignored, found, too_large)?;
-            Ok(lines_since)
+            // Something that the walk leaves out took its place, such as an ignored directory that
+            // of a file.
+            for path in replaced {
+                found.entry(path).or_insert(None);
+            }
+            Ok(Compared {
+                lines_since,
+                settled,
+            })
         })
     }
 
@@ -550,8 +612,7 @@ impl Engine {
         Ok((state, bench.prepare(self.store())?))
     }
 
-    /// Writes outside changes into the index and the history. Returns them, and the number of the
-    /// last line of the history.
+    /// Writes outside changes into the index and the history.
     pub(crate) fn record_found(
         &self,
         row: &WorkspaceRow,
@@ -559,7 +620,7 @@ impl Engine {
         bulk: Option<&Bulk>,
         folded: Option<&Folded>,
         durability: Durability,
-    ) -> Result<(Vec<OutsideChange>, i64)> {
+    ) -> Result<RecordedChanges> {
         let at = self.now();
         if found.is_empty() {
             // Only the time of the sync is noted, and nobody waits for that.
@@ -567,21 +628,25 @@ impl Engine {
                 let mut now = open_row_by_key(tx, row)?;
                 now.last_sync = Some(at);
                 tx.update_workspace(&now)?;
-                Ok((Vec::new(), tx.last_seq()?))
+                Ok(RecordedChanges {
+                    changes: Vec::new(),
+                    seq: tx.last_seq()?,
+                    all: true,
+                })
             });
         }
         for _ in 0..TRIES {
-            let (changes, change, folded) = self
+            let drafted = self
                 .store()
                 .read(|tx| self.draft_found(tx, row, found, folded, at))?;
             let seq = self.store().write(durability, |tx| {
-                let Some((_, mut next)) = change.write(tx, at)? else {
+                let Some((_, mut next)) = drafted.change.write(tx, at)? else {
                     return Ok(None);
                 };
                 if let Some(bulk) = bulk {
                     bulk.insert(tx)?;
                 }
-                if let Some((state, objects)) = folded {
+                if let Some((state, objects)) = drafted.folded {
                     for object in objects {
                         tx.put_object(object)?;
                     }
@@ -593,7 +658,8 @@ impl Engine {
                 tx.last_seq().map(Some)
             })?;
             if let Some(seq) = seq {
-                return Ok((changes, seq));
+                let Drafted { changes, all, .. } = drafted;
+                return Ok(RecordedChanges { changes, seq, all });
             }
         }
         Err(keeps_changing(row))
@@ -608,7 +674,7 @@ impl Engine {
         found: &Found,
         folded: Option<&'f Folded>,
         at: Timestamp,
-    ) -> Result<(Vec<OutsideChange>, Change, Option<&'f Folded>)> {
+    ) -> Result<Drafted<'f>> {
         let now = open_row_by_key(tx, row)?;
         let still_empty = folded.is_some()
             && (now.tree, now.sidecar) == (EMPTY_TREE, EMPTY_TREE)
@@ -631,6 +697,7 @@ impl Engine {
             new_dirs: HashSet::new(),
         };
         let mut changes = Vec::with_capacity(found.len());
+        let mut all = true;
         let folded = folded.filter(|_| still_empty);
         if folded.is_some() {
             recorder.all_new(found, &mut changes);
@@ -638,11 +705,16 @@ impl Engine {
             for (path, there) in found {
                 match there {
                     None => recorder.gone(path, found, &mut changes)?,
-                    Some(entry) => recorder.there(path, entry, &mut changes)?,
+                    Some(entry) => all &= recorder.there(path, entry, &mut changes)?,
                 }
             }
         }
-        Ok((changes, draft.finish(), folded))
+        Ok(Drafted {
+            changes,
+            all,
+            change: draft.finish(),
+            folded,
+        })
     }
 }
 
@@ -674,13 +746,37 @@ fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
 /// A state and the objects that it is made of.
 pub(crate) type Folded = (State, Vec<NewObject>);
 
-/// What one walk led to.
-struct Outcome {
+/// Outside changes that are ready to be written.
+struct Drafted<'f> {
     changes: Vec<OutsideChange>,
+    /// Whether that is all that was found.
+    all: bool,
+    change: Change,
+    /// The state that they become, if they are a first sync.
+    folded: Option<&'f Folded>,
+}
+
+/// What a walk was compared with.
+struct Compared {
+    /// The lines of history that the memo of the walk did not know.
+    lines_since: usize,
+    /// Whether everything was still as the walk had seen it.
+    settled: bool,
+}
+
+/// What was written into the index.
+pub(crate) struct RecordedChanges {
+    pub(crate) changes: Vec<OutsideChange>,
     /// The last line of the history once they were recorded.
     seq: i64,
-    /// The lines that the memo of the walk did not know.
-    lines_since: usize,
+    /// Whether that was all that was found.
+    all: bool,
+}
+
+/// What one walk led to.
+struct Outcome {
+    recorded: RecordedChanges,
+    compared: Compared,
     hashed: HashMap<RelPath, ObjectId>,
     unsettled: Vec<RelPath>,
     too_large: Vec<TooLarge>,

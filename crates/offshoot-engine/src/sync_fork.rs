@@ -3,10 +3,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
-use offshoot_fs::{Difference, SafeDir, Stat};
+use offshoot_fs::{Difference, ForkDirs, SafeDir, Stat};
 use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, Durability, ForkRow, WorkspaceRow};
 
@@ -35,6 +36,8 @@ const NOTED_FOR: i64 = 1_000_000;
 /// What a walk looks at.
 struct Looking<'a> {
     dir: &'a SafeDir,
+    /// Where it stands.
+    place: &'a Path,
     index: &'a Index<'a>,
     stack: &'a Stack,
     include_ignored: bool,
@@ -76,6 +79,7 @@ impl Engine {
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
+        place: &Path,
         include_ignored: bool,
         durability: Durability,
         mut changes: Option<&mut Option<Changes>>,
@@ -100,6 +104,7 @@ impl Engine {
                 let index = Index::new(self.store(), tx, &now);
                 let mut looking = Looking {
                     dir,
+                    place,
                     index: &index,
                     stack: &stack,
                     include_ignored,
@@ -179,8 +184,8 @@ impl Engine {
             // That there was nothing to note is noted once in a while.
             let noted = row.last_sync.is_some_and(|at| started.0 - at.0 < NOTED_FOR);
             if !(found.is_empty() && noted) {
-                let (changes, _) = self.record_found(row, &found, Some(&bulk), None, durability)?;
-                synced.changes.extend(changes);
+                let recorded = self.record_found(row, &found, Some(&bulk), None, durability)?;
+                synced.changes.extend(recorded.changes);
             }
             if let Some(new_memo) = new_memo {
                 new_memo.save(&memo_path)?;
@@ -201,7 +206,8 @@ impl Engine {
     fn fork_differences(&self, looking: &Looking<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
         let Looking { index, stack, .. } = looking;
         let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
-        let dirs = self.fork_dirs(index.row, fork.place);
+        let private = self.fork_dirs(index.row, fork.place).private;
+        let dirs = ForkDirs::new(private, looking.place);
         let on_disk = |path: &RelPath| rule_file(looking.dir, path);
         let rules = Rules::new(&on_disk);
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);

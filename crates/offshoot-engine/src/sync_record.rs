@@ -9,7 +9,6 @@ use crate::draft::Draft;
 use crate::index::Entry;
 use crate::lines::LineFor;
 use crate::read::DiskEntry;
-use crate::rearrange::all_from;
 use crate::sync::{Found, OutsideChange};
 
 /// Drafts what was found, path by path, in the order of paths.
@@ -34,11 +33,7 @@ impl Recorder<'_, '_> {
             line.after = entry.id;
             line.size = entry.size;
             self.draft.line(line);
-            match entry.kind {
-                EntryKind::Dir => self.draft.next.dirs += 1,
-                _ => self.draft.next.files += 1,
-            }
-            self.draft.next.bytes += entry.size;
+            self.draft.tally.came(entry.kind, entry.size);
             changes.push(OutsideChange {
                 path: path.clone(),
                 op,
@@ -60,80 +55,80 @@ impl Recorder<'_, '_> {
             return Ok(());
         }
         self.forget(path, changes)?;
-        if !matches!(found.get(&parent), Some(Some(entry)) if entry.kind != EntryKind::Dir) {
-            self.draft.keep_dir(&parent)?;
-        }
-        Ok(())
+        self.draft.keep_dir(&parent)
     }
 
     fn forget(&mut self, path: &RelPath, changes: &mut Vec<OutsideChange>) -> Result<()> {
-        let Some(top) = self.draft.index.entry(path)? else {
-            return Ok(());
-        };
-        let all = all_from(&self.draft.index, path, top)?;
-        for (path, entry, size) in all.iter().rev() {
-            let mut line = self.line.file(HistoryOp::Delete, path, entry.kind);
+        for (path, entry, _) in self.draft.remove(path)?.into_iter().rev() {
+            let mut line = self.line.file(HistoryOp::Delete, &path, entry.kind);
             line.before = entry.id;
             self.draft.line(line);
-            if entry.is_dir() {
-                self.draft.next.dirs -= 1;
-            } else {
-                self.draft.next.files -= 1;
-                self.draft.next.bytes -= size;
-            }
             changes.push(OutsideChange {
                 path: path.clone(),
                 op: HistoryOp::Delete,
                 kind: entry.kind,
             });
         }
-        self.draft.remove(path)
+        Ok(())
     }
 
-    /// What the index has at a path that is about to be recorded: the entry, its bytes, and
-    /// whether a directory there must hide what the base has. A directory that became a file, or
-    /// the other way round, is forgotten first.
+    /// What the index has at a path that is about to be recorded, with its bytes, and whether a
+    /// directory there must hide what the base has. A directory that became a file, or the other way
+    /// round, is forgotten first.
     fn replaced(
         &mut self,
         path: &RelPath,
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
-    ) -> Result<(Option<Entry>, i64, bool)> {
-        let index = &self.draft.index;
-        let mut before = index.entry(path)?;
-        let mut size_before = before.map_or(Ok(0), |entry| index.size(&entry))?;
-        if before.is_some_and(|before| before.is_dir() != (entry.kind == EntryKind::Dir)) {
+    ) -> Result<(Option<(Entry, i64)>, bool)> {
+        let mut before = self.draft.sized(path)?;
+        if before.is_some_and(|(before, _)| before.is_dir() != (entry.kind == EntryKind::Dir)) {
             self.forget(path, changes)?;
-            (before, size_before) = (None, 0);
+            before = None;
         }
         if entry.kind != EntryKind::Dir {
-            return Ok((before, size_before, false));
+            return Ok((before, false));
         }
         let index = &self.draft.index;
         let hides = before.is_none() && index.base().entry(&index.objects, path)?.is_some();
         let hid = index.own_row(path)?.is_some_and(|row| row.opaque);
-        Ok((before, size_before, hides || hid))
+        Ok((before, hides || hid))
     }
 
-    /// A path that is there and is not what the index says.
+    /// Whether the index has a directory above a path. A walk sees one path after the other: what
+    /// was a directory when its files were looked at may have been a link when it was itself. Then
+    /// the next walk finds what really is there.
+    fn is_in_a_directory(&self, path: &RelPath) -> Result<bool> {
+        let parent = path.parent().unwrap_or_default();
+        if parent.is_root() {
+            return Ok(true);
+        }
+        let above = self.draft.index.entry(&parent)?;
+        Ok(above.is_some_and(|above| above.is_dir()))
+    }
+
+    /// A path that is there and is not what the index says. Returns whether it could be recorded.
     pub(crate) fn there(
         &mut self,
         path: &RelPath,
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let in_new_dir = path
             .parent()
             .is_some_and(|parent| self.new_dirs.contains(&parent));
-        let (before, size_before, opaque) = if in_new_dir {
-            (None, 0, false)
+        if !in_new_dir && !self.is_in_a_directory(path)? {
+            return Ok(false);
+        }
+        let (before, opaque) = if in_new_dir {
+            (None, false)
         } else {
             self.replaced(path, entry, changes)?
         };
         if entry.kind == EntryKind::Dir && before.is_none() && !opaque {
             self.new_dirs.insert(path.clone());
         }
-        self.draft.put(EntryRow {
+        let row = EntryRow {
             path: path.clone(),
             kind: Some(entry.kind),
             opaque,
@@ -141,7 +136,9 @@ impl Recorder<'_, '_> {
             id: entry.id,
             size: entry.size,
             revision: self.draft.next.revision,
-        });
+        };
+        self.draft.replace(before, row)?;
+        let before = before.map(|(before, _)| before);
         let op = match before {
             None if entry.kind == EntryKind::Dir => HistoryOp::Mkdir,
             None => HistoryOp::Create,
@@ -153,17 +150,11 @@ impl Recorder<'_, '_> {
         line.after = entry.id;
         line.size = entry.size;
         self.draft.line(line);
-        match (before, entry.kind) {
-            (None, EntryKind::Dir) => self.draft.next.dirs += 1,
-            (None, _) => self.draft.next.files += 1,
-            _ => {}
-        }
-        self.draft.next.bytes += entry.size - size_before;
         changes.push(OutsideChange {
             path: path.clone(),
             op,
             kind: entry.kind,
         });
-        Ok(())
+        Ok(true)
     }
 }

@@ -20,7 +20,7 @@ use offshoot_core::{
 use offshoot_fs::{ForkDirs, Provider, SafeDir};
 use offshoot_merge::MergeOptions;
 use offshoot_store::{
-    Durability, ForkRow, HistoryOp, ReadTx, ReviewRow, SnapshotRow, Via, WorkspaceKind,
+    Durability, EntryRow, ForkRow, HistoryOp, ReadTx, ReviewRow, SnapshotRow, Via, WorkspaceKind,
     WorkspaceRow, WriteTx,
 };
 use serde::{Deserialize, Serialize};
@@ -29,16 +29,17 @@ use crate::complete::Waiting;
 use crate::draft::is_same;
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
-use crate::index::Index;
+use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::layers::Stack;
 use crate::left_out::without_left_out;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
-use crate::restore::{change_set, count, kind_of, op_of, topmost};
+use crate::restore::{change_set, kind_of, op_of, topmost};
 use crate::review_update::reviews_of_update;
 use crate::snapshot::{FoldedRows, state_of};
 use crate::state::{State, StateChange};
+use crate::tally::Tally;
 use crate::three_way::{ThreeStates, merge_states};
 use crate::workspace::{line_of, put_row};
 
@@ -113,7 +114,12 @@ impl Engine {
         self.clear_earlier_merges(&project)?;
         let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
-        let plan = || self.store().read(|tx| self.plan_update(tx, &row, None));
+        let plan = || {
+            self.store().read(|tx| {
+                let merged = merged_from_here(tx, &row)?;
+                self.plan_update(tx, &row, merged.as_ref())
+            })
+        };
         if dry_run && let Some(plan) = plan()? {
             return Ok(plan.answer(None));
         }
@@ -145,31 +151,36 @@ impl Engine {
     /// Moves a fork that was merged onto the head of its project, with what it changed since that
     /// merge. Where a conflict of the merge waits for a decision, the fork takes what the project
     /// has: its own is kept by the review. Stays where it is if what it changed since conflicts, or if
-    /// it holds a file that is too large to be kept.
+    /// it holds a file that is too large to be kept. Returns whether it stands on the head.
     pub(crate) fn move_onto_head(
         &self,
         id: &WorkspaceId,
         merged: Option<ObjectId>,
         cause: &Cause,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (row, _lock) = self.hold_alone(id)?;
-        if self.refuse_unfinished_git(&row).is_err() {
-            return Ok(());
-        }
+        self.refuse_unfinished_git(&row)?;
         let seen = self.seen_on_disk(&row)?;
         let synced = self.sync_held(&row, false, cause)?;
         let plan = self
             .store()
             .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;
-        let Some(plan) = plan.filter(|plan| plan.conflicts.is_empty()) else {
-            return Ok(());
+        let Some(plan) = plan else {
+            return Ok(true);
         };
         // The directory that it would move to has no copy of these.
-        if !synced.too_large.is_empty() {
-            return Ok(());
+        if let Some(file) = synced.too_large.first() {
+            return Err(file.refuse());
+        }
+        if !plan.conflicts.is_empty() {
+            return Err(Error::new(
+                ErrorCode::MergeConflict,
+                "what the workspace changed since the merge conflicts with the project",
+            ));
         }
         let kept = self.keep_last_state(&row, "before update", cause)?;
-        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)
+        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
+        Ok(true)
     }
 
     /// `merged` is a snapshot of the workspace that the project has already.
@@ -379,11 +390,7 @@ impl Engine {
     /// Lets the directory above an ignored path exist in the new directory as one of its own.
     fn make_way(&self, dir: &SafeDir, path: &RelPath) -> Result<()> {
         if dir.stat(path)?.is_some() {
-            return Err(Error::new(
-                ErrorCode::AlreadyExists,
-                format!("the project now has `{path}`, where ignored files of the workspace are"),
-            )
-            .with_hint("move or delete them first; nothing was updated"));
+            return Err(ignored_in_the_way(path));
         }
         let above = path.parent().unwrap_or_default();
         if !above.is_root() {
@@ -403,12 +410,12 @@ impl Engine {
         cause: &Cause,
     ) -> Result<()> {
         let at = self.now();
-        let (then, folded) = self.store().read(|tx| {
+        let (then, folded, ignored) = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let pending = Index::new(self.store(), tx, &now)
                 .with_rows()?
                 .pending(false)?;
-            Ok((now, FoldedRows::new(&pending)))
+            Ok((now, FoldedRows::new(&pending), pending.ignored))
         })?;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
@@ -430,7 +437,16 @@ impl Engine {
             next.tree = plan.desired.tree;
             next.sidecar = plan.desired.sidecar;
             folded.remove(tx, before.key)?;
-            record_update(tx, plan, &mut next, kept, cause)?;
+            let mut tally = record_update(tx, plan, &next, kept, cause)?;
+            let line = LineFor {
+                row: &next,
+                at,
+                via: Via::Update,
+                cause,
+            };
+            let above = self.dirs_above_ignored(tx, &next, &ignored)?;
+            line.make_dirs(tx, &above, &mut tally)?;
+            tally.add_to(&mut next);
             for review in &plan.reviews {
                 tx.put_review(review)?;
                 let line = LineFor {
@@ -460,6 +476,38 @@ impl Engine {
             tx.put_fork(&fork)?;
             put_row(tx, &before, &next)
         })
+    }
+
+    /// The directories above ignored entries that the project has no more. What it has at the path
+    /// of one, or as a file above it, is in the way.
+    fn dirs_above_ignored(
+        &self,
+        tx: &dyn ReadTx,
+        next: &WorkspaceRow,
+        ignored: &[EntryRow],
+    ) -> Result<Vec<EntryRow>> {
+        let index = Index::new(self.store(), tx, next).remembering();
+        let mut above = Vec::new();
+        for row in ignored {
+            if index.shown_by_base(&row.path)?.is_some() {
+                return Err(ignored_in_the_way(&row.path));
+            }
+            let parent = index.entry(&row.path.parent().unwrap_or_default())?;
+            if parent.is_some_and(|parent| parent.is_dir()) {
+                continue;
+            }
+            let steps = index.steps(&row.path)?;
+            let is_file = |there: Option<Entry>| there.is_some_and(|there| !there.is_dir());
+            let dirs = &steps[1..steps.len() - 1];
+            if let Some((place, _)) = dirs.iter().find(|(_, there)| is_file(*there)) {
+                return Err(ignored_in_the_way(place));
+            }
+            for dir in new_dir_rows(&index, &missing_of(&steps)?, next.revision)? {
+                index.draft(&dir.path, Some(dir.clone()));
+                above.push(dir);
+            }
+        }
+        Ok(above)
     }
 
     /// Lets ignored files follow a fork to its new directory and takes the old one away. Does
@@ -519,6 +567,16 @@ impl Plan {
     }
 }
 
+/// What a fork held when it was merged from the base that it still has: the project has that, and
+/// conflicts of the merge wait for a decision already.
+fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<ObjectId>> {
+    let fork = fork_row(tx, row)?;
+    let last = tx.last_merge(row.key)?.filter(|last| {
+        last.base == fork.base && last.snapshot.is_some() && last.undone_by.is_none()
+    });
+    Ok(last.map(|last| last.theirs))
+}
+
 /// The project of a fork and its newest snapshot, if the fork does not stand on that.
 fn head_ahead(tx: &dyn ReadTx, fork: &ForkRow) -> Result<Option<(WorkspaceRow, SnapshotRow)>> {
     let project = tx
@@ -534,32 +592,40 @@ fn head_ahead(tx: &dyn ReadTx, fork: &ForkRow) -> Result<Option<(WorkspaceRow, S
 fn record_update(
     tx: &mut dyn WriteTx,
     plan: &Plan,
-    next: &mut WorkspaceRow,
+    next: &WorkspaceRow,
     kept: Option<ObjectId>,
     cause: &Cause,
-) -> Result<()> {
+) -> Result<Tally> {
     let at = next.changed_at;
     let mut top = line_of(next, HistoryOp::Update, cause, at);
     top.via = Via::Update;
     top.before = kept;
     top.after = Some(plan.head.id);
     tx.add_history(&top)?;
-    let row = next.clone();
     let line = LineFor {
-        row: &row,
+        row: next,
         at,
         via: Via::Update,
         cause,
     };
+    let mut tally = Tally::default();
     for (change, size_before, size_after) in &plan.changes {
         let mut entry = line.file(op_of(change), &change.path, kind_of(change));
         entry.before = change.before.and_then(|entry| entry.id);
         entry.after = change.after.and_then(|entry| entry.id);
         entry.size = *size_after;
         tx.add_history(&entry)?;
-        count(next, change, *size_before, *size_after);
+        tally.change(change, *size_before, *size_after);
     }
-    Ok(())
+    Ok(tally)
+}
+
+fn ignored_in_the_way(path: &RelPath) -> Error {
+    Error::new(
+        ErrorCode::AlreadyExists,
+        format!("the project now has `{path}`, where ignored files of the workspace are"),
+    )
+    .with_hint("move or delete them first; nothing was updated")
 }
 
 fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {

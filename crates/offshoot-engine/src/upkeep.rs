@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use offshoot_core::Timestamp;
 use offshoot_fs::NameLock;
 use offshoot_store::{WorkspaceKey, WorkspaceRow};
 
@@ -22,6 +23,10 @@ pub(crate) enum Job {
     Discard(Box<WorkspaceRow>, NameLock),
     /// Remove what an unclean stop left.
     ClearUp(Box<Leftovers>),
+    /// Compare the counters of all workspaces with their indexes.
+    Recount,
+    /// Note when a workspace was read.
+    Used(WorkspaceKey, Timestamp),
 }
 
 #[derive(Default)]
@@ -115,6 +120,9 @@ impl Engine {
                 discarded
             }
             Job::ClearUp(leftovers) => self.clear_up(*leftovers),
+            Job::Recount => self.recount_all().map(drop),
+            // If it cannot be noted, nothing has to be put right.
+            Job::Used(key, at) => self.note_use_now(key, at).or(Ok(())),
         };
         if done.is_err() {
             self.inner

@@ -54,7 +54,8 @@ impl Engine {
         let row = self.open_row(id)?;
         let mut entries = Vec::new();
         if row.materialized {
-            self.dir_of(&row)?.walk(below, |path, stat| {
+            let dir = self.dir_for_reader(&row)?.following_no_links();
+            dir.walk(below, |path, stat| {
                 let Some(kind) = stat.entry_kind() else {
                     return Ok(Walk::Skip);
                 };
@@ -107,7 +108,8 @@ impl Engine {
         };
         let enters = |path: &RelPath| after.is_none_or(|after| holds_later(path, after));
         if row.materialized {
-            self.dir_of(&row)?.walk(&RelPath::root(), |path, stat| {
+            let dir = self.dir_for_reader(&row)?.following_no_links();
+            dir.walk(&RelPath::root(), |path, stat| {
                 match stat.entry_kind() {
                     Some(EntryKind::Dir) if enters(path) => return Ok(Walk::Enter),
                     Some(EntryKind::File)
@@ -163,7 +165,7 @@ impl Engine {
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         let row = self.open_row(id)?;
         if row.materialized {
-            let dir = self.dir_of(&row)?;
+            let dir = self.dir_for_reader(&row)?.following_no_links();
             let kind = dir.stat(path)?.and_then(|stat| stat.entry_kind());
             let source = match kind {
                 Some(EntryKind::Symlink) => Source::of_bytes(dir.read_link(path)?),
@@ -193,7 +195,7 @@ impl Engine {
         let is_link = |kind: Option<EntryKind>| kind == Some(EntryKind::Symlink);
         let mut linked = false;
         if row.materialized {
-            let dir = self.dir_of(&row)?;
+            let dir = self.dir_for_reader(&row)?.following_no_links();
             for step in steps().filter(|step| !step.is_root()) {
                 // Below a link nothing is found without following it, which this directory does not.
                 match dir.stat(&step) {

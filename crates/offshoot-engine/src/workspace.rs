@@ -6,7 +6,7 @@ use offshoot_core::{
     Cause, DEFAULT_DIR_PERM, EMPTY_TREE, EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath,
     Result, SESSION_DIRS, SESSION_METADATA, Timestamp, WorkspaceId,
 };
-use offshoot_fs::{SafeDir, Sync};
+use offshoot_fs::{SafeDir, Sync, Uses};
 use offshoot_store::{
     Durability, EntryRow, HistoryOp, NewHistory, NewObject, ReadTx, SnapshotRow, Via, WorkspaceKey,
     WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
@@ -20,6 +20,7 @@ use crate::objects::Workbench;
 use crate::project::state_of_row;
 use crate::snapshot::{state_of, unknown};
 use crate::state::{State, belongs_to_nested_git};
+use crate::tally::Tally;
 use crate::too_large::TooLarge;
 use crate::upkeep::Job;
 
@@ -100,10 +101,24 @@ impl Quota {
 pub struct Deleted {
     /// Whether there was something to delete.
     pub existed: bool,
+    /// Whether it is gone.
+    pub gone: bool,
     /// The snapshot that holds the last state.
     pub snapshot: Option<ObjectId>,
     /// Files that no snapshot holds for their size. It was not deleted because of them.
     pub(crate) too_large: Vec<TooLarge>,
+}
+
+impl Deleted {
+    /// It is still there.
+    pub(crate) fn not() -> Deleted {
+        Deleted {
+            existed: true,
+            gone: false,
+            snapshot: None,
+            too_large: Vec::new(),
+        }
+    }
 }
 
 impl Engine {
@@ -187,14 +202,11 @@ impl Engine {
                 kept.retain(|entry| entry.path != skills.path);
                 kept.push(skills);
             }
+            let mut tally = Tally::default();
             for entry in &kept {
-                match entry.kind {
-                    Some(EntryKind::Dir) => row.dirs += 1,
-                    Some(_) => row.files += 1,
-                    None => {}
-                }
-                row.bytes += entry.size;
+                tally.put(None, entry)?;
             }
+            tally.add_to(&mut row);
             check_quota(&new_row(&id, from.layout, quota, at), &row)?;
             row.key = tx.add_workspace(&row)?;
             for entry in &kept {
@@ -310,9 +322,9 @@ impl Engine {
                 row.used_at = at;
                 tx.update_workspace(&row)
             })?;
-        } else if row.kind == WorkspaceKind::Fork {
-            // A restart of the machine took its mount away.
-            self.ensure_fork(&row)?;
+        } else {
+            // A restart of the machine took its mount away, or somebody its directory.
+            self.dir_for_reader(&row)?;
         }
         Ok(self.inner.data.workspace(&row.id))
     }
@@ -344,6 +356,7 @@ impl Engine {
             Some(row) if row.state == WorkspaceState::Closed => {
                 return Ok(Deleted {
                     existed: false,
+                    gone: true,
                     snapshot: row.head,
                     too_large: Vec::new(),
                 });
@@ -351,21 +364,18 @@ impl Engine {
             Some(row) => row,
         };
         let lock = self.exclusive(&row)?;
+        // Whoever could write to it after this look would write in vain.
+        let detached = self.detach(&row, Uses::Changing)?;
         // Ignored files too: they go with the directory (INV-5).
-        let synced = self.sync_with(&row, true, Durability::Relaxed)?;
+        let synced = detached.sync(true, Durability::Relaxed)?;
         if !may_go(&row)? {
-            return Ok(Deleted {
-                existed: true,
-                snapshot: None,
-                too_large: Vec::new(),
-            });
+            return Ok(Deleted::not());
         }
         // What no snapshot holds would be lost (INV-5).
         if !synced.too_large.is_empty() {
             return Ok(Deleted {
-                existed: true,
-                snapshot: None,
                 too_large: synced.too_large,
+                ..Deleted::not()
             });
         }
         // The commit below waits for the disk if there is anything that was not there before.
@@ -387,6 +397,7 @@ impl Engine {
             tx.add_history(&line)?;
             Ok(())
         })?;
+        detached.discard();
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
             self.later(Job::Discard(Box::new(row), name));
@@ -397,6 +408,7 @@ impl Engine {
         }
         Ok(Deleted {
             existed: true,
+            gone: true,
             snapshot: kept,
             too_large: Vec::new(),
         })
@@ -413,23 +425,17 @@ impl Engine {
         }
         let _ = std::fs::remove_file(self.inner.data.memo(row.key));
         let from = self.inner.data.workspace(&row.id);
-        let trash = self.inner.data.new_trash();
-        match std::fs::rename(&from, &trash) {
-            Ok(()) => {}
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(cause) => {
-                return Err(Error::new(
-                    ErrorCode::WriteFailed,
-                    format!(
-                        "the directory of workspace `{}` could not be removed",
-                        row.id
-                    ),
-                )
-                .with_source(cause));
-            }
+        match self.throw_away(&from) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(Error::new(
+                ErrorCode::WriteFailed,
+                format!(
+                    "the directory of workspace `{}` could not be removed",
+                    row.id
+                ),
+            )
+            .with_source(cause)),
+            _ => Ok(()),
         }
-        self.empty_trash(&[trash]);
-        Ok(())
     }
 
     /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
@@ -449,6 +455,7 @@ impl Engine {
         if row.materialized {
             return self.dir_of(row);
         }
+        self.forget_aside(row);
         if row.kind == WorkspaceKind::Fork {
             return self.materialize_fork(row);
         }

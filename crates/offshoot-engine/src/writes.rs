@@ -27,6 +27,7 @@ use crate::incoming::Incoming;
 use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::left_out::refuse_ours_in;
 use crate::lines::LineFor;
+use crate::tally::Tally;
 use crate::workspace::check_quota;
 
 /// The writes of so many are made together.
@@ -418,7 +419,7 @@ impl Engine {
                 format!("`{path}` is a directory"),
             ));
         }
-        next.bytes += size - before.map_or(Ok(0), |entry| index.size(&entry))?;
+        let size_before = before.map_or(Ok(0), |entry| index.size(&entry))?;
         let missing = missing_of(&steps)?;
         let new_dirs = new_dir_rows(&index, &missing, next.revision)?;
         let perm = match (options.executable, before) {
@@ -427,9 +428,6 @@ impl Engine {
             (None, Some(before)) if before.kind == EntryKind::File => before.perm,
             (None, _) => PLAIN_FILE_PERM,
         };
-        next.files += i64::from(before.is_none());
-        next.dirs += new_dirs.len() as i64;
-        check_quota(row, &next)?;
         let entry = EntryRow {
             path: path.clone(),
             kind: Some(EntryKind::File),
@@ -439,6 +437,14 @@ impl Engine {
             size: *size,
             revision: next.revision,
         };
+        // Of what `put_planned` puts, before it does: a write that is refused has put nothing.
+        let mut tally = Tally::default();
+        for dir in &new_dirs {
+            tally.put(None, dir)?;
+        }
+        tally.put(before.map(|entry| (entry, size_before)), &entry)?;
+        tally.add_to(&mut next);
+        check_quota(row, &next)?;
         Ok(Planned {
             next,
             path,
@@ -535,7 +541,7 @@ fn put_planned(
         via: file.via,
         cause: &file.cause,
     };
-    line.make_dirs(tx, &new_dirs)?;
+    line.make_dirs(tx, &new_dirs, &mut Tally::default())?;
     tx.put_entry(row.key, &entry)?;
     let op = match before {
         None => HistoryOp::Create,

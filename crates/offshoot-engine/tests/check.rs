@@ -74,7 +74,9 @@ fn something_of_everything(rig: &Rig) {
     }
     let scope = Scope::everything(PrincipalKind::Admin);
     rig.engine.issue_token(&scope, None, None, &user()).unwrap();
-    rig.engine.spawn("root", "coder", None, None, &user()).unwrap();
+    rig.engine
+        .spawn("root", "coder", None, None, &user())
+        .unwrap();
     let id = workspace(&rig.engine, "plain");
     for number in 0..40 {
         let path = format!("a-long-name-of-a-directory-{number}/a-long-name-of-a-file");

@@ -7,8 +7,10 @@ mod rig;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use offshoot_core::{ErrorCode, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Content, Engine, ForkOptions, Resolution, WriteOptions};
+use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Completed, Content, Engine, ForkOptions, Resolution, WriteOptions,
+};
 use offshoot_fs::ProviderName;
 use offshoot_testkit::{DirImage, dir_image, soak};
 use rig::{Rig, p, user, working};
@@ -295,14 +297,24 @@ fn merged_first(now: &Seen, before: &Seen, after: &Seen) -> bool {
         && now.fork == before.fork
 }
 
+/// A merge that landed is no error, but its answer says what is not done.
+fn all_done(completed: Completed) -> Result<()> {
+    nothing_waits(completed.after.and_then(|after| after.waits))
+}
+
+fn nothing_waits(waits: Option<String>) -> Result<()> {
+    match waits {
+        Some(why) => Err(Error::new(ErrorCode::WorkspaceBusy, why)),
+        None => Ok(()),
+    }
+}
+
 #[test]
 fn fault_fork_complete() {
     every_fault(&Faults {
         prepare: &|rig, case| case.fork_and_change(rig),
         operate: &|engine, case| {
-            engine
-                .complete(&case.fork, &CompleteOptions::default(), &user())
-                .map(drop)
+            all_done(engine.complete(&case.fork, &CompleteOptions::default(), &user())?)
         },
         in_between: &merged_first,
         step: 61,
@@ -318,7 +330,7 @@ fn fault_fork_complete_and_keep() {
                 keep: true,
                 ..CompleteOptions::default()
             };
-            engine.complete(&case.fork, &options, &user()).map(drop)
+            all_done(engine.complete(&case.fork, &options, &user())?)
         },
         in_between: &merged_first,
         step: 97,
@@ -337,7 +349,8 @@ fn fault_fork_resolve() {
         operate: &|engine, case| {
             let reviews = engine.reviews(Some(&case.project), true)?;
             let how = Resolution::Theirs;
-            or_exists(engine.resolve(&reviews[0].id, how, &user()).map(drop))
+            let resolved = engine.resolve(&reviews[0].id, how, &user());
+            or_exists(resolved.and_then(|done| nothing_waits(done.waits)))
         },
         in_between: &merged_first,
         step: 31,

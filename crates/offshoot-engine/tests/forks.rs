@@ -505,6 +505,8 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
             names.sort();
             names
         };
+        // The layers of the project are published in the background, with a lock of their own.
+        rig.engine.wait_for_upkeep();
         let before = locks();
         let (one, path) = rig.fork(&project, "one");
         fs::write(path.join("README"), "changed\n").unwrap();

@@ -311,3 +311,46 @@ fn directories_that_a_restore_made_are_known_to_go() {
     engine.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
+
+/// A directory that the ignore rules leave out takes the place of a file that they do not.
+#[test]
+fn a_file_that_an_ignored_directory_replaced_is_gone() {
+    let (bed, ws, path) = handed_out();
+    let engine = bed.engine();
+    bed.write(&ws, ".gitignore", b"build/\n");
+    bed.write(&ws, "build", b"a file");
+    // Both with a memo of the walk that knows the file, and without one.
+    for name in ["build", "again/build"] {
+        bed.write(&ws, name, b"a file");
+        engine.sync(&ws, &user()).unwrap();
+        fs::remove_file(path.join(name)).unwrap();
+        fs::create_dir(path.join(name)).unwrap();
+        fs::write(path.join(name).join("made"), "x").unwrap();
+        let synced = engine.sync(&ws, &user()).unwrap();
+        let gone: Vec<_> = synced.changes.iter().map(|one| one.op).collect();
+        assert_eq!(gone, [HistoryOp::Delete], "{name}");
+        assert_eq!(support::miscounted(&bed, &ws), None);
+        let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+        let id = taken.snapshot.id.to_hex();
+        engine.file_at(&ws, &id, &p(name)).unwrap_err();
+    }
+}
+
+/// A directory is away for a moment, in which a change through us records that; what comes back is
+/// the same to the last inode.
+#[test]
+fn what_was_away_for_a_moment_is_found_again() {
+    let (bed, ws, path) = handed_out();
+    let engine = bed.engine();
+    fs::create_dir_all(path.join("d/e")).unwrap();
+    fs::write(path.join("d/e/f"), "x").unwrap();
+    // Files as young as the memo are looked at again anyway.
+    std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
+    engine.sync(&ws, &user()).unwrap();
+    fs::rename(path.join("d"), path.join("away")).unwrap();
+    bed.write(&ws, "d/e/new", b"through us");
+    fs::remove_dir_all(path.join("d")).unwrap();
+    fs::rename(path.join("away"), path.join("d")).unwrap();
+    engine.sync(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&bed, &ws), None);
+}

@@ -716,7 +716,7 @@ fn property_outside_links_and_modes_are_found_and_kept() {
             do_all(bed, ws, true, std::slice::from_ref(step));
             if matches!(
                 step,
-                Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..))
+                Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
             ) {
                 engine.sync(ws, &user()).unwrap();
             }
@@ -724,4 +724,112 @@ fn property_outside_links_and_modes_are_found_and_kept() {
         engine.sync(ws, &user()).unwrap();
         assert_eq!(out_of_line(bed, ws), None);
     });
+}
+
+/// Whatever an index is made of, recovery counts the same as a walk over it.
+#[test]
+fn property_recovery_puts_wrong_counters_right() {
+    let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
+    property(&strategy, |bed, ws, (build, edits, rules, handed_out)| {
+        if handed_out {
+            bed.engine().hand_out_path(ws).unwrap();
+        }
+        do_all(bed, ws, handed_out, &build);
+        put_rules(bed.engine(), ws, rules);
+        bed.engine().snapshot(ws, None, false, &user()).unwrap();
+        do_all(bed, ws, handed_out, &edits);
+        bed.engine().sync(ws, &user()).unwrap();
+        let right = bed.engine().workspace(ws).unwrap();
+        bed.close();
+        let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
+            let mut row = tx.workspace(ws)?.unwrap();
+            (row.files, row.dirs, row.bytes) = (row.files + 3, row.dirs - 2, row.bytes + 5);
+            tx.update_workspace(&row)
+        };
+        let durability = offshoot_store::Durability::Synced;
+        bed.store().write(durability, wrong).unwrap();
+        // A process that did not end well.
+        std::fs::write(bed.data().join("run/0000"), b"").unwrap();
+        bed.reopen();
+        bed.engine().wait_for_upkeep();
+        let now = bed.engine().workspace(ws).unwrap();
+        let counters = |row: &offshoot_engine::Workspace| (row.files, row.dirs, row.bytes);
+        assert_eq!(counters(&now), counters(&right));
+    });
+}
+
+/// Somebody swaps files, directories and links for each other all the time while changes through us
+/// and syncs go on. What is recorded may be any of it, and the counters are those of the index.
+#[test]
+fn counters_hold_while_files_directories_and_links_are_swapped() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use support::ops::Swapped;
+    const FORMS: [Swapped; 5] = [
+        Swapped::Dir,
+        Swapped::Holding(b"a", false),
+        Swapped::Link,
+        Swapped::Holding(b"b", true),
+        Swapped::File,
+    ];
+    let bed = Bed::new();
+    let ws = bed.create("w");
+    let engine = bed.engine();
+    let root = engine.hand_out_path(&ws).unwrap();
+    let mut rng = offshoot_testkit::Rng::new(7);
+    for _ in 0..cases(40) {
+        let stop = AtomicBool::new(false);
+        let path = ["a", "b", "a/b", "b/a"][rng.below(4) as usize];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for form in FORMS.iter().cycle() {
+                    ops::run_outside(&root, &OutsideOp::Swap(p(path), *form));
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for call in 0..8 {
+                // Whatever stands in the way just then may refuse it.
+                let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
+                let _ = match call % 4 {
+                    0 => engine.sync(&ws, &user()).map(drop),
+                    1 => write(engine, &ws, &deep, b"through us").map(drop),
+                    2 => engine.delete_file(&ws, &deep, true, &user()).map(drop),
+                    _ => engine.snapshot(&ws, None, false, &user()).map(drop),
+                };
+                let wrong = support::miscounted(&bed, &ws);
+                stop.store(wrong.is_some(), Ordering::Relaxed);
+                assert_eq!(wrong, None, "after call {call}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        engine.sync(&ws, &user()).unwrap();
+        if let Some(why) = out_of_line(&bed, &ws) {
+            // DEBUG
+            let key = bed
+                .store()
+                .read(|tx| Ok(tx.workspace(&ws)?.unwrap().key))
+                .unwrap();
+            let memo = offshoot_fs::Memo::load(&bed.data().join(format!("cache/{}.memo", key.0)));
+            eprintln!(
+                "DEBUG memo tag {}: {:?}",
+                memo.tag(),
+                memo.iter().map(|(p, _)| p.to_text()).collect::<Vec<_>>()
+            );
+            eprintln!("DEBUG disk {:?}", bed.image(&ws).keys().collect::<Vec<_>>());
+            eprintln!(
+                "DEBUG index {:?}",
+                support::index_of(engine, &ws).keys().collect::<Vec<_>>()
+            );
+            let mut lines = engine.history(&ws, None, 60).unwrap();
+            lines.reverse();
+            for line in lines {
+                eprintln!(
+                    "DEBUG {} {:?} {:?} {} {:?}",
+                    line.seq, line.line.op, line.line.via, line.line.path, line.line.kind
+                );
+            }
+            panic!("{why}");
+        }
+    }
 }

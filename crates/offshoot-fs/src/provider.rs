@@ -81,6 +81,10 @@ pub use copies::{CopyProvider, ReflinkProvider};
 pub use overlay::OverlayProvider;
 pub use probe::{Choice, Probe, choose, probe, provider_named, sweep_probes};
 
+/// How long a fork may look busy by chance: a process that any thread starts holds all open files
+/// for the moment until it becomes another program.
+const BUSY_GRACE: Duration = Duration::from_millis(200);
+
 /// How long a call waits for another one on the same fork.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -285,10 +289,26 @@ pub trait Provider: Send + Sync {
     ) -> Result<Walked>;
 
     /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use, or shown
-    /// at another place such as a container.
+    /// at another place such as a container. A copy stays where it is, and is busy as long as
+    /// somebody could change it.
     ///
     /// Syncs the file system, which takes from a millisecond to seconds: not for a request.
     fn close(&self, fork: &ForkDirs) -> Result<()>;
+
+    /// Whether somebody has files of the fork open, works in it, or shows it at another place.
+    ///
+    /// A few calls for each process of the machine.
+    fn is_used(&self, fork: &ForkDirs) -> Result<bool>;
+
+    /// Lets nobody change the fork any more, until [`Provider::thaw`]; `workspace_busy` if somebody
+    /// could go on: a file is open for writing, or it is shown at another place. Whoever works in
+    /// it or reads may stay, and is refused changes.
+    ///
+    /// Only for mounts, and `unsupported` otherwise: a copy is out of reach where nobody finds it.
+    fn freeze(&self, fork: &ForkDirs) -> Result<()>;
+
+    /// Takes [`Provider::freeze`] back; fine if it is not frozen.
+    fn thaw(&self, fork: &ForkDirs) -> Result<()>;
 
     /// Lets the fork stand at `target`, which must be free, from now on. The old target is gone.
     ///

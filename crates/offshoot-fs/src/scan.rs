@@ -12,7 +12,7 @@
 mod memo;
 mod worker;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -191,6 +191,9 @@ pub struct Scan<'memo> {
     memo: &'memo Memo,
     started_ns: i64,
     listings: Vec<Listing>,
+    /// Directories that were listed and were gone when they were to be walked: the next memo must
+    /// not know them.
+    vanished: HashSet<RelPath>,
 }
 
 impl Scan<'_> {
@@ -213,7 +216,8 @@ impl Scan<'_> {
     ///
     /// Directories in which nothing changed are copied as they are.
     pub fn finish(self, tag: u64, hashed: impl Fn(&RelPath) -> Option<ObjectId>) -> Memo {
-        memo::build(self.memo, &self.listings, self.started_ns, tag, hashed)
+        let listings = (&self.listings[..], &self.vanished);
+        memo::build(self.memo, listings, self.started_ns, tag, hashed)
     }
 }
 

@@ -25,8 +25,8 @@ pub use lease::is_open_only_here;
 pub use lock::{FileLock, LockMode, ParkedLock};
 #[cfg(target_os = "linux")]
 pub use mount::{
-    Overlay, attach_mount, clone_mount, is_mount_point, is_on_overlay, set_immutable, unmount_idle,
-    unmount_lazily,
+    Overlay, attach_mount, clone_mount, is_mount_point, is_mount_used, is_on_overlay,
+    set_immutable, set_read_only, unmount_idle, unmount_lazily,
 };
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;

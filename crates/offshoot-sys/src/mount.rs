@@ -12,9 +12,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, IFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
-    move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string,
+    fsmount, fsopen, mount_remount, move_mount, open_tree, unmount,
 };
 
 use crate::OverlayXattrs;
@@ -108,6 +108,26 @@ pub fn unmount_lazily(path: &Path) -> io::Result<()> {
         path,
         UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
     )?)
+}
+
+/// Makes the mount at `path`, one of [`Overlay::mount`], take changes or refuse them; EBUSY if a
+/// file is open for writing. Other mounts of the same file system are not affected. One call.
+pub fn set_read_only(path: &Path, read_only: bool) -> io::Result<()> {
+    let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
+    flags.set(MountFlags::RDONLY, read_only);
+    Ok(mount_remount(path, flags, c"")?)
+}
+
+/// Whether somebody uses the mount at `path`: has a file of it open, or works in it. One call.
+///
+/// The kernel marks a mount that nobody uses, and ends it at the second such call if nobody looked
+/// at it in between.
+pub fn is_mount_used(path: &Path) -> io::Result<bool> {
+    match unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::EXPIRE) {
+        Err(Errno::BUSY) => Ok(true),
+        Ok(()) | Err(Errno::AGAIN) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether an open directory is the root of a mount.

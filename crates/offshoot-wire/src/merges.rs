@@ -23,6 +23,15 @@ pub struct Completed {
     left_out: Vec<LeftOut>,
     keep: bool,
     landing: &'static str,
+    /// Whether a workspace that was to be kept stands on the merged head now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved: Option<bool>,
+    /// Whether the workspace is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<bool>,
+    /// Why the workspace was not moved or removed although the merge landed, and what does it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<String>,
 }
 
 /// A conflict that waits for a decision.
@@ -119,6 +128,9 @@ impl From<&engine::Completed> for Completed {
             left_out: done.left_out.iter().map(left_out).collect(),
             keep: done.keep,
             landing: if done.atomic { "atomic" } else { "partial" },
+            moved: done.after.as_ref().and_then(|after| after.moved),
+            removed: done.after.as_ref().map(|after| after.removed),
+            waits: done.after.as_ref().and_then(|after| after.waits.clone()),
         }
     }
 }

@@ -155,6 +155,9 @@ pub struct Resolved {
     review: Review,
     snapshot: Option<String>,
     recomputed: bool,
+    /// Why the workspace that was kept for its reviews is not gone, and what removes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<String>,
 }
 
 impl From<&engine::Resolved> for Resolved {
@@ -163,6 +166,7 @@ impl From<&engine::Resolved> for Resolved {
             review: Review::from(&resolved.review),
             snapshot: hex(resolved.snapshot.as_ref().map(|one| one.id)),
             recomputed: resolved.recomputed,
+            waits: resolved.waits.clone(),
         }
     }
 }

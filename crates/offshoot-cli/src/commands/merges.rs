@@ -302,6 +302,12 @@ fn next_steps(cx: &mut Context<'_>, done: &Completed, waiting: bool) {
             .note(format_args!("nothing was merged; do it with: {again}"));
         return;
     };
+    if let Some(why) = done.after.as_ref().and_then(|after| after.waits.as_ref()) {
+        cx.output.note(format_args!(
+            "the merge is done; `{}` stays where it is: {why}",
+            done.workspace
+        ));
+    }
     if waiting {
         let number = count(
             done.conflicts.len() as i64,

@@ -91,7 +91,7 @@ impl Check<'_> {
                 ),
             );
         }
-        if !row.materialized || row.handed_out || lock.is_none() {
+        if !row.materialized || lock.is_none() {
             return Ok(());
         }
         let expected = entries
@@ -101,13 +101,24 @@ impl Check<'_> {
         self.directory(&row, expected, found)
     }
 
-    /// The directory of a workspace against what its index says.
+    /// The directory of a workspace: whether it is there and, where only we write, against what its
+    /// index says.
     fn directory(
         &self,
         row: &WorkspaceRow,
         mut expected: BTreeMap<RelPath, Entry>,
         found: &mut Found,
     ) -> Result<()> {
+        if !self.engine.shows_directory(row)? {
+            let id = &row.id;
+            let message =
+                format!("the directory of `{id}` is missing; it comes back with its next use");
+            found.add("directory", message);
+            return Ok(());
+        }
+        if row.handed_out {
+            return Ok(());
+        }
         let dir = self.engine.dir_of(row)?;
         let mut on_disk = Vec::new();
         let has_git = self.engine.has_git(row)?;

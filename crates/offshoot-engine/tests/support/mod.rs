@@ -199,9 +199,8 @@ pub(crate) fn real_counts(image: &DirImage) -> (i64, i64, i64) {
     counts
 }
 
-/// Why the directory of a workspace is not what its index says, if it is not. Looks at kinds,
-/// content, permission bits and counters.
-pub(crate) fn out_of_line(bed: &Bed, ws: &WorkspaceId) -> Option<String> {
+/// How the counters of a workspace differ from its index, if they do.
+pub(crate) fn miscounted(bed: &Bed, ws: &WorkspaceId) -> Option<String> {
     let engine = bed.engine();
     let row = engine.workspace(ws).expect("the workspace");
     let index = index_of(engine, ws);
@@ -220,6 +219,18 @@ pub(crate) fn out_of_line(bed: &Bed, ws: &WorkspaceId) -> Option<String> {
             index.keys()
         ));
     }
+    None
+}
+
+/// Why the directory of a workspace is not what its index says, if it is not. Looks at kinds,
+/// content, permission bits and counters.
+pub(crate) fn out_of_line(bed: &Bed, ws: &WorkspaceId) -> Option<String> {
+    let engine = bed.engine();
+    if let Some(why) = miscounted(bed, ws) {
+        return Some(why);
+    }
+    let row = engine.workspace(ws).expect("the workspace");
+    let index = index_of(engine, ws);
     let image = bed.image(ws);
     if !row.materialized {
         return (!image.is_empty()).then(|| format!("assigned only, but on disk: {image:?}"));

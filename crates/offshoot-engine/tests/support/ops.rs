@@ -30,6 +30,18 @@ pub(crate) enum OutsideOp {
     Rename(RelPath, RelPath),
     Chmod(RelPath, u32),
     Symlink(RelPath, Vec<u8>),
+    /// Whatever stands there becomes something else in its place.
+    Swap(RelPath, Swapped),
+}
+
+/// What an outside program puts in the place of something else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Swapped {
+    File,
+    Dir,
+    /// A directory with this name in it: a file, or a directory that holds one.
+    Holding(&'static [u8], bool),
+    Link,
 }
 
 /// Paths of few names, so that operations meet each other.
@@ -71,6 +83,21 @@ fn outside(names: &'static [&'static [u8]], links: bool) -> impl Strategy<Value 
         2 => (path(names), perm).prop_map(|(path, perm)| OutsideOp::Chmod(path, perm)),
         if links { 2 } else { 0 } =>
             (path(names), target).prop_map(|(path, target)| OutsideOp::Symlink(path, target)),
+        3 => (path(names), swapped_to(names, links)).prop_map(|(path, new)| OutsideOp::Swap(path, new)),
+    ]
+}
+
+fn swapped_to(
+    names: &'static [&'static [u8]],
+    links: bool,
+) -> impl Strategy<Value = Swapped> + Clone {
+    let holding = (prop::sample::select(names), any::<bool>())
+        .prop_map(|(name, deep)| Swapped::Holding(name, deep));
+    prop_oneof![
+        2 => Just(Swapped::File),
+        1 => Just(Swapped::Dir),
+        3 => holding,
+        if links { 2 } else { 0 } => Just(Swapped::Link),
     ]
 }
 
@@ -182,5 +209,29 @@ pub(crate) fn run_outside(root: &Path, op: &OutsideOp) {
                 let _ = std::os::unix::fs::symlink(OsStr::from_bytes(target), at);
             }
         }
+        OutsideOp::Swap(path, new) => {
+            if let Some(at) = host(root, path)
+                && make_parents(&at)
+            {
+                swap(&at, *new);
+            }
+        }
     }
+}
+
+/// Puts something else in the place of whatever stands there.
+pub(crate) fn swap(at: &Path, new: Swapped) {
+    remove(at);
+    let _ = match new {
+        Swapped::File => fs::write(at, "swapped"),
+        Swapped::Dir => fs::create_dir(at),
+        Swapped::Link => std::os::unix::fs::symlink("elsewhere", at),
+        Swapped::Holding(name, false) => {
+            fs::create_dir(at).and_then(|()| fs::write(at.join(OsStr::from_bytes(name)), "held"))
+        }
+        Swapped::Holding(name, true) => {
+            let inner = at.join(OsStr::from_bytes(name));
+            fs::create_dir_all(&inner).and_then(|()| fs::write(inner.join("deep"), "held"))
+        }
+    };
 }

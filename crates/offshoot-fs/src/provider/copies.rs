@@ -17,15 +17,15 @@ use rustix::io::Errno;
 
 use super::record::{ForkRecord, Recorded};
 use super::{
-    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, Walked,
-    exists, failed, make_private_dir, missing, removing_of,
+    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider,
+    ProviderName, Walked, busy, exists, failed, make_private_dir, missing, removing_of,
 };
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
 use crate::layer::remove_host_tree;
 use crate::stack::{LayerEntry, LayerStack};
 use crate::tree_writer::{KEPT_PERM, Owner, TreeWriter};
-use crate::{SafeDir, Walk, write_error};
+use crate::{SafeDir, Uses, Walk, find_user, write_error};
 
 /// Makes forks as copies whose files share their extents with the layers: btrfs, XFS and others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +77,22 @@ macro_rules! provide_copies {
                 changes(layers, fork, closed)
             }
 
-            fn close(&self, _fork: &ForkDirs) -> Result<()> {
+            fn close(&self, fork: &ForkDirs) -> Result<()> {
+                refuse_users(fork)
+            }
+
+            fn is_used(&self, fork: &ForkDirs) -> Result<bool> {
+                Ok(find_user(&fork.target, Uses::Any)?.is_some())
+            }
+
+            fn freeze(&self, _fork: &ForkDirs) -> Result<()> {
+                Err(Error::new(
+                    ErrorCode::Unsupported,
+                    "a copy cannot be made to refuse changes",
+                ))
+            }
+
+            fn thaw(&self, _fork: &ForkDirs) -> Result<()> {
                 Ok(())
             }
 
@@ -321,6 +336,21 @@ fn cleanup(fork: &ForkDirs) -> Result<()> {
     }
     remove_host_tree(&fork.private)?;
     drop(lock);
+    Ok(())
+}
+
+/// Whoever could change the copy after it was left behind would do so in vain.
+fn refuse_users(fork: &ForkDirs) -> Result<()> {
+    if !fork.target.is_dir() {
+        return Ok(());
+    }
+    let started = std::time::Instant::now();
+    while let Some(who) = find_user(&fork.target, Uses::Changing)? {
+        if started.elapsed() > BUSY_GRACE {
+            return Err(busy(&who));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(())
 }
 

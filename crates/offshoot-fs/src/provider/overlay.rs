@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{
-    Overlay, OverlayXattrs, Stat, attach_mount, get_xattr, is_mount_point, is_on_overlay,
-    set_immutable, unmount_idle, unmount_lazily,
+    Overlay, OverlayXattrs, Stat, attach_mount, get_xattr, is_mount_point, is_mount_used,
+    is_on_overlay, set_immutable, set_read_only, unmount_idle, unmount_lazily,
 };
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
 
 use super::elsewhere::is_shown_elsewhere;
 use super::{
-    Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider, ProviderName, Walked,
-    busy, exists, failed, make_private_dir, missing, move_below, removing_of,
+    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider,
+    ProviderName, Walked, busy, exists, failed, make_private_dir, missing, move_below, removing_of,
 };
 use crate::errors::is;
 use crate::layer::remove_host_tree;
@@ -33,9 +33,6 @@ use crate::tree_writer::KEPT_PERM;
 use crate::upper::{UpperNotes, upper_differences};
 use crate::{SafeDir, Walk};
 
-/// How long a mount may look busy by chance: a process that any thread starts holds all open files
-/// for the moment until it becomes another program.
-const BUSY_GRACE: Duration = Duration::from_millis(200);
 /// So long a mount may be shown elsewhere before that counts as use.
 const COPY_GRACE: Duration = Duration::from_millis(1_000);
 
@@ -193,15 +190,43 @@ impl Provider for OverlayProvider {
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
         }
-        // Whoever starts a container has, for a moment, a copy of every mount there is.
-        let started = Instant::now();
-        while is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
-            if started.elapsed() > COPY_GRACE {
-                return Err(busy("a container or another mount shows it"));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        refuse_shown_elsewhere(fork)?;
         unmount_patiently(&fork.target)
+    }
+
+    fn is_used(&self, fork: &ForkDirs) -> Result<bool> {
+        if !is_mounted(&fork.target).map_err(cannot_unmount)? {
+            return Ok(false);
+        }
+        let used = is_mount_used(&fork.target)
+            .and_then(|used| Ok(used || is_shown_elsewhere(&fork.target)?));
+        used.map_err(cannot_unmount)
+    }
+
+    fn freeze(&self, fork: &ForkDirs) -> Result<()> {
+        if !is_mounted(&fork.target).map_err(cannot_unmount)? {
+            return Ok(());
+        }
+        refuse_shown_elsewhere(fork)?;
+        let started = Instant::now();
+        loop {
+            match set_read_only(&fork.target, true) {
+                Err(error) if is(&error, Errno::BUSY) => {
+                    if started.elapsed() > BUSY_GRACE {
+                        return Err(busy("files of it are open for writing").with_source(error));
+                    }
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                answer => return answer.map_err(cannot_unmount),
+            }
+        }
+    }
+
+    fn thaw(&self, fork: &ForkDirs) -> Result<()> {
+        match is_mounted(&fork.target).map_err(cannot_mount)? {
+            true => set_read_only(&fork.target, false).map_err(cannot_mount),
+            false => Ok(()),
+        }
     }
 
     fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs> {
@@ -269,6 +294,19 @@ impl Provider for OverlayProvider {
         drop(lock);
         Ok(())
     }
+}
+
+/// Whoever sees the mount at another place could go on with it there.
+fn refuse_shown_elsewhere(fork: &ForkDirs) -> Result<()> {
+    // Whoever starts a container has, for a moment, a copy of every mount there is.
+    let started = Instant::now();
+    while is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
+        if started.elapsed() > COPY_GRACE {
+            return Err(busy("a container or another mount shows it"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Ends a mount that nobody uses. Not lazily: a mount that lives on unseen would become a second one

@@ -13,6 +13,7 @@
 //! trailer  checksum 8
 //! ```
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -368,23 +369,35 @@ impl Stored {
 /// Puts the memo of a finished scan together.
 pub(super) fn build(
     old: &Memo,
-    listings: &[Listing],
+    (listings, vanished): (&[Listing], &HashSet<RelPath>),
     started_ns: i64,
     tag: u64,
     hashed: impl Fn(&RelPath) -> Option<ObjectId>,
 ) -> Memo {
     let mut builder = Builder::default();
     for listing in listings {
+        let is_there = |name: &[u8], essentials: &Essentials| {
+            vanished.is_empty()
+                || !essentials.is_dir()
+                || !vanished.contains(&listing.path.join_name(name))
+        };
         let first = builder.begin_dir(&listing.path);
         match &listing.content {
             ListingContent::Same(index) => {
                 for entry in old.dir_entries(*index) {
-                    builder.add(old.entry_name(entry), &old.entry(entry));
+                    let (name, stored) = (old.entry_name(entry), old.entry(entry));
+                    if is_there(name, &stored.essentials) {
+                        builder.add(name, &stored);
+                    }
                 }
             }
             ListingContent::Fresh { names, entries } => {
                 for entry in entries {
-                    add_fresh(&mut builder, &listing.path, names, entry, &hashed);
+                    let start = entry.name_start as usize;
+                    let name = &names[start..start + entry.name_len as usize];
+                    if is_there(name, &entry.essentials) {
+                        add_fresh(&mut builder, &listing.path, name, entry, &hashed);
+                    }
                 }
             }
         }
@@ -396,12 +409,10 @@ pub(super) fn build(
 fn add_fresh(
     builder: &mut Builder,
     dir: &RelPath,
-    names: &[u8],
+    name: &[u8],
     entry: &FreshEntry,
     hashed: &impl Fn(&RelPath) -> Option<ObjectId>,
 ) {
-    let start = entry.name_start as usize;
-    let name = &names[start..start + entry.name_len as usize];
     let id = entry.id.or_else(|| {
         if entry.essentials.is_dir() {
             None

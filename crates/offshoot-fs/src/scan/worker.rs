@@ -159,6 +159,8 @@ pub(super) struct Found {
     ignored: Vec<RelPath>,
     counts: ScanCounts,
     listings: Vec<Listing>,
+    /// Directories that were listed and were gone when they were to be walked.
+    vanished: Vec<RelPath>,
 }
 
 impl Found {
@@ -169,6 +171,7 @@ impl Found {
         self.refused.append(&mut other.refused);
         self.ignored.append(&mut other.ignored);
         self.listings.append(&mut other.listings);
+        self.vanished.append(&mut other.vanished);
         self.counts.files += other.counts.files;
         self.counts.symlinks += other.counts.symlinks;
         self.counts.dirs += other.counts.dirs;
@@ -193,6 +196,7 @@ impl Found {
             memo,
             started_ns,
             listings: self.listings,
+            vanished: self.vanished.into_iter().collect(),
         }
     }
 
@@ -321,6 +325,7 @@ impl<F: ScanFilter> Job<'_, F> {
             Ok(fd) => fd,
             Err(error) if task.seen.is_some() && vanished(&error) => {
                 found.miss_tree(self.memo, &task.path);
+                found.vanished.push(task.path);
                 return Ok(());
             }
             Err(error) if task.seen.is_some() && is(&error, Errno::ACCESS) => {
