@@ -431,6 +431,9 @@ impl Engine {
                 let walked_by = |(above, _): &(RelPath, _)| path.starts_with(above);
                 let left_out = scan.ignored.iter().any(|above| path.starts_with(above))
                     || scan.refused.iter().any(walked_by);
+                // The walk has just seen it as the memo says.
+                let is_known =
+                    memo.get(&path).is_some() && scan.missing.binary_search(&path).is_err();
                 match (known, stat) {
                     (Some(_), None) => drop(found.insert(path, None)),
                     (Some(known), Some(stat))
@@ -440,7 +443,7 @@ impl Engine {
                     }
                     // It looks as it did when the memo was written; but a moment ago it was not
                     // there, and that is recorded.
-                    (None, Some(stat)) if memo.get(&path).is_some() && !left_out => {
+                    (None, Some(stat)) if is_known && !left_out => {
                         match self.take_from_disk(dir, &path, Some(stat), None, largest, bulk)? {
                             Taken::Entry(entry, _) => drop(found.insert(path, Some(entry))),
                             Taken::TooLarge(file) => too_large.push(file),
@@ -448,9 +451,7 @@ impl Engine {
                         }
                     }
                     // The walk did not see it, and now it is there: somebody is at work.
-                    (Some(known), Some(_))
-                        if !left_out && (known.is_dir() || memo.get(&path).is_none()) =>
-                    {
+                    (Some(known), Some(_)) if !left_out && (known.is_dir() || !is_known) => {
                         settled = false;
                     }
                     _ => {}
