@@ -351,11 +351,13 @@ impl Engine {
             && last.theirs == theirs.id
             && last.base == fork.base
         {
-            // The same merge, but whether the workspace stays is for this request to say.
-            return Ok(Completed {
-                keep: options.keep,
-                ..receipt(&last)?
-            });
+            let mut completed = receipt(&last)?;
+            // The same merge, but whether the workspace stays is for this request to say, and so is
+            // what stands in its way: files that no snapshot holds.
+            completed.keep = options.keep;
+            self.drop_unheld(&row, &theirs.id, &mut completed.left_out)?;
+            completed.left_out.extend(too_large);
+            return Ok(completed);
         }
         for _ in 0..TRIES {
             let plan = self.store().read(|tx| {
@@ -612,6 +614,30 @@ impl Engine {
             ..waiting.clone()
         })?;
         Ok(true)
+    }
+
+    /// Takes out of a list what a snapshot does not hold.
+    fn drop_unheld(
+        &self,
+        row: &WorkspaceRow,
+        snapshot: &ObjectId,
+        left_out: &mut Vec<LeftOut>,
+    ) -> Result<()> {
+        self.store().read(|tx| {
+            let Some(snapshot) = tx.snapshot(row.key, snapshot)? else {
+                return Ok(());
+            };
+            let state = crate::snapshot::state_of(&snapshot);
+            let objects = self.objects_in(tx);
+            let mut held = Vec::new();
+            for file in left_out.iter() {
+                if state.entry(&objects, &file.path)?.is_some() {
+                    held.push(file.clone());
+                }
+            }
+            *left_out = held;
+            Ok(())
+        })
     }
 
     fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {
