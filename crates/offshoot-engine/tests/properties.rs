@@ -778,7 +778,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
     let mut rng = offshoot_testkit::Rng::new(7);
     for _ in 0..cases(40) {
         let stop = AtomicBool::new(false);
-        let path = ["a", "b", "a/b", "b/a"][rng.below(4) as usize];
+        let path = ["a", "b", "a/b", "b/a"][rng.below(4)];
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for form in FORMS.iter().cycle() {
