@@ -138,7 +138,8 @@ fn one_server_per_data_directory() {
         stderr.contains("another server runs on this data directory"),
         "{stderr}"
     );
-    assert!(began.elapsed() < Duration::from_secs(5));
+    // It does not wait for the other one to end.
+    assert!(began.elapsed() < Duration::from_secs(30));
     // Other commands work beside it.
     assert_eq!(run(data.path(), &["workspace", "create", "w"]).0, 0);
     assert_eq!(served.send("GET", "/api/v1/workspaces/w", b"").0, 200);

@@ -18,6 +18,8 @@ use crate::workspace::{Quota, line_of};
 /// The name of the top of the tree.
 pub(crate) const ROOT: &str = "root";
 /// The longest role, in bytes.
+/// The levels of the tree below root: every call of an agent looks at those above it.
+const MAX_DEPTH: usize = 32;
 const MAX_ROLE: usize = 256;
 
 /// One agent.
@@ -70,7 +72,18 @@ impl Engine {
                 .with_hint("leave the project out, or spawn it below root"));
             }
             // Before anything is made: the parent must be there.
-            inherited = self.store().read(|tx| find_agent(tx, parent))?.priority;
+            let above = self.store().read(|tx| {
+                let row = find_agent(tx, parent)?;
+                chain_of(tx, &row)
+            })?;
+            if above.len() >= MAX_DEPTH {
+                return Err(Error::invalid(format!(
+                    "`{parent}` has {MAX_DEPTH} agents above it, itself included, and cannot have \
+                     one below it"
+                ))
+                .with_hint("spawn it below an agent that is nearer to root"));
+            }
+            inherited = above.first().map_or(0, |row| row.priority);
         }
         let priority = priority.unwrap_or(inherited);
         let workspace = match &parent {

@@ -32,8 +32,8 @@ use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
-use crate::protect::{self, Protection, decided_before, held_review};
-use crate::review_row::{Finding, LandsIn, new_review, parts_of};
+use crate::protect::{self, Protection, decided_before, held_review, is_still};
+use crate::review_row::{Finding, LandsIn, new_review, parts_of, superseded};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_into_project, settled};
 use crate::workspace::line_of;
@@ -137,6 +137,8 @@ pub(crate) struct MergePlan {
     draft: Option<ProjectDraft>,
     completed: Completed,
     reviews: Vec<ReviewRow>,
+    /// Reviews that others take the place of.
+    superseded: Vec<ReviewRow>,
 }
 
 /// What is merged.
@@ -205,14 +207,16 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Completed> {
         let (row, _lock) = self.hold_alone(id)?;
-        self.project_of_fork(&row)?;
-        let synced = self.sync_held(&row, options.include_ignored, cause)?;
+        let project = self.project_of_fork(&row)?;
+        let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
+        let include_ignored = options.include_ignored || settings.include_ignored;
+        let synced = self.sync_held(&row, include_ignored, cause)?;
         self.store().read(|tx| {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
             let mut bench = Workbench::new(&index.objects);
-            let pending = index.pending(options.include_ignored)?;
+            let pending = index.pending(include_ignored)?;
             let merging = Merging {
                 row: &row,
                 fork: &fork,
@@ -461,11 +465,18 @@ impl Engine {
                 tx.reviews(Some(project.key), true)?,
             ),
         };
+        // What the owner looks at must not become something else under the same name.
+        let mut same = Vec::with_capacity(waiting.len());
+        for row in &waiting {
+            if is_still(tx, objects, merging.row.key, &merging.theirs, row)? {
+                same.push(row.clone());
+            }
+        }
         let finding = Finding {
             project: &project,
             row: merging.row,
             changes: &changes,
-            waiting: &waiting,
+            waiting: &same,
             base: fork.base,
             snapshot: merging.snapshot,
             merge: merging.id,
@@ -509,6 +520,7 @@ impl Engine {
             });
             reviews.push(review);
         }
+        let superseded = superseded(&waiting, merging.row.key, &reviews)?;
         if atomic && !reviews.is_empty() {
             proposal = Proposal::default();
         }
@@ -535,6 +547,7 @@ impl Engine {
             draft,
             completed,
             reviews,
+            superseded,
         })
     }
 
@@ -580,6 +593,9 @@ impl Engine {
         }
         if let Some(draft) = &plan.draft {
             land_draft(tx, draft, &recorded(&label, &cause, at))?;
+        }
+        for review in &plan.superseded {
+            tx.put_review(review)?;
         }
         for review in &plan.reviews {
             tx.put_review(review)?;

@@ -19,7 +19,9 @@ use crate::decide::Decided;
 use crate::engine::Engine;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::open_project;
-use crate::review_row::{Finding, LandsIn, Subject, details_of, find_review, open_review};
+use crate::review_row::{
+    Details, Finding, LandsIn, SUPERSEDED, Subject, details_of, find_review, open_review,
+};
 use crate::snapshot::state_of;
 use crate::state::{State, StateChange, StateEdit, StateEdits};
 use crate::three_way::{ThreeStates, ThreeWay};
@@ -66,7 +68,8 @@ impl Protection {
             let text = text.trim_end_matches('/').to_ascii_lowercase();
             let slashes = text.match_indices('/').map(|(at, _)| &text[..at]);
             let above = slashes
-                .filter(|dir| !dir.is_empty() && !dir.ends_with("**"))
+                // `a/**/b` also lies below whatever is in `a`.
+                .filter(|dir| !dir.is_empty() && *dir != "**" && *dir != "/**")
                 // Without a slash it would match at any depth.
                 .map(|dir| Pattern::new(format!("/{}", dir.trim_start_matches('/'))));
             Guard {
@@ -219,23 +222,55 @@ impl Held {
             let is_about = review.state == ReviewState::Resolved
                 && review.path == self.path
                 && details.protected
-                && details.paths == self.paths;
-            let (true, Some(then)) = (is_about, details.theirs_snapshot) else {
-                continue;
-            };
-            let Some(then) = tx.snapshot(workspace, &then)? else {
-                continue;
-            };
-            let mut same = true;
-            for path in &self.paths {
-                same &= state_of(&then).entry(objects, path)? == theirs.entry(objects, path)?;
-            }
-            if same {
+                && details.paths == self.paths
+                && details
+                    .decision
+                    .as_ref()
+                    .is_some_and(|one| one.choice != SUPERSEDED);
+            if is_about && has_same(tx, objects, workspace, theirs, &details)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
+
+/// Whether a review, if it is of this workspace and protected, is about what the workspace has now.
+pub(crate) fn is_still(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    workspace: WorkspaceKey,
+    theirs: &State,
+    review: &ReviewRow,
+) -> Result<bool> {
+    if review.workspace != workspace {
+        return Ok(true);
+    }
+    let details = details_of(review)?;
+    Ok(!details.protected || has_same(tx, objects, workspace, theirs, &details)?)
+}
+
+/// Whether a workspace has at all paths of a review what it had when the review was opened.
+fn has_same(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    workspace: WorkspaceKey,
+    theirs: &State,
+    details: &Details,
+) -> Result<bool> {
+    let then = match &details.theirs_snapshot {
+        Some(then) => tx.snapshot(workspace, then)?,
+        None => None,
+    };
+    let Some(then) = then else {
+        return Ok(false);
+    };
+    for path in &details.paths {
+        if state_of(&then).entry(objects, path)? != theirs.entry(objects, path)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What ties the edits of a merge together.
@@ -531,8 +566,21 @@ mod tests {
 
     #[test]
     fn directories_above_are_known() {
-        let some = protection(&["ci/deploy/run.sh", "**/.vscode/**", "*.key"]);
-        for above in ["ci", "CI/deploy", ".vscode", "a/b/.vscode"] {
+        let some = protection(&[
+            "ci/deploy/run.sh",
+            "**/.vscode/**",
+            "*.key",
+            "ops/**/run.sh",
+        ]);
+        for above in [
+            "ci",
+            "CI/deploy",
+            ".vscode",
+            "a/b/.vscode",
+            "ops",
+            "ops/prod",
+            "ops/a/b",
+        ] {
             assert!(some.is_above(&path(above)), "{above}");
         }
         for other in ["a", "a/ci", "ci/deploy/run.sh", "x.key"] {

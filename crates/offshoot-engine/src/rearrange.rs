@@ -135,7 +135,7 @@ impl Engine {
         let row = self.open_row(id)?;
         refuse_unwritable(&row, path)?;
         let (row, _lock) = self.hold_alone(id)?;
-        self.sync_below(&row, path, cause)?;
+        self.sync_before_deletion(&row, path)?;
         self.sync_named(&row, path, cause)?;
         let at = self.now();
         let (gone, files) = self.change_workspace(&row, at, |draft| {
@@ -184,7 +184,7 @@ impl Engine {
             )));
         }
         let (row, _lock) = self.hold_alone(id)?;
-        self.sync_below(&row, from, cause)?;
+        self.sync_held(&row, false, cause)?;
         self.sync_named(&row, from, cause)?;
         self.sync_named(&row, to, cause)?;
         let at = self.now();

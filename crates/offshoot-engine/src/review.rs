@@ -23,12 +23,16 @@ use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::protect::{Protection, known_paths};
 use crate::review_row::{
-    Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved, who,
+    Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved,
+    refuse_other, who,
 };
 use crate::snapshot::{Snapshot, state_of};
 use crate::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::three_way::{ThreeStates, ThreeWay, merge_into_project, merge_states, settled};
 use crate::workspace::line_of;
+
+/// So many resolutions may be proposed for one review: whoever decides has to read them.
+const MOST_CANDIDATES: i64 = 32;
 
 /// A conflict that waits for a decision, or waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,6 +185,12 @@ impl Engine {
             }
             tx.put_object(&incoming.object)?;
             let number = tx.candidates(id)?.last().map_or(1, |last| last.number + 1);
+            if number > MOST_CANDIDATES {
+                return Err(Error::invalid(format!(
+                    "the review `{id}` has {MOST_CANDIDATES} candidates, and takes no more"
+                ))
+                .with_hint("decide it, or resolve it with content of your own"));
+            }
             tx.add_candidate(&CandidateRow {
                 review: id.to_owned(),
                 number,
@@ -260,6 +270,7 @@ impl Engine {
                 tx.put_object(object)?;
             }
             let mut now = find_review(tx, &row.id)?;
+            refuse_other(&now, row)?;
             let mut details = details_of(&now)?;
             details.decision = Some(decision.clone());
             now.details = as_json(&details)?;

@@ -1,10 +1,10 @@
 //! The row of a review: what it keeps of a conflict, how one is opened and how it is marked.
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, GitMode, ObjectId, RelPath, Result, Timestamp,
+    Cause, EntryKind, Error, ErrorCode, GitMode, ObjectId, Operator, RelPath, Result, Timestamp,
 };
 use offshoot_merge::{Conflict, Part};
-use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceRow, WriteTx};
+use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey, WorkspaceRow, WriteTx};
 use serde::{Deserialize, Serialize};
 
 use crate::as_text;
@@ -58,6 +58,9 @@ pub(crate) struct Decision {
     pub(crate) content: Option<ObjectId>,
     pub(crate) by: Who,
 }
+
+/// The choice that closes a review in whose place another one came.
+pub(crate) const SUPERSEDED: &str = "superseded";
 
 /// Where a decision goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +194,36 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
     })
 }
 
+/// The protected reviews that wait and that others take the place of, as they are then: nobody
+/// decides them any more.
+pub(crate) fn superseded(
+    waiting: &[ReviewRow],
+    workspace: WorkspaceKey,
+    by: &[ReviewRow],
+) -> Result<Vec<ReviewRow>> {
+    let mut old = Vec::new();
+    for row in waiting.iter().filter(|row| row.workspace == workspace) {
+        let has_new = by
+            .iter()
+            .any(|new| new.path == row.path && new.id != row.id);
+        let mut details = details_of(row)?;
+        if !has_new || !details.protected || details.lands_in != LandsIn::Project {
+            continue;
+        }
+        details.decision = Some(Decision {
+            choice: SUPERSEDED.to_owned(),
+            content: None,
+            by: who(&Cause::by(Operator::system()), Timestamp::now()),
+        });
+        old.push(ReviewRow {
+            state: ReviewState::Resolved,
+            details: as_json(&details)?,
+            ..row.clone()
+        });
+    }
+    Ok(old)
+}
+
 /// The conflicting parts of a file as text; empty for all of it.
 pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
     let Some(content) = &conflict.content else {
@@ -243,12 +276,28 @@ pub(crate) fn mark_resolved(
     if now.state == ReviewState::Resolved {
         return Err(already_resolved(&review.id));
     }
+    refuse_other(&now, review)?;
     let mut details = details_of(&now)?;
     details.decision = Some(decision.clone());
     now.details = as_json(&details)?;
     now.state = ReviewState::Resolved;
     now.snapshot = snapshot;
     tx.put_review(&now)
+}
+
+/// Refuses a decision about something else than the review is about by now: its workspace may have
+/// been completed again since it was read.
+pub(crate) fn refuse_other(now: &ReviewRow, then: &ReviewRow) -> Result<()> {
+    let about =
+        |row: &ReviewRow| -> Result<_> { Ok((row.theirs, details_of(row)?.theirs_snapshot)) };
+    if about(now)? == about(then)? {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::PreconditionFailed,
+        format!("the review `{}` is about something else by now", now.id),
+    )
+    .with_hint("look at it again; nothing was decided"))
 }
 
 pub(crate) fn find_review(tx: &dyn ReadTx, id: &str) -> Result<ReviewRow> {

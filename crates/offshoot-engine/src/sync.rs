@@ -95,14 +95,16 @@ impl Engine {
         self.sync(id, cause).map(drop)
     }
 
-    /// The same while the caller holds the exclusive lock, before a whole directory changes.
-    pub(crate) fn sync_below(
-        &self,
-        row: &WorkspaceRow,
-        _path: &RelPath,
-        cause: &Cause,
-    ) -> Result<()> {
-        self.sync_held(row, false, cause).map(drop)
+    /// The same before a path is taken away with all below it, while the caller holds the exclusive
+    /// lock. Refused if something is there that could not be recorded: nothing would hold it (INV-5).
+    pub(crate) fn sync_before_deletion(&self, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
+        let synced = self.sync_with(row, false, Durability::Synced)?;
+        let below = |one: &&TooLarge| one.path.starts_with(path);
+        if let Some(file) = synced.too_large.iter().find(below) {
+            return Err(file.refuse());
+        }
+        let busy = synced.unsettled.iter().find(|one| one.starts_with(path));
+        busy.map_or(Ok(()), |busy| Err(is_being_changed(busy)))
     }
 
     /// The same for one path alone.
@@ -570,12 +572,7 @@ impl Engine {
                             Taken::Gone => None,
                             // Nothing else holds it, so nothing may take its place.
                             Taken::TooLarge(file) => return Err(file.refuse()),
-                            Taken::Unsettled => {
-                                return Err(Error::new(
-                                    ErrorCode::WorkspaceBusy,
-                                    format!("`{step}` is being changed by another program"),
-                                ));
-                            }
+                            Taken::Unsettled => return Err(is_being_changed(&step)),
                         }
                     }
                 };
@@ -717,6 +714,13 @@ impl Engine {
             folded,
         })
     }
+}
+
+fn is_being_changed(path: &RelPath) -> Error {
+    Error::new(
+        ErrorCode::WorkspaceBusy,
+        format!("`{path}` is being changed by another program"),
+    )
 }
 
 /// Whether the disk is not what the index says of a path.

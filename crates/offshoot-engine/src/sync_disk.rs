@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
-    EntryKind, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
+    EntryKind, Error, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
 };
 use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
 use offshoot_git::IgnoreRules;
@@ -121,7 +121,9 @@ impl Engine {
                 let stored =
                     self.store()
                         .prepare_stream(ObjectKind::Blob, id, opened.size, &mut content);
-                if !unchanged(&file)? {
+                // Its times do not show what is written through a mapping of it.
+                let changed = |error: &Error| error.code() == ErrorCode::WorkspaceBusy;
+                if !unchanged(&file)? || stored.as_ref().is_err_and(changed) {
                     return Ok(None);
                 }
                 bulk.add_prepared(stored?);

@@ -179,12 +179,11 @@ fn count_index(
         }
     };
     // In the order of paths, each row comes after those above it.
-    let mut hiding: Vec<(RelPath, bool)> = Vec::new();
+    let mut hiding: HashMap<RelPath, bool> = HashMap::new();
     for entry in tx.entries_below(row.key, &RelPath::root())? {
-        let above = |(path, _): &&(RelPath, bool)| entry.path.starts_with(path);
-        let over = hiding.iter().filter(above).fold(None, |over, (_, is_dir)| {
-            Some(over.unwrap_or(true) && *is_dir)
-        });
+        let above = entry.path.dirs_above();
+        let over = above.iter().filter_map(|dir| hiding.get(dir).copied());
+        let over = over.reduce(|one, other| one && other);
         // Nothing can be below what is no directory.
         if over == Some(false) {
             continue;
@@ -205,7 +204,7 @@ fn count_index(
             tally.came(kind, entry.size);
         }
         if hides {
-            hiding.push((entry.path, entry.kind == Some(EntryKind::Dir)));
+            hiding.insert(entry.path, entry.kind == Some(EntryKind::Dir));
         }
     }
     Ok(tally)

@@ -243,8 +243,8 @@ impl Changed {
         self.follow_gone(tx, objects, &steps)
     }
 
-    /// A unit of the base that another one took the place of went with the last of these. One
-    /// whose place is still taken did not go: what stands there has an author of its own.
+    /// A unit of the base that others took the place of went with the last of these. One whose place
+    /// is taken now did not go: what stands there has an author of its own.
     fn follow_gone(
         &mut self,
         tx: &dyn ReadTx,
@@ -260,35 +260,49 @@ impl Changed {
         let Some(oldest) = begins.iter().flatten().max() else {
             return Ok(());
         };
-        let mut places: Vec<Option<usize>> = vec![None; self.marks.len()];
+        let mut places: Vec<Option<Place>> = vec![None; self.marks.len()];
         let mut before = steps[*oldest].1.cut(tx, objects, self.grain)?;
         for at in (0..=*oldest).rev() {
             let after = match at.checked_sub(1) {
                 Some(newer) => steps[newer].1.cut(tx, objects, self.grain)?,
                 None => self.now.clone(),
             };
-            let became = before.became_in(&after, &limits);
+            let followed = before.followed_to(&after, &limits);
             let in_base = self.base.places_in(&before, &limits);
             for (number, mark) in self.marks.iter_mut().enumerate() {
                 if begins[number] == Some(at) {
-                    places[number] = in_base[mark.unit];
+                    places[number] = in_base[mark.unit].map(Place::Unit);
                 }
-                if let Some(place) = places[number] {
-                    places[number] = became[place];
-                    if became[place].is_none() {
-                        mark.by = Some(steps[at].0.clone());
-                    }
-                }
+                let lead = self.base.lead(mark.unit);
+                places[number] = match places[number] {
+                    Some(Place::Unit(unit)) => Some(match followed.unit(unit) {
+                        Some(unit) => Place::Unit(unit),
+                        None => {
+                            mark.by = Some(steps[at].0.clone());
+                            Place::Gap(followed.gap(unit))
+                        }
+                    }),
+                    Some(Place::Gap(gap)) => Some(match followed.filled(gap, lead) {
+                        Some(unit) => Place::Unit(unit),
+                        None => Place::Gap(followed.gap(gap)),
+                    }),
+                    None => None,
+                };
             }
             before = after;
         }
-        let mut number = 0;
-        self.marks.retain(|_| {
-            number += 1;
-            places[number - 1].is_none()
-        });
+        let mut places = places.into_iter();
+        self.marks
+            .retain(|_| !matches!(places.next(), Some(Some(Place::Unit(_)))));
         Ok(())
     }
+}
+
+/// Where a unit stands, or what took its place, or where it stood: before the unit of this number.
+#[derive(Clone, Copy)]
+enum Place {
+    Unit(usize),
+    Gap(usize),
 }
 
 /// What a path held before a change.

@@ -207,3 +207,28 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     let none = rig.engine.workspace_of_agent(&helper.id).unwrap_err();
     assert_eq!(none.code(), ErrorCode::WorkspaceNotAssigned);
 }
+
+/// Every call of an agent looks at those above it, so a chain has an end.
+#[test]
+fn the_tree_has_a_depth() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    let mut last = rig
+        .engine
+        .spawn("root", "first", Some(&project), None, &user())
+        .unwrap();
+    let mut depth = 1;
+    let refused = loop {
+        match rig
+            .engine
+            .spawn(last.id.as_str(), "next", None, None, &user())
+        {
+            Ok(next) => last = next,
+            Err(error) => break error,
+        }
+        depth += 1;
+        assert!(depth <= 64, "there is no end");
+    };
+    assert_eq!(refused.code(), ErrorCode::InvalidRequest);
+    assert_eq!(depth, 32);
+}

@@ -218,6 +218,46 @@ fn whoever_takes_lines_away_is_their_author() {
     );
 }
 
+/// A place that one emptied, another filled and a third emptied again is the third one's.
+#[test]
+fn whoever_empties_a_place_last_is_its_author() {
+    let json = |b: Option<&str>| match b {
+        Some(b) => format!("{{\"a\":\"x\",\"b\":\"{b}\",\"c\":\"x\"}}"),
+        None => r#"{"a":"x","c":"x"}"#.to_owned(),
+    };
+    let scene = Scene::new(&[("f", &lines(&[])), ("c.json", &json(Some("base")))]);
+    let agents = [
+        ("zero", 0),
+        ("one", 1),
+        ("two", 2),
+        ("weak", 0),
+        ("strong", 3),
+    ];
+    let forks = agents.map(|(agent, priority)| scene.fork(agent, priority));
+    let texts = [None, Some("one"), None, Some("weak"), Some("strong")];
+    for (id, text) in forks.iter().zip(texts) {
+        scene.write(id, "f", &lines(&[(6, text.unwrap_or("-"))]), None);
+        scene.write(id, "c.json", &json(text), None);
+    }
+    for id in &forks[..3] {
+        scene.complete(id);
+    }
+    let weak = scene.complete(&forks[3]);
+    assert_eq!(weak.decided.len(), 2, "{:?}", weak.conflicts);
+    assert!(
+        weak.decided
+            .iter()
+            .all(|one| one.ours_by.as_deref() == Some("two"))
+    );
+    assert_eq!(
+        (scene.text("f"), scene.text("c.json")),
+        (lines(&[(6, "-")]), json(None))
+    );
+    scene.complete(&forks[4]);
+    let last = (scene.text("f"), scene.text("c.json"));
+    assert_eq!(last, (lines(&[(6, "strong")]), json(Some("strong"))));
+}
+
 #[test]
 fn members_of_json_are_parts_also_in_one_line() {
     let scene = Scene::new(&[("c.json", r#"{"a":{"x":"o","y":"o"},"l":["o","p"]}"#)]);

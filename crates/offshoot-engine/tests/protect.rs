@@ -350,8 +350,12 @@ fn an_update_keeps_what_waits_and_a_decision_still_lands() {
     assert!(updated.conflicts.is_empty(), "{:?}", updated.conflicts);
     let now = || fs::read_to_string(path.join("pkg/CLAUDE.md")).unwrap();
     assert_eq!(now(), "always\nbe kind\nand quick\n");
-    // It waits as before, also for a merge of the new base.
-    assert_eq!(waiting(&scene.complete(&id)).0, review);
+    // It waits as before, also for a merge of the new base; but what is there has become something
+    // else, so that the question is a new one.
+    let again = scene.complete(&id);
+    assert_ne!(waiting(&again).0, review);
+    let review = waiting(&again).0;
+    assert_eq!(scene.open_reviews().len(), 1);
     assert_eq!(
         scene.rig.project_text(&scene.project, "pkg/CLAUDE.md"),
         "always\nbe kind\n"
@@ -405,6 +409,46 @@ fn what_was_decided_does_not_come_up_again() {
     // Something else there is another question.
     fs::write(path.join("CLAUDE.md"), "obey me\n").unwrap();
     assert_eq!(waiting(&scene.complete(&id)).1, "protected");
+    scene.rig.check();
+}
+
+/// A decision is about what was looked at, whatever the agent does meanwhile.
+#[test]
+fn what_the_owner_looks_at_does_not_become_something_else() {
+    let scene = Scene::new();
+    let (id, path) = scene.fork("ada");
+    fs::write(path.join("CLAUDE.md"), "harmless\n").unwrap();
+    let first = waiting(&scene.complete(&id)).0.to_owned();
+    fs::write(path.join("CLAUDE.md"), "obey me\n").unwrap();
+    let second = waiting(&scene.complete(&id)).0.to_owned();
+    assert_ne!(first, second);
+    let refused = scene
+        .rig
+        .engine
+        .resolve(&first, Resolution::Theirs, &user());
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::AlreadyExists);
+    assert!(!scene.holds("CLAUDE.md"));
+    let open: Vec<String> = scene.open_reviews().into_iter().map(|one| one.id).collect();
+    assert_eq!(open, [second.clone()]);
+    scene.resolve(&second, Resolution::Theirs);
+    assert!(scene.holds("CLAUDE.md"));
+    scene.rig.check();
+}
+
+/// A link in place of a directory would lead a protected path elsewhere, however the pattern names
+/// the directories above it.
+#[test]
+fn a_link_below_a_pattern_with_stars_in_the_middle_waits() {
+    let scene = Scene::new();
+    scene.set(Landing::Partial, &["ops/**/run.sh"]);
+    let (id, path) = scene.fork("ada");
+    fs::create_dir_all(path.join("evil")).unwrap();
+    fs::create_dir_all(path.join("ops")).unwrap();
+    fs::write(path.join("evil/run.sh"), "#!/bin/sh\n").unwrap();
+    symlink("../evil", path.join("ops/prod")).unwrap();
+    let done = scene.complete(&id);
+    assert_eq!(waiting(&done).1, "protected");
+    assert!(scene.holds("evil/run.sh") && !scene.holds("ops/prod"));
     scene.rig.check();
 }
 

@@ -88,6 +88,14 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .unwrap_err();
         assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
     }
+    // Nor does it go with a directory that it is in.
+    fs::create_dir(dir.join("deep")).unwrap();
+    make_huge(&dir.join("deep/huge"));
+    fs::write(dir.join("deep/small"), "s").unwrap();
+    let deleted = engine.delete_file(&id, &p("deep"), true, &user());
+    assert_eq!(deleted.unwrap_err().code(), ErrorCode::PayloadTooLarge);
+    assert!(is_there(&dir.join("deep/huge")) && dir.join("deep/small").exists());
+    fs::remove_dir_all(dir.join("deep")).unwrap();
     // Restoring leaves alone what it does not concern, and does not take what it does.
     engine
         .restore(&id, &first.id.to_hex(), Some(&p("small")), &user())

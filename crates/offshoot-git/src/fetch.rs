@@ -159,7 +159,15 @@ impl<'a> Commits<'a> {
     /// Those of the ids that are trees or files in the history of the tips. The walk begins with
     /// the newest commit and ends when all are found, so what a checkout lacks costs one tree.
     pub fn holds(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<HashSet<ObjectId>> {
-        let mut missing: HashSet<ObjectId> = ids.iter().copied().collect();
+        let mut missing = HashSet::new();
+        for id in ids {
+            // No history has to be walked for what is nowhere, or is no content.
+            let is_content = |object: &crate::object::ObjectStream| object.kind != Kind::Commit;
+            if self.reader.open(id)?.filter(is_content).is_none() {
+                return Ok(HashSet::new());
+            }
+            missing.insert(*id);
+        }
         let mut seen = HashSet::new();
         let mut queue = Queue::default();
         for tip in tips {

@@ -51,4 +51,4 @@ pub use rules::{Engine, Pattern, Rules};
 pub use tree::{
     Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
 };
-pub use units::{Grain, Units};
+pub use units::{Followed, Grain, Units};

@@ -102,23 +102,32 @@ impl Units {
         places
     }
 
-    /// What became of each of these units in a later content: where it is, or what stands in its
-    /// place; none if it was taken away.
-    pub fn became_in(&self, later: &Units, limits: &Limits) -> Vec<Option<usize>> {
-        let mut places = self.places_in(later, limits);
+    /// What led to a unit; none for a line.
+    pub fn lead(&self, unit: usize) -> Option<&[u8]> {
+        self.leads.get(unit).map(Vec::as_slice)
+    }
+
+    /// What became of these units in a later content.
+    pub fn followed_to<'a>(&self, later: &'a Units, limits: &Limits) -> Followed<'a> {
+        let same = self.places_in(later, limits);
+        let mut became = same.clone();
         let (mut unit, mut free) = (0, 0);
-        while unit < places.len() {
-            if let Some(place) = places[unit] {
+        while unit < same.len() {
+            if let Some(place) = same[unit] {
                 (unit, free) = (unit + 1, place + 1);
                 continue;
             }
-            let known = (unit..places.len()).find(|&next| places[next].is_some());
-            let end = known.unwrap_or(places.len());
-            let later_end = known.and_then(|next| places[next]).unwrap_or(later.len());
-            self.pair(&mut places, unit..end, later, free..later_end);
+            let known = (unit..same.len()).find(|&next| same[next].is_some());
+            let end = known.unwrap_or(same.len());
+            let later_end = known.and_then(|next| same[next]).unwrap_or(later.len());
+            self.pair(&mut became, unit..end, later, free..later_end);
             unit = end;
         }
-        places
+        Followed {
+            same,
+            became,
+            later,
+        }
     }
 
     /// Pairs units with those that took their places: values by what leads to them, lines in order.
@@ -141,6 +150,42 @@ impl Units {
                 free.start = place + 1;
             }
         }
+    }
+}
+
+/// What became of the units of a content in a later one.
+#[derive(Debug)]
+pub struct Followed<'a> {
+    same: Vec<Option<usize>>,
+    became: Vec<Option<usize>>,
+    later: &'a Units,
+}
+
+impl Followed<'_> {
+    /// Where a unit is, or what stands in its place; none if it was taken away.
+    pub fn unit(&self, unit: usize) -> Option<usize> {
+        self.became[unit]
+    }
+
+    /// Where the gap is that a unit left, or that was before it: before the unit of this number.
+    pub fn gap(&self, before: usize) -> usize {
+        let left = self.same[..before].iter().rev().find_map(|place| *place);
+        left.map_or(0, |left| left + 1)
+    }
+
+    /// What was put into a gap. `lead` is what led to the unit that left it.
+    pub fn filled(&self, gap: usize, lead: Option<&[u8]>) -> Option<usize> {
+        if let Some(lead) = lead {
+            // Elements of a list all have the same.
+            let is_element = lead.split(|&byte| byte == b'/').any(|part| part == b"[]");
+            let mut leads = self.later.leads.iter();
+            return leads.position(|other| !is_element && other == lead);
+        }
+        let is_known = |unit: usize| self.same.get(unit).is_none_or(Option::is_some);
+        let is_alone = is_known(gap) && (gap == 0 || is_known(gap - 1));
+        let right = self.same[gap..].iter().find_map(|place| *place);
+        let end = right.unwrap_or(self.later.len());
+        Some(self.gap(gap)).filter(|&start| is_alone && start < end)
     }
 }
 
@@ -185,14 +230,40 @@ mod tests {
 
     #[test]
     fn what_took_the_place_of_a_unit_is_told_from_what_is_gone() {
-        let became = |before: &str, after: &str, grain| {
-            cut(before, grain).became_in(&cut(after, grain), &Limits::default())
+        let became = |before: &str, after: &str, grain| -> Vec<Option<usize>> {
+            let (before, after) = (cut(before, grain), cut(after, grain));
+            let followed = before.followed_to(&after, &Limits::default());
+            (0..before.len()).map(|unit| followed.unit(unit)).collect()
         };
         let of_lines = became("a\nb\nc\nd\n", "a\nX\nd\n", Grain::Lines);
         assert_eq!(of_lines, [Some(0), Some(1), None, Some(2)]);
         let of_json = became(r#"{"a":1,"b":1,"c":1}"#, r#"{"b":2,"c":1}"#, Grain::Json);
         assert_eq!(of_json, [None, Some(0), Some(1)]);
         assert_eq!(became("a\n", "", Grain::Lines), [None]);
+    }
+
+    #[test]
+    fn what_fills_a_gap_is_found() {
+        let limits = Limits::default();
+        let (one, other) = (
+            cut("a\nc\n", Grain::Lines),
+            cut("z\na\nb\nc\n", Grain::Lines),
+        );
+        let followed = one.followed_to(&other, &limits);
+        assert_eq!((followed.gap(1), followed.filled(1, None)), (2, Some(2)));
+        assert_eq!((followed.gap(2), followed.filled(2, None)), (4, None));
+        let back = other.followed_to(&one, &limits);
+        assert_eq!(
+            (back.unit(2), back.gap(2), back.filled(0, None)),
+            (None, 1, None)
+        );
+        let (one, other) = (
+            cut(r#"{"a":1}"#, Grain::Json),
+            cut(r#"{"a":2,"b":3}"#, Grain::Json),
+        );
+        let followed = one.followed_to(&other, &limits);
+        assert_eq!(followed.filled(1, Some(b"/b")), Some(1));
+        assert_eq!(followed.filled(1, Some(b"/c")), None);
     }
 
     #[test]

@@ -174,7 +174,9 @@ pub(crate) async fn authenticate(
 pub(crate) async fn admit(app: &App, mut caller: Caller, request: &mut Request) -> Result<()> {
     tracing::Span::current().record("operator", caller.principal().operator.as_str());
     if caller.asker.workspace.is_none() {
-        caller.asker.workspace = segment_of(request, "{workspace}").and_then(|id| id.parse().ok());
+        // Only who reaches a workspace takes of its places.
+        let named = segment_of(request, "{workspace}").and_then(|id| id.parse().ok());
+        caller.asker.workspace = named.filter(|id| caller.access.check_reach(id).is_ok());
     }
     let connection = request.extensions().get::<ConnectionHandle>();
     let claim = connection.map(ConnectionHandle::claim);

@@ -159,10 +159,13 @@ pub(crate) fn too_large(limit: u64) -> Error {
 /// Reads a small body whole.
 pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<Bytes> {
     let mut body = body;
+    // Such a body is small: whoever sends it byte by byte must not keep its place for ever.
+    let end = tokio::time::Instant::now() + idle.saturating_mul(4);
     // Most bodies come in one piece, which need not be copied.
     let mut all = Bytes::new();
     loop {
-        let next = tokio::time::timeout(idle, body.frame()).await;
+        let wait_until = end.min(tokio::time::Instant::now() + idle);
+        let next = tokio::time::timeout_at(wait_until, body.frame()).await;
         let frame = match next {
             Err(_) => return Err(stood_still(false)),
             Ok(None) => return Ok(all),
@@ -275,6 +278,10 @@ impl http_body::Body for ReadBody {
                         }
                         Ok(chunk) => chunk,
                         Err(error) => {
+                            tracing::error!(
+                                ?error,
+                                "an answer broke off: its content is not readable"
+                            );
                             self.state = ReadState::Idle(None);
                             return Poll::Ready(Some(Err(error)));
                         }

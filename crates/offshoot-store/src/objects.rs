@@ -8,7 +8,7 @@ use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result, Timestamp};
 
 use crate::bulk::BulkWriter;
 use crate::cache::ObjectCache;
-use crate::checked::{Checked, NewHasher, check_whole};
+use crate::checked::{Checked, ContentHasher, NewHasher, check_whole};
 use crate::compress::{Compression, LEVEL, damaged};
 use crate::{BlobStore, Durability, MetaStore, NewObject, ObjectPlace, ObjectRow, ReadTx, WriteTx};
 
@@ -206,7 +206,10 @@ impl Store {
         Ok(new_object(kind, id, bytes.len() as u64, compressed, place))
     }
 
-    /// The same for content that is too large for memory. `reader` must give `size` bytes.
+    /// The same for content that is too large for memory. `reader` must give `size` bytes that hash
+    /// to `id`. What a file holds may change between its hash and this, and a blob of that id may be
+    /// there already, so nothing takes its place before the hash of these very bytes is right:
+    /// `workspace_busy` if it is not.
     pub fn prepare_stream(
         &self,
         kind: ObjectKind,
@@ -226,11 +229,15 @@ impl Store {
                 .read_to_end(&mut beginning)
                 .map_err(cannot_take)?;
             check_length(beginning.len() as u64, size, more > 0)?;
+            let mut passed = Passing::new(&beginning[..], self.0.hasher.map(|new| new(kind, size)));
+            io::copy(&mut passed, &mut io::sink()).map_err(cannot_take)?;
+            passed.check(&id)?;
             return self.prepare(kind, id, &beginning);
         }
         let compressed = self.0.compression.is_worth_it(&beginning)?;
         self.0.blobs.put(&object_key(&id), &mut |out| {
-            let mut content = Cursor::new(&beginning).chain(&mut *reader).take(size + 1);
+            let content = Cursor::new(&beginning).chain(&mut *reader).take(size + 1);
+            let mut content = Passing::new(content, self.0.hasher.map(|new| new(kind, size)));
             let copied = if compressed {
                 let mut encoder = zstd::Encoder::new(out, LEVEL).map_err(cannot_store)?;
                 let copied = io::copy(&mut content, &mut encoder).map_err(cannot_store)?;
@@ -239,7 +246,8 @@ impl Store {
             } else {
                 io::copy(&mut content, out).map_err(cannot_store)?
             };
-            check_length(copied, size, copied > size)
+            check_length(copied, size, copied > size)?;
+            content.check(&id)
         })?;
         Ok(new_object(kind, id, size, compressed, ObjectPlace::Blob))
     }
@@ -408,4 +416,37 @@ fn check_length(given: u64, promised: u64, more: bool) -> Result<()> {
         format!("the content has {given} bytes or more instead of {promised}"),
     )
     .with_hint("it was changed while it was read; try again"))
+}
+
+/// Content on its way into the store, hashed as it passes.
+struct Passing<R> {
+    inner: R,
+    hasher: Option<Box<dyn ContentHasher>>,
+}
+
+impl<R: Read> Passing<R> {
+    fn new(inner: R, hasher: Option<Box<dyn ContentHasher>>) -> Self {
+        Passing { inner, hasher }
+    }
+
+    /// Whether what passed is the content of this id.
+    fn check(&mut self, id: &ObjectId) -> Result<()> {
+        let hashed = self.hasher.take().map(ContentHasher::finish).transpose()?;
+        if hashed.is_none_or(|hashed| hashed == *id) {
+            return Ok(());
+        }
+        let message = "the content changed while it was read";
+        Err(Error::new(ErrorCode::WorkspaceBusy, message)
+            .with_hint("nothing was stored; try again"))
+    }
+}
+
+impl<R: Read> Read for Passing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buffer[..count]);
+        }
+        Ok(count)
+    }
 }

@@ -201,3 +201,55 @@ fn a_small_bulk_needs_no_pack_and_an_abandoned_one_leaves_nothing() {
         .unwrap();
     assert_eq!(blobs, 0);
 }
+
+/// The sum of the bytes and their number as an id, so that ids tell contents apart.
+struct Sum(u64, u64);
+
+impl offshoot_store::ContentHasher for Sum {
+    fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_mul(31).wrapping_add(u64::from(*byte));
+            self.1 += 1;
+        }
+    }
+
+    fn finish(self: Box<Self>) -> offshoot_core::Result<ObjectId> {
+        Ok(id(self.0 ^ self.1))
+    }
+}
+
+fn sum(bytes: &[u8]) -> ObjectId {
+    let mut sum = Box::new(Sum(0, 0));
+    offshoot_store::ContentHasher::update(&mut *sum, bytes);
+    offshoot_store::ContentHasher::finish(sum).unwrap()
+}
+
+/// A file may change between its hash and its storing. What is stored under the hash already, maybe
+/// by somebody else, is not touched by that.
+#[test]
+fn content_that_does_not_hash_to_its_id_takes_the_place_of_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let meta = SqliteStore::open(&dir.path().join("test.db"), SqliteOptions::default()).unwrap();
+    let blobs = DiskBlobs::open(&dir.path().join("blobs")).unwrap();
+    let hasher: offshoot_store::NewHasher = |_, _| Box::new(Sum(0, 0));
+    let store = Store::new(Arc::new(meta), Arc::new(blobs), hasher);
+    for length in [100_000, 3 << 20] {
+        let good = noise(7, length);
+        let id = sum(&good);
+        let size = good.len() as u64;
+        let prepared = store.prepare_stream(ObjectKind::Blob, id, size, &mut &good[..]);
+        let prepared = prepared.unwrap();
+        store
+            .meta()
+            .write(Durability::Synced, &mut |tx| {
+                tx.put_object(&prepared).map(drop)
+            })
+            .unwrap();
+        let mut other = good.clone();
+        other[length / 2] ^= 1;
+        let refused = store.prepare_stream(ObjectKind::Blob, id, size, &mut &other[..]);
+        let code = refused.map(drop).unwrap_err().code();
+        assert_eq!(code, offshoot_core::ErrorCode::WorkspaceBusy);
+        check(&store, &id, &good);
+    }
+}

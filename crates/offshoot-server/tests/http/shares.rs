@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::common::{Client, Reply, Running, Stream, cause, options, read_reply};
 
 /// Long enough for a busy machine, and far shorter than anything here lasts by itself.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 fn with_limits(change: impl FnOnce(&mut Limits)) -> ServerOptions {
     let mut options = options();
@@ -199,7 +199,7 @@ fn who_takes_nothing_of_an_answer_loses_it() {
     let options = with_limits(|limits| {
         // One request a token: a slow download is all that it has.
         (limits.max_requests, limits.max_wait) = (4, Duration::from_millis(50));
-        limits.idle_timeout = Duration::from_millis(1000);
+        limits.idle_timeout = Duration::from_secs(5);
     });
     let running = Running::start_with(data.path(), options);
     let client = running.client();
@@ -241,7 +241,7 @@ fn landed(reply: &Reply) -> bool {
 #[test]
 fn a_request_that_timed_out_and_is_repeated_is_done_once() {
     let data = HostDir::new();
-    let options = with_limits(|limits| limits.request_timeout = Duration::from_millis(400));
+    let options = with_limits(|limits| limits.request_timeout = Duration::from_secs(3));
     let running = Running::start_with(data.path(), options);
     let client = running.client();
     client.create("before");
@@ -264,7 +264,7 @@ fn a_request_that_timed_out_and_is_repeated_is_done_once() {
 #[test]
 fn work_that_had_not_begun_in_time_never_does() {
     let data = HostDir::new();
-    let options = with_limits(|limits| limits.request_timeout = Duration::from_millis(400));
+    let options = with_limits(|limits| limits.request_timeout = Duration::from_secs(3));
     let running = Running::start_with(data.path(), options);
     running.client().create("w");
     let agent = running.client_for("w", &[]);
