@@ -41,10 +41,10 @@ async fn authenticate(State(app): State<Shared>, mut request: Request, next: Nex
     let admitted = match auth::identify_basic(&app, &request) {
         Ok(mut caller) => {
             let asked = parse(request.uri().path()).ok().flatten();
-            if let Some(Repository::Workspace(id)) = asked.map(|asked| asked.repository) {
-                if caller.access.check_reach(&id).is_ok() {
-                    caller.asker.workspace.get_or_insert(id);
-                }
+            if let Some(Repository::Workspace(id)) = asked.map(|asked| asked.repository)
+                && caller.access.check_reach(&id).is_ok()
+            {
+                caller.asker.workspace.get_or_insert(id);
             }
             auth::admit(&app, caller, &mut request).await
         }
