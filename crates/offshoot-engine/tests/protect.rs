@@ -211,10 +211,10 @@ type Deed = fn(&Path);
 fn every_kind_of_change_counts() {
     let deeds: [(&str, Deed); 12] = [
         ("an addition", |at| {
-            fs::write(at.join(".github/new"), "x").unwrap()
+            fs::write(at.join(".github/new"), "x").unwrap();
         }),
         ("a deletion", |at| {
-            fs::remove_file(at.join("pkg/CLAUDE.md")).unwrap()
+            fs::remove_file(at.join("pkg/CLAUDE.md")).unwrap();
         }),
         ("another mode", |at| {
             let mode = PermissionsExt::from_mode(0o755);
@@ -225,7 +225,7 @@ fn every_kind_of_change_counts() {
             symlink("code.rs", at.join("pkg/CLAUDE.md")).unwrap();
         }),
         ("a name in capitals", |at| {
-            fs::write(at.join("Claude.MD"), "x").unwrap()
+            fs::write(at.join("Claude.MD"), "x").unwrap();
         }),
         ("a rename into it", |at| {
             fs::rename(at.join("README"), at.join(".github/README")).unwrap();
@@ -246,7 +246,7 @@ fn every_kind_of_change_counts() {
             fs::write(at.join("pkg"), "x").unwrap();
         }),
         ("the directory above goes", |at| {
-            fs::remove_dir_all(at.join(".github")).unwrap()
+            fs::remove_dir_all(at.join(".github")).unwrap();
         }),
         ("a directory of its name", |at| {
             fs::create_dir(at.join("CLAUDE.md")).unwrap();
@@ -429,7 +429,7 @@ fn what_the_owner_looks_at_does_not_become_something_else() {
     assert_eq!(refused.unwrap_err().code(), ErrorCode::AlreadyExists);
     assert!(!scene.holds("CLAUDE.md"));
     let open: Vec<String> = scene.open_reviews().into_iter().map(|one| one.id).collect();
-    assert_eq!(open, [second.clone()]);
+    assert_eq!(open, std::slice::from_ref(&second));
     scene.resolve(&second, Resolution::Theirs);
     assert!(scene.holds("CLAUDE.md"));
     scene.rig.check();
