@@ -211,6 +211,15 @@ pub(crate) fn workspace_reached(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<
     }
 }
 
+/// The agent below root that an agent belongs to: itself or the last one above it.
+pub(crate) fn top_of(tx: &dyn ReadTx, id: &AgentId) -> Result<AgentId> {
+    let row = tx.agent(id)?;
+    let chain = row.map_or(Ok(Vec::new()), |row| chain_of(tx, &row))?;
+    Ok(chain
+        .last()
+        .map_or_else(|| id.clone(), |top| top.id.clone()))
+}
+
 /// Whether `above` is the agent itself or one above it.
 pub(crate) fn is_at_or_below(tx: &dyn ReadTx, id: &AgentId, above: &AgentId) -> Result<bool> {
     match tx.agent(id)? {

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use offshoot_core::{Error, ErrorCode, Result, Timestamp, WorkspaceId};
-use offshoot_engine::{Access, Engine, Principal, Reach};
+use offshoot_engine::{Access, Engine, Principal};
 use sha2::{Digest, Sha256};
 
 use crate::app::{App, Shared};
@@ -38,8 +38,8 @@ pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], (Known, Instant)>>);
 #[derive(Clone)]
 struct Known {
     principal: Arc<Principal>,
-    /// Its id, as shares are counted by.
-    token: Arc<str>,
+    /// Whose share it takes of.
+    holder: Arc<str>,
     /// The one workspace that it stands for, if there is one.
     workspace: Option<WorkspaceId>,
 }
@@ -47,13 +47,9 @@ struct Known {
 impl Known {
     fn look_up(engine: &Engine, secret: &str) -> Result<Known> {
         let principal = Arc::new(engine.authenticate(secret)?);
-        let workspace = match &principal.scope.reach {
-            Reach::Everything | Reach::Project(_) => None,
-            Reach::Workspace(id) => Some(id.clone()),
-            Reach::Agent(_) => engine.access(principal.clone(), None).own_workspace().ok(),
-        };
+        let (holder, workspace) = engine.access(principal.clone(), None).share()?;
         Ok(Known {
-            token: principal.token.as_deref().unwrap_or_default().into(),
+            holder: holder.into(),
             principal,
             workspace,
         })
@@ -223,7 +219,7 @@ impl Caller {
             access: app.engine.access(known.principal, message_id(headers)?),
             secret: secret.into(),
             asker: Asker {
-                holder: Holder::Token(known.token),
+                holder: Holder::Token(known.holder),
                 workspace: known.workspace,
             },
         })

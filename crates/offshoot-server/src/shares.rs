@@ -20,7 +20,7 @@ const RETRY_AFTER_S: u64 = 1;
 /// Who takes a place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
-    /// A token, by its id.
+    /// A token, by its id; all tokens of an agent and of those that it spawned together.
     Token(Arc<str>),
     /// All who present none, together.
     Anonymous,

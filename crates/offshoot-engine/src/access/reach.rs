@@ -88,6 +88,22 @@ impl Engine {
 }
 
 impl Access {
+    /// What the share of a server is counted by: the workspace, open or closed, that the credential
+    /// stands for, and a name for whoever holds it. Whatever an agent spawns takes of the share of
+    /// the agent below root that it belongs to.
+    pub fn share(&self) -> Result<(String, Option<WorkspaceId>)> {
+        let token = self.principal.token.clone().unwrap_or_default();
+        match &self.principal.scope.reach {
+            Reach::Everything | Reach::Project(_) => Ok((token, None)),
+            Reach::Workspace(id) => Ok((token, Some(id.clone()))),
+            Reach::Agent(agent) => self.engine.store().read(|tx| {
+                let top = crate::agents::top_of(tx, agent)?;
+                let workspace = crate::agents::workspace_reached(tx, agent)?;
+                Ok((format!("agent {top}"), workspace))
+            }),
+        }
+    }
+
     /// Whether the workspace is one of this principal's; if not, it is not there.
     pub fn check_reach(&self, id: &WorkspaceId) -> Result<()> {
         let within = match &self.principal.scope.reach {

@@ -193,6 +193,49 @@ fn tokens_of_one_workspace_leave_room_for_other_workspaces() {
     until(|| last.get("/api/v1/workspaces/w/list"), 200);
 }
 
+/// An agent gets no more by spawning others: their tokens take of its share.
+#[test]
+fn what_an_agent_spawns_takes_of_its_share() {
+    let data = HostDir::new();
+    let options = with_limits(|limits| {
+        // Four requests for each.
+        (limits.max_requests, limits.max_wait) = (16, Duration::from_millis(50));
+    });
+    let running = Running::start_with(data.path(), options);
+    let admin = running.client();
+    admin.create_project("p", &[("a", "a")]);
+    let spawn = |client: &Client, body: &str| {
+        let made = client.post("/api/v1/agents", body);
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()
+    };
+    let client_of =
+        |agent: &serde_json::Value| Client::new(running.address, agent["token"].as_str().unwrap());
+    let lead = spawn(&admin, r#"{"role":"lead","project":"p"}"#);
+    let id = lead["id"].as_str().unwrap();
+    let child = spawn(
+        &client_of(&lead),
+        &format!(r#"{{"parent":"{id}","role":"child"}}"#),
+    );
+    let child = client_of(&child);
+    let slow: Vec<TcpStream> = (0..4)
+        .map(|n| {
+            let mut stream = client_of(&lead).connect();
+            let target = format!("/api/v1/workspaces/{id}/files/slow-{n}");
+            let more = [("Content-Length", "2000000")];
+            let mut head = client_of(&lead).head("PUT", target.as_bytes(), &more);
+            head.extend_from_slice(b"\r\nbegins");
+            stream.write_all(&head).unwrap();
+            stream
+        })
+        .collect();
+    let refused = until(|| child.get("/api/v1/me"), 429);
+    assert_eq!(refused.code(), "rate_limited");
+    assert_eq!(admin.get("/api/v1/workspaces").status, 200);
+    drop(slow);
+    until(|| child.get("/api/v1/me"), 200);
+}
+
 #[test]
 fn who_takes_nothing_of_an_answer_loses_it() {
     let data = HostDir::new();
