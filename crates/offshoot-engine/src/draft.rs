@@ -5,12 +5,12 @@
 //! many bytes that is. The transaction then only looks whether the workspace still is what the
 //! change was made from, and writes rows; if it is not, the change is made again.
 
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
-use offshoot_store::{Durability, EntryRow, NewHistory, ReadTx, Store, WorkspaceRow, WriteTx};
+use offshoot_core::{Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
+use offshoot_store::{Durability, EntryRow, NewHistory, ReadTx, Store, Via, WorkspaceRow, WriteTx};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
-use crate::lines::changed_row;
+use crate::lines::{LineFor, changed_row};
 use crate::tally::Tally;
 use crate::workspace::put_row;
 
@@ -44,6 +44,8 @@ pub(crate) struct Change {
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
     tally: Tally,
+    /// Whether the directory of the workspace is there afterwards.
+    materialized: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -149,10 +151,28 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// Makes a directory that the index has not, with its line of history.
+    pub(crate) fn make_dir(&mut self, dir: EntryRow, cause: &Cause) -> Result<()> {
+        let line = self.call(cause).mkdir(&dir.path);
+        self.line(line);
+        self.replace(None, dir)
+    }
+
+    /// Makes lines of history for what came through a door.
+    pub(crate) fn call<'l>(&'l self, cause: &'l Cause) -> LineFor<'l> {
+        LineFor {
+            row: &self.next,
+            at: self.next.changed_at,
+            via: Via::Call,
+            cause,
+        }
+    }
+
     /// What has to be written.
     pub(crate) fn finish(self) -> Change {
         Change {
             base: self.index.row.clone(),
+            materialized: self.next.materialized,
             tally: self.tally,
             rows: self.rows,
             lines: self.lines,
@@ -184,6 +204,10 @@ impl Change {
         }
         // What says nothing about files may have changed meanwhile.
         let mut next = changed_row(&now, at);
+        next.materialized |= self.materialized;
+        if self.rows.is_empty() && self.lines.is_empty() {
+            next.revision = now.revision;
+        }
         self.tally.add_to(&mut next);
         Ok(Some((now, next)))
     }
@@ -223,6 +247,25 @@ impl Engine {
             }
         }
         Err(keeps_changing(row))
+    }
+
+    /// The same inside a transaction, for changes so small that nobody waits for them.
+    pub(crate) fn change_within<T>(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        at: Timestamp,
+        make: impl FnOnce(&mut Draft<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let now = open_row_by_key(tx, row)?;
+        let (made, change) = {
+            let mut draft = Draft::new(self.store(), tx, &now, at);
+            (make(&mut draft)?, draft.finish())
+        };
+        match change.write(tx, at)? {
+            Some((before, next)) => put_row(tx, &before, &next).map(|()| made),
+            None => Err(keeps_changing(row)),
+        }
     }
 }
 

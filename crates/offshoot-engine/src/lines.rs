@@ -1,8 +1,7 @@
 //! Lines of history for one change, and the workspace row that goes with them.
 
-use crate::tally::{Tally, put_counted};
-use offshoot_core::{Cause, EntryKind, RelPath, Result, Timestamp};
-use offshoot_store::{EntryRow, HistoryOp, NewHistory, Via, WorkspaceRow, WriteTx};
+use offshoot_core::{Cause, EntryKind, RelPath, Timestamp};
+use offshoot_store::{HistoryOp, NewHistory, Via, WorkspaceRow};
 
 /// The workspace row with one more revision.
 pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
@@ -42,19 +41,5 @@ impl LineFor<'_> {
 
     pub(crate) fn mkdir(&self, path: &RelPath) -> NewHistory {
         self.file(HistoryOp::Mkdir, path, EntryKind::Dir)
-    }
-
-    /// Puts new directories into the index, each with its line.
-    pub(crate) fn make_dirs(
-        &self,
-        tx: &mut dyn WriteTx,
-        dirs: &[EntryRow],
-        tally: &mut Tally,
-    ) -> Result<()> {
-        for dir in dirs {
-            put_counted(tx, self.row.key, None, dir, tally)?;
-            tx.add_history(&self.mkdir(&dir.path))?;
-        }
-        Ok(())
     }
 }

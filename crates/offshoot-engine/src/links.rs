@@ -4,21 +4,19 @@
 //! to follow those that lead out. What a door makes is checked before it is there.
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+    Cause, EntryKind, Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes,
 };
-use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{Durability, EntryRow, HistoryOp};
 
+use crate::draft::Draft;
 use crate::engine::{Engine, open_row_by_key};
 use crate::files::refuse_unmakeable;
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::index::{Entry, Index, missing_parents, new_dir_rows};
+use crate::index::{Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
-use crate::lines::{LineFor, changed_row};
 use crate::sync::MAX_DETOURS;
-use crate::tally::{Tally, put_counted};
-use crate::workspace::put_row;
 
 /// The permission bits that every link shows.
 pub(crate) const LINK_PERM: u32 = 0o777;
@@ -69,7 +67,8 @@ impl Engine {
                 target,
                 incoming,
             };
-            self.land_link(tx, &held.row, &new, cause, at)
+            tx.put_object(&incoming.object)?;
+            self.change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
         })?;
         self.turn(held)
             .and_then(|_turn| self.project_paths(&held.row, &changed))
@@ -103,96 +102,62 @@ impl Engine {
         }
         Ok(())
     }
+}
 
-    /// Where a link is made, and what it replaces.
-    pub(crate) fn plan_link(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        target: &[u8],
-    ) -> Result<(RelPath, Option<Entry>)> {
-        let index = Index::new(self.store(), tx, row);
-        // Links on the way are followed; one at the place itself is replaced.
-        let parent = index.resolve(&path.parent().unwrap_or_default())?;
-        let path = parent.join_name(path.name());
-        refuse_unmakeable(row, &path)?;
-        refuse_own_git(tx, row, &path)?;
-        refuse_ours_in(&index, &path)?;
-        index.link_leads_to(&parent, target, &path)?;
-        missing_parents(&index, &path)?;
-        let before = index.entry(&path)?;
-        if before.is_some_and(|entry| entry.is_dir()) {
-            return Err(Error::new(
-                ErrorCode::IsADirectory,
-                format!("`{path}` is a directory"),
-            ));
-        }
-        Ok((path, before))
+/// Makes a link. Returns the directories that came into being, and at the end the link.
+pub(crate) fn draft_link(
+    draft: &mut Draft<'_>,
+    new: &NewLink<'_>,
+    cause: &Cause,
+) -> Result<Vec<RelPath>> {
+    draft.next.materialized = true;
+    let path = plan_link(&draft.index, new.path, new.target)?;
+    let missing = missing_parents(&draft.index, &path)?;
+    for dir in new_dir_rows(&draft.index, &missing, draft.next.revision)? {
+        draft.make_dir(dir, cause)?;
     }
+    let before = draft.sized(&path)?;
+    let op = match before {
+        None => HistoryOp::Create,
+        Some(_) => HistoryOp::Write,
+    };
+    let mut made = draft.call(cause).file(op, &path, EntryKind::Symlink);
+    made.before = before.and_then(|(entry, _)| entry.id);
+    made.after = Some(new.incoming.id);
+    made.size = new.incoming.size;
+    draft.line(made);
+    let row = EntryRow {
+        path: path.clone(),
+        kind: Some(EntryKind::Symlink),
+        opaque: false,
+        perm: LINK_PERM,
+        id: Some(new.incoming.id),
+        size: new.incoming.size,
+        revision: draft.next.revision,
+    };
+    draft.replace(before, row)?;
+    let mut changed = missing;
+    changed.push(path);
+    Ok(changed)
+}
 
-    /// Commits a link. Returns the directories that came into being, and at the end the link.
-    pub(crate) fn land_link(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        new: &NewLink<'_>,
-        cause: &Cause,
-        at: Timestamp,
-    ) -> Result<Vec<RelPath>> {
-        let row = open_row_by_key(tx, row)?;
-        let incoming = new.incoming;
-        let mut next = changed_row(&row, at);
-        next.materialized = true;
-        let (path, before) = self.plan_link(tx, &row, new.path, new.target)?;
-        let (before, new_dirs) = {
-            let index = Index::new(self.store(), tx, &row);
-            let missing = missing_parents(&index, &path)?;
-            let before = match before {
-                Some(entry) => Some((entry, index.size(&entry)?)),
-                None => None,
-            };
-            (before, new_dir_rows(&index, &missing, next.revision)?)
-        };
-        let mut tally = Tally::default();
-        tx.put_object(&incoming.object)?;
-        let line = LineFor {
-            row: &next,
-            at,
-            via: Via::Call,
-            cause,
-        };
-        line.make_dirs(tx, &new_dirs, &mut tally)?;
-        put_counted(
-            tx,
-            row.key,
-            before,
-            &EntryRow {
-                path: path.clone(),
-                kind: Some(EntryKind::Symlink),
-                opaque: false,
-                perm: LINK_PERM,
-                id: Some(incoming.id),
-                size: incoming.size,
-                revision: next.revision,
-            },
-            &mut tally,
-        )?;
-        let op = match before {
-            None => HistoryOp::Create,
-            Some(_) => HistoryOp::Write,
-        };
-        let mut made = line.file(op, &path, EntryKind::Symlink);
-        made.before = before.and_then(|(entry, _)| entry.id);
-        made.after = Some(incoming.id);
-        made.size = incoming.size;
-        tx.add_history(&made)?;
-        tally.add_to(&mut next);
-        put_row(tx, &row, &next)?;
-        let mut changed: Vec<RelPath> = new_dirs.into_iter().map(|dir| dir.path).collect();
-        changed.push(path);
-        Ok(changed)
+/// Where a link is made.
+pub(crate) fn plan_link(index: &Index<'_>, path: &RelPath, target: &[u8]) -> Result<RelPath> {
+    // Links on the way are followed; one at the place itself is replaced.
+    let parent = index.resolve(&path.parent().unwrap_or_default())?;
+    let path = parent.join_name(path.name());
+    refuse_unmakeable(index.row, &path)?;
+    refuse_own_git(index.tx, index.row, &path)?;
+    refuse_ours_in(index, &path)?;
+    index.link_leads_to(&parent, target, &path)?;
+    missing_parents(index, &path)?;
+    if index.entry(&path)?.is_some_and(|entry| entry.is_dir()) {
+        return Err(Error::new(
+            ErrorCode::IsADirectory,
+            format!("`{path}` is a directory"),
+        ));
     }
+    Ok(path)
 }
 
 /// What can be no target of any link.

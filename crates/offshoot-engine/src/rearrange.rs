@@ -1,18 +1,16 @@
 //! Directories made, files and directories deleted and moved.
 
-use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
+use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WorkspaceRow};
 
 use crate::draft::Draft;
-use crate::engine::{Engine, no_file, open_row_by_key};
+use crate::engine::{Engine, no_file};
 use crate::files::{Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable};
 use crate::fork_git::refuse_own_git;
 use crate::hold::Held;
 use crate::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::left_out::refuse_ours_in;
-use crate::lines::{LineFor, changed_row};
-use crate::tally::Tally;
-use crate::workspace::put_row;
+use crate::lines::LineFor;
 
 impl Engine {
     /// Makes a directory and those above it. It is no error if it exists.
@@ -27,7 +25,7 @@ impl Engine {
     fn make_dir_held(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         let at = self.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
-            self.land_dir(tx, &held.row, path, cause, at)
+            self.change_within(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
         })?;
         if !made.is_empty() {
             self.turn(held)
@@ -35,69 +33,6 @@ impl Engine {
                 .or_else(|error| self.projection_failed(held, &made, error))?;
         }
         Ok(path)
-    }
-
-    /// Where a directory is made, and which ones are missing on the way and there; nothing if it
-    /// exists.
-    pub(crate) fn plan_dir(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-    ) -> Result<(RelPath, Vec<RelPath>)> {
-        let index = Index::new(self.store(), tx, row);
-        let path = index.resolve(path)?;
-        refuse_unmakeable(row, &path)?;
-        refuse_own_git(tx, row, &path)?;
-        refuse_ours_in(&index, &path)?;
-        let mut missing = missing_parents(&index, &path)?;
-        match index.entry(&path)? {
-            Some(entry) if entry.is_dir() => return Ok((path, Vec::new())),
-            Some(_) => {
-                return Err(Error::new(
-                    ErrorCode::AlreadyExists,
-                    format!("`{path}` is a file"),
-                ));
-            }
-            None => missing.push(path.clone()),
-        }
-        Ok((path, missing))
-    }
-
-    /// Commits a new directory. Returns where it is, and the directories that came into being.
-    pub(crate) fn land_dir(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        cause: &Cause,
-        at: Timestamp,
-    ) -> Result<(RelPath, Vec<RelPath>)> {
-        let row = open_row_by_key(tx, row)?;
-        let mut next = changed_row(&row, at);
-        next.materialized = true;
-        let (path, missing) = self.plan_dir(tx, &row, path)?;
-        if missing.is_empty() {
-            // Nothing changes, but the directory of the workspace is there now.
-            next.revision = row.revision;
-            tx.update_workspace(&next)?;
-            return Ok((path, missing));
-        }
-        let rows = {
-            let index = Index::new(self.store(), tx, &row);
-            new_dir_rows(&index, &missing, next.revision)?
-        };
-        let line = LineFor {
-            row: &next,
-            at,
-            via: Via::Call,
-            cause,
-        };
-        let mut tally = Tally::default();
-        line.make_dirs(tx, &rows, &mut tally)?;
-        tally.add_to(&mut next);
-        put_row(tx, &row, &next)?;
-        Ok((path, missing))
     }
 
     /// Deletes a file, a link or a directory; one that holds something only if `recursive`.
@@ -211,6 +146,42 @@ impl Engine {
     }
 }
 
+/// Makes a directory and those above it. Returns where it is, and those that came into being.
+pub(crate) fn draft_dir(
+    draft: &mut Draft<'_>,
+    path: &RelPath,
+    cause: &Cause,
+) -> Result<(RelPath, Vec<RelPath>)> {
+    // Also where nothing changes, the directory of the workspace is there now.
+    draft.next.materialized = true;
+    let (path, missing) = plan_dir(&draft.index, path)?;
+    for dir in new_dir_rows(&draft.index, &missing, draft.next.revision)? {
+        draft.make_dir(dir, cause)?;
+    }
+    Ok((path, missing))
+}
+
+/// Where a directory is made, and which ones are missing on the way and there; nothing if it
+/// exists.
+pub(crate) fn plan_dir(index: &Index<'_>, path: &RelPath) -> Result<(RelPath, Vec<RelPath>)> {
+    let path = index.resolve(path)?;
+    refuse_unmakeable(index.row, &path)?;
+    refuse_own_git(index.tx, index.row, &path)?;
+    refuse_ours_in(index, &path)?;
+    let mut missing = missing_parents(index, &path)?;
+    match index.entry(&path)? {
+        Some(entry) if entry.is_dir() => return Ok((path, Vec::new())),
+        Some(_) => {
+            return Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!("`{path}` is a file"),
+            ));
+        }
+        None => missing.push(path.clone()),
+    }
+    Ok((path, missing))
+}
+
 /// Removes a path with all below it. Returns the paths that go, it first, and how many of them are
 /// files and links.
 fn draft_deletion(
@@ -292,8 +263,7 @@ fn draft_move(
         cause,
     };
     for dir in new_dirs {
-        draft.line(line.mkdir(&dir.path));
-        draft.put(dir)?;
+        draft.make_dir(dir, cause)?;
     }
     let base = draft.index.base();
     for (path, entry, size) in &all {

@@ -4,9 +4,7 @@
 use std::collections::HashMap;
 
 use offshoot_core::{EntryKind, Error, ObjectId, RelPath, Result};
-use offshoot_store::{
-    Durability, EntryRow, ReadTx, Store, WorkspaceKey, WorkspaceRow, WorkspaceState, WriteTx,
-};
+use offshoot_store::{Durability, EntryRow, ReadTx, Store, WorkspaceRow, WorkspaceState};
 
 use crate::engine::Engine;
 use crate::index::{Entry, Index};
@@ -86,18 +84,6 @@ impl Tally {
             self.came(after.kind, size_after);
         }
     }
-}
-
-/// Puts an entry into the index in place of what it has there.
-pub(crate) fn put_counted(
-    tx: &mut dyn WriteTx,
-    key: WorkspaceKey,
-    before: Option<(Entry, i64)>,
-    after: &EntryRow,
-    tally: &mut Tally,
-) -> Result<()> {
-    tally.put(before, after)?;
-    tx.put_entry(key, after)
 }
 
 impl Engine {

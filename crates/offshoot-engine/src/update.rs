@@ -445,7 +445,11 @@ impl Engine {
                 cause,
             };
             let above = self.dirs_above_ignored(tx, &next, &ignored)?;
-            line.make_dirs(tx, &above, &mut tally)?;
+            for dir in &above {
+                tally.put(None, dir)?;
+                tx.put_entry(before.key, dir)?;
+                tx.add_history(&line.mkdir(&dir.path))?;
+            }
             tally.add_to(&mut next);
             for review in &plan.reviews {
                 tx.put_review(review)?;

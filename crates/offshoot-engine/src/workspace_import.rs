@@ -1,21 +1,24 @@
 //! Many files into a workspace at once, from wherever they come: all of them or none.
 //!
-//! Content goes to the store as it arrives and is named by nothing until the end, when one
-//! transaction writes every entry, its line of history and the counters. Whoever stops before that,
+//! Content goes to the store as it arrives and is named by nothing until the end, when every entry,
+//! its line of history and the counters are worked out and written as one change. Whoever stops before that,
 //! because the source broke off or the quota is too small, leaves only what garbage collection takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{Cause, RelPath, Result, Timestamp, WorkspaceId};
-use offshoot_store::{Durability, NewObject, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
+use offshoot_store::{Durability, NewObject, ReadTx, Via, WorkspaceRow};
 
+use crate::draft::Draft;
 use crate::engine::{Engine, open_row_by_key};
 use crate::files::{Target, WriteOptions, refuse_unwritable};
 use crate::hold::Held;
 use crate::incoming::{Content, Incoming};
-use crate::links::{NewLink, check_target};
-use crate::writes::NewFile;
+use crate::index::Index;
+use crate::links::{NewLink, check_target, draft_link, plan_link};
+use crate::rearrange::{draft_dir, plan_dir};
+use crate::writes::{NewFile, draft_file};
 
 /// Objects wait for a transaction until they are so many bytes.
 const BATCH: i64 = 8 << 20;
@@ -94,25 +97,14 @@ impl WorkspaceImport {
             at: self.engine.now(),
         };
         self.look(|tx, row| self.engine.refuse_write(tx, row, &file))?;
-        let mut taken = self.lock();
-        taken
-            .entries
-            .insert(path.clone(), New::File(Box::new(file)));
-        taken.waiting.push(path.clone());
-        taken.waiting_bytes += incoming.size;
-        let full = match taken.waiting_bytes < BATCH {
-            true => Vec::new(),
-            false => taken.take_waiting(),
-        };
-        drop(taken);
-        self.store(&full)?;
+        self.take(path, New::File(Box::new(file)), incoming.size)?;
         Ok(incoming.size as u64)
     }
 
     /// Takes a directory in; one that is there stays as it is.
     pub(crate) fn make_dir(&self, path: &RelPath) -> Result<()> {
         refuse_unwritable(&self.row, path)?;
-        self.look(|tx, row| self.engine.plan_dir(tx, row, path).map(drop))?;
+        self.look(|tx, row| plan_dir(&self.index(tx, row), path).map(drop))?;
         self.lock().entries.entry(path.clone()).or_insert(New::Dir);
         Ok(())
     }
@@ -121,22 +113,38 @@ impl WorkspaceImport {
     pub(crate) fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
         refuse_unwritable(&self.row, path)?;
         check_target(target)?;
-        self.look(|tx, row| self.engine.plan_link(tx, row, path, target).map(drop))?;
+        self.look(|tx, row| plan_link(&self.index(tx, row), path, target).map(drop))?;
         let incoming = self.engine.take_in(Content::Bytes(target))?;
+        let size = incoming.size;
         let new = New::Link(target.to_vec(), Box::new(incoming));
-        self.lock().entries.insert(path.clone(), new);
-        Ok(())
+        self.take(path, new, size)
+    }
+
+    /// Takes what has content. It waits in memory until there is enough of it for a transaction.
+    fn take(&self, path: &RelPath, new: New, size: i64) -> Result<()> {
+        let mut taken = self.lock();
+        taken.entries.insert(path.clone(), new);
+        taken.waiting.push(path.clone());
+        taken.waiting_bytes += size;
+        let full = match taken.waiting_bytes < BATCH {
+            true => Vec::new(),
+            false => taken.take_waiting(),
+        };
+        drop(taken);
+        store_all(&self.engine, &full)
     }
 
     /// Writes all that was taken in: one transaction, then the directory. If it fails, nothing has
     /// changed.
     pub(crate) fn finish(self) -> Result<()> {
         let taken = self.taken.into_inner();
-        let taken = taken.unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
         if taken.entries.is_empty() {
             return Ok(());
         }
         let engine = &self.engine;
+        let rest = taken.take_waiting();
+        store_all(engine, &rest)?;
         let held = engine.hold_whole(&self.id)?;
         let landed = engine.land_import(&held, &taken.entries, &self.cause);
         let changed = landed.or_else(|error| engine.unmake_dir(&held, error))?;
@@ -155,21 +163,26 @@ impl WorkspaceImport {
         })
     }
 
-    fn store(&self, objects: &[NewObject]) -> Result<()> {
-        if objects.is_empty() {
-            return Ok(());
-        }
-        self.engine.store().write(Durability::Relaxed, |tx| {
-            for object in objects {
-                tx.put_object(object)?;
-            }
-            Ok(())
-        })
+    fn index<'a>(&'a self, tx: &'a dyn ReadTx, row: &'a WorkspaceRow) -> Index<'a> {
+        Index::new(self.engine.store(), tx, row)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Stores contents. They are named by nothing yet, and may get lost with a power cut until then.
+fn store_all(engine: &Engine, objects: &[NewObject]) -> Result<()> {
+    if objects.is_empty() {
+        return Ok(());
+    }
+    engine.store().write(Durability::Relaxed, |tx| {
+        for object in objects {
+            tx.put_object(object)?;
+        }
+        Ok(())
+    })
 }
 
 impl Taken {
@@ -178,8 +191,10 @@ impl Taken {
         self.waiting_bytes = 0;
         let mut objects = Vec::new();
         for path in std::mem::take(&mut self.waiting) {
-            if let Some(New::File(file)) = self.entries.get_mut(&path) {
-                objects.extend(file.object.take());
+            match self.entries.get_mut(&path) {
+                Some(New::File(file)) => objects.extend(file.object.take()),
+                Some(New::Link(_, target)) => objects.push(target.object.clone()),
+                Some(New::Dir) | None => {}
             }
         }
         objects
@@ -203,42 +218,34 @@ impl Engine {
             }
         }
         let at = self.now();
-        let changed = self.store().write(Durability::Synced, |tx| {
+        let changed = self.change_workspace(&held.row, at, |draft| {
             let mut changed = BTreeSet::new();
             for (path, new) in entries {
-                changed.extend(self.land_one(tx, &held.row, path, new, cause, at)?);
+                changed.extend(draft_one(draft, path, new, cause)?);
             }
             Ok(changed)
         })?;
         Ok(changed.into_iter().filter(|path| !path.is_root()).collect())
     }
+}
 
-    fn land_one(
-        &self,
-        tx: &mut dyn WriteTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        new: &New,
-        cause: &Cause,
-        at: Timestamp,
-    ) -> Result<Vec<RelPath>> {
-        match new {
-            New::Dir => Ok(self.land_dir(tx, row, path, cause, at)?.1),
-            New::Link(target, incoming) => {
-                let new = NewLink {
-                    path,
-                    target,
-                    incoming,
-                };
-                self.land_link(tx, row, &new, cause, at)
-            }
-            New::File(file) => {
-                let now = open_row_by_key(tx, row)?;
-                let landed = self.land_write(tx, now, file)?;
-                let mut changed = landed.path.dirs_above();
-                changed.push(landed.path);
-                Ok(changed)
-            }
+/// Returns what changes, without the directories above that are there.
+fn draft_one(
+    draft: &mut Draft<'_>,
+    path: &RelPath,
+    new: &New,
+    cause: &Cause,
+) -> Result<Vec<RelPath>> {
+    match new {
+        New::Dir => Ok(draft_dir(draft, path, cause)?.1),
+        New::File(file) => draft_file(draft, file),
+        New::Link(target, incoming) => {
+            let new = NewLink {
+                path,
+                target,
+                incoming,
+            };
+            draft_link(draft, &new, cause)
         }
     }
 }

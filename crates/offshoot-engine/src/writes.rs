@@ -15,10 +15,11 @@ use offshoot_core::{
 };
 use offshoot_fs::{SafeDir, Staged, Sync};
 use offshoot_store::{
-    Durability, EntryRow, Gather, HistoryOp, NewObject, ReadTx, Via, WorkspaceKey, WorkspaceRow,
-    WriteTx,
+    Durability, EntryRow, Gather, HistoryOp, NewHistory, NewObject, ReadTx, Via, WorkspaceKey,
+    WorkspaceRow, WriteTx,
 };
 
+use crate::draft::Draft;
 use crate::engine::Engine;
 use crate::files::{Target, WriteOptions, Written, check_expectation, refuse_unmakeable};
 use crate::fork_git::refuse_own_git;
@@ -26,7 +27,7 @@ use crate::hold::{Held, is_still};
 use crate::incoming::Incoming;
 use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::left_out::refuse_ours_in;
-use crate::lines::LineFor;
+use crate::lines::{LineFor, changed_row};
 use crate::tally::Tally;
 use crate::workspace::check_quota;
 
@@ -119,11 +120,26 @@ impl Lanes {
 
 /// What a write will do, known before anything is done.
 struct Planned {
-    next: WorkspaceRow,
-    path: RelPath,
-    before: Option<Entry>,
+    /// What is there now, with its bytes.
+    before: Option<(Entry, i64)>,
     new_dirs: Vec<EntryRow>,
     entry: EntryRow,
+}
+
+impl Planned {
+    /// Its line of history.
+    fn line(&self, lines: &LineFor<'_>, file: &NewFile) -> NewHistory {
+        let op = match self.before {
+            None => HistoryOp::Create,
+            Some(_) => HistoryOp::Write,
+        };
+        let mut written = lines.file(op, &self.entry.path, EntryKind::File);
+        written.before = self.before.and_then(|(entry, _)| entry.id);
+        written.after = Some(file.id);
+        written.size = file.size;
+        written.mime = file.options.mime.clone();
+        written
+    }
 }
 
 impl Engine {
@@ -355,10 +371,9 @@ impl Engine {
                 }
                 let landed = match engine.plan_write(tx, &row, file) {
                     Err(refused) => Err(refused),
-                    Ok(planned) => {
-                        let next = planned.next.clone();
+                    Ok((planned, next)) => {
                         let before = std::mem::replace(&mut row, next);
-                        Ok(Some(put_planned(tx, before, file, planned)?))
+                        Ok(Some(put_planned(tx, before, &row, file, planned)?))
                     }
                 };
                 answers.push(landed);
@@ -377,9 +392,9 @@ impl Engine {
         row: WorkspaceRow,
         file: &NewFile,
     ) -> Result<Landed> {
-        let planned = self.plan_write(tx, &row, file)?;
-        tx.update_workspace(&planned.next)?;
-        put_planned(tx, row, file, planned)
+        let (planned, next) = self.plan_write(tx, &row, file)?;
+        tx.update_workspace(&next)?;
+        put_planned(tx, row, &next, file, planned)
     }
 
     /// Says why a write would be refused, if it would be now.
@@ -392,66 +407,26 @@ impl Engine {
         self.plan_write(tx, row, file).map(drop)
     }
 
-    /// Finds out what a write does to a workspace, or why it is refused.
-    fn plan_write(&self, tx: &dyn ReadTx, row: &WorkspaceRow, file: &NewFile) -> Result<Planned> {
-        let NewFile {
-            id,
-            size,
-            options,
-            at,
-            ..
-        } = file;
-        let mut next = row.clone();
-        next.revision += 1;
+    /// Finds out what a write does to a workspace, or why it is refused. Also gives the row of the
+    /// workspace that goes with it.
+    fn plan_write(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        file: &NewFile,
+    ) -> Result<(Planned, WorkspaceRow)> {
+        let mut next = changed_row(row, file.at);
         next.materialized = true;
-        next.changed_at = *at;
-        next.used_at = *at;
-        let index = Index::new(self.store(), tx, row);
-        let (path, steps) = file.target.settle(&index)?;
-        refuse_unmakeable(row, &path)?;
-        refuse_own_git(tx, row, &path)?;
-        refuse_ours_in(&index, &path)?;
-        let before = steps.last().and_then(|(_, entry)| *entry);
-        check_expectation(&path, before.as_ref(), options.expect)?;
-        if before.is_some_and(|entry| entry.is_dir()) {
-            return Err(Error::new(
-                ErrorCode::IsADirectory,
-                format!("`{path}` is a directory"),
-            ));
-        }
-        let size_before = before.map_or(Ok(0), |entry| index.size(&entry))?;
-        let missing = missing_of(&steps)?;
-        let new_dirs = new_dir_rows(&index, &missing, next.revision)?;
-        let perm = match (options.executable, before) {
-            (Some(true), _) => offshoot_core::EXEC_FILE_PERM,
-            (Some(false), _) => PLAIN_FILE_PERM,
-            (None, Some(before)) if before.kind == EntryKind::File => before.perm,
-            (None, _) => PLAIN_FILE_PERM,
-        };
-        let entry = EntryRow {
-            path: path.clone(),
-            kind: Some(EntryKind::File),
-            opaque: false,
-            perm,
-            id: Some(*id),
-            size: *size,
-            revision: next.revision,
-        };
+        let planned = plan_file(&Index::new(self.store(), tx, row), next.revision, file)?;
         // Of what `put_planned` puts, before it does: a write that is refused has put nothing.
         let mut tally = Tally::default();
-        for dir in &new_dirs {
+        for dir in &planned.new_dirs {
             tally.put(None, dir)?;
         }
-        tally.put(before.map(|entry| (entry, size_before)), &entry)?;
+        tally.put(planned.before, &planned.entry)?;
         tally.add_to(&mut next);
         check_quota(row, &next)?;
-        Ok(Planned {
-            next,
-            path,
-            before,
-            new_dirs,
-            entry,
-        })
+        Ok((planned, next))
     }
 
     /// Puts files in place that are committed.
@@ -518,47 +493,92 @@ impl Engine {
     }
 }
 
+/// Finds out what a write does to an index, but for quotas.
+fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned> {
+    let options = &file.options;
+    let (path, steps) = file.target.settle(index)?;
+    refuse_unmakeable(index.row, &path)?;
+    refuse_own_git(index.tx, index.row, &path)?;
+    refuse_ours_in(index, &path)?;
+    let before = steps.last().and_then(|(_, entry)| *entry);
+    check_expectation(&path, before.as_ref(), options.expect)?;
+    if before.is_some_and(|entry| entry.is_dir()) {
+        return Err(Error::new(
+            ErrorCode::IsADirectory,
+            format!("`{path}` is a directory"),
+        ));
+    }
+    let perm = match (options.executable, before) {
+        (Some(true), _) => offshoot_core::EXEC_FILE_PERM,
+        (Some(false), _) => PLAIN_FILE_PERM,
+        (None, Some(before)) if before.kind == EntryKind::File => before.perm,
+        (None, _) => PLAIN_FILE_PERM,
+    };
+    let before = match before {
+        Some(entry) => Some((entry, index.size(&entry)?)),
+        None => None,
+    };
+    Ok(Planned {
+        before,
+        new_dirs: new_dir_rows(index, &missing_of(&steps)?, revision)?,
+        entry: EntryRow {
+            path,
+            kind: Some(EntryKind::File),
+            opaque: false,
+            perm,
+            id: Some(file.id),
+            size: file.size,
+            revision,
+        },
+    })
+}
+
+/// Writes a file as part of a larger change; its content is stored already. Returns the directories
+/// that came into being, and at the end the file.
+pub(crate) fn draft_file(draft: &mut Draft<'_>, file: &NewFile) -> Result<Vec<RelPath>> {
+    draft.next.materialized = true;
+    let planned = plan_file(&draft.index, draft.next.revision, file)?;
+    let line = planned.line(&draft.call(&file.cause), file);
+    let mut changed = Vec::new();
+    for dir in planned.new_dirs {
+        changed.push(dir.path.clone());
+        draft.make_dir(dir, &file.cause)?;
+    }
+    draft.line(line);
+    changed.push(planned.entry.path.clone());
+    draft.replace(planned.before, planned.entry)?;
+    Ok(changed)
+}
+
 /// Does what was planned, but for the row of the workspace.
 fn put_planned(
     tx: &mut dyn WriteTx,
     row: WorkspaceRow,
+    next: &WorkspaceRow,
     file: &NewFile,
     planned: Planned,
 ) -> Result<Landed> {
-    let Planned {
-        next,
-        path,
-        before,
-        new_dirs,
-        entry,
-    } = planned;
     if let Some(object) = &file.object {
         tx.put_object(object)?;
     }
     let line = LineFor {
-        row: &next,
+        row: next,
         at: file.at,
         via: file.via,
         cause: &file.cause,
     };
-    line.make_dirs(tx, &new_dirs, &mut Tally::default())?;
-    tx.put_entry(row.key, &entry)?;
-    let op = match before {
-        None => HistoryOp::Create,
-        Some(_) => HistoryOp::Write,
-    };
-    let mut written = line.file(op, &path, EntryKind::File);
-    written.before = before.and_then(|entry| entry.id);
-    written.after = Some(file.id);
-    written.size = file.size;
-    written.mime = file.options.mime.clone();
-    tx.add_history(&written)?;
-    let entry = Entry::of_row(&entry).ok_or_else(|| Error::internal("a write left no entry"))?;
+    for dir in &planned.new_dirs {
+        tx.put_entry(row.key, dir)?;
+        tx.add_history(&line.mkdir(&dir.path))?;
+    }
+    tx.put_entry(row.key, &planned.entry)?;
+    tx.add_history(&planned.line(&line, file))?;
+    let entry = Entry::of_row(&planned.entry);
     Ok(Landed {
-        entry,
-        path,
+        entry: entry.ok_or_else(|| Error::internal("a write left no entry"))?,
+        path: planned.entry.path,
         revision: next.revision,
-        created: before.is_none(),
+        created: planned.before.is_none(),
         row,
     })
 }

@@ -5,11 +5,12 @@ mod rig;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use offshoot_core::{Layout, ProjectId, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Content, ImportOptions, Quota, WriteOptions};
+use offshoot_core::{Layout, Operator, ProjectId, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Content, ImportOptions, Principal, Quota, WriteOptions};
 use offshoot_fs::ProviderName;
 use rig::{Rig, p, user};
 
@@ -115,6 +116,28 @@ fn write_deep(root: &Path, text: &str) {
     }
 }
 
+/// Takes the files of a directory into a workspace, as an archive does.
+fn take_in(rig: &Rig, id: &WorkspaceId, root: &Path) {
+    let owner = Principal::owner(Operator::new("ann"));
+    let access = rig.engine.access(Arc::new(owner), None);
+    let import = access.begin_workspace_import(id).unwrap();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            let content = fs::read(&path).unwrap();
+            let taken = access.import_file(&import, &p(name), Content::Bytes(&content), false);
+            taken.unwrap();
+        }
+    }
+    access.finish_workspace_import(import).unwrap();
+}
+
 /// Whatever can be done to a tree of a workspace.
 fn scene_of_a_workspace(
     tree: &str,
@@ -152,6 +175,9 @@ fn scene_of_a_workspace(
         waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
     note("restore", wait);
     assert!(restored.changes.changes.len() >= 700);
+    let other = standalone(&waits.rig, "archive");
+    let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
+    note("archive", wait);
 }
 
 /// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
