@@ -2,7 +2,7 @@
 //! Nothing of this can take the merge back, so what cannot be done now is said and is no failure.
 
 use offshoot_core::{Cause, ObjectId, Result};
-use offshoot_store::{Durability, WorkspaceKey, WorkspaceRow, WorkspaceState};
+use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, WorkspaceState};
 
 use crate::complete::Completed;
 use crate::engine::{Engine, open_row_by_key};
@@ -104,9 +104,9 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Deleted> {
         let waiting = self.store().read(|tx| {
-            let fork = fork_row(tx, row)?;
-            let reviews = tx.reviews(Some(fork.project), true)?;
-            Ok(reviews.iter().any(|review| review.workspace == row.key))
+            let reviews = tx.reviews_of(row.key)?;
+            let mut states = reviews.iter().map(|review| review.state);
+            Ok(states.any(|state| state != ReviewState::Resolved))
         })?;
         if waiting {
             return Ok(Deleted::not());

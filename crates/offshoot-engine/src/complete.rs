@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, WorkspaceId,
+    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, WorkspaceId, cancel,
 };
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, MergeOptions};
@@ -32,8 +32,9 @@ use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
-use crate::protect::{self, Protection, decided_before, held_review, is_still};
-use crate::review_row::{Finding, LandsIn, new_review, parts_of, superseded};
+use crate::protect::{self, Protection, decided_before, held_review};
+use crate::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
+use crate::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_into_project, settled};
 use crate::workspace::line_of;
@@ -137,8 +138,8 @@ pub(crate) struct MergePlan {
     draft: Option<ProjectDraft>,
     completed: Completed,
     reviews: Vec<ReviewRow>,
-    /// Reviews that others take the place of.
-    superseded: Vec<ReviewRow>,
+    /// Reviews that close by themselves.
+    closed: Vec<ReviewRow>,
 }
 
 /// What is merged.
@@ -458,25 +459,16 @@ impl Engine {
             after: None,
         };
         let mut reviews = Vec::new();
-        let (changes, waiting) = match merge.conflicts.is_empty() && held.is_empty() {
-            true => (Vec::new(), Vec::new()),
-            false => (
-                base.diff(objects, &merging.theirs, &RelPath::root())?,
-                tx.reviews(Some(project.key), true)?,
-            ),
-        };
-        // What the owner looks at must not become something else under the same name.
-        let mut same = Vec::with_capacity(waiting.len());
-        for row in &waiting {
-            if is_still(tx, objects, merging.row.key, &merging.theirs, row)? {
-                same.push(row.clone());
-            }
-        }
+        let changes = Changed::new(&merge.theirs);
+        let known = KnownReviews::read(tx, merging.row.key)?;
+        let theirs = &merging.theirs;
         let finding = Finding {
             project: &project,
+            ours: &ours,
+            objects,
             row: merging.row,
             changes: &changes,
-            waiting: &same,
+            waiting: &still_waiting(tx, objects, &known, LandsIn::Project, theirs)?,
             base: fork.base,
             snapshot: merging.snapshot,
             merge: merging.id,
@@ -486,6 +478,7 @@ impl Engine {
         let fork_rows = (merging.row, fork);
         let authors = Authors::new(tx, objects, &project, fork_rows, states, message_id);
         for conflict in &merge.conflicts {
+            cancel::check()?;
             let is_protected = protection.concerns_conflict(conflict);
             let policy = match (is_protected, merging.options.policy) {
                 (true, _) => Policy::Review,
@@ -507,7 +500,8 @@ impl Engine {
             completed.decided.extend(verdict.decided);
         }
         for one in &held {
-            if one.is_decided(tx, objects, merging.row.key, &merging.theirs)? {
+            cancel::check()?;
+            if one.is_decided(tx, objects, &known, theirs)? {
                 completed.decided.push(decided_before(&authors, one)?);
                 continue;
             }
@@ -520,7 +514,7 @@ impl Engine {
             });
             reviews.push(review);
         }
-        let superseded = superseded(&waiting, merging.row.key, &reviews)?;
+        let mut closed = closed_by_merge(&known, fork, &changes, &reviews)?;
         if atomic && !reviews.is_empty() {
             proposal = Proposal::default();
         }
@@ -541,13 +535,14 @@ impl Engine {
                 !(is_dir(change.before) && is_dir(change.after))
             });
             completed.merged = leaves.map(|change| change.path.clone()).collect();
+            closed.extend(closed_by_agreement(tx, objects, draft, merging.row.key)?);
         }
         Ok(MergePlan {
             project,
             draft,
             completed,
             reviews,
-            superseded,
+            closed,
         })
     }
 
@@ -594,7 +589,7 @@ impl Engine {
         if let Some(draft) = &plan.draft {
             land_draft(tx, draft, &recorded(&label, &cause, at))?;
         }
-        for review in &plan.superseded {
+        for review in &plan.closed {
             tx.put_review(review)?;
         }
         for review in &plan.reviews {

@@ -64,6 +64,7 @@ mod recovery_forks;
 mod restore;
 mod retention;
 mod review;
+mod review_close;
 mod review_row;
 mod review_update;
 mod run;

@@ -5,10 +5,10 @@
 //! such a change back and opens a review for it, whatever policy it was completed with, and only the
 //! owner or an admin decides that.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use offshoot_core::{
-    EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result,
+    EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, cancel,
 };
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, Pattern};
@@ -20,10 +20,11 @@ use crate::engine::Engine;
 use crate::policy::{MergeSettings, Policy};
 use crate::project::open_project;
 use crate::review_row::{
-    Details, Finding, LandsIn, SUPERSEDED, Subject, details_of, find_review, open_review,
+    Decision, Details, Finding, KnownReviews, LandsIn, Subject, details_of, find_review,
+    open_review,
 };
 use crate::snapshot::state_of;
-use crate::state::{State, StateChange, StateEdit, StateEdits};
+use crate::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::three_way::{ThreeStates, ThreeWay};
 
 /// The kind of a review of a change that fits and is held back because its path is protected.
@@ -133,30 +134,40 @@ impl Protection {
         if self.0.is_empty() {
             return Ok(Vec::new());
         }
-        let ties = Ties::new(objects, states, merge)?;
-        let mut groups: Vec<BTreeSet<RelPath>> = Vec::new();
-        for (path, edit) in &merge.proposal.edits {
-            let known = groups.iter().any(|group| group.contains(path));
-            if !known && self.is_concerned(&ties, path, edit)? {
-                groups.push(ties.around(path)?);
-            }
-        }
+        let groups = self.groups(objects, states, merge)?;
         if groups.is_empty() {
             return Ok(Vec::new());
         }
-        let changes = states.base.diff(objects, states.theirs, &RelPath::root())?;
-        let held = join(groups)
-            .into_iter()
-            .map(|group| self.held(group, &changes, merge));
+        let changed: BTreeSet<&RelPath> = merge.theirs.iter().map(|change| &change.path).collect();
+        let renamed = merge.auto_resolved.iter();
+        let renamed: HashMap<&RelPath, &RelPath> = renamed
+            .filter_map(|one| Some((&one.path, one.renamed_from.as_ref()?)))
+            .collect();
+        let held = groups.into_iter();
+        let held = held.map(|group| self.held(group, &changed, &renamed));
         let held: Vec<Held> = held.collect();
-        for one in &held {
-            for path in &one.edits {
-                merge.proposal.edits.remove(path);
-            }
-            let is_held = |path: &RelPath| one.edits.contains(path);
-            merge.auto_resolved.retain(|known| !is_held(&known.path));
-        }
+        let waits: HashSet<&RelPath> = held.iter().flat_map(|one| &one.edits).collect();
+        merge.proposal.edits.retain(|path, _| !waits.contains(path));
+        merge.auto_resolved.retain(|one| !waits.contains(&one.path));
         Ok(held)
+    }
+
+    /// What waits, each with all that makes sense only together with it.
+    fn groups(
+        &self,
+        objects: &dyn ObjectReader,
+        states: ThreeStates<'_>,
+        merge: &ThreeWay,
+    ) -> Result<Vec<BTreeSet<RelPath>>> {
+        let ties = Ties::new(objects, states, merge)?;
+        let mut groups = Groups::default();
+        for (path, edit) in ties.edits {
+            cancel::check()?;
+            if !groups.of.contains_key(path) && self.is_concerned(&ties, path, edit)? {
+                groups.add(ties.around(path)?);
+            }
+        }
+        Ok(groups.finish())
     }
 
     fn is_concerned(&self, ties: &Ties<'_>, path: &RelPath, edit: &StateEdit) -> Result<bool> {
@@ -172,20 +183,22 @@ impl Protection {
         Ok(kinds.contains(&Some(EntryKind::Symlink)) && self.is_above(path))
     }
 
-    fn held(&self, group: BTreeSet<RelPath>, changes: &[StateChange], merge: &ThreeWay) -> Held {
-        let from = |path: &RelPath| -> Option<RelPath> {
-            let mut known = merge.auto_resolved.iter();
-            known.find(|one| one.path == *path)?.renamed_from.clone()
-        };
-        let sources: BTreeSet<RelPath> = group.iter().filter_map(from).collect();
-        let paths = changes
+    fn held(
+        &self,
+        group: BTreeSet<RelPath>,
+        changed: &BTreeSet<&RelPath>,
+        renamed: &HashMap<&RelPath, &RelPath>,
+    ) -> Held {
+        let sources = group.iter().filter_map(|path| renamed.get(path).copied());
+        let paths: BTreeSet<&RelPath> = group
             .iter()
-            .map(|change| &change.path)
-            .filter(|path| group.contains(*path) || sources.contains(*path));
+            .chain(sources)
+            .filter(|path| changed.contains(path))
+            .collect();
         let first = group.iter().find(|path| self.covers(path));
         let first = first.or(group.first()).cloned().unwrap_or_default();
         Held {
-            paths: paths.cloned().collect(),
+            paths: paths.into_iter().cloned().collect(),
             path: first,
             edits: group,
         }
@@ -214,20 +227,16 @@ impl Held {
         &self,
         tx: &dyn ReadTx,
         objects: &dyn ObjectReader,
-        workspace: WorkspaceKey,
+        known: &KnownReviews,
         theirs: &State,
     ) -> Result<bool> {
-        for review in tx.reviews_of(workspace)? {
-            let details = details_of(&review)?;
+        for (review, details) in known.at(&self.path) {
             let is_about = review.state == ReviewState::Resolved
-                && review.path == self.path
                 && details.protected
                 && details.paths == self.paths
-                && details
-                    .decision
-                    .as_ref()
-                    .is_some_and(|one| one.choice != SUPERSEDED);
-            if is_about && has_same(tx, objects, workspace, theirs, &details)? {
+                && details.decision.as_ref().is_some_and(Decision::is_chosen);
+            let now = |path: &RelPath| theirs.entry(objects, path);
+            if is_about && has_same(tx, objects, (review, details), now)? {
                 return Ok(true);
             }
         }
@@ -235,38 +244,22 @@ impl Held {
     }
 }
 
-/// Whether a review, if it is of this workspace and protected, is about what the workspace has now.
-pub(crate) fn is_still(
+/// Whether there is at all paths of a review what its workspace had when it was opened.
+pub(crate) fn has_same(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
-    workspace: WorkspaceKey,
-    theirs: &State,
-    review: &ReviewRow,
-) -> Result<bool> {
-    if review.workspace != workspace {
-        return Ok(true);
-    }
-    let details = details_of(review)?;
-    Ok(!details.protected || has_same(tx, objects, workspace, theirs, &details)?)
-}
-
-/// Whether a workspace has at all paths of a review what it had when the review was opened.
-fn has_same(
-    tx: &dyn ReadTx,
-    objects: &dyn ObjectReader,
-    workspace: WorkspaceKey,
-    theirs: &State,
-    details: &Details,
+    (review, details): (&ReviewRow, &Details),
+    now: impl Fn(&RelPath) -> Result<Option<StateEntry>>,
 ) -> Result<bool> {
     let then = match &details.theirs_snapshot {
-        Some(then) => tx.snapshot(workspace, then)?,
+        Some(then) => tx.snapshot(review.workspace, then)?,
         None => None,
     };
     let Some(then) = then else {
         return Ok(false);
     };
     for path in &details.paths {
-        if state_of(&then).entry(objects, path)? != theirs.entry(objects, path)? {
+        if state_of(&then).entry(objects, path)? != now(path)? {
             return Ok(false);
         }
     }
@@ -277,7 +270,7 @@ fn has_same(
 struct Ties<'a> {
     objects: &'a dyn ObjectReader,
     states: ThreeStates<'a>,
-    edits: StateEdits,
+    edits: &'a StateEdits,
     /// For a result: where the file stood before a rename that was followed, and the reverse.
     names: BTreeMap<RelPath, Vec<RelPath>>,
     /// Files that go, by their content.
@@ -288,7 +281,7 @@ impl<'a> Ties<'a> {
     fn new(
         objects: &'a dyn ObjectReader,
         states: ThreeStates<'a>,
-        merge: &ThreeWay,
+        merge: &'a ThreeWay,
     ) -> Result<Ties<'a>> {
         let mut names: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
         for one in &merge.auto_resolved {
@@ -303,9 +296,9 @@ impl<'a> Ties<'a> {
                     .push(one.path.clone());
             }
         }
-        let edits = merge.proposal.edits.clone();
+        let edits = &merge.proposal.edits;
         let mut going: HashMap<ObjectId, Vec<RelPath>> = HashMap::new();
-        for (path, edit) in &edits {
+        for (path, edit) in edits {
             let before = match edit {
                 StateEdit::Remove => states.ours.entry(objects, path)?,
                 _ => None,
@@ -325,7 +318,7 @@ impl<'a> Ties<'a> {
         })
     }
 
-    fn ours(&self, path: &RelPath) -> Result<Option<crate::StateEntry>> {
+    fn ours(&self, path: &RelPath) -> Result<Option<StateEntry>> {
         self.states.ours.entry(self.objects, path)
     }
 
@@ -378,18 +371,42 @@ impl<'a> Ties<'a> {
     }
 }
 
-/// Groups that have a path in common are one.
-fn join(groups: Vec<BTreeSet<RelPath>>) -> Vec<BTreeSet<RelPath>> {
-    let mut joined: Vec<BTreeSet<RelPath>> = Vec::new();
-    for mut group in groups {
-        let (touching, apart): (Vec<_>, Vec<_>) = joined
-            .into_iter()
-            .partition(|known: &BTreeSet<RelPath>| !known.is_disjoint(&group));
-        group.extend(touching.into_iter().flatten());
-        joined = apart;
-        joined.push(group);
+/// Groups of paths; those that have a path in common are one.
+#[derive(Default)]
+struct Groups {
+    groups: Vec<BTreeSet<RelPath>>,
+    /// Which group a path is in.
+    of: HashMap<RelPath, usize>,
+}
+
+impl Groups {
+    fn add(&mut self, group: BTreeSet<RelPath>) {
+        let touched = group.iter().filter_map(|path| self.of.get(path).copied());
+        let touched: BTreeSet<usize> = touched.collect();
+        // The largest takes the others in, so that no path is moved often.
+        let largest = touched.iter().max_by_key(|&&n| self.groups[n].len());
+        let into = largest.copied().unwrap_or_else(|| {
+            self.groups.push(BTreeSet::new());
+            self.groups.len() - 1
+        });
+        for other in touched.into_iter().filter(|&other| other != into) {
+            let moved = std::mem::take(&mut self.groups[other]);
+            self.put(moved, into);
+        }
+        self.put(group, into);
     }
-    joined
+
+    fn put(&mut self, paths: BTreeSet<RelPath>, into: usize) {
+        for path in paths {
+            self.of.insert(path.clone(), into);
+            self.groups[into].insert(path);
+        }
+    }
+
+    fn finish(self) -> Vec<BTreeSet<RelPath>> {
+        let groups = self.groups.into_iter();
+        groups.filter(|group| !group.is_empty()).collect()
+    }
 }
 
 impl Engine {
@@ -486,7 +503,9 @@ pub(crate) fn known_paths(
     let mut known = Vec::new();
     for review in tx.reviews_of(workspace)? {
         let decided = |review: &ReviewRow| -> Result<bool> {
-            Ok(review.state == ReviewState::Resolved && details_of(review)?.protected)
+            let details = details_of(review)?;
+            let is_chosen = details.decision.as_ref().is_some_and(Decision::is_chosen);
+            Ok(review.state == ReviewState::Resolved && details.protected && is_chosen)
         };
         if review.merge == merge || decided(&review)? {
             known.push(review.path);

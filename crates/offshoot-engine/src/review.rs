@@ -634,7 +634,7 @@ impl Engine {
         Ok(Review {
             candidates: candidates.collect(),
             changed_since: row.state != ReviewState::Resolved
-                && now.and_then(|entry| entry.id) != row.ours,
+                && now.and_then(|entry| entry.id) != details.there,
             project,
             workspace,
             merge_id: Some(row.merge).filter(|merge| !merge.is_empty()),

@@ -1,8 +1,11 @@
 //! The row of a review: what it keeps of a conflict, how one is opened and how it is marked.
 
+use std::collections::{BTreeSet, HashMap};
+
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, GitMode, ObjectId, Operator, RelPath, Result, Timestamp,
 };
+use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, Part};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey, WorkspaceRow, WriteTx};
 use serde::{Deserialize, Serialize};
@@ -10,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::as_text;
 use crate::names::fresh_name;
 use crate::review::Wanted;
-use crate::state::{StateChange, StateEntry};
+use crate::state::{State, StateChange, StateEntry};
 
 /// Who wrote one side of a conflict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +44,9 @@ pub(crate) struct Details {
     /// The paths of the workspace that belong to it.
     #[serde(with = "as_text::list")]
     pub(crate) paths: Vec<RelPath>,
+    /// The content at the path where the decision goes, when the review was opened.
+    #[serde(default, with = "as_text::optional")]
+    pub(crate) there: Option<ObjectId>,
     pub(crate) ours_by: Option<Who>,
     pub(crate) theirs_by: Option<Who>,
     pub(crate) decision: Option<Decision>,
@@ -61,6 +67,55 @@ pub(crate) struct Decision {
 
 /// The choice that closes a review in whose place another one came.
 pub(crate) const SUPERSEDED: &str = "superseded";
+/// The choice that closes a review because there is nothing left to decide.
+pub(crate) const SETTLED: &str = "settled";
+
+impl Decision {
+    /// Whether somebody chose, and the review did not close by itself.
+    pub(crate) fn is_chosen(&self) -> bool {
+        self.choice != SUPERSEDED && self.choice != SETTLED
+    }
+
+    /// What closes a review without anybody's choice.
+    pub(crate) fn by_itself(choice: &str) -> Decision {
+        Decision {
+            choice: choice.to_owned(),
+            content: None,
+            by: who(&Cause::by(Operator::system()), Timestamp::now()),
+        }
+    }
+}
+
+/// The reviews of a workspace, by their paths.
+pub(crate) struct KnownReviews(HashMap<RelPath, Vec<(ReviewRow, Details)>>);
+
+impl KnownReviews {
+    pub(crate) fn read(tx: &dyn ReadTx, workspace: WorkspaceKey) -> Result<KnownReviews> {
+        let mut known: HashMap<RelPath, Vec<(ReviewRow, Details)>> = HashMap::new();
+        for row in tx.reviews_of(workspace)? {
+            let details = details_of(&row)?;
+            known
+                .entry(row.path.clone())
+                .or_default()
+                .push((row, details));
+        }
+        Ok(KnownReviews(known))
+    }
+
+    pub(crate) fn at(&self, path: &RelPath) -> impl Iterator<Item = &(ReviewRow, Details)> {
+        self.0.get(path).into_iter().flatten()
+    }
+
+    /// Those that wait for somebody, in the order in which they were opened.
+    pub(crate) fn open(&self) -> Vec<&(ReviewRow, Details)> {
+        let open = self.0.values().flatten();
+        let mut open: Vec<_> = open
+            .filter(|(row, _)| row.state != ReviewState::Resolved)
+            .collect();
+        open.sort_by_key(|(row, _)| (row.opened_at, &row.path));
+        open
+    }
+}
 
 /// Where a decision goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,12 +141,15 @@ impl LandsIn {
 /// Who found a conflict, and in what.
 pub(crate) struct Finding<'a> {
     pub(crate) project: &'a WorkspaceRow,
+    /// What the project has.
+    pub(crate) ours: &'a State,
+    pub(crate) objects: &'a dyn ObjectReader,
     /// The workspace.
     pub(crate) row: &'a WorkspaceRow,
     /// What the workspace changed since the base.
-    pub(crate) changes: &'a [StateChange],
-    /// The reviews of the project that wait already.
-    pub(crate) waiting: &'a [ReviewRow],
+    pub(crate) changes: &'a Changed,
+    /// Those of its reviews that go on waiting, by their paths.
+    pub(crate) waiting: &'a HashMap<&'a RelPath, &'a ReviewRow>,
     /// The snapshot of the project that both began with.
     pub(crate) base: ObjectId,
     /// The snapshot of the workspace that holds its side; none for a plan.
@@ -99,6 +157,34 @@ pub(crate) struct Finding<'a> {
     /// The name of the merge; empty for an update.
     pub(crate) merge: &'a str,
     pub(crate) lands_in: LandsIn,
+}
+
+/// The files and links that a workspace changed.
+pub(crate) struct Changed(BTreeSet<RelPath>);
+
+impl Changed {
+    pub(crate) fn new(changes: &[StateChange]) -> Changed {
+        let leaf =
+            |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
+        let leaves = changes
+            .iter()
+            .filter(|change| leaf(change.before) || leaf(change.after));
+        Changed(leaves.map(|change| change.path.clone()).collect())
+    }
+
+    pub(crate) fn contains(&self, path: &RelPath) -> bool {
+        self.0.contains(path)
+    }
+
+    /// What is at a path, above it and below it.
+    fn near<'a>(&'a self, path: &RelPath) -> impl Iterator<Item = &'a RelPath> {
+        let above = path.dirs_above().into_iter().chain([path.clone()]);
+        let above = above.filter_map(|path| self.0.get(&path));
+        // Whatever is below comes after `path/`, with others between it and the path itself.
+        let (from, path) = (path.join_name(b"\x01"), path.clone());
+        let below = self.0.range(from..);
+        above.chain(below.take_while(move |other| other.starts_with(&path)))
+    }
 }
 
 /// What a review is opened about.
@@ -123,22 +209,9 @@ pub(crate) fn new_review(
     by: (Option<Who>, Option<Who>),
     protected: bool,
 ) -> Result<ReviewRow> {
-    let belongs = |path: &RelPath| {
-        let near = |other: &RelPath| path.starts_with(other) || other.starts_with(path);
-        near(&conflict.path)
-            || conflict.related.iter().any(near)
-            || conflict.ours_path.as_ref().is_some_and(near)
-    };
-    let paths = finding
-        .changes
-        .iter()
-        .filter(|change| {
-            let leaf =
-                |entry: Option<StateEntry>| entry.is_some_and(|entry| entry.kind != EntryKind::Dir);
-            (leaf(change.before) || leaf(change.after)) && belongs(&change.path)
-        })
-        .map(|change| change.path.clone())
-        .collect();
+    let places = [&conflict.path].into_iter();
+    let places = places.chain(&conflict.related).chain(&conflict.ours_path);
+    let paths: BTreeSet<&RelPath> = places.flat_map(|path| finding.changes.near(path)).collect();
     let content = |entry: Option<offshoot_merge::TreeEntry>| {
         entry
             .filter(|entry| entry.mode != GitMode::Dir)
@@ -150,7 +223,7 @@ pub(crate) fn new_review(
         kind: conflict.kind.as_str().to_owned(),
         parts: parts_of(conflict),
         related: conflict.related.clone(),
-        paths,
+        paths: paths.into_iter().cloned().collect(),
         by,
         protected,
     };
@@ -159,11 +232,9 @@ pub(crate) fn new_review(
 
 /// The review of something: the one that waits for it already, or a new one.
 pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<ReviewRow> {
-    let same = finding.waiting.iter().find(|row| {
-        let lands_there = || details_of(row).is_ok_and(|row| row.lands_in == finding.lands_in);
-        row.workspace == finding.row.key && row.path == subject.path && lands_there()
-    });
+    let same = finding.waiting.get(&subject.path);
     let (ours_by, theirs_by) = subject.by;
+    let there = finding.ours.entry(finding.objects, &subject.path)?;
     let details = Details {
         kind: subject.kind,
         parts: subject.parts,
@@ -171,6 +242,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         base_snapshot: finding.base,
         theirs_snapshot: finding.snapshot,
         paths: subject.paths,
+        there: there.and_then(|entry| entry.id),
         ours_by,
         theirs_by,
         decision: None,
@@ -192,36 +264,6 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         details: as_json(&details)?,
         snapshot: None,
     })
-}
-
-/// The protected reviews that wait and that others take the place of, as they are then: nobody
-/// decides them any more.
-pub(crate) fn superseded(
-    waiting: &[ReviewRow],
-    workspace: WorkspaceKey,
-    by: &[ReviewRow],
-) -> Result<Vec<ReviewRow>> {
-    let mut old = Vec::new();
-    for row in waiting.iter().filter(|row| row.workspace == workspace) {
-        let has_new = by
-            .iter()
-            .any(|new| new.path == row.path && new.id != row.id);
-        let mut details = details_of(row)?;
-        if !has_new || !details.protected || details.lands_in != LandsIn::Project {
-            continue;
-        }
-        details.decision = Some(Decision {
-            choice: SUPERSEDED.to_owned(),
-            content: None,
-            by: who(&Cause::by(Operator::system()), Timestamp::now()),
-        });
-        old.push(ReviewRow {
-            state: ReviewState::Resolved,
-            details: as_json(&details)?,
-            ..row.clone()
-        });
-    }
-    Ok(old)
 }
 
 /// The conflicting parts of a file as text; empty for all of it.

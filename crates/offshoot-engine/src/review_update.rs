@@ -18,29 +18,33 @@ use crate::objects::Workbench;
 use crate::project::state_of_row;
 use crate::restore::Goal;
 use crate::review::Wanted;
-use crate::review_row::{Decision, Finding, LandsIn, mark_resolved, new_review};
-use crate::state::State;
+use crate::review_close::{closed_by_update, still_waiting};
+use crate::review_row::{
+    Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
+};
+use crate::state::{State, StateChange};
 use crate::three_way::ThreeStates;
 
-/// The reviews of what an update cannot decide.
+/// The reviews of what an update cannot decide, and those that close with it.
 pub(crate) fn reviews_of_update(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
-    conflicts: &[Conflict],
+    (conflicts, changes): (&[Conflict], &[StateChange]),
     fork: &ForkRow,
     sides: (&WorkspaceRow, &State),
     project: &WorkspaceRow,
-) -> Result<Vec<ReviewRow>> {
-    if conflicts.is_empty() {
-        return Ok(Vec::new());
-    }
+) -> Result<(Vec<ReviewRow>, Vec<ReviewRow>)> {
     let (row, theirs) = sides;
-    let changes = base_state(fork).diff(objects, theirs, &RelPath::root())?;
+    let known = KnownReviews::read(tx, row.key)?;
+    let changes = Changed::new(changes);
+    let head = state_of_row(project);
     let finding = Finding {
         project,
+        ours: &head,
+        objects,
         row,
         changes: &changes,
-        waiting: &tx.reviews(Some(project.key), true)?,
+        waiting: &still_waiting(tx, objects, &known, LandsIn::Workspace, theirs)?,
         base: fork.base,
         // The state before an update is its newest snapshot.
         snapshot: row.head,
@@ -48,10 +52,9 @@ pub(crate) fn reviews_of_update(
         lands_in: LandsIn::Workspace,
     };
     let base = base_state(fork);
-    let ours = state_of_row(project);
     let states = ThreeStates {
         base: &base,
-        ours: &ours,
+        ours: &head,
         theirs,
     };
     let authors = Authors::new(tx, objects, project, (row, fork), states, None);
@@ -59,7 +62,9 @@ pub(crate) fn reviews_of_update(
         let by = authors.sides(conflict)?.whos();
         new_review(conflict, &finding, by, false)
     };
-    conflicts.iter().map(review).collect()
+    let opened: Vec<ReviewRow> = conflicts.iter().map(review).collect::<Result<_>>()?;
+    let closed = closed_by_update(tx, objects, &known, &changes, &head, &opened)?;
+    Ok((opened, closed))
 }
 
 impl Engine {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use offshoot_core::{EntryKind, GitMode, ObjectId, ObjectKind, RelPath, Result};
+use offshoot_core::{EntryKind, GitMode, ObjectId, ObjectKind, RelPath, Result, cancel};
 use offshoot_git::ObjectReader;
 use offshoot_merge::{
     AutoResolution, Conflict, Contents, Edit, Head, MergeOptions, Merged, PathChange, Pattern,
@@ -37,6 +37,8 @@ pub(crate) struct ThreeWay {
     pub(crate) unchanged: Vec<RelPath>,
     /// What theirs changed and must not get into a project.
     pub(crate) left_out: Vec<LeftOut>,
+    /// All that theirs changed since the base, in the order of paths.
+    pub(crate) theirs: Vec<StateChange>,
 }
 
 /// Merges what theirs changed since the base into ours, which is the head of a project. What must
@@ -70,7 +72,8 @@ fn merge_through(
     options: &MergeOptions,
     mut gate: Option<&mut Gate<'_>>,
 ) -> Result<ThreeWay> {
-    let mut theirs = states.base.diff(objects, states.theirs, &RelPath::root())?;
+    let all = states.base.diff(objects, states.theirs, &RelPath::root())?;
+    let mut theirs = all.clone();
     if let Some(gate) = &mut gate {
         theirs = passed(theirs, |change| gate.lets_change(change))?;
     }
@@ -108,6 +111,7 @@ fn merge_through(
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
         left_out: Vec::new(),
+        theirs: all,
     })
 }
 
@@ -323,6 +327,8 @@ impl Head for StateHead<'_> {
 
 impl Contents for StateHead<'_> {
     fn read(&self, id: &ObjectId) -> Result<Arc<[u8]>> {
+        // Each content is at most so much work.
+        cancel::check()?;
         let object = self.objects.read(id)?;
         object.map(|(_, bytes)| bytes).ok_or_else(missing_content)
     }

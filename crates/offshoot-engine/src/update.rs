@@ -84,6 +84,8 @@ struct Plan {
     merged: Vec<RelPath>,
     conflicts: Vec<Waiting>,
     reviews: Vec<ReviewRow>,
+    /// Reviews that close by themselves.
+    closed: Vec<ReviewRow>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -237,7 +239,8 @@ impl Engine {
         }
         let beyond = ours.diff(&bench, &desired, &RelPath::root())?;
         let sides = (&row, &theirs);
-        let reviews = reviews_of_update(tx, &bench, &merge.conflicts, &fork, sides, &project)?;
+        let found = (&merge.conflicts[..], &merge.theirs[..]);
+        let (reviews, closed) = reviews_of_update(tx, &bench, found, &fork, sides, &project)?;
         let mut objects = bench.prepare(self.store())?;
         objects.extend(merge.proposal.contents);
         let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
@@ -251,6 +254,7 @@ impl Engine {
                 .map(|(conflict, review)| Waiting::new(conflict, review))
                 .collect(),
             reviews,
+            closed,
             fork,
             head,
             desired,
@@ -451,6 +455,9 @@ impl Engine {
                 tx.add_history(&line.mkdir(&dir.path))?;
             }
             tally.add_to(&mut next);
+            for review in &plan.closed {
+                tx.put_review(review)?;
+            }
             for review in &plan.reviews {
                 tx.put_review(review)?;
                 let line = LineFor {
