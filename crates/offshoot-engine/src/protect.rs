@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use offshoot_core::{
     EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, cancel,
 };
-use offshoot_git::ObjectReader;
+use offshoot_git::{ObjectReader, folded, may_be_short};
 use offshoot_merge::{Conflict, Pattern};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
@@ -29,6 +29,9 @@ use crate::three_way::{ThreeStates, ThreeWay};
 
 /// The kind of a review of a change that fits and is held back because its path is protected.
 pub(crate) const KIND: &str = "protected";
+
+/// A path that may be spelled in so many ways is taken for a protected one.
+const MOST_SPELLINGS: usize = 64;
 
 /// What is protected in a project that comes from a git repository.
 ///
@@ -53,9 +56,13 @@ pub(crate) const FROM_GIT: [&str; 13] = [
 
 /// Which paths of a project are protected.
 ///
-/// A pattern also means what is below the directories that it matches. Letters match in either
-/// case, for on some disks `.GitHub` is `.github`.
-pub(crate) struct Protection(Vec<Guard>);
+/// A pattern also means what is below the directories that it matches. What some disk takes for the
+/// same name is the same: on most, `.GitHub` is `.github`.
+pub(crate) struct Protection {
+    guards: Vec<Guard>,
+    /// The names in patterns that a file may be called instead of by its short name.
+    names: BTreeSet<Vec<u8>>,
+}
 
 struct Guard {
     pattern: Pattern,
@@ -65,20 +72,26 @@ struct Guard {
 
 impl Protection {
     pub(crate) fn new(patterns: &[String]) -> Protection {
-        let guard = |text: &String| {
-            let text = text.trim_end_matches('/').to_ascii_lowercase();
-            let slashes = text.match_indices('/').map(|(at, _)| &text[..at]);
+        let mut names = BTreeSet::new();
+        let mut guards = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let text = folded(pattern.trim_end_matches('/').as_bytes());
+            let parts = text.split(|&byte| byte == b'/');
+            let is_plain = |part: &&[u8]| !part.iter().any(|byte| matches!(byte, b'*' | b'?'));
+            names.extend(parts.filter(is_plain).map(<[u8]>::to_vec));
+            let slashes = text.iter().enumerate().filter(|(_, byte)| **byte == b'/');
             let above = slashes
+                .map(|(at, _)| &text[..at])
                 // `a/**/b` also lies below whatever is in `a`.
-                .filter(|dir| !dir.is_empty() && *dir != "**" && *dir != "/**")
+                .filter(|dir| !matches!(*dir, b"" | b"**" | b"/**"))
                 // Without a slash it would match at any depth.
-                .map(|dir| Pattern::new(format!("/{}", dir.trim_start_matches('/'))));
-            Guard {
+                .map(|dir| Pattern::new([b"/", dir.strip_prefix(b"/").unwrap_or(dir)].concat()));
+            guards.push(Guard {
                 above: above.collect(),
                 pattern: Pattern::new(&text),
-            }
-        };
-        Protection(patterns.iter().map(guard).collect())
+            });
+        }
+        Protection { guards, names }
     }
 
     pub(crate) fn read(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<Protection> {
@@ -87,20 +100,49 @@ impl Protection {
 
     /// Whether a path, or a directory above it, is protected.
     pub(crate) fn covers(&self, path: &RelPath) -> bool {
-        if self.0.is_empty() || path.is_root() {
+        if self.guards.is_empty() || path.is_root() {
             return false;
         }
-        let lower = path.as_bytes().to_ascii_lowercase();
-        let ends = (0..lower.len()).filter(|&at| lower[at] == b'/');
-        let mut with_above = ends.chain([lower.len()]);
-        with_above.any(|end| self.0.iter().any(|one| one.pattern.matches(&lower[..end])))
+        self.is_spelled(path, |path| {
+            let ends = (0..path.len()).filter(|&at| path[at] == b'/');
+            let mut with_above = ends.chain([path.len()]);
+            let is_meant = |path: &[u8]| self.guards.iter().any(|one| one.pattern.matches(path));
+            with_above.any(|end| is_meant(&path[..end]))
+        })
     }
 
     /// Whether protected paths may lie below this one: a link there would lead them elsewhere.
     fn is_above(&self, path: &RelPath) -> bool {
-        let lower = path.as_bytes().to_ascii_lowercase();
-        let mut above = self.0.iter().flat_map(|one| &one.above);
-        above.any(|dir| dir.matches(&lower))
+        self.is_spelled(path, |path| {
+            let mut above = self.guards.iter().flat_map(|one| &one.above);
+            above.any(|dir| dir.matches(path))
+        })
+    }
+
+    /// Whether a path is meant, spelled as patterns are. If it has short names, which are rare, also
+    /// with each name that one of them may stand for.
+    fn is_spelled(&self, path: &RelPath, is_meant: impl Fn(&[u8]) -> bool) -> bool {
+        let path = folded(path.as_bytes());
+        if is_meant(&path) {
+            return true;
+        }
+        let mut all = vec![path.clone()];
+        let parts = path.split(|&byte| byte == b'/').enumerate();
+        for (number, part) in parts.filter(|(_, part)| part.contains(&b'~')) {
+            for name in self.names.iter().filter(|name| may_be_short(part, name)) {
+                for n in 0..all.len() {
+                    let mut parts: Vec<&[u8]> = all[n].split(|&byte| byte == b'/').collect();
+                    parts[number] = name;
+                    let spelled = parts.join(&b'/');
+                    // Nobody needs a path like that.
+                    if all.len() >= MOST_SPELLINGS || is_meant(&spelled) {
+                        return true;
+                    }
+                    all.push(spelled);
+                }
+            }
+        }
+        false
     }
 
     /// Whether a path may be changed by whoever may change no protected one.
@@ -131,7 +173,7 @@ impl Protection {
         states: ThreeStates<'_>,
         merge: &mut ThreeWay,
     ) -> Result<Vec<Held>> {
-        if self.0.is_empty() {
+        if self.guards.is_empty() {
             return Ok(Vec::new());
         }
         let groups = self.groups(objects, states, merge)?;
@@ -557,6 +599,11 @@ mod tests {
             ".vscode/tasks.json",
             "web/.husky/pre-commit",
             "AGENTS.md/inside",
+            "agent\u{17f}.md",
+            ".g\u{200c}ithub/workflows/ci.yml",
+            "GITHUB~1/workflows/ci.yml",
+            "web/HUSKY~1/pre-commit",
+            "pkg/.claude./settings.json",
         ] {
             assert!(from_git.covers(&path(covered)), "{covered}");
         }

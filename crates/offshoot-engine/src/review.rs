@@ -123,6 +123,14 @@ pub struct Resolved {
     pub waits: Option<String>,
 }
 
+/// Who decides.
+struct Decider<'a> {
+    cause: &'a Cause,
+    /// Refuses what they may not change. Asked of everything that a decision comes to, but for what
+    /// is protected: that only those decide who may.
+    allowed: &'a dyn Fn(&StateEdits) -> Result<()>,
+}
+
 /// A decision, ready to be applied to any head.
 pub(crate) enum Wanted {
     Choice(Choice),
@@ -208,6 +216,18 @@ impl Engine {
     /// Decides a review. The project gets what was chosen as a new snapshot; a merge that lands
     /// whole waits until its last conflict is decided.
     pub fn resolve(&self, id: &str, how: Resolution<'_>, cause: &Cause) -> Result<Resolved> {
+        self.resolve_if(id, how, &|_| Ok(()), cause)
+    }
+
+    /// The same if what the decision changes is allowed, whatever the project has become meanwhile.
+    pub(crate) fn resolve_if(
+        &self,
+        id: &str,
+        how: Resolution<'_>,
+        allowed: &dyn Fn(&StateEdits) -> Result<()>,
+        cause: &Cause,
+    ) -> Result<Resolved> {
+        let decider = Decider { cause, allowed };
         let (row, merge) = self.store().read(|tx| {
             let row = find_review(tx, id)?;
             let merge = tx.merge(&row.merge)?;
@@ -242,10 +262,10 @@ impl Engine {
         let completed = merge.as_ref().map(receipt).transpose()?;
         let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
         if whole {
-            return self.decide(&row, wanted, decision, cause);
+            return self.decide(&row, wanted, decision, &decider);
         }
         let recomputed = self.review(id)?.changed_since;
-        let snapshot = self.land_decisions(&[(row.clone(), wanted, decision)], cause)?;
+        let snapshot = self.land(&[(row.clone(), wanted, decision)], None, &decider)?;
         let waits =
             completed.and_then(|completed| self.tidy_after_reviews(&row, &completed, cause));
         Ok(Resolved {
@@ -262,7 +282,7 @@ impl Engine {
         row: &ReviewRow,
         wanted: Wanted,
         decision: Decision,
-        cause: &Cause,
+        decider: &Decider<'_>,
     ) -> Result<Resolved> {
         let recomputed = self.review(&row.id)?.changed_since;
         let open = self.store().write(Durability::Synced, |tx| {
@@ -276,20 +296,20 @@ impl Engine {
             now.details = as_json(&details)?;
             now.state = ReviewState::Decided;
             tx.put_review(&now)?;
-            let same_merge = tx.reviews(Some(row.project), true)?;
-            let open = same_merge
+            let open = tx.reviews_of(row.workspace)?;
+            let open = open
                 .iter()
                 .filter(|other| other.merge == row.merge && other.state == ReviewState::Open)
                 .count();
             if open > 0 {
                 // The last one makes a line when all of it lands.
-                let line = line_at(tx, row, HistoryOp::ReviewResolve, cause, self.now())?;
+                let line = line_at(tx, row, HistoryOp::ReviewResolve, decider.cause, self.now())?;
                 tx.add_history(&line)?;
             }
             Ok(open)
         })?;
         let (snapshot, waits) = if open == 0 {
-            self.land_whole(row, cause)?
+            self.land_whole(row, decider)?
         } else {
             (None, None)
         };
@@ -305,11 +325,12 @@ impl Engine {
     fn land_whole(
         &self,
         row: &ReviewRow,
-        cause: &Cause,
+        decider: &Decider<'_>,
     ) -> Result<(Option<Snapshot>, Option<String>)> {
         let (reviews, merge) = self.store().read(|tx| {
-            let mut reviews = tx.reviews(Some(row.project), true)?;
-            reviews.retain(|other| other.merge == row.merge);
+            let mut reviews = tx.reviews_of(row.workspace)?;
+            reviews
+                .retain(|other| other.merge == row.merge && other.state != ReviewState::Resolved);
             Ok((reviews, tx.merge(&row.merge)?))
         })?;
         let Some(merge) = merge else {
@@ -326,18 +347,10 @@ impl Engine {
             };
             decided.push((review, wanted, decision));
         }
-        let snapshot = self.land(&decided, Some(&merge), cause)?;
+        let snapshot = self.land(&decided, Some(&merge), decider)?;
         let completed = receipt(&merge)?;
-        let waits = self.tidy_after_reviews(row, &completed, cause);
+        let waits = self.tidy_after_reviews(row, &completed, decider.cause);
         Ok((snapshot, waits))
-    }
-
-    fn land_decisions(
-        &self,
-        decided: &[(ReviewRow, Wanted, Decision)],
-        cause: &Cause,
-    ) -> Result<Option<Snapshot>> {
-        self.land(decided, None, cause)
     }
 
     /// Brings decisions into the project, and with them the rest of a merge that waited for them.
@@ -345,8 +358,9 @@ impl Engine {
         &self,
         decided: &[(ReviewRow, Wanted, Decision)],
         merge: Option<&MergeRow>,
-        cause: &Cause,
+        decider: &Decider<'_>,
     ) -> Result<Option<Snapshot>> {
+        let cause = decider.cause;
         let Some((first, ..)) = decided.first() else {
             return Ok(None);
         };
@@ -372,6 +386,9 @@ impl Engine {
             }
             for (review, wanted, _) in decided {
                 let more = self.settle(objects, head, review, wanted)?;
+                if !details_of(review)?.protected {
+                    (decider.allowed)(&more.edits)?;
+                }
                 proposal.edits.extend(more.edits);
                 proposal.contents.extend(more.contents);
             }

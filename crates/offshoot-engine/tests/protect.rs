@@ -516,6 +516,40 @@ fn only_the_owner_and_admins_decide_and_change_what_is_protected() {
 }
 
 #[test]
+fn a_decision_does_not_follow_a_file_to_a_protected_path() {
+    let scene = Scene::new();
+    let (id, path) = scene.fork("ada");
+    let text = fs::read_to_string(path.join("src/lib.rs")).unwrap();
+    fs::write(path.join("src/lib.rs"), text.replace("one", "ada's")).unwrap();
+    let engine = &scene.rig.engine;
+    let changed = text.replace("one", "the owner's");
+    scene.rig.put(&scene.project, "src/lib.rs", &changed);
+    let done = engine.complete(&id, &CompleteOptions::default(), &user());
+    let done = done.unwrap();
+    let review = waiting(&done).0;
+    // Until somebody decides, the owner moves the file to where only the owner changes it.
+    let (owner, path) = scene.fork("owner");
+    fs::rename(path.join("src/lib.rs"), path.join(".github/lib.rs")).unwrap();
+    let moved = scene.complete(&owner);
+    scene.resolve(waiting(&moved).0, Resolution::Theirs);
+    assert_eq!(
+        scene.rig.project_text(&scene.project, ".github/lib.rs"),
+        changed
+    );
+    let token = scene.project_token();
+    let denied = token.resolve(review, Resolution::Theirs).unwrap_err();
+    assert_eq!(denied.code(), ErrorCode::PermissionDenied, "{denied}");
+    assert_eq!(
+        scene.rig.project_text(&scene.project, ".github/lib.rs"),
+        changed
+    );
+    scene.admin().resolve(review, Resolution::Theirs).unwrap();
+    let landed = scene.rig.project_text(&scene.project, ".github/lib.rs");
+    assert!(landed.contains("ada's"), "{landed}");
+    scene.rig.check();
+}
+
+#[test]
 fn a_project_from_git_is_protected_from_the_start() {
     let rig = Rig::in_memory(ProviderName::Copy);
     let source = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@
 
 use offshoot_core::{EntryKind, RelPath};
 
+use crate::disk_names::is_ignored;
 use crate::gitmodules::{refuses_gitattributes, refuses_gitmodules};
 
 const DOT_GIT: &str = "git would take it for a `.git` of its own";
@@ -149,9 +150,7 @@ fn is_hfs_dot(name: &[u8], wanted: &[u8]) -> bool {
 fn next_hfs_char(rest: &mut &[u8]) -> Option<char> {
     loop {
         let c = next_char(rest)?;
-        let ignored = matches!(c,
-            '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-        if !ignored {
+        if !is_ignored(c) {
             return Some(c);
         }
     }

@@ -5,6 +5,7 @@
 //! tests: every id, difference and verdict must be the one that git gives.
 
 mod commit;
+mod disk_names;
 mod dotgit;
 mod export;
 mod export_branch;
@@ -27,6 +28,7 @@ mod tree_walk;
 mod upload_pack;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
+pub use disk_names::{folded, may_be_short};
 pub use dotgit::{has_rules_for_content, is_dot_git, refuses_content, refuses_name, refuses_path};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;

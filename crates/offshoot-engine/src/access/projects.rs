@@ -408,12 +408,17 @@ impl Access {
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
         let name = project.parse()?;
-        let allowed = |edits: &StateEdits| match self.may_change_protected() {
-            true => Ok(()),
-            false => self.engine.refuse_protected(&name, edits.keys()),
-        };
+        let allowed = |edits: &StateEdits| self.refuse_protected(&name, edits);
         let snapshot = self.engine.undo_merge_if(id, allowed, &self.cause)?;
         Ok((project, snapshot))
+    }
+
+    /// Refuses edits of protected paths by those who may not change them.
+    fn refuse_protected(&self, project: &ProjectId, edits: &StateEdits) -> Result<()> {
+        match self.may_change_protected() {
+            true => Ok(()),
+            false => self.engine.refuse_protected(project, edits.keys()),
+        }
     }
 
     /// See [`crate::Engine::reviews`], of one project.
@@ -456,13 +461,15 @@ impl Access {
 
     /// See [`crate::Engine::resolve`].
     pub fn resolve(&self, id: &str, how: Resolution<'_>) -> Result<Resolved> {
-        self.review(id)?;
+        let review = self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
         if !self.may_change_protected() && self.engine.is_protected_review(id)? {
             return Err(needs_owner(id));
         }
-        let mut resolved = self.engine.resolve(id, how, &self.cause)?;
+        let name = review.project.parse()?;
+        let allowed = |edits: &StateEdits| self.refuse_protected(&name, edits);
+        let mut resolved = self.engine.resolve_if(id, how, &allowed, &self.cause)?;
         resolved.review = self.review(id)?;
         Ok(resolved)
     }
