@@ -61,6 +61,16 @@ impl Engine {
         cause: &Cause,
     ) -> AfterMerge {
         let id = &row.id;
+        if completed.keep && completed.waits_whole() {
+            return AfterMerge {
+                moved: Some(false),
+                removed: false,
+                waits: Some(format!(
+                    "nothing lands before every conflict is decided; `offshoot update {id}` moves it \
+                     onto the head then"
+                )),
+            };
+        }
         if completed.keep {
             let moved = self.move_onto_head(id, completed.theirs, cause);
             return AfterMerge {

@@ -97,6 +97,13 @@ pub struct Completed {
     pub after: Option<AfterMerge>,
 }
 
+impl Completed {
+    /// Whether all of it waits until its last conflict is decided.
+    pub(crate) fn waits_whole(&self) -> bool {
+        self.atomic && !self.conflicts.is_empty() && self.snapshot.is_none()
+    }
+}
+
 /// A conflict that waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
@@ -487,8 +494,11 @@ impl Engine {
             };
             let sides = authors.sides(conflict)?;
             let verdict = decide(policy, conflict, &sides, fork.priority);
-            let verdict = verdict.filter(|verdict| !git_refuses_any(&verdict.edits));
-            let Some(verdict) = verdict else {
+            let refused = match &verdict {
+                Some(verdict) => git_refuses_any(objects, &verdict.edits)?,
+                None => false,
+            };
+            let Some(verdict) = verdict.filter(|_| !refused) else {
                 let review = new_review(conflict, &finding, sides.whos(), is_protected)?;
                 completed.conflicts.push(Waiting::new(conflict, &review));
                 reviews.push(review);

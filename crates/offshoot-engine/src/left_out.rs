@@ -111,17 +111,40 @@ pub(crate) fn refuse_what_git_refuses(
     }
 }
 
-/// Whether git would refuse one of these edits, by its path or by content that is new.
-pub(crate) fn git_refuses_any(edits: &[Edit]) -> bool {
-    edits.iter().any(|edit| match &edit.to {
-        None => false,
+/// Whether git would refuse what one of these edits puts.
+pub(crate) fn git_refuses_any(objects: &dyn ObjectReader, edits: &[Edit]) -> Result<bool> {
+    for edit in edits {
+        if refused_edit(objects, edit)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Why git refuses what an edit puts, by its path or by what it holds.
+fn refused_edit(
+    objects: &dyn ObjectReader,
+    edit: &Edit,
+) -> Result<Option<(RelPath, &'static str)>> {
+    match &edit.to {
+        None => Ok(None),
         Some(Merged::Existing(entry)) => {
-            offshoot_git::refuses_path(&edit.path, entry.mode.kind()).is_some()
+            let entry = StateEntry {
+                kind: entry.mode.kind(),
+                perm: entry.mode.perm(),
+                id: Some(entry.id),
+            };
+            refused_by_git(objects, &edit.path, &entry)
         }
         Some(Merged::New { mode, bytes }) => {
-            refuse_what_git_refuses(&edit.path, mode.kind(), Some(bytes)).is_err()
+            let by_content = || {
+                let why = offshoot_git::refuses_content(edit.path.name(), bytes)?;
+                Some((edit.path.clone(), why))
+            };
+            let by_path = offshoot_git::refuses_path(&edit.path, mode.kind());
+            Ok(by_path.or_else(by_content))
         }
-    })
+    }
 }
 
 /// Sorts out changes on their way from a workspace into its project.
@@ -154,23 +177,12 @@ impl<'a> Gate<'a> {
     /// Whether what a merge made of the changes may pass: a directory that the project renamed
     /// takes along what theirs put into it, and two good halves need not make a good whole.
     pub(crate) fn lets_edit(&mut self, edit: &Edit) -> Result<bool> {
-        let stopped = match &edit.to {
+        let stopped = match edit.to {
             None => None,
-            Some(Merged::Existing(entry)) => {
-                let entry = StateEntry {
-                    kind: entry.mode.kind(),
-                    perm: entry.mode.perm(),
-                    id: Some(entry.id),
-                };
-                self.stops(&edit.path, &entry)?
-            }
-            Some(Merged::New { mode, bytes }) => {
-                let by_content = || {
-                    let why = offshoot_git::refuses_content(edit.path.name(), bytes)?;
-                    Some((edit.path.clone(), why))
-                };
-                offshoot_git::refuses_path(&edit.path, mode.kind()).or_else(by_content)
-            }
+            Some(_) => match self.place_of_ours(&edit.path)? {
+                Some(ours) => Some(ours),
+                None => refused_edit(self.objects, edit)?,
+            },
         };
         self.note(stopped)
     }
@@ -196,10 +208,15 @@ impl<'a> Gate<'a> {
     }
 
     fn stops(&self, path: &RelPath, after: &StateEntry) -> Result<Option<(RelPath, &'static str)>> {
-        if let Some(top) = place_of_ours(self.objects, self.base, path)? {
-            return Ok(Some((top, IS_OURS)));
+        match self.place_of_ours(path)? {
+            Some(ours) => Ok(Some(ours)),
+            None => refused_by_git(self.objects, path, after),
         }
-        refused_by_git(self.objects, path, after)
+    }
+
+    fn place_of_ours(&self, path: &RelPath) -> Result<Option<(RelPath, &'static str)>> {
+        let top = place_of_ours(self.objects, self.base, path)?;
+        Ok(top.map(|top| (top, IS_OURS)))
     }
 
     /// A repository that the owner put into the project stays one while the directory that it is in

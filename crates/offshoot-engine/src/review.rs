@@ -537,7 +537,7 @@ impl Engine {
                         .settle(*choice)
                         .ok_or_else(|| cannot_join(&review.path))?;
                     if details.lands_in == LandsIn::Project {
-                        refuse_result(&review.path, &edits)?;
+                        refuse_result(&bench, &review.path, &edits)?;
                     }
                     settled(self.store(), &bench, states, &edits)
                 }
@@ -695,7 +695,7 @@ fn settle_all(
         let edits = conflict
             .settle(choice)
             .ok_or_else(|| cannot_join(&conflict.path))?;
-        refuse_result(&conflict.path, &edits)?;
+        refuse_result(objects, &conflict.path, &edits)?;
         let more = settled(store, objects, states, &edits)?;
         proposal.edits.extend(more.edits);
         proposal.contents.extend(more.contents);
@@ -716,8 +716,12 @@ fn put_back(objects: &dyn ObjectReader, states: ThreeStates<'_>) -> Result<Propo
     Ok(proposal)
 }
 
-fn refuse_result(path: &RelPath, edits: &[offshoot_merge::Edit]) -> Result<()> {
-    match git_refuses_any(edits) {
+fn refuse_result(
+    objects: &dyn ObjectReader,
+    path: &RelPath,
+    edits: &[offshoot_merge::Edit],
+) -> Result<()> {
+    match git_refuses_any(objects, edits)? {
         false => Ok(()),
         true => Err(Error::new(
             ErrorCode::PermissionDenied,

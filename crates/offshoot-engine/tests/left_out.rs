@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{ErrorCode, ObjectId, ProjectId, RelPath, WorkspaceId};
 use offshoot_engine::{
-    CompleteOptions, Completed, Content, ForkOptions, ImportOptions, LeftOut, Resolution,
+    CompleteOptions, Completed, Content, ForkOptions, ImportOptions, LeftOut, Policy, Resolution,
     WriteOptions,
 };
 use offshoot_fs::ProviderName;
@@ -601,4 +601,34 @@ fn a_receipt_from_before_is_read() {
         "keep":false,"atomic":false}"#;
     let receipt: Completed = serde_json::from_str(old).unwrap();
     assert_eq!(receipt.left_out, []);
+}
+
+/// Content that git refuses under one name and not under another comes to it by a rename.
+#[test]
+fn a_decision_brings_no_gitmodules_that_git_refuses() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    let text = |url: &str| {
+        format!("[submodule \"a\"]\n\tpath = a\n\tbranch = main\n\turl = {url}\n\tshallow = true\n")
+    };
+    rig.put(&project, "modules", &text("https://example.org/a"));
+    let (hostile, path) = rig.fork(&project, "hostile");
+    write(&path, "modules", &text("-u./run-this"));
+    let (other, path) = rig.fork(&project, "other");
+    fs::remove_file(path.join("modules")).unwrap();
+    write(&path, ".gitmodules", &text("https://example.org/b"));
+    assert!(complete(&rig, &other).conflicts.is_empty());
+    let options = CompleteOptions {
+        policy: Some(Policy::Theirs),
+        ..CompleteOptions::default()
+    };
+    let done = rig.engine.complete(&hostile, &options, &user()).unwrap();
+    assert_eq!(done.conflicts.len(), 1, "{done:?}");
+    assert_clean(&rig, &project, None);
+    let review = done.conflicts[0].review_id.clone().unwrap();
+    let refused = rig.engine.resolve(&review, Resolution::Theirs, &user());
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
+    let good = text("https://example.org/b");
+    assert_eq!(rig.project_text(&project, ".gitmodules"), good);
+    rig.check();
 }

@@ -5,8 +5,8 @@ mod rig;
 
 use std::fs;
 
-use offshoot_engine::{CompleteOptions, Resolution};
-use rig::{user, with_each};
+use offshoot_engine::{CompleteOptions, ProviderName, Resolution};
+use rig::{Rig, user, with_each};
 
 #[test]
 fn work_that_goes_on_while_a_review_waits_is_not_taken_away_with_the_last_decision() {
@@ -55,4 +55,35 @@ fn a_workspace_that_was_kept_goes_when_it_is_completed_for_good() {
         assert!(rig.engine.workspace(&id).is_err() && !path.exists());
         rig.check();
     });
+}
+
+#[test]
+fn a_merge_that_waits_as_a_whole_moves_nothing() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "one");
+    fs::write(path.join("README"), "mine\n").unwrap();
+    fs::write(path.join("fits"), "fits\n").unwrap();
+    rig.put(&project, "README", "theirs\n");
+    let options = CompleteOptions {
+        keep: true,
+        atomic: Some(true),
+        ..CompleteOptions::default()
+    };
+    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    assert_eq!((done.conflicts.len(), done.snapshot), (1, None));
+    let after = done.after.clone().unwrap();
+    assert_eq!((after.moved, after.removed), (Some(false), false));
+    assert!(after.waits.is_some());
+    // The fork has what it had.
+    assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
+    let review = done.conflicts[0].review_id.clone().unwrap();
+    let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+    assert!(resolved.unwrap().snapshot.is_some());
+    assert_eq!(rig.project_text(&project, "README"), "mine\n");
+    assert_eq!(rig.project_text(&project, "fits"), "fits\n");
+    let updated = rig.engine.update(&id, false, &user()).unwrap();
+    assert!(updated.conflicts.is_empty());
+    assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
+    rig.check();
 }
