@@ -4,9 +4,9 @@
 //! The walk goes from new to old and ends where everything left is known to the other side; of the
 //! trees only what differs from the parents is entered. So the cost follows what is new.
 
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 
-use offshoot_core::{Error, GitMode, ObjectId, Result};
+use offshoot_core::{Error, GitMode, ObjectId, Result, cancel};
 
 use crate::commit::Commit;
 use crate::object::{Kind, ObjectReader};
@@ -106,9 +106,11 @@ impl<'a> Commits<'a> {
     /// Those of the ids that the tips reach. Whatever else there is stays unknown to the caller.
     pub fn reached(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<Vec<ObjectId>> {
         let mut pending = HashMap::new();
+        let mut times = BTreeSet::new();
         for id in ids {
             if let Some(time) = self.time(id)? {
                 pending.insert(*id, time);
+                times.insert((time, *id));
             }
         }
         let mut found = HashSet::new();
@@ -117,13 +119,15 @@ impl<'a> Commits<'a> {
             queue.push(self, *tip)?;
         }
         while let Some((time, id)) = queue.pop() {
-            let Some(oldest) = pending.values().min() else {
+            cancel::check()?;
+            let Some((oldest, _)) = times.first() else {
                 break;
             };
             if time < oldest.saturating_sub(CLOCK_SKEW) {
                 break;
             }
-            if pending.remove(&id).is_some() {
+            if let Some(time) = pending.remove(&id) {
+                times.remove(&(time, id));
                 found.insert(id);
             }
             for parent in self.parents(&id)? {
@@ -174,6 +178,7 @@ impl<'a> Commits<'a> {
             queue.push(self, *tip)?;
         }
         while let Some((_, id)) = queue.pop() {
+            cancel::check()?;
             if missing.is_empty() {
                 break;
             }

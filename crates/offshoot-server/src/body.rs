@@ -1,6 +1,6 @@
 //! Bytes between the blocking engine and the network, both ways, with bounded memory.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
 use http_body_util::BodyExt as _;
-use offshoot_core::cancel::Cancel;
+use offshoot_core::cancel::{Cancel, CancelOnDrop};
 use offshoot_core::{Error, ErrorCode, Result};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 
 use crate::hold::Hold;
 
+/// Chunks of an answer that wait for a slow client.
+const WAITING_CHUNKS: usize = 4;
 /// What is read from a file at a time.
 const CHUNK: usize = 128 << 10;
 
@@ -44,13 +46,34 @@ pub(crate) fn blocking<T: Send + 'static>(
     }
 }
 
-/// Runs blocking work that goes on while the answer is sent.
-pub(crate) fn beside_the_answer(work: impl FnOnce() + Send + 'static) {
+/// An answer that blocking work writes while it is sent. It breaks off if the work fails or panics,
+/// so that no client takes it for whole; and the work ends early when the client is gone.
+pub(crate) fn written(
+    work: impl FnOnce(&mut ChannelWriter) -> Result<()> + Send + 'static,
+) -> Body {
     let (span, hold) = (tracing::Span::current(), Hold::present());
+    let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
+    let cancel = Cancel::default();
+    let body = ChannelBody {
+        receiver,
+        _waiting: Some(cancel.on_drop()),
+    };
     drop(tokio::task::spawn_blocking(move || {
-        span.in_scope(work);
-        drop(hold);
+        let _hold = hold;
+        let _in_span = span.enter();
+        let mut writer = ChannelWriter::new(sender);
+        let written = cancel.run(|| {
+            work(&mut writer)?;
+            writer
+                .flush()
+                .map_err(|cause| Error::internal("an answer could not be sent").with_source(cause))
+        });
+        match written {
+            Ok(()) => writer.whole = true,
+            Err(error) => tracing::warn!(?error, "an answer was broken off"),
+        }
     }));
+    Body::new(body)
 }
 
 /// The body of a request as a blocking reader.
@@ -300,13 +323,21 @@ impl http_body::Body for ReadBody {
 }
 
 /// An answer whose chunks come through a channel: from a task, or from a blocking writer.
-pub(crate) struct ChannelBody(mpsc::Receiver<io::Result<Bytes>>);
+pub(crate) struct ChannelBody {
+    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    /// Ends the work of the writer.
+    _waiting: Option<CancelOnDrop>,
+}
 
 impl ChannelBody {
     /// The sending end and the body. At most `depth` chunks wait.
     pub(crate) fn pair(depth: usize) -> (mpsc::Sender<io::Result<Bytes>>, Body) {
         let (sender, receiver) = mpsc::channel(depth);
-        (sender, Body::new(ChannelBody(receiver)))
+        let body = ChannelBody {
+            receiver,
+            _waiting: None,
+        };
+        (sender, Body::new(body))
     }
 }
 
@@ -318,30 +349,35 @@ impl http_body::Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        Poll::Ready(ready!(self.0.poll_recv(cx)).map(|chunk| chunk.map(Frame::data)))
+        Poll::Ready(ready!(self.receiver.poll_recv(cx)).map(|chunk| chunk.map(Frame::data)))
     }
 }
 
-/// The other end of a [`ChannelBody`] for blocking writers. Writing waits while the client is slow
-/// and fails when it is gone.
+/// Writes an answer that is [`written`]. Writing waits while the client is slow and fails when it is
+/// gone.
 pub(crate) struct ChannelWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     chunk: Vec<u8>,
+    /// All was written.
+    whole: bool,
 }
 
 impl ChannelWriter {
-    pub(crate) fn new(sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
+    fn new(sender: mpsc::Sender<io::Result<Bytes>>) -> Self {
         ChannelWriter {
             sender,
             chunk: Vec::with_capacity(CHUNK),
+            whole: false,
         }
     }
+}
 
-    /// Breaks the answer off, so that the client does not take it for whole.
-    pub(crate) fn abort(self, why: &str) {
-        let _ = self
-            .sender
-            .blocking_send(Err(io::Error::other(why.to_owned())));
+impl Drop for ChannelWriter {
+    fn drop(&mut self) {
+        if !self.whole {
+            let broken = io::Error::other("the answer could not be completed");
+            let _ = self.sender.blocking_send(Err(broken));
+        }
     }
 }
 

@@ -17,14 +17,12 @@ use offshoot_engine::{GitClone, GitProtocol, Repository};
 
 use crate::app::Shared;
 use crate::auth::{self, Caller};
-use crate::body::{ChannelBody, ChannelWriter, beside_the_answer, blocking, collect, too_large};
+use crate::body::{blocking, collect, too_large, written};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
 
 const UPLOAD: &str = "git-upload-pack";
 const RECEIVE: &str = "git-receive-pack";
-/// Chunks of a pack that wait for a slow client.
-const WAITING_CHUNKS: usize = 4;
 
 /// The routes, with a check of their own before them.
 pub(crate) fn router(app: &Shared) -> Router<Shared> {
@@ -187,11 +185,9 @@ async fn upload(app: &Shared, clone: GitClone, protocol: GitProtocol, request: R
     if gzipped {
         asked = unzip(&asked, most)?;
     }
-    let (sender, body) = ChannelBody::pair(WAITING_CHUNKS);
-    beside_the_answer(move || {
-        let mut writer = ChannelWriter::new(sender);
+    let body = written(move |writer| {
         // The client has been told in its own protocol; this is for the log.
-        if let Err(error) = clone.answer(protocol, &asked, &mut writer) {
+        if let Err(error) = clone.answer(protocol, &asked, writer) {
             match error.code().http_status() {
                 500 if error.code() != ErrorCode::WriteFailed => {
                     tracing::error!(?error, "a clone failed");
@@ -199,7 +195,7 @@ async fn upload(app: &Shared, clone: GitClone, protocol: GitProtocol, request: R
                 _ => tracing::info!(%error, "a clone ended early"),
             }
         }
-        let _ = std::io::Write::flush(&mut writer);
+        Ok(())
     });
     Ok(with_type("result", body))
 }

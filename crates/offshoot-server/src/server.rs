@@ -9,6 +9,7 @@ use axum::extract::ConnectInfo;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use offshoot_core::cancel::{Cancel, CancelOnDrop};
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::{Engine, ServerLock};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -119,6 +120,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let app = &self.app;
         let follower = tokio::spawn(app.events.clone().follow());
+        let _unfinished = finish_merges(app.engine.clone());
         if app.options.watch {
             app.watcher.start(
                 app.engine.clone(),
@@ -148,6 +150,19 @@ impl Server {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
+}
+
+/// Does the merges that somebody asked for and that a killed process left undone, until it is done
+/// with all or the answer is dropped.
+fn finish_merges(engine: Engine) -> CancelOnDrop {
+    let cancel = Cancel::default();
+    let until = cancel.on_drop();
+    tokio::task::spawn_blocking(move || match cancel.run(|| engine.work_off_completions()) {
+        Ok(0) => {}
+        Ok(left) => tracing::warn!(left, "merges that were asked for could not be done yet"),
+        Err(error) => tracing::warn!(%error, "merges that were asked for could not be done"),
+    });
+    until
 }
 
 /// Takes connections. None is ever kept waiting for another to close.

@@ -1,7 +1,7 @@
 //! Many files at once: uploads from forms, archives out, archives in.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write as _};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
 
 use axum::extract::multipart::{Field, MultipartError};
@@ -16,9 +16,7 @@ use tokio::sync::mpsc;
 use crate::app::Shared;
 use crate::archive::{Format, IntoWorkspace, UnpackLimits, pack, unpack};
 use crate::auth::Caller;
-use crate::body::{
-    BodyReader, ChannelBody, ChannelWriter, beside_the_answer, blocking, stood_still, too_large,
-};
+use crate::body::{BodyReader, blocking, stood_still, too_large, written};
 use crate::error::{Answer, Problem, ok};
 use crate::extract::{Params, Query};
 use offshoot_wire as wire;
@@ -207,20 +205,7 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
         move || caller.whole_workspace(&id, &below)
     })
     .await?;
-    let (sender, body) = ChannelBody::pair(4);
-    beside_the_answer(move || {
-        let fail = sender.clone();
-        let out = ChannelWriter::new(sender);
-        let packed = pack(&whole, &below, format, out).and_then(|mut out| {
-            out.flush().map_err(|cause| {
-                Error::internal("the archive could not be sent").with_source(cause)
-            })
-        });
-        if let Err(error) = packed {
-            tracing::warn!(?error, "an archive was broken off");
-            ChannelWriter::new(fail).abort("the archive could not be completed");
-        }
-    });
+    let body = written(move |out| pack(&whole, &below, format, out).map(drop));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(

@@ -2,10 +2,13 @@
 
 use std::io::Write as _;
 
+use offshoot_core::{RelPath, Timestamp};
+use offshoot_engine::{CompleteOptions, Content, Engine, EngineOptions, ForkOptions, WriteOptions};
+use offshoot_store::{CompletionRow, Durability, MetaStore as _, SqliteOptions, SqliteStore};
 use offshoot_testkit::HostDir;
 use zip::write::SimpleFileOptions;
 
-use crate::common::Running;
+use crate::common::{Running, cause};
 
 const P: &str = "/api/v1/projects/p";
 
@@ -413,4 +416,59 @@ fn a_repeated_creation_makes_nothing_more() {
         b"{\"name\":\"x\"}",
     );
     assert_eq!(empty.code(), "invalid_request");
+}
+
+#[test]
+fn a_server_does_the_merges_that_a_killed_process_left() {
+    let host = HostDir::new();
+    let data = host.path().join("data");
+    let project = "web".parse().unwrap();
+    {
+        let engine = Engine::open(EngineOptions::new(&data)).unwrap();
+        engine.create_project(&project, &cause()).unwrap();
+        let (first, empty) = (RelPath::parse(b"first").unwrap(), Content::Bytes(b""));
+        let put =
+            engine.put_in_project(&project, &first, empty, &WriteOptions::default(), &cause());
+        put.unwrap();
+        let fork = engine.fork(&project, &ForkOptions::default(), &cause());
+        let fork = fork.unwrap();
+        let options = WriteOptions::default();
+        let path = RelPath::parse(b"work").unwrap();
+        let written = engine.write_file(
+            &fork.workspace.id,
+            &path,
+            Content::Bytes(b"done"),
+            &options,
+            &cause(),
+        );
+        written.unwrap();
+        engine.wait_for_upkeep();
+        // What a process leaves that is killed right after it asked.
+        let store = SqliteStore::open(&data.join("offshoot.db"), SqliteOptions::default());
+        let asked = store.unwrap().write(Durability::Synced, &mut |tx| {
+            let row = tx.workspace(&fork.workspace.id)?.unwrap();
+            tx.put_completion(&CompletionRow {
+                id: "left".to_owned(),
+                project: tx.fork(row.key)?.unwrap().project,
+                workspace: row.key,
+                options: serde_json::to_string(&CompleteOptions::default()).unwrap(),
+                cause: cause(),
+                at: Timestamp::now(),
+                landed: false,
+            })
+        });
+        asked.unwrap();
+    }
+    let server = Running::start(&data);
+    let client = server.client();
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let answer = client.get("/api/v1/projects/web/files/work");
+        if answer.status == 200 {
+            assert_eq!(answer.body, b"done");
+            return;
+        }
+        assert!(std::time::Instant::now() < patience, "{answer:?}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
