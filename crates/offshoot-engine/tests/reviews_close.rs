@@ -6,8 +6,10 @@ mod rig;
 use std::fs;
 use std::path::PathBuf;
 
-use offshoot_core::{ProjectId, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Completed, ProviderName, Review};
+use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Completed, Content, Landing, ProviderName, Resolution, Review,
+};
 use rig::{Rig, user};
 
 struct Scene {
@@ -202,5 +204,55 @@ fn a_fresh_review_does_not_say_that_its_path_has_changed() {
                 );
             }
         }
+    }
+}
+
+/// Content that somebody else completes the workspace before it is given.
+struct Late<'a> {
+    scene: &'a Scene,
+    id: &'a WorkspaceId,
+    path: &'a std::path::Path,
+    given: bool,
+}
+
+impl std::io::Read for Late<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.given {
+            return Ok(0);
+        }
+        self.given = true;
+        fs::write(self.path.join("README"), "something else of mine\n").unwrap();
+        assert_eq!(self.scene.complete(self.id, false).conflicts.len(), 1);
+        buffer[0] = b'x';
+        Ok(1)
+    }
+}
+
+#[test]
+fn a_decision_about_what_is_something_else_by_now_is_refused() {
+    for atomic in [false, true] {
+        let scene = Scene::new();
+        if atomic {
+            let mut settings = scene.rig.engine.merge_settings(&scene.project).unwrap();
+            settings.landing = Landing::Atomic;
+            let engine = &scene.rig.engine;
+            let set = engine.set_merge_settings(&scene.project, &settings, &user());
+            set.unwrap();
+        }
+        let (id, path) = scene.conflicting(false);
+        let review = scene.rig.engine.reviews(None, false).unwrap().remove(0);
+        let mut late = Late {
+            scene: &scene,
+            id: &id,
+            path: &path,
+            given: false,
+        };
+        let how = Resolution::Content(Content::Stream(&mut late));
+        let refused = scene.rig.engine.resolve(&review.id, how, &user());
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::PreconditionFailed);
+        let now = scene.rig.engine.review(&review.id).unwrap();
+        assert_eq!((now.state, now.theirs == review.theirs), ("open", false));
+        assert_eq!(scene.rig.project_text(&scene.project, "README"), "theirs\n");
+        scene.rig.check();
     }
 }
