@@ -22,6 +22,7 @@ mod earlier_merges;
 mod engine;
 mod events;
 mod export;
+mod file_version;
 mod files;
 mod fork;
 mod fork_git;
@@ -41,6 +42,7 @@ mod leaving;
 mod left_out;
 mod lines;
 mod links;
+mod list;
 mod memos;
 mod merge_log;
 mod metadata;
@@ -110,6 +112,7 @@ pub use import::{ImportOptions, ImportProgress, ImportStage, Imported, ProjectSy
 pub use incoming::Content;
 pub use index::Entry;
 pub use left_out::LeftOut;
+pub use list::{DirNode, ListOptions, ListPage, ListSort};
 pub use merge_log::MergeReceipt;
 pub use metadata::{Metadata, history_as_json};
 pub use mime::{mime_by_name, type_name};
@@ -122,9 +125,7 @@ pub use project_import::ProjectImport;
 pub use project_read::{FileVersion, ProjectEntry};
 pub use providers::probe_providers_in;
 pub use purge::Purged;
-pub use read::{
-    DirNode, Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text,
-};
+pub use read::{Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text};
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};
 pub use review::{Candidate, Resolution, Resolved, Review};

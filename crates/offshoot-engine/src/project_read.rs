@@ -3,8 +3,9 @@
 use offshoot_core::{ChangeSet, EntryKind, Error, ErrorCode, ProjectId, RelPath, Result};
 
 use crate::engine::{Engine, no_file};
+use crate::list::{DirNode, nest};
 use crate::project::{open_project, size_of};
-use crate::read::{DirNode, OpenFile, nest};
+use crate::read::OpenFile;
 use crate::restore::change_set;
 use crate::snapshot::{Snapshot, state_of};
 use crate::source::Source;
@@ -110,7 +111,7 @@ impl Engine {
                     Ok(())
                 },
             )?;
-            Ok(nest(dirs))
+            Ok(nest(&RelPath::root(), dirs))
         })
     }
 

@@ -1,6 +1,5 @@
 //! Reading: whole files, windows, listings, the directory tree, counts.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 
 use offshoot_core::{
@@ -60,15 +59,6 @@ pub struct ListEntry {
     pub mime: Option<String>,
     /// Who changed it last, if that is known.
     pub operator: Option<String>,
-}
-
-/// A directory with the directories in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirNode {
-    /// Where.
-    pub path: RelPath,
-    /// What is in it.
-    pub children: Vec<DirNode>,
 }
 
 /// Counts of a workspace.
@@ -320,138 +310,6 @@ impl Engine {
         Ok(Some(format!("{value:#}\n")))
     }
 
-    /// What is directly in a directory, by name.
-    pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
-        let row = self.open_row(id)?;
-        if !row.materialized {
-            return self.list_index(&row, path);
-        }
-        let dir = self.dir_for_reader(&row)?;
-        match dir.stat_follow(path)? {
-            None => return Err(no_file(path)),
-            Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),
-            Some(_) => {}
-        }
-        let mut entries = Vec::new();
-        for found in dir.list(path)? {
-            let Some(kind) = found.stat.entry_kind() else {
-                continue;
-            };
-            let path = path.join_name(&found.name);
-            if is_session_metadata(&row, &path) {
-                continue;
-            }
-            let mime = match kind {
-                EntryKind::File => Some(self.mime_on_disk(&dir, &path)),
-                _ => None,
-            };
-            entries.push(ListEntry {
-                kind,
-                size: if kind == EntryKind::Dir {
-                    0
-                } else {
-                    found.stat.size as i64
-                },
-                modified_at: found.stat.modified(),
-                mime,
-                operator: None,
-                path,
-            });
-        }
-        self.add_operators(&row, &mut entries)?;
-        Ok(entries)
-    }
-
-    fn mime_on_disk(&self, dir: &SafeDir, path: &RelPath) -> String {
-        let head = dir
-            .read_window(path, 0, crate::mime::HEAD)
-            .map(|(bytes, _)| bytes);
-        crate::mime::of(None, path.name(), &head.unwrap_or_default())
-    }
-
-    fn list_index(&self, row: &WorkspaceRow, path: &RelPath) -> Result<Vec<ListEntry>> {
-        let mut entries = Vec::new();
-        self.store().read(|tx| {
-            entries.clear();
-            let index = Index::new(self.store(), tx, row);
-            let dir = index.resolve(path)?;
-            match index.entry(&dir)? {
-                None => return Err(no_file(path)),
-                Some(entry) if !entry.is_dir() => return Err(not_a_directory(path)),
-                Some(_) => {}
-            }
-            for (name, entry) in index.children(&dir)? {
-                entries.push((path.join_name(&name), entry, index.size(&entry)?));
-            }
-            Ok(())
-        })?;
-        let mut listed = Vec::with_capacity(entries.len());
-        for (path, entry, size) in entries {
-            let mime = match (entry.kind, entry.id) {
-                (EntryKind::File, Some(id)) => Some(self.mime_in_store(&path, id)?),
-                _ => None,
-            };
-            listed.push(ListEntry {
-                kind: entry.kind,
-                size,
-                modified_at: row.changed_at,
-                mime,
-                operator: None,
-                path,
-            });
-        }
-        self.add_operators(row, &mut listed)?;
-        Ok(listed)
-    }
-
-    fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
-        Source::of_object(self.clone(), id)?.mime(path)
-    }
-
-    /// Who wrote each entry last, and for entries that are in the store alone also when.
-    fn add_operators(&self, row: &WorkspaceRow, entries: &mut [ListEntry]) -> Result<()> {
-        self.store().read(|tx| {
-            for entry in &mut *entries {
-                if let Some(last) = tx.last_write(row.key, &entry.path)? {
-                    entry.operator = Some(last.line.cause.operator.as_str().to_owned());
-                    if let Some(given) = last.line.mime {
-                        entry.mime = Some(given);
-                    }
-                    if !row.materialized {
-                        entry.modified_at = last.line.at;
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// The directories below the root, nested.
-    pub fn tree(&self, id: &WorkspaceId) -> Result<DirNode> {
-        let row = self.open_row(id)?;
-        let mut dirs: Vec<RelPath> = Vec::new();
-        if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
-            dir.walk(&RelPath::root(), |path, stat| {
-                if stat.is_dir() {
-                    dirs.push(path.clone());
-                }
-                Ok(Walk::Enter)
-            })?;
-        } else {
-            self.store().read(|tx| {
-                dirs.clear();
-                Index::new(self.store(), tx, &row).walk(&RelPath::root(), &mut |path, entry| {
-                    if entry.is_dir() {
-                        dirs.push(path.clone());
-                    }
-                    Ok(())
-                })
-            })?;
-        }
-        Ok(nest(dirs))
-    }
-
     /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
         let row = self.open_row(id)?;
@@ -568,52 +426,8 @@ pub(crate) struct Counted {
     pub(crate) newest: Timestamp,
 }
 
-/// Puts directories, given parents first, into each other.
-pub(crate) fn nest(dirs: Vec<RelPath>) -> DirNode {
-    let mut below: BTreeMap<RelPath, Vec<RelPath>> = BTreeMap::new();
-    for dir in dirs {
-        below
-            .entry(dir.parent().unwrap_or_default())
-            .or_default()
-            .push(dir);
-    }
-    // Children are finished before their parents: longer paths first is not enough, depth is.
-    let mut done: BTreeMap<RelPath, DirNode> = BTreeMap::new();
-    let mut parents: Vec<RelPath> = below.keys().cloned().collect();
-    parents.sort_by_key(|path| std::cmp::Reverse(path.parts().count()));
-    for parent in parents {
-        let mut children = Vec::new();
-        for path in below.remove(&parent).unwrap_or_default() {
-            let node = done.remove(&path);
-            children.push(node.unwrap_or(DirNode {
-                path,
-                children: Vec::new(),
-            }));
-        }
-        children.sort_by(|a, b| a.path.cmp(&b.path));
-        done.insert(
-            parent.clone(),
-            DirNode {
-                path: parent,
-                children,
-            },
-        );
-    }
-    done.remove(&RelPath::root()).unwrap_or(DirNode {
-        path: RelPath::root(),
-        children: Vec::new(),
-    })
-}
-
 fn is_a_directory(path: &RelPath) -> Error {
     Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
-}
-
-fn not_a_directory(path: &RelPath) -> Error {
-    Error::new(
-        ErrorCode::NotADirectory,
-        format!("`{path}` is no directory"),
-    )
 }
 
 /// A listing as text, as the tools show it.

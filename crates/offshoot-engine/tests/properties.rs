@@ -79,7 +79,13 @@ fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
         assert!(!on_disk.exists(), "assigned is a row and nothing more");
         // Nothing that only looks makes it either.
         assert!(engine.list(ws, &RelPath::root()).unwrap().is_empty());
-        assert!(engine.tree(ws).unwrap().children.is_empty());
+        assert!(
+            engine
+                .tree(ws, &RelPath::root(), None)
+                .unwrap()
+                .children
+                .is_empty()
+        );
         let info = engine.info(ws).unwrap();
         assert_eq!(
             (info.file_count, info.dir_count, info.total_size),

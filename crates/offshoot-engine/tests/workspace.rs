@@ -61,7 +61,7 @@ fn assigned_then_written_then_read() {
         (info.file_count, info.dir_count, info.total_size),
         (1, 2, 12)
     );
-    let tree = engine.tree(&ws).unwrap();
+    let tree = engine.tree(&ws, &RelPath::root(), None).unwrap();
     assert_eq!(tree.children[0].children[0].path, p("src/deep"));
     let list = engine.list(&ws, &p("src/deep")).unwrap();
     assert_eq!(list[0].operator.as_deref(), Some("user"));

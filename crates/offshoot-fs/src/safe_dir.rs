@@ -287,42 +287,74 @@ impl SafeDir {
     ///
     /// Costs one call per name. Staged files at the root are not shown.
     pub fn list(&self, path: &RelPath) -> Result<Vec<DirEntry>> {
-        let fd = self
-            .resolve(path, READ_DIR)
-            .map_err(|error| lookup_error(path, error))?;
+        let fd = self.open_for_names(path)?;
         self.list_open(path, fd.as_fd())
     }
 
+    /// The names in a directory with the kind of what stands there, in no order.
+    ///
+    /// Costs one call for about a thousand names, on file systems that tell the kind beside the
+    /// name. Staged files at the root are not shown.
+    pub fn names(&self, path: &RelPath) -> Result<Vec<(Vec<u8>, FileKind)>> {
+        let fd = self.open_for_names(path)?;
+        self.names_open(path, fd.as_fd())
+    }
+
+    /// What stands at some names of a directory, in their order; names that are gone are left out.
+    ///
+    /// Costs one call per name that is given, however many there are in the directory.
+    pub fn stat_names(&self, path: &RelPath, names: Vec<Vec<u8>>) -> Result<Vec<DirEntry>> {
+        let fd = self.open_for_names(path)?;
+        // What is no name, such as `a/b`, stands nowhere in the directory.
+        let is_name = |name: &Vec<u8>| !name.contains(&b'/') && name != b"..";
+        let named = names.into_iter().filter(is_name);
+        let named = named.filter_map(|name| CString::new(name).ok());
+        stat_each(path, fd.as_fd(), named)
+    }
+
+    fn open_for_names(&self, path: &RelPath) -> Result<OwnedFd> {
+        self.resolve(path, READ_DIR)
+            .map_err(|error| lookup_error(path, error))
+    }
+
+    fn names_open(&self, path: &RelPath, dir: BorrowedFd<'_>) -> Result<Vec<(Vec<u8>, FileKind)>> {
+        let mut names = Vec::new();
+        let mut unsaid = Vec::new();
+        self.each_name(path, dir, |name, kind| match kind {
+            Some(kind) => names.push((name.to_bytes().to_vec(), kind)),
+            None => unsaid.push(name.to_owned()),
+        })?;
+        let looked_at = stat_each(path, dir, unsaid.into_iter())?;
+        names.extend(
+            looked_at
+                .into_iter()
+                .map(|entry| (entry.name, entry.stat.kind)),
+        );
+        Ok(names)
+    }
+
     fn list_open(&self, path: &RelPath, dir: BorrowedFd<'_>) -> Result<Vec<DirEntry>> {
-        let mut entries = Vec::new();
-        let mut failure = None;
-        let mut visit = |name: &CStr| -> io::Result<()> {
-            if path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX) {
-                return Ok(());
-            }
-            match lstat_at(dir, name) {
-                Ok(stat) => entries.push(DirEntry {
-                    name: name.to_bytes().to_vec(),
-                    stat,
-                }),
-                // It was removed since its name was read.
-                Err(error) if is(&error, Errno::NOENT) => {}
-                Err(error) => return Err(error),
-            }
-            Ok(())
-        };
+        let mut names = Vec::new();
+        self.each_name(path, dir, |name, _| names.push(name.to_owned()))?;
+        names.sort_unstable();
+        stat_each(path, dir, names.into_iter())
+    }
+
+    fn each_name(
+        &self,
+        path: &RelPath,
+        dir: BorrowedFd<'_>,
+        mut visit: impl FnMut(&CStr, Option<FileKind>),
+    ) -> Result<()> {
         self.hit("readdir")
             .and_then(|()| {
-                DirReader::default().for_each(dir, |name, _| {
-                    if failure.is_none() {
-                        failure = visit(name).err();
+                DirReader::default().for_each(dir, |name, kind| {
+                    if !(path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX)) {
+                        visit(name, kind);
                     }
                 })
             })
-            .and_then(|()| failure.map_or(Ok(()), Err))
-            .map_err(|error| read_error(path, error))?;
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+            .map_err(|error| read_error(path, error))
     }
 
     /// Shows everything below a directory, each directory before what is in it.
@@ -334,26 +366,17 @@ impl SafeDir {
         from: &RelPath,
         mut visit: impl FnMut(&RelPath, &Stat) -> Result<Walk>,
     ) -> Result<()> {
-        let start = self
-            .resolve(from, READ_DIR)
-            .map_err(|error| lookup_error(from, error))?;
+        let start = self.open_for_names(from)?;
         // Paths relative to the start, so that links on the way to it do not matter below it.
         let mut pending = vec![RelPath::root()];
         while let Some(below) = pending.pop() {
             let dir = from.join(&below);
-            let fd = match self.hit("open").and_then(|()| {
-                self.form
-                    .open(start.as_fd(), below.as_bytes(), READ_DIR, Links::None)
-            }) {
-                Ok(fd) => fd,
-                Err(error) if vanished(&error) => continue,
-                Err(error) => return Err(lookup_error(&dir, error)),
+            let Some(fd) = self.open_below(start.as_fd(), &below, &dir)? else {
+                continue;
             };
             let first_below = pending.len();
             for entry in self.list_open(&dir, fd.as_fd())? {
-                if dir.as_bytes().len() + 1 + entry.name.len() > MAX_PATH {
-                    return Err(Error::invalid(format!("a path below `{dir}` is too long")));
-                }
+                check_length(&dir, &entry.name)?;
                 let step = visit(&dir.join_name(&entry.name), &entry.stat)?;
                 if step == Walk::Stop {
                     return Ok(());
@@ -365,6 +388,55 @@ impl SafeDir {
             pending[first_below..].reverse();
         }
         Ok(())
+    }
+
+    /// Shows the directories below a directory, parents first and at most `depth` levels of them.
+    ///
+    /// Like [`SafeDir::walk`], but files cost nothing beside their names: none is looked at.
+    pub fn walk_dirs(
+        &self,
+        from: &RelPath,
+        depth: usize,
+        mut visit: impl FnMut(&RelPath),
+    ) -> Result<()> {
+        let start = self.open_for_names(from)?;
+        let mut pending = vec![(RelPath::root(), depth)];
+        while let Some((below, depth)) = pending.pop() {
+            let dir = from.join(&below);
+            if depth == 0 {
+                continue;
+            }
+            let Some(fd) = self.open_below(start.as_fd(), &below, &dir)? else {
+                continue;
+            };
+            for (name, kind) in self.names_open(&dir, fd.as_fd())? {
+                if kind != FileKind::Dir {
+                    continue;
+                }
+                check_length(&dir, &name)?;
+                visit(&dir.join_name(&name));
+                pending.push((below.join_name(&name), depth - 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a directory that a walk has found; none if it is gone, or has turned into a link.
+    fn open_below(
+        &self,
+        start: BorrowedFd<'_>,
+        below: &RelPath,
+        dir: &RelPath,
+    ) -> Result<Option<OwnedFd>> {
+        let opened = self.hit("open").and_then(|()| {
+            self.form
+                .open(start, below.as_bytes(), READ_DIR, Links::None)
+        });
+        match opened {
+            Ok(fd) => Ok(Some(fd)),
+            Err(error) if vanished(&error) => Ok(None),
+            Err(error) => Err(lookup_error(dir, error)),
+        }
     }
 
     /// The names of the extended attributes of a file or directory; no link is followed.
@@ -422,6 +494,34 @@ impl SafeDir {
             name: CString::new(path.name())?,
         })
     }
+}
+
+/// Refuses a name that makes a path longer than paths can be.
+fn check_length(dir: &RelPath, name: &[u8]) -> Result<()> {
+    if dir.as_bytes().len() + 1 + name.len() > MAX_PATH {
+        return Err(Error::invalid(format!("a path below `{dir}` is too long")));
+    }
+    Ok(())
+}
+
+/// What stands at names of a directory. What was removed since its name was read is left out.
+fn stat_each(
+    path: &RelPath,
+    dir: BorrowedFd<'_>,
+    names: impl Iterator<Item = CString>,
+) -> Result<Vec<DirEntry>> {
+    let mut entries = Vec::with_capacity(names.size_hint().0);
+    for name in names {
+        match lstat_at(dir, &name) {
+            Ok(stat) => entries.push(DirEntry {
+                name: name.into_bytes(),
+                stat,
+            }),
+            Err(error) if is(&error, Errno::NOENT) => {}
+            Err(error) => return Err(read_error(path, error)),
+        }
+    }
+    Ok(entries)
 }
 
 /// Whether a directory found a moment ago is not there any more, or is no directory any more. For

@@ -192,6 +192,7 @@ fn schema_of(kind: Kind) -> Value {
         }),
         Kind::Count => json!({ "type": "integer", "minimum": 1 }),
         Kind::Number => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Words(words) => json!({ "type": "string", "enum": words }),
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) enum Kind {
     Count,
     /// A number from 0.
     Number,
+    /// One of these words.
+    Words(&'static [&'static str]),
 }
 
 /// One route.

@@ -123,7 +123,9 @@ fn workspace_routes() -> Vec<Route> {
 fn file_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
     vec![
-        get(&of("/files/{path}"), "Read a file", files::read).serves_file(),
+        get(&of("/files/{path}"), "Read a file", files::read)
+            .serves_file()
+            .query("version", Kind::Number, "As it was at this version of the workspace"),
         put(&of("/files/{path}"), "Write a file, whole", files::write)
             .takes_file()
             .gives::<wire::Written>()
@@ -146,13 +148,24 @@ fn file_routes() -> Vec<Route> {
                 "path",
                 Kind::Path,
                 "The directory; without it the whole workspace's",
-            ),
+            )
+            .query("sort", Kind::Words(&["name", "size", "modified"]), "What it is sorted by")
+            .query("descending", Kind::Flag, "From the last to the first")
+            .query("dirs_first", Kind::Flag, "Directories come before everything else")
+            .query(
+                "after",
+                Kind::Text,
+                "Only what comes after this: `next` of the page before, or by name the name of an entry",
+            )
+            .query("limit", Kind::Count, "At most so many; without it all"),
         get(
             &of("/tree"),
             "The directories of a workspace, nested",
             files::tree,
         )
-        .gives::<wire::DirNode>(),
+        .gives::<wire::DirNode>()
+        .query("path", Kind::Path, "Only below this directory")
+        .query("depth", Kind::Number, "At most so many levels; without it all"),
         get(
             &of("/metadata/{path}"),
             "Everything known about one path",

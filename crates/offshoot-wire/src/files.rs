@@ -12,6 +12,9 @@ use super::{EntryType, HistoryLine, Time, hex, time};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Listing {
     entries: Vec<ListEntry>,
+    /// Where the next page begins, to be given as `after`; not there on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -40,6 +43,16 @@ impl From<&[engine::ListEntry]> for Listing {
         };
         Listing {
             entries: entries.iter().map(entry).collect(),
+            next: None,
+        }
+    }
+}
+
+impl From<engine::ListPage> for Listing {
+    fn from(page: engine::ListPage) -> Self {
+        Listing {
+            next: page.next,
+            ..Listing::from(page.entries.as_slice())
         }
     }
 }

@@ -13,9 +13,9 @@ use offshoot_store::HistoryRow;
 use super::{Operation, Principal, Reach};
 use crate::engine::Engine;
 use crate::{
-    Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, Metadata, OpenFile,
-    Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken, WalkEntry, WholeWorkspace, Window,
-    Workspace, WorkspaceImport, WriteOptions, Written,
+    Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, ListOptions,
+    ListPage, Metadata, OpenFile, Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken,
+    WalkEntry, WholeWorkspace, Window, Workspace, WorkspaceImport, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -177,6 +177,18 @@ impl Access {
         // The trees of a snapshot are asked for the very path: no link is followed.
         self.check(Operation::Read, id, path)?;
         self.engine.open_file_at(id, snapshot, path)
+    }
+
+    /// See [`Engine::open_file_version`].
+    pub fn open_file_version(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        version: i64,
+    ) -> Result<OpenFile> {
+        // The history is asked for the very path: no link is followed.
+        self.check(Operation::Read, id, path)?;
+        self.engine.open_file_version(id, path, version)
     }
 
     /// See [`Engine::read_window`].
@@ -372,6 +384,23 @@ impl Access {
 
     /// See [`Engine::list`]; what may not be seen is left out.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
+        Ok(self.list_page(id, path, &ListOptions::default())?.entries)
+    }
+
+    /// See [`Engine::list_page`]; what may not be seen is left out.
+    pub fn list_page(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        options: &ListOptions,
+    ) -> Result<ListPage> {
+        self.check_seen(id, path)?;
+        let sees = |path: &RelPath| self.principal.sees(path);
+        self.engine.list_page(id, path, options, &sees)
+    }
+
+    /// Whether the names in a directory may be shown.
+    fn check_seen(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         self.check_reach(id)?;
         if !self.principal.sees(path) {
             self.check(Operation::Read, id, path)?;
@@ -379,15 +408,13 @@ impl Access {
         if self.principal.is_limited() {
             self.engine.refuse_links(id, path)?;
         }
-        let mut entries = self.engine.list(id, path)?;
-        entries.retain(|entry| self.principal.sees(&entry.path));
-        Ok(entries)
+        Ok(())
     }
 
     /// See [`Engine::tree`]; what may not be seen is left out.
-    pub fn tree(&self, id: &WorkspaceId) -> Result<DirNode> {
-        self.check_reach(id)?;
-        let mut root = self.engine.tree(id)?;
+    pub fn tree(&self, id: &WorkspaceId, path: &RelPath, depth: Option<usize>) -> Result<DirNode> {
+        self.check_seen(id, path)?;
+        let mut root = self.engine.tree(id, path, depth)?;
         self.prune(&mut root);
         Ok(root)
     }

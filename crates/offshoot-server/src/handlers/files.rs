@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use offshoot_core::{Error, ErrorCode, ObjectId, RelPath, Result, WorkspaceId};
-use offshoot_engine::{Content, OpenFile, WriteOptions};
+use offshoot_engine::{Content, ListOptions, ListSort, OpenFile, WriteOptions};
 
 use crate::app::Shared;
 use crate::auth::Caller;
@@ -41,13 +41,20 @@ pub(crate) async fn read(
 ) -> Answer {
     let (id, path) = (params.workspace()?, params.path()?);
     let preview = query.flag("preview")?;
-    let file = match query.text("at")? {
-        Some(at) => {
-            let (at, of) = (at.to_owned(), path.clone());
+    let of = path.clone();
+    let file = match (query.owned("at")?, query.number("version")?) {
+        (Some(_), Some(_)) => {
+            let message = "the parameters `at` and `version` exclude each other";
+            return Err(Error::invalid(message).into());
+        }
+        (Some(at), None) => {
             let file = blocking(move || caller.open_file_at(&id, &at, &of)).await;
             file.map_err(Problem::in_url)?
         }
-        None => caller.open_file(&id, &path)?,
+        (None, Some(version)) => {
+            blocking(move || caller.open_file_version(&id, &of, version)).await?
+        }
+        (None, None) => caller.open_file(&id, &path)?,
     };
     serve(file, &path, preview, &method, &headers).await
 }
@@ -337,16 +344,47 @@ pub(crate) async fn delete(
 }
 
 /// `GET …/list`
-pub(crate) async fn list(caller: Caller, params: Params, query: Query) -> Answer {
+pub(crate) async fn list(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
     let (id, path) = (params.workspace()?, query.path_or_root("path")?);
-    let entries = blocking(move || caller.list(&id, &path)).await?;
-    ok(&wire::Listing::from(entries.as_slice()))
+    let options = list_options(&query, app.options.limits.max_page)?;
+    let page = blocking(move || caller.list_page(&id, &path, &options)).await?;
+    ok(&wire::Listing::from(page))
+}
+
+/// How a listing is to be sorted, and which part of it is wanted: all of it unless a page is asked
+/// for.
+fn list_options(query: &Query, most: usize) -> Result<ListOptions> {
+    let sort = match query.text("sort")?.unwrap_or("name") {
+        "name" => ListSort::Name,
+        "size" => ListSort::Size,
+        "modified" => ListSort::Modified,
+        other => {
+            let message = format!("the parameter `sort` cannot be `{other}`");
+            return Err(Error::invalid(message).with_hint("use `name`, `size` or `modified`"));
+        }
+    };
+    Ok(ListOptions {
+        sort,
+        descending: query.flag("descending")?,
+        dirs_first: query.flag("dirs_first")?,
+        after: query.owned("after")?,
+        limit: match query.number::<usize>("limit")? {
+            None => 0,
+            Some(_) => query.limit(most, most)?,
+        },
+    })
 }
 
 /// `GET …/tree`
-pub(crate) async fn tree(caller: Caller, params: Params) -> Answer {
-    let id = params.workspace()?;
-    let root = blocking(move || caller.tree(&id)).await?;
+pub(crate) async fn tree(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, path) = (params.workspace()?, query.path_or_root("path")?);
+    let depth = query.number("depth")?;
+    let root = blocking(move || caller.tree(&id, &path, depth)).await?;
     ok(&wire::DirNode::from(&root))
 }
 

@@ -15,6 +15,7 @@ mod every_door;
 mod files;
 mod git;
 mod identity;
+mod listing;
 mod mcp;
 mod names;
 mod paths;
