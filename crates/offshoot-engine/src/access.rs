@@ -11,6 +11,7 @@ mod cloning;
 mod pattern;
 mod projects;
 mod reach;
+mod reviews;
 mod sessions;
 
 pub use acting::Access;

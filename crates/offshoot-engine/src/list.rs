@@ -4,7 +4,7 @@
 //! look at everything that is there.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use offshoot_core::{
     EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
@@ -18,6 +18,9 @@ use crate::index::{Entry, Index};
 use crate::read::ListEntry;
 use crate::source::Source;
 use crate::workspace::is_session_metadata;
+
+/// Up to so many entries their history is asked for one by one.
+const ASKED_ONE_BY_ONE: usize = 256;
 
 /// What a listing is sorted by; entries that are alike in it are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +203,7 @@ impl Engine {
             true => self.page_on_disk(&row, path, options, wanted)?,
             false => self.page_of_index(&row, path, options, wanted)?,
         };
-        self.add_operators(&row, &mut entries)?;
+        self.add_operators(&row, path, &mut entries)?;
         Ok(ListPage { entries, next })
     }
 
@@ -284,6 +287,10 @@ impl Engine {
                 Some(_) => {}
             }
             let children = index.children(&dir)?;
+            let touched = match options.sort {
+                ListSort::Modified => Touched::read(tx, row, path, children.len())?,
+                _ => Touched::default(),
+            };
             let mut places = Vec::new();
             for (name, entry) in &children {
                 let path = path.join_name(name);
@@ -295,7 +302,8 @@ impl Engine {
                     _ => 0,
                 };
                 let modified = match options.sort {
-                    ListSort::Modified => changed_at(tx, row, &path)?,
+                    ListSort::Modified if touched.may_have(&path) => changed_at(tx, row, &path)?,
+                    ListSort::Modified => row.changed_at,
                     _ => Timestamp(0),
                 };
                 places.push(options.place(name.clone(), entry.kind, size, modified));
@@ -332,9 +340,18 @@ impl Engine {
     }
 
     /// Who wrote each entry last, and for entries that are in the store alone also when.
-    fn add_operators(&self, row: &WorkspaceRow, entries: &mut [ListEntry]) -> Result<()> {
+    fn add_operators(
+        &self,
+        row: &WorkspaceRow,
+        dir: &RelPath,
+        entries: &mut [ListEntry],
+    ) -> Result<()> {
         self.store().read(|tx| {
+            let touched = Touched::read(tx, row, dir, entries.len())?;
             for entry in &mut *entries {
+                if !touched.may_have(&entry.path) {
+                    continue;
+                }
                 if let Some(last) = tx.last_write(row.key, &entry.path)? {
                     entry.operator = Some(last.line.cause.operator.as_str().to_owned());
                     if let Some(given) = last.line.mime {
@@ -396,6 +413,29 @@ fn size_shown(kind: EntryKind, size: u64) -> i64 {
     match kind {
         EntryKind::Dir => 0,
         _ => size as i64,
+    }
+}
+
+/// Which entries of a directory have lines of history. Most files of a fork have none, and to ask
+/// for each takes longer than all the rest of a large listing.
+#[derive(Default)]
+struct Touched(Option<HashSet<RelPath>>);
+
+impl Touched {
+    fn read(tx: &dyn ReadTx, row: &WorkspaceRow, dir: &RelPath, entries: usize) -> Result<Self> {
+        if entries <= ASKED_ONE_BY_ONE {
+            return Ok(Touched(None));
+        }
+        let limit = entries.saturating_mul(2);
+        let known = tx.paths_with_history(row.key, dir, limit)?;
+        // What lies deeper may have more lines than the entries are: then each is asked for.
+        Ok(Touched(
+            (known.len() < limit).then(|| known.into_iter().collect()),
+        ))
+    }
+
+    fn may_have(&self, path: &RelPath) -> bool {
+        self.0.as_ref().is_none_or(|known| known.contains(path))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::left_out::{git_refuses_any, refuse_what_git_refuses};
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::protect::{Protection, known_paths};
+use crate::regions::{PartChoices, cannot_join_parts};
 use crate::review_row::{
     Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved,
     refuse_other, who,
@@ -106,6 +107,8 @@ pub enum Resolution<'a> {
     Content(Content<'a>),
     /// A proposed resolution, by its number.
     Candidate(i64),
+    /// A choice for each part that conflicts.
+    Parts(PartChoices),
 }
 
 /// What a decision did.
@@ -134,6 +137,7 @@ struct Decider<'a> {
 /// A decision, ready to be applied to any head.
 pub(crate) enum Wanted {
     Choice(Choice),
+    Parts(PartChoices),
     Content(ObjectId, offshoot_store::NewObject),
 }
 
@@ -163,7 +167,7 @@ impl Engine {
     ) -> Result<Vec<Review>> {
         self.store().read(|tx| {
             let key = open_project(tx, project)?.key;
-            let rows = tx.reviews_after(key, !all, after, limit)?;
+            let rows = tx.reviews_after(Some(key), !all, after, limit)?;
             rows.into_iter()
                 .map(|row| self.as_review(tx, row))
                 .collect()
@@ -245,7 +249,11 @@ impl Engine {
             choice: word,
             content: match &wanted {
                 Wanted::Content(content, _) => Some(*content),
-                Wanted::Choice(_) => None,
+                Wanted::Choice(_) | Wanted::Parts(_) => None,
+            },
+            parts: match &wanted {
+                Wanted::Parts(parts) => Some(parts.clone()),
+                _ => None,
             },
             by: who(cause, self.now()),
         };
@@ -341,9 +349,10 @@ impl Engine {
             let decision = details_of(&review)?
                 .decision
                 .ok_or_else(|| Error::internal("a decided review has no decision"))?;
-            let wanted = match decision.content {
-                Some(content) => self.wanted_content(content)?,
-                None => Wanted::Choice(choice_named(&decision.choice)?),
+            let wanted = match (decision.content, &decision.parts) {
+                (Some(content), _) => self.wanted_content(content)?,
+                (None, Some(parts)) => Wanted::Parts(parts.clone()),
+                (None, None) => Wanted::Choice(choice_named(&decision.choice)?),
             };
             decided.push((review, wanted, decision));
         }
@@ -467,7 +476,7 @@ impl Engine {
     }
 
     /// The states of two snapshots: the base, of the project, and what the workspace had.
-    fn sides_of(
+    pub(crate) fn sides_of(
         &self,
         project: offshoot_store::WorkspaceKey,
         workspace: offshoot_store::WorkspaceKey,
@@ -491,24 +500,8 @@ impl Engine {
         wanted: &Wanted,
     ) -> Result<Proposal> {
         let details = details_of(review)?;
-        let theirs_snapshot = details
-            .theirs_snapshot
-            .ok_or_else(|| Error::internal("a review has no snapshot of its workspace"))?;
-        let (base, full) = self.sides_of(
-            review.project,
-            review.workspace,
-            &details.base_snapshot,
-            &theirs_snapshot,
-        )?;
         // Only what belongs to this conflict.
-        let mut edits = StateEdits::new();
-        for path in &details.paths {
-            let edit = match full.entry(objects, path)? {
-                Some(entry) => StateEdit::Put(entry),
-                None => StateEdit::Remove,
-            };
-            edits.insert(path.clone(), edit);
-        }
+        let (base, edits) = self.base_and_edits(objects, review, &details)?;
         let mut bench = Workbench::new(objects);
         let theirs = base.edit(&mut bench, &edits)?;
         let states = ThreeStates {
@@ -545,6 +538,19 @@ impl Engine {
                 None if *choice == Choice::Theirs => Ok(again.proposal),
                 None => put(head, &base, objects, &review.path, None),
             },
+            Wanted::Parts(parts) => {
+                let conflict = conflict
+                    .filter(|_| !details.protected)
+                    .ok_or_else(|| nothing_in_parts(&review.path))?;
+                let choices = parts.for_conflict(conflict)?;
+                let edits = conflict
+                    .settle_parts(&choices)
+                    .ok_or_else(|| cannot_join_parts(&review.path))?;
+                if details.lands_in == LandsIn::Project {
+                    refuse_result(&bench, &review.path, &edits)?;
+                }
+                settled(self.store(), &bench, states, &edits)
+            }
             Wanted::Content(content, object) => {
                 let mut proposal = put(head, &theirs, &bench, &review.path, Some(*content))?;
                 proposal.contents.push(object.clone());
@@ -569,6 +575,7 @@ impl Engine {
             Resolution::Theirs => choice("theirs", Choice::Theirs),
             Resolution::Base => choice("base", Choice::Base),
             Resolution::Union => choice("union", Choice::Union),
+            Resolution::Parts(parts) => Ok(("parts".to_owned(), Wanted::Parts(parts))),
             Resolution::Content(content) => {
                 let mut incoming = self.take_in(content)?;
                 check(incoming.bytes_if_ruled(&row.path)?.as_deref())?;
@@ -621,7 +628,7 @@ impl Engine {
         tidy().err().map(said)
     }
 
-    fn as_review(&self, tx: &dyn ReadTx, row: ReviewRow) -> Result<Review> {
+    pub(crate) fn as_review(&self, tx: &dyn ReadTx, row: ReviewRow) -> Result<Review> {
         let details = details_of(&row)?;
         let name = |key| -> Result<(String, Option<WorkspaceRow>)> {
             let found = tx.workspace_by_key(key)?;
@@ -729,6 +736,11 @@ fn refuse_result(
         )
         .with_hint("choose ours, or give other content")),
     }
+}
+
+fn nothing_in_parts(path: &RelPath) -> Error {
+    Error::invalid(format!("no part of `{path}` conflicts any more"))
+        .with_hint("look at the review again, and choose ours or theirs for all of it")
 }
 
 fn cannot_join(path: &RelPath) -> Error {

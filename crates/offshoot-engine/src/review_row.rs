@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::as_text;
 use crate::names::fresh_name;
+use crate::regions::PartChoices;
 use crate::review::Wanted;
 use crate::state::{State, StateChange, StateEntry};
 
@@ -62,6 +63,9 @@ pub(crate) struct Decision {
     pub(crate) choice: String,
     #[serde(with = "as_text::optional")]
     pub(crate) content: Option<ObjectId>,
+    /// For a choice by parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<PartChoices>,
     pub(crate) by: Who,
 }
 
@@ -81,6 +85,7 @@ impl Decision {
         Decision {
             choice: choice.to_owned(),
             content: None,
+            parts: None,
             by: who(&Cause::by(Operator::system()), Timestamp::now()),
         }
     }
@@ -271,7 +276,13 @@ pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
     let Some(content) = &conflict.content else {
         return Vec::new();
     };
-    let parts = content.parts.iter().filter_map(|one| match &one.part {
+    let names = content.parts.iter().map(|one| part_name(&one.part));
+    names.flatten().collect()
+}
+
+/// The name of a part; none if it is the file as a whole.
+pub(crate) fn part_name(part: &Part) -> Option<String> {
+    match part {
         Part::Whole => None,
         Part::Lines { ours, .. } => Some(match ours.len() {
             0 => format!("after line {}", ours.start),
@@ -282,8 +293,7 @@ pub(crate) fn parts_of(conflict: &Conflict) -> Vec<String> {
             true => "/".to_owned(),
             false => pointer.clone(),
         }),
-    });
-    parts.collect()
+    }
 }
 
 pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {

@@ -151,6 +151,7 @@ fn parameters(route: &Route) -> Vec<Value> {
             "review" => "The id of a review",
             "token" => "The id of a token",
             "tool" => "The name of a tool",
+            "side" => "Which of the texts",
             _ => name,
         };
         let kind = match name {

@@ -167,6 +167,56 @@ fn merge_routes() -> Vec<Route> {
         .gives::<wire::Reviews>()
         .query("all", Kind::Flag, "Also those that are resolved")
         .paged(Kind::Text),
+        post(
+            "/merges/{merge}/take",
+            "Bring back what lost at a path when a policy decided it, as a new snapshot",
+            merges::take,
+        )
+        .takes::<wire::TakeRequest>()
+        .gives::<wire::TakenBack>(),
+        post(
+            "/merge",
+            "Merge three texts, as a merge would; nothing is stored",
+            merges::texts,
+        )
+        .takes::<wire::MergeTextsRequest>()
+        .gives::<wire::MergedTexts>(),
+        get(
+            "/reviews",
+            "The conflicts that wait for a decision, of all projects in reach",
+            reviews::list_all,
+        )
+        .gives::<wire::Reviews>()
+        .query(
+            "state",
+            Kind::Words(&["open", "decided", "resolved", "all"]),
+            "Only of this state; without it all that are not resolved",
+        )
+        .query("project", Kind::Id, "Only of this project")
+        .query("workspace", Kind::Id, "Only of changes of this workspace")
+        .query("agent", Kind::Id, "Only of changes of this agent")
+        .query("path", Kind::Text, "Only of paths like this, such as `docs/**`")
+        .query("kind", Kind::Text, "Only of this kind, such as `both_changed`")
+        .paged(Kind::Text),
+        post(
+            "/reviews/resolve",
+            "Decide many conflicts alike: those that are named, or those that a rule fits",
+            reviews::resolve_many,
+        )
+        .takes::<wire::ResolveManyRequest>()
+        .gives::<wire::ManyResolved>(),
+        get(
+            "/reviews/{review}/content",
+            "The texts of a conflict and its parts, as they are now",
+            reviews::content,
+        )
+        .gives::<wire::ReviewContent>(),
+        get(
+            "/reviews/{review}/sides/{side}",
+            "One text of a conflict as it is: `base`, `ours`, `theirs`, `merged` or the number of a candidate",
+            reviews::side,
+        )
+        .serves_content(),
         get(
             "/reviews/{review}",
             "A conflict with what each side did",

@@ -198,13 +198,17 @@ impl Route {
         self.query("at", Kind::Snapshot, "As it is in this snapshot")
     }
 
-    /// The raw content of a file, with everything that HTTP has for that.
+    /// The raw content of a file, also of snapshots, with everything that HTTP has for that.
     pub(crate) fn serves_file(self) -> Self {
+        self.serves_content().at_snapshot()
+    }
+
+    /// Raw content, with everything that HTTP has for that.
+    pub(crate) fn serves_content(self) -> Self {
         // Generated clients know what to do with bytes, and not with anything.
         self.gives_raw(&[BYTES, "*/*"])
             .also(206)
             .also(304)
-            .at_snapshot()
             .query(
                 "preview",
                 Kind::Flag,

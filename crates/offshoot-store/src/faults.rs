@@ -196,6 +196,8 @@ macro_rules! pass_on_reads {
                 -> Vec<SnapshotRow>;
             history(filter: &HistoryFilter) -> Vec<HistoryRow>;
             last_write(workspace: WorkspaceKey, path: &RelPath) -> Option<HistoryRow>;
+            paths_with_history(workspace: WorkspaceKey, dir: &RelPath, limit: usize)
+                -> Vec<RelPath>;
             last_seq() -> i64;
             token_by_hash(hash: &[u8; 32]) -> Option<TokenRow>;
             tokens(after: Option<&str>, limit: usize) -> Vec<TokenRow>;
@@ -248,7 +250,7 @@ macro_rules! pass_on_merge_reads {
             reviews_of(workspace: WorkspaceKey) -> Vec<ReviewRow>;
             review_ids(prefix: &str) -> Vec<String>;
             reviews(project: Option<WorkspaceKey>, unresolved: bool) -> Vec<ReviewRow>;
-            reviews_after(project: WorkspaceKey, unresolved: bool, after: Option<&str>, limit: usize)
+            reviews_after(project: Option<WorkspaceKey>, unresolved: bool, after: Option<&str>, limit: usize)
                 -> Vec<ReviewRow>;
             candidates(review: &str) -> Vec<CandidateRow>;
         }

@@ -53,12 +53,12 @@ pub trait MergeReads {
     /// not resolved only or all.
     fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>>;
 
-    /// Some of the reviews of a project, in the order in which they were opened: those after the one
-    /// of this name, or from the first; at most `limit`, 0 means all. After one that the project does
-    /// not have there is none.
+    /// Some of the reviews of a project, or of all, in the order in which they were opened: those
+    /// after the one of this name, or from the first; at most `limit`, 0 means all. After one that is
+    /// not among them there is none.
     fn reviews_after(
         &self,
-        project: WorkspaceKey,
+        project: Option<WorkspaceKey>,
         unresolved: bool,
         after: Option<&str>,
         limit: usize,

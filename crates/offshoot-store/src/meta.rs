@@ -167,6 +167,15 @@ pub trait ReadTx: ProjectReads + MergeReads {
     /// The newest line of one path that has content after it, if any: who wrote it last.
     fn last_write(&self, workspace: WorkspaceKey, path: &RelPath) -> Result<Option<HistoryRow>>;
 
+    /// The paths below a directory that have lines, in the order of paths; at most `limit`. Costs
+    /// the lines that are there, however many paths there are without any.
+    fn paths_with_history(
+        &self,
+        workspace: WorkspaceKey,
+        dir: &RelPath,
+        limit: usize,
+    ) -> Result<Vec<RelPath>>;
+
     /// The last history number given out; 0 in an empty store.
     fn last_seq(&self) -> Result<i64>;
 

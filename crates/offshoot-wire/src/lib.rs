@@ -12,6 +12,8 @@ mod merges;
 mod project_requests;
 mod projects;
 mod requests;
+mod review_content;
+mod review_requests;
 mod reviews;
 mod snapshots;
 mod tokens;
@@ -26,8 +28,8 @@ pub use files::{
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use project_requests::{
-    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
-    SyncRequest, UpdateRequest,
+    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, SyncRequest,
+    UpdateRequest,
 };
 pub use projects::{
     DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,
@@ -36,7 +38,9 @@ pub use projects::{
 pub use requests::{
     MoveRequest, NewQuota, NewToken, NewWorkspace, PathRequest, RestoreRequest, SnapshotRequest,
 };
-pub use reviews::{Resolved, Review, Reviews};
+pub use review_content::{MergedTexts, ReviewContent};
+pub use review_requests::{MergeTextsRequest, ResolveManyRequest, ResolveRequest, TakeRequest};
+pub use reviews::{ManyResolved, Resolved, Review, Reviews};
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
     Status, Synced, Taken, differences,

@@ -271,7 +271,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    fn bytes(self, text: &str) -> Result<Vec<u8>> {
+    /// The bytes that a text stands for.
+    pub(crate) fn bytes(self, text: &str) -> Result<Vec<u8>> {
         match self {
             Encoding::Utf8 => Ok(text.as_bytes().to_vec()),
             Encoding::Base64 => {
@@ -299,73 +300,6 @@ impl NewCandidate {
     /// The content.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         self.encoding.bytes(&self.content)
-    }
-}
-
-/// What to take where the two sides conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ChoiceWord {
-    /// What the project has.
-    Ours,
-    /// What the workspace has.
-    Theirs,
-    /// What both began with.
-    Base,
-    /// Both, ours first.
-    Union,
-    /// The content of this request.
-    Content,
-    /// A proposed resolution.
-    Candidate,
-}
-
-/// A decision.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResolveRequest {
-    /// What to take.
-    pub choice: ChoiceWord,
-    /// For `content`: the whole content of the file.
-    #[serde(default)]
-    pub content: Option<String>,
-    /// How the content is written here.
-    #[serde(default)]
-    pub encoding: Encoding,
-    /// For `candidate`: its number.
-    #[serde(default)]
-    pub candidate: Option<i64>,
-}
-
-impl ResolveRequest {
-    /// The content that the decision brings along; empty for every other choice. Fails if the
-    /// choice and what comes with it do not fit.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        let needs = |what: &str| Err(Error::invalid(format!("`{what}` is missing")));
-        match (self.choice, &self.content, self.candidate) {
-            (ChoiceWord::Content, Some(text), None) => self.encoding.bytes(text),
-            (ChoiceWord::Content, None, _) => needs("content"),
-            (ChoiceWord::Candidate, None, Some(_)) => Ok(Vec::new()),
-            (ChoiceWord::Candidate, _, None) => needs("candidate"),
-            (_, None, None) => Ok(Vec::new()),
-            _ => Err(Error::invalid(
-                "`content` goes with the choice `content` alone, `candidate` with `candidate`",
-            )),
-        }
-    }
-
-    /// What the engine is asked for.
-    pub fn resolution<'a>(&self, bytes: &'a [u8]) -> engine::Resolution<'a> {
-        match self.choice {
-            ChoiceWord::Ours => engine::Resolution::Ours,
-            ChoiceWord::Theirs => engine::Resolution::Theirs,
-            ChoiceWord::Base => engine::Resolution::Base,
-            ChoiceWord::Union => engine::Resolution::Union,
-            ChoiceWord::Content => engine::Resolution::Content(engine::Content::Bytes(bytes)),
-            ChoiceWord::Candidate => {
-                engine::Resolution::Candidate(self.candidate.unwrap_or_default())
-            }
-        }
     }
 }
 

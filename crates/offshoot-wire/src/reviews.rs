@@ -1,5 +1,6 @@
 //! Conflicts that wait for a decision.
 
+use offshoot_core::Result;
 use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -168,5 +169,52 @@ impl From<&engine::Resolved> for Resolved {
             recomputed: resolved.recomputed,
             waits: resolved.waits.clone(),
         }
+    }
+}
+
+/// What came of a decision about many reviews.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ManyResolved {
+    /// Those that were decided; with `dry_run` those that would be.
+    reviews: Vec<Review>,
+    /// Those that could not be decided so, each with the reason; they are as they were.
+    failed: Vec<NotResolved>,
+    /// Whether the rule fits more of them: ask again.
+    more: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct NotResolved {
+    id: String,
+    code: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl ManyResolved {
+    /// The shape of what would be decided.
+    pub fn planned(reviews: &[engine::Review], more: bool) -> Self {
+        ManyResolved {
+            reviews: reviews.iter().map(Review::from).collect(),
+            failed: Vec::new(),
+            more,
+        }
+    }
+
+    /// The shape of what the engine answers for each.
+    pub fn new(outcomes: &[(String, Result<engine::Resolved>)], more: bool) -> Self {
+        let mut all = ManyResolved::planned(&[], more);
+        for (id, outcome) in outcomes {
+            match outcome {
+                Ok(resolved) => all.reviews.push(Review::from(&resolved.review)),
+                Err(error) => all.failed.push(NotResolved {
+                    id: id.clone(),
+                    code: error.code().as_str().to_owned(),
+                    message: error.to_string(),
+                    hint: error.hint().map(str::to_owned),
+                }),
+            }
+        }
+        all
     }
 }

@@ -291,7 +291,7 @@ pub(super) fn mkdir(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> C
 }
 
 pub(super) fn tree(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandResult {
-    let root = cx.engine.tree(id)?;
+    let root = cx.engine.tree(id, &RelPath::root(), None)?;
     let Some(node) = find(&root, path) else {
         return Err(Error::new(
             ErrorCode::FileNotFound,

@@ -517,7 +517,7 @@ impl Access {
     /// Whether protected paths, and what is protected, may be changed: by the owner and by admins.
     /// A token of a project or of an agent may not, or an agent that got one could let its own
     /// changes through.
-    fn may_change_protected(&self) -> bool {
+    pub(super) fn may_change_protected(&self) -> bool {
         self.principal.check_everything().is_ok()
     }
 }

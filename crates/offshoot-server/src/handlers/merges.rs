@@ -1,12 +1,13 @@
 //! Merges that were done.
 
 use axum::extract::State;
+use offshoot_core::RelPath;
 
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
-use crate::extract::{Params, Query};
+use crate::extract::{Json, Params, Query};
 use offshoot_wire as wire;
 
 /// The usual number of merges on a page.
@@ -44,4 +45,29 @@ pub(crate) async fn undo(caller: Caller, params: Params) -> Answer {
     })
     .await?;
     ok(&shape)
+}
+
+/// `POST /merges/{merge}/take`
+pub(crate) async fn take(
+    caller: Caller,
+    params: Params,
+    Json(asked): Json<wire::TakeRequest>,
+) -> Answer {
+    let id = params.text("merge")?.to_owned();
+    let path = RelPath::parse_text(&asked.path)?;
+    let (early, name) = (caller.clone(), id.clone());
+    let known = blocking(move || early.merge(&name)).await;
+    known.map_err(Problem::not_there)?;
+    let shape = blocking(move || {
+        let snapshot = caller.take_lost(&id, &path)?;
+        Ok(wire::TakenBack::new(&id, &path, &snapshot))
+    })
+    .await?;
+    ok(&shape)
+}
+
+/// `POST /merge`
+pub(crate) async fn texts(_: Caller, Json(asked): Json<wire::MergeTextsRequest>) -> Answer {
+    let merged = blocking(move || asked.merge()).await?;
+    ok(&wire::MergedTexts::from(&merged))
 }

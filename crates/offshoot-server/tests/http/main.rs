@@ -24,6 +24,7 @@ mod projects;
 mod raw_archives;
 mod reach;
 mod refusals;
+mod reviews;
 mod sessions;
 mod shares;
 mod tls;

@@ -140,13 +140,19 @@ pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.reviews(None, false)).len(), 2);
     let page = |unresolved, after: Option<&'static str>, limit| {
         read(meta, |tx| {
-            tx.reviews_after(project, unresolved, after, limit)
+            tx.reviews_after(Some(project), unresolved, after, limit)
         })
     };
     assert_eq!(page(false, None, 1), std::slice::from_ref(&first));
     assert_eq!(page(false, Some("z"), 0), [second.clone()]);
     assert!(page(true, Some("z"), 0).is_empty(), "it is resolved");
     assert!(page(false, Some("a"), 0).is_empty() && page(false, Some("none"), 0).is_empty());
+    let of_all = |after: Option<&'static str>, limit| {
+        read(meta, |tx| tx.reviews_after(None, false, after, limit))
+    };
+    assert_eq!(of_all(None, 1), std::slice::from_ref(&first));
+    assert_eq!(of_all(Some("z"), 0), [second.clone()]);
+    assert!(of_all(Some("none"), 0).is_empty());
     assert_eq!(read(meta, |tx| tx.review("a")), Some(second.clone()));
     let landed = |snapshot| read(meta, |tx| tx.reviews_landed_as(project, &snapshot));
     assert_eq!(landed(id(4, 4)), [second.clone()]);

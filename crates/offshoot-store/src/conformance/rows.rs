@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use offshoot_core::{Cause, EMPTY_TREE, ErrorCode, Layout, ObjectId, Operator, Timestamp};
+use offshoot_core::{Cause, EMPTY_TREE, ErrorCode, Layout, ObjectId, Operator, RelPath, Timestamp};
 
 use super::fixtures::{
     add_workspace, entry, id, line, object, path, read, snapshot, try_write, workspace, write,
@@ -348,6 +348,12 @@ pub(super) fn history_is_filtered(meta: &dyn MetaStore) {
         seqs[0]
     );
     assert!(read(meta, |tx| tx.last_write(key, &path(b"b"))).is_none());
+    let known = read(meta, |tx| tx.paths_with_history(key, &RelPath::root(), 0));
+    assert!(known.contains(&path(b"a")) && !known.contains(&path(b"none")));
+    assert!(known.is_sorted() && !known.contains(&RelPath::root()));
+    let first = read(meta, |tx| tx.paths_with_history(key, &RelPath::root(), 1));
+    assert_eq!(first, known[..1]);
+    assert!(read(meta, |tx| tx.paths_with_history(key, &path(b"none"), 0)).is_empty());
     for op in HistoryOp::ALL {
         for via in Via::ALL {
             let new = NewHistory {

@@ -68,7 +68,7 @@ pub(super) fn optional_id(row: &Row<'_>, column: usize) -> Decoded<Option<Object
         .map(ObjectId::from_bytes))
 }
 
-fn path(row: &Row<'_>, column: usize) -> Decoded<RelPath> {
+pub(super) fn path(row: &Row<'_>, column: usize) -> Decoded<RelPath> {
     Ok(RelPath::from_normal(row.get_ref(column)?.as_blob()?))
 }
 

@@ -201,19 +201,29 @@ impl MergeReads for Tx<'_> {
 
     fn reviews_after(
         &self,
-        project: WorkspaceKey,
+        project: Option<WorkspaceKey>,
         unresolved: bool,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ReviewRow>> {
         let below = if unresolved { 2 } else { 3 };
+        // Only the conditions that are asked for, so that SQLite can choose the right index.
+        let of_project = match project {
+            Some(_) => "project = ?1",
+            None => "?1 IS NULL",
+        };
         self.all(
             &format!(
-                "{REVIEW} WHERE project = ?1 AND state < ?2 AND (?3 IS NULL
-                 OR number > (SELECT number FROM review WHERE id = ?3 AND project = ?1))
+                "{REVIEW} WHERE {of_project} AND state < ?2 AND (?3 IS NULL
+                 OR number > (SELECT number FROM review WHERE id = ?3 AND {of_project}))
                  ORDER BY number LIMIT ?4"
             ),
-            params![project.0, below, after, limit_or_all(limit)],
+            params![
+                project.map(|project| project.0),
+                below,
+                after,
+                limit_or_all(limit)
+            ],
             review,
         )
     }

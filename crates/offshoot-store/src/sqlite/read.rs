@@ -417,6 +417,28 @@ impl ReadTx for Tx<'_> {
         )
     }
 
+    fn paths_with_history(
+        &self,
+        workspace: WorkspaceKey,
+        dir: &RelPath,
+        limit: usize,
+    ) -> Result<Vec<RelPath>> {
+        let (from, to) = bounds_below(dir);
+        let range = match dir.is_root() {
+            // Everything but the root itself.
+            true => "path > x'' AND ?2 IS NOT ?3",
+            false => "path >= ?2 AND path < ?3",
+        };
+        self.all(
+            &format!(
+                "SELECT DISTINCT path FROM history INDEXED BY history_path
+                 WHERE workspace = ?1 AND {range} ORDER BY path LIMIT ?4"
+            ),
+            params![workspace.0, from, to, limit_or_all(limit)],
+            |row| codec::path(row, 0),
+        )
+    }
+
     fn last_seq(&self) -> Result<i64> {
         // Not the greatest number in the table: lines may have been erased.
         let given = self.one(

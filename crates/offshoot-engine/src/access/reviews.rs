@@ -1,0 +1,97 @@
+//! Reviews over all projects on behalf of a principal: lists, texts, many decisions at once.
+
+use offshoot_core::{ErrorCode, ProjectId, RelPath, Result};
+
+use super::{Access, Operation, Reach};
+use crate::engine::no_workspace;
+use crate::{
+    LandsIn, OpenFile, PartChoice, Resolution, Resolved, Review, ReviewContent, ReviewFilter,
+    ReviewSide, Snapshot,
+};
+
+impl Access {
+    /// See [`crate::Engine::find_reviews`]; what is out of reach is left out. Whoever sees one
+    /// workspace alone sees what updates of it left to decide.
+    pub fn find_reviews(
+        &self,
+        filter: &ReviewFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Review>> {
+        self.principal
+            .allows_all_below(Operation::Read, &RelPath::root())?;
+        let mut filter = filter.clone();
+        if let Some(project) = &filter.project {
+            self.check_project(project)?;
+        }
+        let own = match &self.principal.scope.reach {
+            Reach::Everything => return self.engine.find_reviews(&filter, after, limit),
+            Reach::Project(own) => {
+                filter.project = Some(own.clone());
+                return match self.engine.find_reviews(&filter, after, limit) {
+                    Err(error) if error.code() == ErrorCode::ProjectNotFound => Ok(Vec::new()),
+                    found => found,
+                };
+            }
+            Reach::Workspace(own) => Some(own.clone()),
+            Reach::Agent(agent) => self.engine.reached_by_agent(agent)?,
+        };
+        let Some(own) = own else {
+            return Ok(Vec::new());
+        };
+        if let Some(other) = filter.workspace.filter(|other| *other != own) {
+            return Err(no_workspace(&other));
+        }
+        filter.workspace = Some(own);
+        filter.lands_in = Some(LandsIn::Workspace);
+        let mut found = self.engine.find_reviews(&filter, after, limit)?;
+        for review in &mut found {
+            review.ours_by = None;
+        }
+        Ok(found)
+    }
+
+    /// See [`crate::Engine::review_content`].
+    pub fn review_content(&self, id: &str) -> Result<ReviewContent> {
+        let review = self.review(id)?;
+        let mut content = self.engine.review_content(id)?;
+        content.review = review;
+        Ok(content)
+    }
+
+    /// See [`crate::Engine::open_review_side`].
+    pub fn open_review_side(&self, id: &str, side: ReviewSide) -> Result<OpenFile> {
+        self.review(id)?;
+        self.engine.open_review_side(id, side)
+    }
+
+    /// Decides several reviews alike. One that cannot be decided so does not keep the others from
+    /// it: each has an answer of its own.
+    pub fn resolve_many(
+        &self,
+        ids: Vec<String>,
+        choice: PartChoice,
+    ) -> Vec<(String, Result<Resolved>)> {
+        let decide = |id: String| {
+            let how = match choice {
+                PartChoice::Ours => Resolution::Ours,
+                PartChoice::Theirs => Resolution::Theirs,
+                PartChoice::Base => Resolution::Base,
+                PartChoice::Union => Resolution::Union,
+            };
+            let outcome = self.resolve(&id, how);
+            (id, outcome)
+        };
+        ids.into_iter().map(decide).collect()
+    }
+
+    /// See [`crate::Engine::take_lost`].
+    pub fn take_lost(&self, merge: &str, path: &RelPath) -> Result<Snapshot> {
+        let project: ProjectId = self.merge(merge)?.completed.project.parse()?;
+        self.principal.allows(Operation::Write, path)?;
+        if !self.may_change_protected() {
+            self.engine.refuse_protected(&project, [path].into_iter())?;
+        }
+        self.engine.take_lost(merge, path, &self.cause)
+    }
+}
