@@ -18,6 +18,7 @@ pub use acting::Access;
 pub use pattern::Pattern;
 pub use projects::ProjectSource;
 pub use reach::{Reach, View};
+pub use reviews::Overview;
 
 use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};

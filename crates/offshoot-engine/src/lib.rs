@@ -97,7 +97,8 @@ mod workspace_import;
 mod writes;
 
 pub use access::{
-    Access, Operation, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
+    Access, Operation, Overview, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule,
+    Scope, View,
 };
 pub use after_merge::AfterMerge;
 pub use agents::Agent;

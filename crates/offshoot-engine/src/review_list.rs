@@ -1,5 +1,7 @@
 //! Reviews over all projects: filtered, and by page.
 
+use std::collections::HashMap;
+
 use offshoot_core::{AgentId, ProjectId, Result, WorkspaceId};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
@@ -98,18 +100,27 @@ impl Engine {
         })
     }
 
-    /// How many reviews of each project nobody has decided.
-    pub(crate) fn open_reviews(
-        &self,
-        tx: &dyn ReadTx,
-    ) -> Result<std::collections::HashMap<WorkspaceKey, usize>> {
-        let mut counts = std::collections::HashMap::new();
-        for row in tx.reviews(None, true)? {
-            if row.state == ReviewState::Open {
-                *counts.entry(row.project).or_default() += 1;
+    /// How many reviews nobody has decided, by the name of their project; of one project or of all.
+    pub fn open_reviews(&self, project: Option<&ProjectId>) -> Result<HashMap<String, usize>> {
+        self.store().read(|tx| {
+            let project = match project {
+                Some(id) => Some(open_project(tx, id)?.key),
+                None => None,
+            };
+            let mut by_key: HashMap<WorkspaceKey, usize> = HashMap::new();
+            for row in tx.reviews(project, true)? {
+                if row.state == ReviewState::Open {
+                    *by_key.entry(row.project).or_default() += 1;
+                }
             }
-        }
-        Ok(counts)
+            let mut counts = HashMap::new();
+            for (key, count) in by_key {
+                if let Some(row) = tx.workspace_by_key(key)? {
+                    *counts.entry(row.id.to_string()).or_default() += count;
+                }
+            }
+            Ok(counts)
+        })
     }
 }
 

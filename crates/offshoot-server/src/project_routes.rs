@@ -28,6 +28,13 @@ fn project_routes() -> Vec<Route> {
         get("/projects", "List projects", projects::list)
             .gives::<wire::Projects>()
             .paged(Kind::Id),
+        get(
+            "/overview",
+            "The projects in reach and their open forks beside each other",
+            projects::overview,
+        )
+        .gives::<wire::Overview>()
+        .query("project", Kind::Id, "Only this project"),
         get(&of(""), "Show a project", projects::show).gives::<wire::Project>(),
         delete(
             &of(""),

@@ -28,7 +28,7 @@ pub use files::{
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
-pub use overview::{ForkOverview, ForkOverviews, WorkspaceOrFork, WorkspacesAndForks};
+pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
     CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, SyncRequest,
     UpdateRequest,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{HistoryLine, Time, Workspace, texts, time};
+use super::{HistoryLine, Project, Time, Workspace, texts, time};
 
 /// One open fork beside the others of its project.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -114,6 +114,40 @@ impl WorkspacesAndForks {
         let one = |workspace| WorkspaceOrFork::new(workspace, forks);
         WorkspacesAndForks {
             workspaces: workspaces.iter().map(one).collect(),
+        }
+    }
+}
+
+/// Projects and their forks, for a person who looks after all of them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Overview {
+    projects: Vec<ProjectOverview>,
+    forks: Vec<ForkOverview>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProjectOverview {
+    #[serde(flatten)]
+    project: Project,
+    /// How many forks of it are open.
+    forks: usize,
+    /// How many of its conflicts wait for a decision.
+    open_reviews: usize,
+}
+
+impl From<&engine::Overview> for Overview {
+    fn from(overview: &engine::Overview) -> Self {
+        let project = |(project, open): &(engine::Project, usize)| {
+            let own = |fork: &&engine::ForkOverview| fork.project == project.id;
+            ProjectOverview {
+                project: Project::from(project),
+                forks: overview.forks.iter().filter(own).count(),
+                open_reviews: *open,
+            }
+        };
+        Overview {
+            projects: overview.projects.iter().map(project).collect(),
+            forks: overview.forks.iter().map(ForkOverview::from).collect(),
         }
     }
 }

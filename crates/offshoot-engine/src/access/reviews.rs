@@ -5,9 +5,18 @@ use offshoot_core::{ErrorCode, ProjectId, RelPath, Result};
 use super::{Access, Operation, Reach};
 use crate::engine::no_workspace;
 use crate::{
-    LandsIn, OpenFile, PartChoice, Resolution, Resolved, Review, ReviewContent, ReviewFilter,
-    ReviewSide, Snapshot,
+    ForkOverview, LandsIn, OpenFile, PartChoice, Project, Resolution, Resolved, Review,
+    ReviewContent, ReviewFilter, ReviewSide, Snapshot,
 };
+
+/// Projects and their forks beside each other.
+#[derive(Debug, Default)]
+pub struct Overview {
+    /// Each project with the number of its reviews that nobody has decided.
+    pub projects: Vec<(Project, usize)>,
+    /// Their open forks, in the order of ids.
+    pub forks: Vec<ForkOverview>,
+}
 
 impl Access {
     /// See [`crate::Engine::find_reviews`]; what is out of reach is left out. Whoever sees one
@@ -49,6 +58,47 @@ impl Access {
             review.ours_by = None;
         }
         Ok(found)
+    }
+
+    /// The projects in reach, each with the number of its open reviews, and their open forks beside
+    /// each other; of one project or of all. Paths that may not be read are left out. Whoever sees
+    /// one workspace alone sees nothing of this.
+    pub fn overview(&self, project: Option<&ProjectId>) -> Result<Overview> {
+        let own = match &self.principal.scope.reach {
+            Reach::Everything => project,
+            Reach::Project(own) => Some(own),
+            Reach::Agent(_) | Reach::Workspace(_) => {
+                project.map_or(Ok(()), |project| self.check_project(project))?;
+                return Ok(Overview::default());
+            }
+        };
+        let projects = match project {
+            Some(project) => vec![self.project(project)?],
+            None => self.projects(None, 0)?,
+        };
+        if projects.is_empty() {
+            return Ok(Overview::default());
+        }
+        let mut counts = self.engine.open_reviews(own)?;
+        let mut forks = self.engine.overview(own, false, &self.cause)?;
+        for fork in &mut forks {
+            let reads = |path: &RelPath| self.principal.reads(path);
+            fork.overlap_with_project.retain(reads);
+            for other in &mut fork.overlap {
+                other.paths.retain(reads);
+            }
+            fork.overlap.retain(|other| !other.paths.is_empty());
+            let last = fork.last_operation.take();
+            fork.last_operation = last.filter(|line| self.principal.sees_line(line));
+        }
+        let with_count = |project: Project| {
+            let open = counts.remove(project.id.as_str()).unwrap_or(0);
+            (project, open)
+        };
+        Ok(Overview {
+            projects: projects.into_iter().map(with_count).collect(),
+            forks,
+        })
     }
 
     /// See [`crate::Engine::review_content`].

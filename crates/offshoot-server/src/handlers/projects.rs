@@ -210,3 +210,10 @@ pub(crate) async fn import(
     .await?;
     ok(&shape)
 }
+
+/// `GET /overview`
+pub(crate) async fn overview(caller: Caller, query: Query) -> Answer {
+    let project = query.parsed("project")?;
+    let found = blocking(move || caller.overview(project.as_ref())).await?;
+    ok(&wire::Overview::from(&found))
+}
