@@ -1,18 +1,14 @@
 //! Finding a text in the files of a workspace.
 
-use offshoot_core::{EntryKind, Error, RelPath, Result, WorkspaceId};
+use offshoot_core::{Error, Result, WorkspaceId};
 use offshoot_engine::{Access, Pattern};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::tools::text_of;
+use crate::find::{Place, Wanted, find};
 
-/// Larger files are left out.
-const LARGEST: u64 = 4 << 20;
 /// The most matches in one answer.
 const MOST: usize = 1000;
-/// A longer line is cut.
-const LINE: usize = 500;
 
 /// What to look for.
 #[derive(Deserialize, JsonSchema)]
@@ -52,41 +48,28 @@ pub(crate) fn search(access: &Access, id: &WorkspaceId, asked: &Search) -> Resul
             "`pattern` is empty, so there is nothing to look for",
         ));
     }
-    let glob = asked.glob.as_deref().map(Pattern::parse).transpose()?;
     let limit = asked.limit.unwrap_or(100).clamp(1, MOST);
+    let mut wanted = Wanted {
+        text: Some(asked.pattern.clone()),
+        glob: asked.glob.as_deref().map(Pattern::parse).transpose()?,
+        limit,
+        ..Wanted::default()
+    };
+    let place = Place::Workspace(id.clone());
     let mut matches = Vec::new();
-    for entry in access.walk(id, &RelPath::root())? {
-        let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.path));
-        if entry.kind != EntryKind::File || !wanted || entry.size > LARGEST {
-            continue;
+    loop {
+        let found = find(access, &place, &wanted, &|| false)?;
+        matches.extend(found.matches.into_iter().map(|found| Match {
+            path: found.path,
+            line: found.line.unwrap_or_default(),
+            text: found.text.unwrap_or_default(),
+        }));
+        // One call ends after so many bytes, although there may be more to find.
+        let truncated = found.next.is_some() && matches.len() >= limit;
+        if truncated || found.next.is_none() {
+            return Ok(Matches { matches, truncated });
         }
-        // It may have gone away meanwhile.
-        let Ok(file) = access.open_entry(id, &entry.path) else {
-            continue;
-        };
-        let Some(text) = text_of(file, LARGEST) else {
-            continue;
-        };
-        for (number, line) in text.lines().enumerate() {
-            if !line.contains(&asked.pattern) {
-                continue;
-            }
-            if matches.len() == limit {
-                return Ok(Matches {
-                    matches,
-                    truncated: true,
-                });
-            }
-            let line: String = line.chars().take(LINE).collect();
-            matches.push(Match {
-                path: entry.path.to_text(),
-                line: number + 1,
-                text: line,
-            });
-        }
+        wanted.after = found.next;
+        wanted.limit = limit - matches.len();
     }
-    Ok(Matches {
-        matches,
-        truncated: false,
-    })
 }

@@ -128,7 +128,7 @@ pub use overview::{ForkOverlap, ForkOverview};
 pub use policy::{MergeSettings, PathPolicy, Policy};
 pub use project::Project;
 pub use project_import::ProjectImport;
-pub use project_read::{FileVersion, ProjectEntry};
+pub use project_read::{FileVersion, ProjectDifference, ProjectEntry};
 pub use providers::probe_providers_in;
 pub use purge::Purged;
 pub use read::{Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text};

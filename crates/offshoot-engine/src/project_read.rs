@@ -1,6 +1,7 @@
 //! What projects hold and held: listings, files, versions, differences.
 
-use offshoot_core::{ChangeSet, EntryKind, Error, ErrorCode, ProjectId, RelPath, Result};
+use offshoot_core::{ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result};
+use offshoot_store::SnapshotRow;
 
 use crate::engine::{Engine, no_file};
 use crate::list::{DirNode, nest};
@@ -29,6 +30,17 @@ pub struct FileVersion {
     pub snapshot: Snapshot,
     /// What stands there since; none if that snapshot removed it.
     pub entry: Option<StateEntry>,
+}
+
+/// What differs between two snapshots of a project.
+#[derive(Clone, Debug)]
+pub struct ProjectDifference {
+    /// The older one; none is an empty project.
+    pub from: Option<ObjectId>,
+    /// The other one; none if the project has no snapshot.
+    pub to: Option<ObjectId>,
+    /// The paths.
+    pub set: ChangeSet,
 }
 
 impl Engine {
@@ -165,6 +177,39 @@ impl Engine {
             let to = self.project_state(tx, id, to)?;
             let changes = from.diff(&self.objects_in(tx), &to, &RelPath::root())?;
             Ok(change_set(&changes))
+        })
+    }
+
+    /// What differs between two snapshots of a project, and which they are: without `from` what `to`
+    /// brought, without `to` up to its head. A project without snapshots has no difference.
+    pub fn project_difference(
+        &self,
+        id: &ProjectId,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<ProjectDifference> {
+        self.store().read(|tx| {
+            let row = open_project(tx, id)?;
+            let find = |text: &str| self.find_snapshot(tx, &row, text);
+            let to = match (to, row.head) {
+                (Some(text), _) => Some(find(text)?),
+                (None, Some(head)) => tx.snapshot(row.key, &head)?,
+                (None, None) => None,
+            };
+            let parent = to.as_ref().and_then(|to| to.parent);
+            let from = match (from, parent) {
+                (Some(text), _) => Some(find(text)?),
+                (None, Some(parent)) => tx.snapshot(row.key, &parent)?,
+                (None, None) => None,
+            };
+            let state = |row: &Option<SnapshotRow>| row.as_ref().map(state_of).unwrap_or_default();
+            let objects = self.objects_in(tx);
+            let changes = state(&from).diff(&objects, &state(&to), &RelPath::root())?;
+            Ok(ProjectDifference {
+                from: from.map(|from| from.id),
+                to: to.map(|to| to.id),
+                set: change_set(&changes),
+            })
         })
     }
 }

@@ -19,6 +19,7 @@ use crate::fork::{base_state, fork_row};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
+use crate::project::state_of_row;
 use crate::projection::{missing_content, remove_from_disk};
 use crate::read::OpenFile;
 use crate::snapshot::state_of;
@@ -60,6 +61,10 @@ pub enum Point<'a> {
     Head,
     /// A snapshot, by id or prefix.
     Snapshot(&'a str),
+    /// Of a fork: the snapshot of its project that it began with, or was moved to.
+    Base,
+    /// Of a fork: what its project is now.
+    Project,
 }
 
 impl Engine {
@@ -415,6 +420,16 @@ impl Engine {
                 match point {
                     Point::Now => Ok(now),
                     Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
+                    Point::Base | Point::Project if row.kind != WorkspaceKind::Fork => {
+                        Err(Error::invalid(format!("`{id}` is no fork"))
+                            .with_hint("compare it with a snapshot of its own"))
+                    }
+                    Point::Base => Ok(base_state(&fork_row(tx, &row)?)),
+                    Point::Project => {
+                        let project = tx.workspace_by_key(fork_row(tx, &row)?.project)?;
+                        let gone = || Error::internal("the project of a fork is gone");
+                        Ok(state_of_row(&project.ok_or_else(gone)?))
+                    }
                     Point::Head if ended && row.kind == WorkspaceKind::Fork => {
                         Ok(base_state(&fork_row(tx, &row)?))
                     }

@@ -118,6 +118,20 @@ fn content_routes() -> Vec<Route> {
         )
         .gives::<wire::Versions>(),
         get(
+            &of("/diff"),
+            "What differs between two snapshots of a project",
+            project_files::diff,
+        )
+        .gives::<wire::Difference>()
+        .query(
+            "from",
+            Kind::Snapshot,
+            "A snapshot; without it the one before `to`",
+        )
+        .query("to", Kind::Snapshot, "A snapshot; without it the newest")
+        .query("path", Kind::Path, "Only below this path")
+        .query("name_only", Kind::Flag, "Without the lines"),
+        get(
             &of("/blame/{path}"),
             "Who wrote each line of a file",
             project_files::blame,

@@ -4,7 +4,9 @@
 use axum::Router;
 
 use crate::app::Shared;
-use crate::handlers::{files, forks, snapshots, system, tokens, tools, transfer, workspaces};
+use crate::handlers::{
+    files, forks, search, snapshots, system, tokens, tools, transfer, workspaces,
+};
 use crate::route::{BYTES, Kind, Route, delete, get, post, put};
 use crate::{auth, compatibility, events, git, guard, mcp, project_routes, sign_in};
 use offshoot_wire as wire;
@@ -69,6 +71,7 @@ pub(crate) fn table() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(tagged("workspaces", workspace_routes()));
     all.extend(tagged("files", file_routes()));
+    all.extend(tagged("files", search_routes()));
     all.extend(tagged("snapshots", snapshot_routes()));
     for (tag, routes) in project_routes::groups() {
         all.extend(tagged(tag, routes));
@@ -212,6 +215,45 @@ fn file_routes() -> Vec<Route> {
     ]
 }
 
+fn search_routes() -> Vec<Route> {
+    vec![
+        get(
+            "/search",
+            "Find files of a workspace or a project by name, by content or by both",
+            search::search,
+        )
+        .gives::<wire::FileMatches>()
+        .query("workspace", Kind::Id, "Where to look")
+        .query(
+            "project",
+            Kind::Id,
+            "Or where else: in a project as it is now",
+        )
+        .query(
+            "name",
+            Kind::Text,
+            "A part of the path, or with `*` or `?` a pattern; case does not matter",
+        )
+        .query("text", Kind::Text, "A text, as it stands in a line")
+        .query(
+            "ignore_case",
+            Kind::Flag,
+            "Case does not matter in `text` either",
+        )
+        .query(
+            "path",
+            Kind::Text,
+            "Only paths like this, such as `src/**/*.rs`",
+        )
+        .query(
+            "after",
+            Kind::Text,
+            "Go on here: `next` of the answer before",
+        )
+        .limited(),
+    ]
+}
+
 fn snapshot_routes() -> Vec<Route> {
     let of = |rest: &str| format!("/workspaces/{{workspace}}{rest}");
     vec![
@@ -257,6 +299,11 @@ fn snapshot_routes() -> Vec<Route> {
         )
         .gives::<wire::Difference>()
         .query("from", Kind::Snapshot, "A snapshot; without it the newest")
+        .query(
+            "against",
+            Kind::Words(&["base", "head"]),
+            "Instead of `from`: the base of a fork, or what its project is now",
+        )
         .query(
             "to",
             Kind::Snapshot,

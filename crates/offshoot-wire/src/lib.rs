@@ -16,6 +16,7 @@ mod requests;
 mod review_content;
 mod review_requests;
 mod reviews;
+mod search;
 mod snapshots;
 mod tokens;
 mod tools;
@@ -43,6 +44,7 @@ pub use requests::{
 pub use review_content::{MergedTexts, ReviewContent};
 pub use review_requests::{MergeTextsRequest, ResolveManyRequest, ResolveRequest, TakeRequest};
 pub use reviews::{ManyResolved, Resolved, Review, Reviews};
+pub use search::{FileMatch, FileMatches};
 pub use snapshots::{
     ChangedPath, Difference, FileDifference, History, HistoryLine, Restored, Snapshot, Snapshots,
     Status, Synced, Taken, differences,

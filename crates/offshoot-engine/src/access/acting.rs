@@ -455,9 +455,18 @@ impl Access {
         Ok(lines)
     }
 
-    /// See [`Engine::diff`]; changes of paths that may not be read are left out.
+    /// See [`Engine::diff`]; changes of paths that may not be read are left out. Whoever sees one
+    /// workspace alone does not see what its project has become.
     pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
         self.check_reach(id)?;
+        let has_project = [from, to].iter().any(|one| matches!(one, Point::Project));
+        if has_project && self.sees_one_workspace() {
+            return Err(Error::new(
+                ErrorCode::PermissionDenied,
+                "the token does not reach the project of the workspace",
+            )
+            .with_hint("compare with the base, or update the workspace first"));
+        }
         let mut set = self.engine.diff(id, from, to, &self.cause)?;
         set.changes
             .retain(|change| self.principal.reads(&change.path));

@@ -15,8 +15,8 @@ use crate::state::StateEdits;
 use crate::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
     ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,
-    ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review, Snapshot, Updated,
-    WriteOptions,
+    ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review,
+    Snapshot, Updated, WriteOptions,
 };
 
 /// Where on the host a project comes from.
@@ -196,6 +196,20 @@ impl Access {
         }
         self.engine
             .put_in_project(id, path, content, options, &self.cause)
+    }
+
+    /// See [`crate::Engine::project_difference`]; paths that may not be read are left out.
+    pub fn project_difference(
+        &self,
+        id: &ProjectId,
+        from: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<ProjectDifference> {
+        self.check_project(id)?;
+        let mut found = self.engine.project_difference(id, from, to)?;
+        let changes = &mut found.set.changes;
+        changes.retain(|change| self.principal.reads(&change.path));
+        Ok(found)
     }
 
     /// See [`crate::Engine::project_versions`].

@@ -7,6 +7,7 @@ pub(crate) mod merges;
 pub(crate) mod project_files;
 pub(crate) mod projects;
 pub(crate) mod reviews;
+pub(crate) mod search;
 pub(crate) mod snapshots;
 pub(crate) mod system;
 pub(crate) mod tokens;

@@ -96,3 +96,22 @@ pub(crate) async fn blame(caller: Caller, params: Params, query: Query) -> Answe
     .map_err(Problem::in_url)?;
     ok(&shape)
 }
+
+/// `GET /projects/{project}/diff`
+pub(crate) async fn diff(caller: Caller, params: Params, query: Query) -> Answer {
+    let (id, below) = (params.project()?, query.path_or_root("path")?);
+    let (from, to) = (query.snapshot("from")?, query.snapshot("to")?);
+    let name_only = query.flag("name_only")?;
+    let shape = blocking(move || {
+        let found = caller.project_difference(&id, from.as_deref(), to.as_deref())?;
+        let changes = wire::differences(&caller, &found.set.changes, &below, name_only)?;
+        Ok(wire::Difference {
+            from: found.from.map(ObjectId::to_hex),
+            to: found.to.map(ObjectId::to_hex),
+            changes,
+        })
+    })
+    .await
+    .map_err(Problem::in_url)?;
+    ok(&shape)
+}

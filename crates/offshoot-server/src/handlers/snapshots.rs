@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use offshoot_core::RelPath;
+use offshoot_core::{Error, RelPath};
 use offshoot_engine::{Point, Taken, history_as_json};
 
 use crate::app::Shared;
@@ -44,9 +44,25 @@ pub(crate) async fn diff(caller: Caller, params: Params, query: Query) -> Answer
     let from = query.text("from")?.map(str::to_owned);
     let to = query.text("to")?.map(str::to_owned);
     let name_only = query.flag("name_only")?;
+    let against = match (query.text("against")?, &from) {
+        (None, _) => None,
+        (Some("base"), None) => Some(Point::Base),
+        (Some("head"), None) => Some(Point::Project),
+        (Some(_), Some(_)) => {
+            let message = "the parameters `from` and `against` exclude each other";
+            return Err(Error::invalid(message).into());
+        }
+        (Some(other), None) => {
+            let message = format!("the parameter `against` cannot be `{other}`");
+            return Err(Error::invalid(message)
+                .with_hint("use `base` or `head`")
+                .into());
+        }
+    };
     let (shown_from, shown_to) = (from.clone(), to.clone());
     let changes = blocking(move || {
-        let from = from.as_deref().map_or(Point::Head, Point::Snapshot);
+        let from = from.as_deref().map(Point::Snapshot);
+        let from = from.or(against).unwrap_or(Point::Head);
         let to = to.as_deref().map_or(Point::Now, Point::Snapshot);
         let set = caller.diff(&id, from, to)?;
         wire::differences(&caller, &set.changes, &below, name_only)

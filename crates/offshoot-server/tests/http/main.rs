@@ -18,6 +18,7 @@ mod identity;
 mod listing;
 mod mcp;
 mod names;
+mod overview;
 mod paths;
 mod project_paths;
 mod projects;
