@@ -21,22 +21,26 @@ pub(crate) enum Tags {
 impl Tags {
     /// The tags of a header; none if it is not there.
     pub(crate) fn of(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Tags>> {
+        if !headers.contains_key(name) {
+            return Ok(None);
+        }
+        let bad = || {
+            Error::invalid(format!("the header `{name}` is no list of entity tags"))
+                .with_hint("write `*`, or tags in quotes with commas between them")
+        };
         let mut tags = Vec::new();
         for value in headers.get_all(name) {
-            let bad = || Error::invalid(format!("the header `{name}` is no list of entity tags"));
             let text = value.to_str().map_err(|_| bad())?;
             if text.trim() == "*" {
                 return Ok(Some(Tags::Any));
             }
-            for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
-                let strong = tag.strip_prefix("W/").unwrap_or(tag);
-                if strong.len() < 2 || !strong.starts_with('"') || !strong.ends_with('"') {
-                    return Err(bad());
-                }
-                tags.push(tag.to_owned());
-            }
+            tags.extend(list_of(text).ok_or_else(bad)?);
         }
-        Ok((!tags.is_empty()).then_some(Tags::These(tags)))
+        // A condition that names nothing is a mistake, not no condition.
+        match tags.is_empty() {
+            true => Err(bad()),
+            false => Ok(Some(Tags::These(tags))),
+        }
     }
 
     /// Whether one of them is this tag, byte for byte: a weak one never is.
@@ -56,6 +60,30 @@ impl Tags {
                 .any(|tag| tag.strip_prefix("W/").unwrap_or(tag) == current),
         }
     }
+}
+
+/// The tags of a list. A comma inside of quotes belongs to its tag.
+fn list_of(text: &str) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        // Empty elements are allowed, and mean nothing.
+        if let Some(after) = rest.strip_prefix(',') {
+            rest = after.trim_start();
+            continue;
+        }
+        let (weak, quoted) = match rest.strip_prefix("W/") {
+            Some(quoted) => ("W/", quoted),
+            None => ("", rest),
+        };
+        let (opaque, after) = quoted.strip_prefix('"')?.split_once('"')?;
+        tags.push(format!("{weak}\"{opaque}\""));
+        rest = after.trim_start();
+        if !rest.is_empty() && !rest.starts_with(',') {
+            return None;
+        }
+    }
+    Some(tags)
 }
 
 /// What the conditions of a request to read lead to.
@@ -222,7 +250,15 @@ mod tests {
         let tags = Tags::of(&headers, &header::IF_MATCH).unwrap().unwrap();
         assert!(tags.has_strongly("\"a\"") && !tags.has_strongly("\"b\""));
         assert!(tags.has_weakly("\"b\""));
-        headers.insert(header::IF_MATCH, "a".parse().unwrap());
-        assert!(Tags::of(&headers, &header::IF_MATCH).is_err());
+        for bad in ["a", "\"a", "\"a\" \"b\"", "\"a\", *", "w/\"a\"", "", " , "] {
+            headers.insert(header::IF_MATCH, bad.parse().unwrap());
+            assert!(Tags::of(&headers, &header::IF_MATCH).is_err(), "{bad}");
+        }
+        headers.insert(header::IF_MATCH, "\"a,b\",, \"\"".parse().unwrap());
+        headers.append(header::IF_MATCH, "\"c\"".parse().unwrap());
+        let tags = Tags::of(&headers, &header::IF_MATCH).unwrap().unwrap();
+        for tag in ["\"a,b\"", "\"\"", "\"c\""] {
+            assert!(tags.has_strongly(tag), "{tag}");
+        }
     }
 }

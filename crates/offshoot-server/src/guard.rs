@@ -13,6 +13,7 @@ use offshoot_core::{Error, ErrorCode, Result};
 use tracing::Instrument as _;
 
 use crate::app::{App, Shared};
+use crate::compress;
 use crate::error::Problem;
 use crate::hold::{HeldBody, Hold};
 use crate::host;
@@ -61,11 +62,13 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     let id = app.request_ids.next();
     let span = tracing::info_span!("request", id = %id, operator = tracing::field::Empty);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
+    let takes_gzip = compress::takes_gzip(request.headers());
     let hold = Arc::new(Hold::default());
     let mut response = answer(&app, &hold, request, next)
         .instrument(span.clone())
         .await
         .unwrap_or_else(IntoResponse::into_response);
+    response = compress::compress(&method, takes_gzip, response).await;
     app.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
     if hold.is_kept() {
         response = response.map(|body| HeldBody::of(body, hold));

@@ -10,6 +10,7 @@ mod auth;
 mod bare;
 mod body;
 mod compatibility;
+mod compress;
 mod connections;
 mod desk;
 mod error;

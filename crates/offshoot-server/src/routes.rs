@@ -425,6 +425,7 @@ fn system_routes() -> Vec<Route> {
         )
         .gives_raw(&["text/html"])
         .query("code", Kind::Text, "The code of the link")
+        .query("next", Kind::Text, "A path on this server to go to then")
         .open(),
         post(
             "/sign-out",

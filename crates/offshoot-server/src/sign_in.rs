@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use offshoot_core::{Cause, Error, ErrorCode, Operator, Result};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, percent_decode};
 use offshoot_engine::{PrincipalKind, Scope, new_secret};
 use sha2::{Digest, Sha256};
 
@@ -19,6 +19,8 @@ const COOKIE: &str = "offshoot_session";
 const CSRF_HEADER: &str = "offshoot-csrf";
 /// How long the printed URL can be used.
 const CODE_LIVES: Duration = Duration::from_secs(3600);
+/// The longest place to go to after a sign-in.
+const MOST_NEXT: usize = 2048;
 
 /// The code that the next sign-in has to show; it works once.
 #[derive(Default)]
@@ -90,6 +92,11 @@ pub(crate) fn check_csrf(headers: &HeaderMap, secret: &str) -> Result<()> {
 /// `GET /sign-in?code=…`
 pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
     let code = query.text("code")?.unwrap_or_default();
+    // A link that leads elsewhere is refused before it is used up.
+    let next = match query.text("next")? {
+        Some(next) => local_path(next)?,
+        None => "/".to_owned(),
+    };
     if !app.sign_in.redeem(code) {
         return Err(Error::new(
             ErrorCode::Unauthorized,
@@ -107,12 +114,54 @@ pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
     .await?;
     // A page instead of a redirect: a strict cookie does not travel with a redirect that began on
     // another site, such as a chat that somebody pasted the link into.
-    let page = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=/\">\
-                <title>Offshoot</title><p>Signed in. <a href=\"/\">Go on</a></p>";
+    let page = format!(
+        "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url={next}\">\
+         <title>Offshoot</title><p>Signed in. <a href=\"{next}\">Go on</a></p>"
+    );
     let mut response = Html(page).into_response();
     let value = set_cookie(&app, &issued.secret, ttl)?;
     response.headers_mut().insert(header::SET_COOKIE, value);
     Ok(response)
+}
+
+/// A place on this server to go to after the sign-in, as it stands in HTML. Refused is everything
+/// that a browser could take for another server, also once it is decoded again.
+fn local_path(next: &str) -> Result<String> {
+    let refuse = || {
+        Error::invalid("`next` is no path on this server").with_hint("give one such as `/p/app`")
+    };
+    if next.len() > MOST_NEXT || next.contains('\\') {
+        return Err(refuse());
+    }
+    // Some program on the way may decode it once more; each form must stay here.
+    let mut form = next.as_bytes().to_vec();
+    loop {
+        let leads_away = match form.as_slice() {
+            [b'/'] => false,
+            [b'/', second, ..] => [b'/', b'\\'].contains(second),
+            _ => true,
+        };
+        if leads_away || form.iter().any(u8::is_ascii_control) {
+            return Err(refuse());
+        }
+        let text = String::from_utf8_lossy(&form).into_owned();
+        // A `%` that begins no code stands for itself.
+        match percent_decode(&text) {
+            Ok(decoded) if decoded != form => form = decoded,
+            _ => break,
+        }
+    }
+    let mut written = String::with_capacity(next.len());
+    for byte in next.bytes() {
+        match byte {
+            b'&' => written.push_str("&amp;"),
+            b'"' | b'\'' | b'<' | b'>' | b'`' | b' ' | 0x80.. => {
+                written.push_str(&format!("%{byte:02X}"));
+            }
+            _ => written.push(char::from(byte)),
+        }
+    }
+    Ok(written)
 }
 
 /// What a browser shall keep: out of reach of scripts and other sites, and where we speak TLS never
@@ -145,4 +194,52 @@ pub(crate) async fn sign_out(State(app): State<Shared>, headers: HeaderMap) -> A
     let ended = set_cookie(&app, "", Duration::ZERO)?;
     response.headers_mut().insert(header::SET_COOKIE, ended);
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_stays_on_this_server() {
+        for (next, written) in [
+            ("/", "/"),
+            ("/p/app?at=1&x=2#L3-9", "/p/app?at=1&amp;x=2#L3-9"),
+            ("/w/a/f/a%20b%2Fc", "/w/a/f/a%20b%2Fc"),
+            ("/100%", "/100%"),
+            ("/a\"><script>", "/a%22%3E%3Cscript%3E"),
+            ("/é b", "/%C3%A9%20b"),
+            ("/a//b", "/a//b"),
+        ] {
+            assert_eq!(local_path(next).unwrap(), written, "{next}");
+        }
+        let long = format!("/{}", "a".repeat(MOST_NEXT));
+        for bad in [
+            "",
+            "p/app",
+            "//evil",
+            "///evil",
+            "/\\evil",
+            "\\\\evil",
+            "/a\\b",
+            "https://evil",
+            "javascript:alert(1)",
+            " /p",
+            "/\t/evil",
+            "\n//evil",
+            "/a\r\nSet-Cookie: x",
+            "/%2Fevil",
+            "/%2fevil",
+            "/%5Cevil",
+            "/%252Fevil",
+            "/%25252Fevil",
+            "%2F%2Fevil",
+            "/%09/evil",
+            "/%00",
+            "/%2509/evil",
+            long.as_str(),
+        ] {
+            assert!(local_path(bad).is_err(), "{bad:?}");
+        }
+    }
 }

@@ -394,3 +394,44 @@ fn a_window_is_never_larger_than_it_may_be() {
     let bad = client.get("/api/workspace/w/read/long?length=-1");
     assert_eq!(bad.code(), "invalid_request");
 }
+
+#[test]
+fn conditions_may_name_several_tags() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("a.txt", "one")]);
+    for target in [
+        "/api/v1/workspaces/w/files/a.txt",
+        "/api/v1/projects/p/files/a.txt",
+    ] {
+        client.put(target, b"one");
+        let tag = client.get(target).header("etag").unwrap().to_owned();
+        let other = format!("\"{}\"", "0".repeat(40));
+        let put = |condition: &str, body: &[u8]| {
+            client.send("PUT", target.as_bytes(), &[("If-Match", condition)], body)
+        };
+        // A weak tag never matches, whatever it says.
+        for (condition, status) in [
+            (format!("W/{tag}"), 412),
+            (format!("{other}, W/{tag}"), 412),
+            (format!("{other}, \"x\""), 412),
+            ("\"a,b\"".to_owned(), 412),
+            (tag.replace('"', ""), 400),
+            (String::new(), 400),
+            (format!("\"foreign, with a comma\", {other},, {tag}"), 200),
+        ] {
+            let reply = put(&condition, b"one");
+            assert_eq!(reply.status, status, "{condition}: {}", reply.text());
+        }
+        assert_eq!(put("*", b"two").status, 200);
+        let read = client.send("GET", target.as_bytes(), &[("If-Match", &tag)], b"");
+        assert_eq!(read.status, 412);
+        let new = client.get(target).header("etag").unwrap().to_owned();
+        let both = format!("{tag} , {new}");
+        let read = client.send("GET", target.as_bytes(), &[("If-Match", &both)], b"");
+        assert_eq!((read.status, read.text().as_str()), (200, "two"));
+    }
+    let gone = "/api/v1/workspaces/w/files/none.txt";
+    let any = client.send("PUT", gone.as_bytes(), &[("If-Match", "*")], b"x");
+    assert_eq!(any.status, 412, "nothing is there");
+}

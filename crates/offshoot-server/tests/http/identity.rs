@@ -295,3 +295,36 @@ fn a_cookie_alone_changes_nothing() {
     );
     assert_eq!(by_cookie("GET", "/api/v1/me", &[]).status, 401);
 }
+
+#[test]
+fn a_sign_in_leads_back_to_where_somebody_wanted_to_go() {
+    let data = offshoot_testkit::HostDir::new();
+    let (running, url) = Running::start_with_sign_in(data.path());
+    let nobody = Client::new(running.address, "");
+    let target = url.split_once(&running.address.to_string()).unwrap().1;
+    // What leads elsewhere is refused, and does not use the link up.
+    for bad in [
+        "//evil.example",
+        "%2F%2Fevil",
+        "/%5Cevil",
+        "/%252Fevil",
+        "https://evil",
+        "/%0d%0a",
+    ] {
+        let refused = nobody.get(&format!("{target}&next={bad}"));
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (400, "invalid_request"),
+            "{bad}"
+        );
+        assert!(refused.header("set-cookie").is_none());
+    }
+    let signed = nobody.get(&format!("{target}&next=%2Fp%2Fapp%3Fat%3D1%26x%3D%22"));
+    assert_eq!(signed.status, 200, "{}", signed.text());
+    assert!(signed.header("set-cookie").is_some());
+    let page = signed.text();
+    assert!(
+        page.contains("content=\"0;url=/p/app?at=1&amp;x=%22\""),
+        "{page}"
+    );
+}

@@ -8,6 +8,7 @@ mod archive_paths;
 mod archives;
 mod clients;
 mod common;
+mod compression;
 mod damage;
 mod document;
 mod events;
