@@ -343,3 +343,35 @@ fn what_lost_by_a_policy_is_taken_back() {
     let unknown = client.post("/api/v1/merges/none/take", r#"{"path":"a.txt"}"#);
     assert_eq!(unknown.status, 404);
 }
+
+#[test]
+fn what_an_update_left_is_decided_part_by_part_into_the_workspace() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create_project("p", &[("a.txt", &text(&[]))]);
+    client.fork("p", "ada");
+    let theirs = text(&[(2, "two of ada"), (10, "ten of ada")]);
+    client.put("/api/v1/workspaces/ada/files/a.txt", theirs.as_bytes());
+    let ours = text(&[(2, "two of you"), (6, "six of you"), (10, "ten of you")]);
+    client.put("/api/v1/projects/p/files/a.txt", ours.as_bytes());
+    client.done("/api/v1/workspaces/ada/update", "{}");
+    // Whoever has the workspace alone sees what its update left, and decides it.
+    let ada = running.client_for("ada", &[]);
+    let waiting = ada.get("/api/v1/reviews").json();
+    let id = ids(&waiting)[0].to_owned();
+    assert_eq!(waiting["reviews"][0]["lands_in"], "workspace");
+    let told = ada.get(&format!("/api/v1/reviews/{id}/content")).json();
+    assert_eq!(
+        (&told["ours"]["content"], &told["theirs"]["content"]),
+        (&json!(ours), &json!(theirs))
+    );
+    assert_eq!(told["regions"].as_array().unwrap().len(), 2);
+    let choice = r#"{"choice": "ours", "parts": {"line 10": "theirs"}}"#;
+    ada.done(&format!("/api/v1/reviews/{id}/resolve"), choice);
+    let now = client.get("/api/v1/workspaces/ada/files/a.txt").text();
+    assert_eq!(
+        now,
+        text(&[(2, "two of you"), (6, "six of you"), (10, "ten of ada")])
+    );
+    assert!(ids(&ada.get("/api/v1/reviews").json()).is_empty());
+}
