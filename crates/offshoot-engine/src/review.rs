@@ -156,24 +156,6 @@ impl Engine {
         })
     }
 
-    /// Some of the reviews of a project: those after another, or from the first; at most `limit`,
-    /// 0 means all.
-    pub fn reviews_after(
-        &self,
-        project: &ProjectId,
-        all: bool,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Review>> {
-        self.store().read(|tx| {
-            let key = open_project(tx, project)?.key;
-            let rows = tx.reviews_after(Some(key), !all, after, limit)?;
-            rows.into_iter()
-                .map(|row| self.as_review(tx, row))
-                .collect()
-        })
-    }
-
     /// One review.
     pub fn review(&self, id: &str) -> Result<Review> {
         self.store()

@@ -100,6 +100,24 @@ impl Engine {
         })
     }
 
+    /// Some of the reviews of a project: those after another, or from the first; at most `limit`,
+    /// 0 means all.
+    pub fn reviews_after(
+        &self,
+        project: &ProjectId,
+        all: bool,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Review>> {
+        self.store().read(|tx| {
+            let key = open_project(tx, project)?.key;
+            let rows = tx.reviews_after(Some(key), !all, after, limit)?;
+            rows.into_iter()
+                .map(|row| self.as_review(tx, row))
+                .collect()
+        })
+    }
+
     /// How many reviews nobody has decided, by the name of their project; of one project or of all.
     pub fn open_reviews(&self, project: Option<&ProjectId>) -> Result<HashMap<String, usize>> {
         self.store().read(|tx| {
