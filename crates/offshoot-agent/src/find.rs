@@ -1,6 +1,8 @@
 //! Finding files by name and by content, part by part: one call looks at so much and no more, and
 //! says where the next goes on.
 
+use std::borrow::Cow;
+
 use offshoot_core::{EntryKind, Error, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Access, OpenFile, Pattern};
 use offshoot_wire::{FileMatch, FileMatches};
@@ -88,7 +90,7 @@ pub fn find(
         text: wanted
             .text
             .as_deref()
-            .map(|text| fold(text, wanted.ignore_case)),
+            .map(|text| fold(text, wanted.ignore_case).into_owned()),
         wanted,
         bytes: 0,
         files: 0,
@@ -184,7 +186,7 @@ impl Search<'_> {
         let content = text_of(file, LARGEST).unwrap_or_default();
         let skipped = behind.unwrap_or(0);
         for (number, line) in content.lines().enumerate().skip(skipped) {
-            if !fold(line, self.wanted.ignore_case).contains(&text) {
+            if !fold(line, self.wanted.ignore_case).contains(text.as_str()) {
                 continue;
             }
             if !self.add(
@@ -257,9 +259,9 @@ impl NameLike {
     }
 }
 
-fn fold(text: &str, ignore_case: bool) -> String {
+fn fold(text: &str, ignore_case: bool) -> Cow<'_, str> {
     match ignore_case {
-        true => text.to_lowercase(),
-        false => text.to_owned(),
+        true => Cow::Owned(text.to_lowercase()),
+        false => Cow::Borrowed(text),
     }
 }

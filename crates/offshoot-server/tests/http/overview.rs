@@ -1,5 +1,11 @@
 //! What a person who looks after everything asks for: the overview, differences, searches.
 
+use std::cell::Cell;
+use std::sync::Arc;
+
+use offshoot_agent::find::{Place, Wanted, find};
+use offshoot_core::Operator;
+use offshoot_engine::Principal;
 use offshoot_testkit::HostDir;
 use serde_json::{Value, json};
 
@@ -240,4 +246,46 @@ fn files_are_found_by_name_and_by_content() {
     let limited = running.client_for_project("p", &["docs/**:read"]);
     let names = limited.get("/api/v1/search?project=p&name=e").json();
     assert_eq!(texts(&names["matches"], "path"), ["docs/Guide.md"]);
+}
+
+/// One request reads so much and no more, and says where to go on; one that nobody waits for ends.
+#[test]
+fn a_search_is_bounded_and_ends_when_nobody_waits() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create("w");
+    let path = running.engine.hand_out_path(&"w".parse().unwrap()).unwrap();
+    // One byte less than what is left out for its size, and together more than one request reads.
+    let text = "0123456789abcde\n".repeat((4 << 20) / 16 - 1);
+    for number in 10..28 {
+        std::fs::write(path.join(format!("f{number}")), &text).unwrap();
+    }
+    std::fs::write(path.join("f99"), "wanted\n").unwrap();
+    let of = "/api/v1/search?workspace=w&text=wanted";
+    let first = client.get(of).json();
+    assert_eq!(
+        first["matches"],
+        json!([]),
+        "the last file is out of reach of the first request"
+    );
+    let next = encode(first["next"].as_str().unwrap().as_bytes());
+    let rest = client.get(&format!("{of}&after={next}")).json();
+    assert_eq!(texts(&rest["matches"], "path"), ["f99"]);
+    assert_eq!(rest["next"], Value::Null);
+
+    let owner = Principal::owner(Operator::user());
+    let access = running.engine.access(Arc::new(owner), None);
+    let wanted = Wanted {
+        name: Some("f".to_owned()),
+        limit: 100,
+        ..Wanted::default()
+    };
+    let asked = Cell::new(0);
+    let stop = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 3
+    };
+    let place = Place::Workspace("w".parse().unwrap());
+    let found = find(&access, &place, &wanted, &stop).unwrap();
+    assert_eq!(found.matches.len(), 3);
 }
