@@ -254,6 +254,11 @@ impl Engine {
         for project in projects {
             self.work_off(WorkspaceKey(project), None)?;
         }
+        self.waiting_completions()
+    }
+
+    /// How many merges were asked for and are not done.
+    pub fn waiting_completions(&self) -> Result<usize> {
         Ok(self.store().read(|tx| tx.completions(None))?.len())
     }
 

@@ -2,9 +2,8 @@
 
 use std::io::Write as _;
 
-use offshoot_core::{RelPath, Timestamp};
+use offshoot_core::{FaultPlan, RelPath};
 use offshoot_engine::{CompleteOptions, Content, Engine, EngineOptions, ForkOptions, WriteOptions};
-use offshoot_store::{CompletionRow, Durability, MetaStore as _, SqliteOptions, SqliteStore};
 use offshoot_testkit::HostDir;
 use zip::write::SimpleFileOptions;
 
@@ -418,57 +417,41 @@ fn a_repeated_creation_makes_nothing_more() {
     assert_eq!(empty.code(), "invalid_request");
 }
 
+/// Asks for a merge in a new data directory on a disk that is gone after so many calls. Returns
+/// whether that left the merge undone.
+fn leave_merge(data: &std::path::Path, calls: u64) -> bool {
+    let plan = FaultPlan::default();
+    let mut options = EngineOptions::new(data);
+    options.faults = Some(plan.clone());
+    let engine = Engine::open(options).unwrap();
+    let project = "web".parse().unwrap();
+    engine.create_project(&project, &cause()).unwrap();
+    let (path, options) = (RelPath::parse(b"work").unwrap(), WriteOptions::default());
+    let content = Content::Bytes(b"begun");
+    let put = engine.put_in_project(&project, &path, content, &options, &cause());
+    put.unwrap();
+    let fork = engine.fork(&project, &ForkOptions::default(), &cause());
+    let fork = fork.unwrap().workspace.id;
+    let content = Content::Bytes(b"done");
+    let written = engine.write_file(&fork, &path, content, &options, &cause());
+    written.unwrap();
+    engine.wait_for_upkeep();
+    plan.arm_from(calls);
+    let completed = engine.complete(&fork, &CompleteOptions::default(), &cause());
+    plan.disarm();
+    completed.is_err() && engine.waiting_completions().unwrap() == 1
+}
+
 #[test]
 fn a_server_does_the_merges_that_a_killed_process_left() {
     let host = HostDir::new();
-    let data = host.path().join("data");
-    let project = "web".parse().unwrap();
-    {
-        let engine = Engine::open(EngineOptions::new(&data)).unwrap();
-        engine.create_project(&project, &cause()).unwrap();
-        let (first, empty) = (RelPath::parse(b"first").unwrap(), Content::Bytes(b""));
-        let put =
-            engine.put_in_project(&project, &first, empty, &WriteOptions::default(), &cause());
-        put.unwrap();
-        let fork = engine.fork(&project, &ForkOptions::default(), &cause());
-        let fork = fork.unwrap();
-        let options = WriteOptions::default();
-        let path = RelPath::parse(b"work").unwrap();
-        let written = engine.write_file(
-            &fork.workspace.id,
-            &path,
-            Content::Bytes(b"done"),
-            &options,
-            &cause(),
-        );
-        written.unwrap();
-        engine.wait_for_upkeep();
-        // What a process leaves that is killed right after it asked.
-        let store = SqliteStore::open(&data.join("offshoot.db"), SqliteOptions::default());
-        let asked = store.unwrap().write(Durability::Synced, &mut |tx| {
-            let row = tx.workspace(&fork.workspace.id)?.unwrap();
-            tx.put_completion(&CompletionRow {
-                id: "left".to_owned(),
-                project: tx.fork(row.key)?.unwrap().project,
-                workspace: row.key,
-                options: serde_json::to_string(&CompleteOptions::default()).unwrap(),
-                cause: cause(),
-                at: Timestamp::now(),
-                landed: false,
-            })
-        });
-        asked.unwrap();
-    }
-    let server = Running::start(&data);
+    let data = |calls: u64| host.path().join(format!("data-{calls}"));
+    let left = (1..200).find(|&calls| leave_merge(&data(calls), calls));
+    let server = Running::start(&data(left.unwrap()));
     let client = server.client();
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    loop {
-        let answer = client.get("/api/v1/projects/web/files/work");
-        if answer.status == 200 {
-            assert_eq!(answer.body, b"done");
-            return;
-        }
-        assert!(std::time::Instant::now() < patience, "{answer:?}");
+    while client.get("/api/v1/projects/web/files/work").body != b"done" {
+        assert!(std::time::Instant::now() < patience, "nobody did it");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
