@@ -1,0 +1,105 @@
+//! Forks beside each other: what each changed, how far it is behind, and where they meet.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod rig;
+
+use std::fs;
+
+use offshoot_core::RelPath;
+use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
+use rig::{Rig, p, user, with_each};
+
+fn overview(rig: &Rig) -> Vec<ForkOverview> {
+    rig.engine.overview(None, true, &user()).unwrap()
+}
+
+/// The other forks and the paths that `one` shares with each.
+fn overlap(one: &ForkOverview) -> Vec<(String, Vec<RelPath>)> {
+    let overlap = one.overlap.iter();
+    overlap
+        .map(|other| (other.fork.to_string(), other.paths.clone()))
+        .collect()
+}
+
+#[test]
+fn an_overview_shows_changes_and_which_forks_changed_the_same_paths() {
+    with_each(|rig| {
+        let web = rig.project("web");
+        let (_, one) = rig.fork(&web, "one");
+        let (_, two) = rig.fork(&web, "two");
+        rig.fork(&web, "three");
+        fs::write(one.join("README"), "one\n").unwrap();
+        fs::write(one.join("notes"), "a file\n").unwrap();
+        fs::write(one.join("debug.log"), "ignored\n").unwrap();
+        fs::write(two.join("README"), "two\n").unwrap();
+        fs::create_dir_all(two.join("notes/deep")).unwrap();
+        fs::write(two.join("notes/deep/a"), "below a directory\n").unwrap();
+        // A name between `notes` and what is below it, in the order of paths.
+        fs::write(two.join("notes-2"), "beside\n").unwrap();
+        rig.put(&web, "docs/a/b", "later\n");
+        rig.put(&web, "README", "the project's\n");
+
+        // Another project has nothing to do with it.
+        let other = rig.project("other");
+        let (_, path) = rig.fork(&other, "four");
+        fs::write(path.join("README"), "four\n").unwrap();
+
+        let all = overview(&rig);
+        let ids: Vec<&str> = all.iter().map(|one| one.workspace.id.as_str()).collect();
+        assert_eq!(ids, ["four", "one", "three", "two"]);
+        let [four, one, three, two] = &all[..] else {
+            panic!("four forks");
+        };
+        assert_eq!((one.project.as_str(), one.behind), ("web", 2));
+        assert_eq!(one.agent.as_ref().unwrap().as_str(), "one");
+        assert_eq!(one.provider, Some(rig.provider));
+        assert_eq!(one.changed, 2, "an ignored file is none of its changes");
+        assert_eq!(one.overlap_with_project, [p("README")]);
+        let shared = vec![p("README"), p("notes")];
+        assert_eq!(overlap(one), [("two".to_owned(), shared)]);
+        let shared = vec![p("README"), p("notes/deep/a")];
+        assert_eq!(overlap(two), [("one".to_owned(), shared)]);
+        assert_eq!(
+            (three.changed, three.overlap.len(), three.behind),
+            (0, 0, 2)
+        );
+        assert_eq!((four.changed, four.overlap.len(), four.behind), (1, 0, 0));
+        assert_eq!(one.last_operation.as_ref().unwrap().line.path, p("notes"));
+
+        let of_web = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        assert_eq!(of_web.len(), 3);
+    });
+}
+
+#[test]
+fn an_overview_counts_open_reviews_and_looks_only_when_told_to() {
+    with_each(|rig| {
+        let web = rig.project("web");
+        let (one, path) = rig.fork(&web, "one");
+        fs::write(path.join("README"), "one\n").unwrap();
+        let recorded = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        assert_eq!(recorded[0].changed, 0);
+        rig.put(&web, "README", "the project's\n");
+        let options = CompleteOptions::default();
+        let completed = rig.engine.complete(&one, &options, &user()).unwrap();
+        assert_eq!(completed.conflicts.len(), 1);
+        let all = overview(&rig);
+        assert_eq!((all[0].open_reviews, all[0].changed), (1, 1));
+    });
+}
+
+#[test]
+fn the_overview_of_no_project_says_so() {
+    with_each(|rig| {
+        let error = rig
+            .engine
+            .overview(Some(&"nothing".parse().unwrap()), true, &user())
+            .unwrap_err();
+        assert_eq!(error.code().as_str(), "project_not_found");
+        let web = rig.project("web");
+        rig.engine
+            .fork(&web, &ForkOptions::default(), &user())
+            .unwrap();
+        assert_eq!(overview(&rig)[0].changed, 0);
+    });
+}
