@@ -106,6 +106,11 @@ pub(crate) enum Command {
     },
     /// Give an agent a private copy of a project; prints its path
     Fork(ForkArgs),
+    /// Show the forks of a project beside each other: changes, distance, overlap, reviews
+    Forks {
+        /// The project [default: all of them]
+        project: Option<String>,
+    },
     /// Move a fork onto the newest snapshot of its project
     Update {
         /// The workspace
@@ -341,7 +346,7 @@ pub(crate) enum WorkspaceCommand {
         #[arg(long, value_name = "N")]
         quota_inodes: Option<String>,
     },
-    /// List workspaces
+    /// List workspaces; of forks also project, agent, base, changes, provider and overlap
     List {
         /// Only those whose id comes after this one
         #[arg(long, value_name = "ID")]

@@ -489,7 +489,13 @@ pub(crate) fn open_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<Workspace
     }
 }
 
-/// The same by number, for when the name was looked up before the lock was taken.
+/// The open workspace of that name, or else the one that was completed or deleted last. For whatever
+/// only reads what is recorded.
+pub(crate) fn last_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
+    tx.workspace(id)?.ok_or_else(|| no_workspace(id))
+}
+
+/// The open one by number, for when the name was looked up before the lock was taken.
 pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceRow> {
     match tx.workspace_by_key(row.key)? {
         Some(now) if now.state == WorkspaceState::Open => Ok(now),

@@ -301,12 +301,15 @@ impl Engine {
     pub fn fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
         self.store().read(|tx| {
             let row = crate::engine::open_row_in(tx, id)?;
-            if row.kind != WorkspaceKind::Fork {
-                return Ok(None);
-            }
-            let fork = fork_row(tx, &row)?;
-            let project = project_name(tx, &fork)?;
-            Ok(Some(as_fork(project, row, fork)))
+            fork_in(tx, row)
+        })
+    }
+
+    /// The same of a workspace that was completed or deleted, if none of that name is open.
+    pub fn last_fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
+        self.store().read(|tx| {
+            let row = crate::engine::last_row_in(tx, id)?;
+            fork_in(tx, row)
         })
     }
 
@@ -708,6 +711,15 @@ fn origin_of(tx: &dyn ReadTx, row: &WorkspaceRow, fork: &ForkRow) -> Result<Stat
     } else {
         base_state(fork)
     })
+}
+
+fn fork_in(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Option<Fork>> {
+    if row.kind != WorkspaceKind::Fork {
+        return Ok(None);
+    }
+    let fork = fork_row(tx, &row)?;
+    let project = project_name(tx, &fork)?;
+    Ok(Some(as_fork(project, row, fork)))
 }
 
 fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {

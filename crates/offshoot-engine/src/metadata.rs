@@ -4,7 +4,7 @@ use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp, WorkspaceId
 use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceRow};
 use serde_json::{Value, json};
 
-use crate::engine::{Engine, no_file};
+use crate::engine::{Engine, last_row_in, no_file};
 use crate::index::Index;
 
 /// Everything known about one path.
@@ -72,16 +72,17 @@ impl Engine {
         })
     }
 
-    /// What happened in a workspace, or to one path of it, newest first; 0 means all of it.
+    /// What happened in a workspace, or to one path of it, newest first; 0 means all of it. Also of
+    /// one that was completed or deleted.
     pub fn history(
         &self,
         id: &WorkspaceId,
         path: Option<&RelPath>,
         limit: usize,
     ) -> Result<Vec<HistoryRow>> {
-        self.with_index(id, |index| {
-            index.tx.history(&HistoryFilter {
-                workspace: Some(index.row.key),
+        self.store().read(|tx| {
+            tx.history(&HistoryFilter {
+                workspace: Some(last_row_in(tx, id)?.key),
                 path: path.cloned(),
                 newest_first: true,
                 limit,

@@ -48,6 +48,16 @@ pub struct ForkOverview {
     pub not_looked_at: Option<String>,
 }
 
+impl ForkOverview {
+    /// The fork of this name among those of an answer, which stand in the order of their ids.
+    pub fn find<'a>(forks: &'a [ForkOverview], id: &WorkspaceId) -> Option<&'a ForkOverview> {
+        let found = forks
+            .binary_search_by(|fork| fork.workspace.id.cmp(id))
+            .ok()?;
+        Some(&forks[found])
+    }
+}
+
 /// What two forks both changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkOverlap {

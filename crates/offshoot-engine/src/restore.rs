@@ -8,10 +8,14 @@ use offshoot_core::{
     RelPath, Result, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
-use offshoot_store::{Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceKind, WorkspaceRow, WorkspaceState,
+    WriteTx,
+};
 
 use crate::draft::is_same;
-use crate::engine::{Engine, no_file, open_row_by_key};
+use crate::engine::{Engine, last_row_in, no_file, open_row_by_key};
+use crate::fork::{base_state, fork_row};
 use crate::index::{Entry, Index};
 use crate::lines::{LineFor, changed_row};
 use crate::objects::{StoredObjects, Workbench};
@@ -373,6 +377,9 @@ impl Engine {
 
     /// What differs between two points of a workspace. Outside changes are recorded first if one
     /// of them is now.
+    ///
+    /// Of a workspace that was completed or deleted, now is its last state. Its newest snapshot
+    /// is that too, so a fork is compared with its base instead.
     pub fn diff(
         &self,
         id: &WorkspaceId,
@@ -380,7 +387,11 @@ impl Engine {
         to: Point<'_>,
         cause: &Cause,
     ) -> Result<ChangeSet> {
-        if matches!(from, Point::Now) || matches!(to, Point::Now) {
+        let is_open = |tx: &dyn ReadTx| -> Result<bool> {
+            Ok(last_row_in(tx, id)?.state == WorkspaceState::Open)
+        };
+        let now = matches!(from, Point::Now) || matches!(to, Point::Now);
+        if now && self.store().read(is_open)? {
             self.sync_if_handed_out(id, cause)?;
         }
         self.diff_recorded(id, from, to)
@@ -394,15 +405,19 @@ impl Engine {
         to: Point<'_>,
     ) -> Result<ChangeSet> {
         self.store().read(|tx| {
-            let row = crate::engine::open_row_in(tx, id)?;
+            let row = last_row_in(tx, id)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
             let pending = index.pending(false)?;
+            let ended = row.state == WorkspaceState::Closed;
             let mut bench = Workbench::new(&index.objects);
             let now = index.base().edit(&mut bench, &pending.edits)?;
             let state = |point: Point<'_>| -> Result<State> {
                 match point {
                     Point::Now => Ok(now),
                     Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
+                    Point::Head if ended && row.kind == WorkspaceKind::Fork => {
+                        Ok(base_state(&fork_row(tx, &row)?))
+                    }
                     Point::Head => match &row.head {
                         None => Ok(State::default()),
                         Some(head) => {

@@ -372,10 +372,11 @@ impl Engine {
         Err(keeps_changing(row))
     }
 
-    /// The newest snapshots, newest first; 0 means all of them.
+    /// The newest snapshots, newest first; 0 means all of them. Also of a workspace that was
+    /// completed or deleted.
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.store().read(|tx| {
-            let row = crate::engine::open_row_in(tx, id)?;
+            let row = crate::engine::last_row_in(tx, id)?;
             Ok(tx
                 .snapshots(row.key, limit)?
                 .into_iter()

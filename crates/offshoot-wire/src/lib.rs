@@ -9,6 +9,7 @@ pub mod diff;
 mod files;
 mod machine;
 mod merges;
+mod overview;
 mod project_requests;
 mod projects;
 mod requests;
@@ -25,6 +26,7 @@ pub use files::{
 };
 pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
+pub use overview::{ForkOverview, ForkOverviews, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
     CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, ResolveRequest,
     SyncRequest, UpdateRequest,

@@ -5,6 +5,7 @@ mod blame;
 mod demo;
 mod files;
 mod fork;
+mod forks;
 mod machine;
 mod maintenance;
 mod mcp;
@@ -140,6 +141,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Workspace { command } => workspace::run(cx, command),
         Command::Project { command } => project::run(cx, command),
         Command::Fork(args) => fork::fork(cx, &args),
+        Command::Forks { project } => forks::run(cx, project.as_deref()),
         Command::Update { workspace, dry_run } => fork::update(cx, &id(&workspace)?, dry_run),
         Command::Ls { workspace, path } => files::ls(cx, &id(&workspace)?, &below(&path)?),
         Command::Cat(args) => files::cat(cx, &args),

@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use offshoot_core::{Layout, WorkspaceId, escape_bytes};
-use offshoot_engine::{Quota, Workspace};
+use offshoot_engine::{Fork, ForkOverview, Quota, Workspace};
 
-use super::Context;
+use super::{Context, forks};
 use crate::args::{LayoutName, WorkspaceCommand};
 use crate::bytes;
 use crate::output::{Align, CommandResult, Exit, count, local, short, size, when};
@@ -81,15 +81,19 @@ fn create(
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
     let workspaces = cx.engine.workspaces(after.as_ref(), limit)?;
+    // As recorded, like the other columns: `forks` looks at the directories first.
+    let forks = cx.engine.overview(None, false, &cx.cause)?;
     if cx.output.json() {
         cx.output
-            .document(&wire::Workspaces::from(workspaces.as_slice()))?;
+            .document(&wire::WorkspacesAndForks::new(&workspaces, &forks))?;
         return Ok(Exit::Done);
     }
     if workspaces.is_empty() {
         cx.output
             .note("there are no workspaces; `offshoot workspace create` makes one");
     }
+    // What only a fork has is left out where there is none.
+    let number = if forks.is_empty() { 6 } else { 12 };
     let rows: Vec<Vec<String>> = workspaces
         .iter()
         .map(|workspace| {
@@ -101,20 +105,43 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
                 when(workspace.changed_at),
                 head(workspace),
             ]
+            .into_iter()
+            .chain(fork_columns(ForkOverview::find(&forks, &workspace.id)))
+            .take(number)
+            .collect()
         })
         .collect();
-    cx.output.table(
-        &[
-            ("WORKSPACE", Align::Left),
-            ("LAYOUT", Align::Left),
-            ("FILES", Align::Right),
-            ("SIZE", Align::Right),
-            ("CHANGED", Align::Left),
-            ("SNAPSHOT", Align::Left),
-        ],
-        &rows,
-    )?;
+    let columns = [
+        ("WORKSPACE", Align::Left),
+        ("LAYOUT", Align::Left),
+        ("FILES", Align::Right),
+        ("SIZE", Align::Right),
+        ("CHANGED", Align::Left),
+        ("SNAPSHOT", Align::Left),
+        ("PROJECT", Align::Left),
+        ("AGENT", Align::Left),
+        ("BASE", Align::Left),
+        ("CHANGES", Align::Right),
+        ("PROVIDER", Align::Left),
+        ("OVERLAP", Align::Left),
+    ];
+    cx.output.table(&columns[..number], &rows)?;
     Ok(Exit::Done)
+}
+
+/// What only a fork has.
+fn fork_columns(fork: Option<&ForkOverview>) -> [String; 6] {
+    match fork {
+        Some(fork) => [
+            fork.project.to_string(),
+            forks::agent(fork),
+            short(&fork.base.to_hex()).to_owned(),
+            fork.changed.to_string(),
+            forks::provider(fork),
+            forks::overlap(fork),
+        ],
+        None => std::array::from_fn(|_| "-".to_owned()),
+    }
 }
 
 fn head(workspace: &Workspace) -> String {
@@ -125,13 +152,20 @@ fn head(workspace: &Workspace) -> String {
 }
 
 fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    // Which other forks changed the same is known when all of the project have been looked at.
+    let fork = cx.engine.fork_of(id)?;
+    let overview = match &fork {
+        Some(fork) => cx.engine.overview(Some(&fork.project), true, &cx.cause)?,
+        None => Vec::new(),
+    };
     let workspace = cx.engine.workspace(id)?;
     if cx.output.json() {
-        cx.output.document(&wire::Workspace::from(&workspace))?;
+        cx.output
+            .document(&wire::WorkspaceOrFork::new(&workspace, &overview))?;
         return Ok(Exit::Done);
     }
     let yes_no = |value: bool| if value { "yes" } else { "no" }.to_owned();
-    let rows = [
+    let mut rows = vec![
         ("workspace", workspace.id.to_string()),
         ("layout", workspace.layout.as_str().to_owned()),
         ("files", workspace.files.to_string()),
@@ -151,6 +185,9 @@ fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
         ),
         ("quota", quota_text(&workspace)),
     ];
+    if let Some(fork) = ForkOverview::find(&overview, id) {
+        rows.splice(1..1, forks::fields(fork));
+    }
     fields(cx, &rows)
 }
 
@@ -191,6 +228,7 @@ fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
 
 fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+    let fork = cx.engine.last_fork_of(id)?;
     if cx.output.json() {
         cx.output
             .document(&wire::DeletedWorkspace::new(id.as_str(), &deleted))?;
@@ -206,12 +244,34 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
             cx.output
                 .line(format_args!("its last state is kept as snapshot {kept}"))?;
             let kept = kept.to_hex();
-            let back = cx.command_line(&["workspace", "create", id.as_str(), "--from", &kept]);
+            let back = way_back(cx, id, &kept, fork.as_ref());
             cx.output.line(format_args!("bring it back with: {back}"))?;
         }
         None => cx.output.line("it held nothing to keep")?,
     }
     Ok(Exit::Done)
+}
+
+/// The command that brings a deleted workspace back from its last snapshot. What was a fork becomes
+/// one again, so that it can be merged, as long as its project is there.
+fn way_back(cx: &Context<'_>, id: &WorkspaceId, kept: &str, fork: Option<&Fork>) -> String {
+    let fork = fork.filter(|fork| cx.engine.project(&fork.project).is_ok());
+    let Some(fork) = fork else {
+        return cx.command_line(&["workspace", "create", id.as_str(), "--from", kept]);
+    };
+    let mut words = vec!["fork", fork.project.as_str()];
+    if let Some(agent) = &fork.agent {
+        words.extend(["--agent", agent.as_str()]);
+    }
+    words.extend(["--at", kept]);
+    let priority = fork.priority.to_string();
+    if fork.priority != 0 {
+        words.extend(["--priority", &priority]);
+    }
+    if fork.git {
+        words.push("--git");
+    }
+    cx.command_line(&words)
 }
 
 fn export(cx: &mut Context<'_>, id: &WorkspaceId, target: &Path) -> CommandResult {

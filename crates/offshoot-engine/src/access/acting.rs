@@ -515,7 +515,7 @@ impl Access {
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.check_reach(id)?;
         let mut found = self.engine.snapshots(id, limit)?;
-        if self.sees_one_workspace() && self.engine.fork_of(id)?.is_some() {
+        if self.sees_one_workspace() && self.engine.last_fork_of(id)?.is_some() {
             // The first is a snapshot of the project, and tells who made it.
             for snapshot in found.iter_mut().filter(|one| one.number == 1) {
                 snapshot.label = None;
