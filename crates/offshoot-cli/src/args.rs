@@ -290,6 +290,11 @@ pub(crate) enum Command {
     Check,
     /// Show what this machine can do for Offshoot
     Doctor,
+    /// The data directory as a whole
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Show the settings
     Config {
         #[command(subcommand)]
@@ -379,6 +384,18 @@ pub(crate) enum WorkspaceCommand {
         #[arg(value_name = "WS")]
         workspace: String,
     },
+    /// Turn the directory of a fork into a copy, with all that was changed in it
+    ///
+    /// For a fork that was made by overlay and cannot be mounted any more. It is not mounted for
+    /// this.
+    Convert {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// How to make it: copy or reflink
+        #[arg(long, value_name = "P")]
+        provider: String,
+    },
     /// Write its snapshots into a bare git repository, new or exported to before
     Export {
         /// The workspace
@@ -399,6 +416,20 @@ pub(crate) enum WorkspaceCommand {
         /// The most files and directories it may hold, or `none`
         #[arg(long, value_name = "N", visible_alias = "inodes")]
         quota_inodes: Option<String>,
+    },
+}
+
+/// What can be done with the data directory as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    /// Remove it with every project and workspace in it; this cannot be undone
+    ///
+    /// Unmounts forks and takes away what stops `rm -r`. Refused while a server or another command
+    /// has it open, and for a directory that is no data directory.
+    Remove {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 

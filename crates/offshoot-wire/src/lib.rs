@@ -24,7 +24,9 @@ pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
-pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
+pub use machine::{
+    Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, RemovedData, Setting, Settings,
+};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use overview::{ForkOverview, ForkOverviews, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
@@ -46,7 +48,9 @@ pub use snapshots::{
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
 pub use tools::{Tool, ToolAnnotations, Tools};
 pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, Uploads};
-pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
+pub use workspace::{
+    ConvertedFork, DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces,
+};
 
 use offshoot_core::{ObjectId, RelPath, Timestamp};
 use schemars::JsonSchema;

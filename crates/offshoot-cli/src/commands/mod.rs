@@ -2,6 +2,7 @@
 
 mod agents;
 mod blame;
+mod data;
 mod demo;
 mod files;
 mod fork;
@@ -33,7 +34,7 @@ use clap::CommandFactory as _;
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Engine, EngineOptions};
 
-use crate::args::{Args, Command, ConfigCommand};
+use crate::args::{Args, Command, ConfigCommand, DataCommand};
 use crate::bench::BenchOptions;
 use crate::bytes;
 use crate::config::{Origin, Settings};
@@ -101,6 +102,9 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
             command: ConfigCommand::Show,
         } => return machine::show_settings(&settings, output),
         Command::Doctor => return machine::doctor(&settings, output),
+        Command::Data {
+            command: DataCommand::Remove { yes },
+        } => return data::remove(&settings, *yes, output),
         _ => {}
     }
     let mut options = EngineOptions::new(&settings.data.value);
@@ -204,6 +208,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         // These need no engine and were answered before.
         Command::Doctor
         | Command::Config { .. }
+        | Command::Data { .. }
         | Command::Demo
         | Command::Bench { .. }
         | Command::MergeFile(_)
