@@ -305,7 +305,8 @@ pub(crate) enum Command {
     /// Merge three versions of one file, like `git merge-file`
     ///
     /// By line as git does, then by word where lines conflict; JSON by structure. Exit code 0 if
-    /// the result is clean, 1 if something conflicts. Also usable as a git merge driver.
+    /// the result is clean, otherwise the number of conflicts, at most 127; above 127 if it could
+    /// not be merged at all. Also usable as a git merge driver.
     MergeFile(crate::commands::MergeFileArgs),
     /// Measure what things cost here, beside git and the bare system calls
     ///
@@ -436,7 +437,7 @@ pub(crate) enum DataCommand {
 /// `serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// Where to listen [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
+    /// Where to listen, such as `localhost:8080` [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
     /// Speak TLS with this certificate: a PEM file, with the whole chain [env: OFFSHOOT_TLS_CERT]

@@ -47,7 +47,7 @@ pub use snapshots::{
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
 pub use tools::{Tool, ToolAnnotations, Tools};
-pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, Uploads};
+pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, UploadedFile, Uploads};
 pub use workspace::{
     ConvertedFork, DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces,
 };

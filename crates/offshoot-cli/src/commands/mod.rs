@@ -2,6 +2,7 @@
 
 mod agents;
 mod blame;
+mod clone;
 mod data;
 mod demo;
 mod files;
@@ -22,7 +23,9 @@ mod workspace;
 
 pub(crate) use agents::AgentCommand;
 pub(crate) use blame::BlameArgs;
-pub(crate) use merge_file::MergeFileArgs;
+pub(crate) use merge_file::{
+    FAILED as MERGE_FILE_FAILED, MISUSED as MERGE_FILE_MISUSED, MergeFileArgs,
+};
 pub(crate) use merges::{CompleteArgs, MergeCommand};
 pub(crate) use policies::PolicyArgs;
 pub(crate) use reviews::ReviewCommand;
@@ -63,6 +66,29 @@ impl Context<'_> {
             line.push_str(&bytes::shell_word(word));
         }
         line
+    }
+}
+
+impl Context<'_> {
+    /// Whether this command was typed in the directory of a workspace.
+    fn stands_in(&self, id: &WorkspaceId) -> bool {
+        let place = self
+            .settings
+            .data
+            .value
+            .join("workspaces")
+            .join(id.as_str());
+        match (std::env::current_dir(), place.canonicalize()) {
+            (Ok(here), Ok(place)) => here.starts_with(place),
+            _ => false,
+        }
+    }
+
+    /// Tells whoever stands in a directory that was just removed: every further command there
+    /// fails in words that explain nothing.
+    fn note_gone(&mut self) {
+        self.output
+            .note("your shell stands in a directory that is gone; leave it with: cd");
     }
 }
 

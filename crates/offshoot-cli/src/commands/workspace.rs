@@ -231,7 +231,11 @@ fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
 }
 
 fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    let standing = cx.stands_in(id);
     let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+    if standing && deleted.gone {
+        cx.note_gone();
+    }
     let fork = cx.engine.last_fork_of(id)?;
     if cx.output.json() {
         cx.output
