@@ -32,10 +32,11 @@ struct Package {
 
 /// Every package, in one place. A machine that has the sign has the package, however it got it.
 #[rustfmt::skip]
-const PACKAGES: [Package; 12] = [
+const PACKAGES: [Package; 13] = [
     package("gcc", Sign::Program("cc"), "compiles SQLite and zstd, links everything"),
     package("libc6-dev", Sign::File("/usr/include/stdio.h"), "headers for the above"),
     package("git", Sign::Program("git"), "the oracle for trees, merges and exports"),
+    package("curl", Sign::Program("curl"), "the documents show it, and a test types them"),
     package("e2fsprogs", Sign::Program("mkfs.ext4"), "ext4 images: power cuts, full disks"),
     package("mount", Sign::Program("losetup"), "loop devices and mounts of those images"),
     package("util-linux", Sign::Program("fsfreeze"), "copies an image at one instant"),

@@ -290,6 +290,11 @@ pub(crate) enum Command {
     Check,
     /// Show what this machine can do for Offshoot
     Doctor,
+    /// The data directory as a whole
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
     /// Show the settings
     Config {
         #[command(subcommand)]
@@ -300,7 +305,8 @@ pub(crate) enum Command {
     /// Merge three versions of one file, like `git merge-file`
     ///
     /// By line as git does, then by word where lines conflict; JSON by structure. Exit code 0 if
-    /// the result is clean, 1 if something conflicts. Also usable as a git merge driver.
+    /// the result is clean, otherwise the number of conflicts, at most 127; above 127 if it could
+    /// not be merged at all. Also usable as a git merge driver.
     MergeFile(crate::commands::MergeFileArgs),
     /// Measure what things cost here, beside git and the bare system calls
     ///
@@ -379,6 +385,18 @@ pub(crate) enum WorkspaceCommand {
         #[arg(value_name = "WS")]
         workspace: String,
     },
+    /// Turn the directory of a fork into a copy, with all that was changed in it
+    ///
+    /// For a fork that was made by overlay and cannot be mounted any more. It is not mounted for
+    /// this.
+    Convert {
+        /// The workspace
+        #[arg(value_name = "WS")]
+        workspace: String,
+        /// How to make it: copy or reflink
+        #[arg(long, value_name = "P")]
+        provider: String,
+    },
     /// Write its snapshots into a bare git repository, new or exported to before
     Export {
         /// The workspace
@@ -402,10 +420,24 @@ pub(crate) enum WorkspaceCommand {
     },
 }
 
+/// What can be done with the data directory as a whole.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    /// Remove it with every project and workspace in it; this cannot be undone
+    ///
+    /// Unmounts forks and takes away what stops `rm -r`. Refused while a server or another command
+    /// has it open, and for a directory that is no data directory.
+    Remove {
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
 /// `serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
-    /// Where to listen [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
+    /// Where to listen, such as `localhost:8080` [env: OFFSHOOT_LISTEN] [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
     /// Speak TLS with this certificate: a PEM file, with the whole chain [env: OFFSHOOT_TLS_CERT]

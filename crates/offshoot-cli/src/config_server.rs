@@ -1,5 +1,6 @@
 //! The settings of `offshoot serve`, in one table: names, defaults, and what each sets.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ macro_rules! known {
 
 /// Every setting. The list in docs/cli.md has the same, with what each means.
 pub(crate) const KNOWN: &[Known] = known! {
-    "listen", "OFFSHOOT_LISTEN", "127.0.0.1:7420" => |o, v| set(&mut o.listen, v.parse().ok());
+    "listen", "OFFSHOOT_LISTEN", "127.0.0.1:7420" => |o, v| set(&mut o.listen, address(v));
     "tls_cert", "OFFSHOOT_TLS_CERT", "" => |o, v| set(&mut o.tls_cert, Some(file(v)));
     "tls_key", "OFFSHOOT_TLS_KEY", "" => |o, v| set(&mut o.tls_key, Some(file(v)));
     "allow_plain_http", "OFFSHOOT_ALLOW_PLAIN_HTTP", "false" => |o, v| set(&mut o.allow_plain_http, v.parse().ok());
@@ -56,6 +57,17 @@ pub(crate) const KNOWN: &[Known] = known! {
     "heartbeat", "OFFSHOOT_HEARTBEAT", "15s" => |o, v| set(&mut o.limits.heartbeat, time(v));
     "stop_timeout", "OFFSHOOT_STOP_TIMEOUT", "4s" => |o, v| set(&mut o.limits.stop_timeout, time(v));
 };
+
+/// An address to listen on. Of names only `localhost` is known: what another one stands for is
+/// not ours to look up.
+fn address(text: &str) -> Option<SocketAddr> {
+    match text.rsplit_once(':') {
+        Some((name, port)) if name.eq_ignore_ascii_case("localhost") => {
+            Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into())
+        }
+        _ => text.parse().ok(),
+    }
+}
 
 fn set<T>(place: &mut T, value: Option<T>) -> Result<()> {
     // The caller knows the name of the setting and says it.
@@ -152,12 +164,14 @@ impl ServerSettings {
             known.apply(&mut options, &setting.value)?;
         }
         if let Some(listen) = &args.listen {
-            options.listen = listen.parse().map_err(|_| {
+            options.listen = address(listen).ok_or_else(|| {
                 Error::invalid(format!(
                     "`{}` is no address to listen on",
                     listen.escape_debug()
                 ))
-                .with_hint("write an address and a port, such as `127.0.0.1:7420`")
+                .with_hint(
+                    "write an address and a port, such as `127.0.0.1:7420` or `localhost:7420`",
+                )
             })?;
         }
         options.tls_cert = args.tls_cert.clone().or(options.tls_cert);

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use offshoot_core::Error;
 
-use crate::args::Args;
+use crate::args::{Args, Command};
 use crate::output::{Exit, Failure, Output};
 
 fn main() -> ExitCode {
@@ -24,25 +24,29 @@ fn main() -> ExitCode {
         Ok(args) => run(args),
         Err(error) => refuse_usage(&error),
     };
-    ExitCode::from(exit as u8)
+    ExitCode::from(exit.code())
 }
 
 /// Runs one command. Everything is dropped before the process ends, above all the engine: one
 /// that is not closed looks like a crash to the next process.
 fn run(args: Args) -> Exit {
     let mut output = Output::new(args.json, args.quiet, args.no_color);
+    let failed = match &args.command {
+        Command::MergeFile(_) => commands::MERGE_FILE_FAILED,
+        _ => Exit::Failed,
+    };
     match commands::run(args, &mut output).and_then(|exit| output.finish().map(|()| exit)) {
         Ok(exit) => exit,
         Err(Failure::Request(error)) => {
             // Nobody is left to tell if this fails too.
             let _ = output.error(&error);
-            Exit::Failed
+            failed
         }
         // The reader has seen enough, which is no failure of ours.
         Err(Failure::Output(cause)) if cause.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
         Err(Failure::Output(cause)) => {
             let _ = output.error(&output::unwritable(cause));
-            Exit::Failed
+            failed
         }
     }
 }
@@ -54,15 +58,19 @@ fn refuse_usage(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
         return Exit::Done;
     }
-    if std::env::args_os()
-        .take_while(|arg| arg != "--")
-        .any(|arg| arg == "--json")
-    {
+    let typed = |word: &str| {
+        let mut words = std::env::args_os().take_while(|arg| arg != "--");
+        words.any(|arg| arg == word)
+    };
+    if typed("--json") {
         let text = error.render().to_string();
         let first = text.lines().next().unwrap_or_default();
         let message = first.strip_prefix("error: ").unwrap_or(first);
         let body = Error::invalid(message).with_hint("`offshoot --help` shows the usage");
         let _ = Output::new(true, true, true).error(&body);
     }
-    Exit::Usage
+    match typed("merge-file") {
+        true => commands::MERGE_FILE_MISUSED,
+        false => Exit::Usage,
+    }
 }

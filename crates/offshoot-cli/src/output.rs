@@ -9,16 +9,30 @@ use serde::Serialize;
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Exit {
     /// The request was done.
-    Done = 0,
+    Done,
     /// The request failed, with an error code.
-    Failed = 1,
+    Failed,
     /// The command line was not understood.
-    Usage = 2,
+    Usage,
     /// The request was done, and conflicts wait for review.
-    Conflicts = 3,
+    Conflicts,
+    /// A code of a command that has rules of its own.
+    Code(u8),
+}
+
+impl Exit {
+    /// What the process ends with.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Conflicts => 3,
+            Exit::Code(code) => code,
+        }
+    }
 }
 
 /// Why a command did not finish.

@@ -97,7 +97,7 @@ fn error_codes_as_programs_see_them() {
         (&["put", "w", "other/x"], "not_a_directory"),
         (&["mv", "w", "other", "dir/file"], "already_exists"),
         (&["put", "s", "top"], "permission_denied"),
-        (&["put", "w", "x", "nix.txt"], "invalid_request"),
+        (&["put", "w", "x", "nix.txt"], "file_not_found"),
         (&["put", "w", "x", "--if-match", "zz"], "invalid_request"),
         (&["upload", "w", "-"], "invalid_request"),
         (

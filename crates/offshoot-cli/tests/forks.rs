@@ -176,3 +176,57 @@ fn a_completed_fork_tells_its_history_snapshots_and_difference() {
     let snapshots = json(&place, &["snapshots", "ada"]);
     assert_eq!(snapshots["snapshots"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn the_snapshot_of_a_merge_is_called_as_asked() {
+    let place = with_project();
+    for (agent, label) in [("ada", Some("- a new port")), ("bob", None)] {
+        let path = fork(&place, agent);
+        fs::write(path.join(agent), "new\n").unwrap();
+        match label {
+            Some(label) => place.done(&["complete", agent, "-m", label]),
+            None => place.done(&["complete", agent]),
+        };
+    }
+    let log = json(&place, &["project", "log", "p", "-n", "2"]);
+    let labels: Vec<&str> = (log["snapshots"].as_array().unwrap().iter())
+        .map(|one| one["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(labels, ["Merge bob", "- a new port"]);
+    fork(&place, "cleo");
+    let long = "x".repeat(100_000);
+    let ran = place.run(&["--json", "complete", "cleo", "--label", &long]);
+    assert_eq!(ran.json()["error"]["code"], "invalid_request");
+}
+
+/// Every further command in such a directory fails in words that explain nothing.
+#[test]
+fn whoever_stands_in_a_directory_that_is_removed_is_told() {
+    let place = with_project();
+    let told = "your shell stands in a directory that is gone; leave it with: cd\n";
+    for (agent, args) in [
+        ("ada", &["complete", "ada"][..]),
+        ("bob", &["workspace", "delete", "bob"]),
+    ] {
+        let path = fork(&place, agent);
+        fs::create_dir_all(path.join("deep")).unwrap();
+        fs::write(path.join("deep/new"), agent).unwrap();
+        let output = (place.command(args).current_dir(path.join("deep")))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let gone = !path.exists();
+        assert_eq!(stderr.contains(told), gone, "{agent}: {stderr}");
+    }
+    // Neither from elsewhere nor if it stays.
+    let path = fork(&place, "cleo");
+    fs::write(path.join("cleo"), "new\n").unwrap();
+    let kept = (place
+        .command(&["complete", "cleo", "--keep"])
+        .current_dir(&path))
+    .output()
+    .unwrap();
+    assert!(!String::from_utf8_lossy(&kept.stderr).contains("gone"));
+    let ran = place.done(&["complete", "cleo"]);
+    assert!(!ran.stderr.contains("gone"), "{}", ran.stderr);
+}

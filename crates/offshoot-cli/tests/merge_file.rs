@@ -57,9 +57,43 @@ fn clean_and_conflicting_text() {
         .args(["--json", "merge-file", "no", "such", "file"])
         .output()
         .unwrap();
-    assert_eq!(missing.status.code(), Some(1));
+    assert_eq!(missing.status.code(), Some(255), "no conflict");
     let body: serde_json::Value = serde_json::from_slice(&missing.stdout).unwrap();
     assert_eq!(body["error"]["code"], "read_failed");
+}
+
+/// Git takes a driver that ends with 128 or less for one that merged.
+#[test]
+fn the_exit_code_is_the_number_of_conflicts_and_errors_are_above_127() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = |changed: &str| -> String {
+        let lines = (0..600).map(|n| match n % 3 {
+            0 => format!("{changed} {n}\n"),
+            _ => format!("same {n}\n"),
+        });
+        lines.collect()
+    };
+    let (base, ours, theirs) = (text("base"), text("ours"), text("theirs"));
+    let cut =
+        |text: &str, lines: usize| -> String { text.split_inclusive('\n').take(lines).collect() };
+    let sides = [cut(&base, 6), cut(&ours, 6), cut(&theirs, 6)];
+    let two = merge(dir.path(), [&sides[0], &sides[1], &sides[2]], &[]);
+    assert_eq!(two.status.code(), Some(2));
+    let many = merge(dir.path(), [&base, &ours, &theirs], &["--json"]);
+    assert_eq!(many.status.code(), Some(127), "200 conflicts");
+    let body: serde_json::Value = serde_json::from_slice(&many.stdout).unwrap();
+    assert_eq!(body["conflicts"].as_array().unwrap().len(), 200);
+
+    let unwritable = merge(
+        dir.path(),
+        ["a\n", "b\n", "a\n"],
+        &["-o", "no/such/directory"],
+    );
+    assert_eq!(unwritable.status.code(), Some(255));
+    for args in [&["merge-file", "base"][..], &["merge-file", "--nonsense"]] {
+        let misused = Command::new(BINARY).args(args).output().unwrap();
+        assert_eq!(misused.status.code(), Some(129), "{args:?}");
+    }
 }
 
 #[test]

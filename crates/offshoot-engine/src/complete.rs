@@ -35,6 +35,7 @@ use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, s
 use crate::protect::{self, Protection, decided_before, held_review};
 use crate::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
 use crate::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
+use crate::snapshot::check_label;
 use crate::state::State;
 use crate::three_way::{ThreeStates, merge_into_project, settled};
 use crate::workspace::line_of;
@@ -45,7 +46,7 @@ const TRIES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How a workspace is merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompleteOptions {
     /// Decides every conflict, instead of the project's policies.
     pub policy: Option<Policy>,
@@ -55,6 +56,9 @@ pub struct CompleteOptions {
     pub keep: bool,
     /// Ignored files are merged too.
     pub include_ignored: bool,
+    /// What to call the snapshot that lands; none says which workspace it is of.
+    #[serde(default)]
+    pub label: Option<String>,
 }
 
 /// What came of a merge.
@@ -172,6 +176,7 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Completed> {
         self.require_space()?;
+        check_label(options.label.as_deref())?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) => row,
@@ -537,7 +542,8 @@ impl Engine {
         if atomic && !reviews.is_empty() {
             proposal = Proposal::default();
         }
-        let label = format!("Merge {}", merging.row.id);
+        let given = merging.options.label.clone();
+        let label = given.unwrap_or_else(|| format!("Merge {}", merging.row.id));
         let cause = merge_cause(merging);
         let recorded = recorded(&label, &cause, self.now());
         let draft = match proposal.edits.is_empty() {

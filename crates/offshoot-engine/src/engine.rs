@@ -63,7 +63,7 @@ impl EngineOptions {
 }
 
 /// How the names of our files beside the directories begin.
-const OWN_FILES: [&[u8]; 3] = [b"offshoot.db", b"server.lock", b"reserve"];
+pub(crate) const OWN_FILES: [&[u8]; 3] = [b"offshoot.db", b"server.lock", b"reserve"];
 
 /// Where things are below the data directory.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ impl DataDir {
         self.0.join("reserve")
     }
 
-    fn private_dirs(&self) -> [PathBuf; 7] {
+    pub(crate) fn private_dirs(&self) -> [PathBuf; 7] {
         [
             self.tmp(),
             self.run(),

@@ -4,6 +4,8 @@
 //! callers may change files of one workspace at once, from several processes, as long as its path
 //! was never handed out; they share commits and keep out of each other's way by path.
 
+use std::time::SystemTime;
+
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, SESSION_METADATA, WorkspaceId,
 };
@@ -37,6 +39,8 @@ pub struct WriteOptions {
     pub executable: Option<bool>,
     /// What must be there.
     pub expect: Expect,
+    /// When it was last modified; none is now. The file on disk has it as long as it is there.
+    pub modified: Option<SystemTime>,
 }
 
 /// A file that was written.

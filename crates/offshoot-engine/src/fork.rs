@@ -638,7 +638,10 @@ impl Engine {
         }
         let stack = self.stack_of(fork.project, layer)?;
         self.finish_update(row, &fork)?;
-        provider.ensure(&stack.layers, &dirs).map(drop)
+        provider
+            .ensure(&stack.layers, &dirs)
+            .map(drop)
+            .map_err(|error| cannot_be_shown(row, error))
     }
 
     /// Takes the directory of a fork away. Its content must be in the store (INV-3).
@@ -677,6 +680,28 @@ fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
 pub(crate) fn fork_row(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ForkRow> {
     tx.fork(row.key)?
         .ok_or_else(|| Error::internal(format!("`{}` is a fork of nothing", row.id)))
+}
+
+/// A mount that is refused for good needs another way out than to try again.
+fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
+    let passes = [
+        ErrorCode::WorkspaceBusy,
+        ErrorCode::AlreadyExists,
+        ErrorCode::QuotaExceeded,
+    ];
+    if passes.contains(&error.code()) {
+        return error;
+    }
+    let id = &row.id;
+    Error::new(
+        error.code(),
+        format!("the workspace `{id}` is an overlay, which cannot be mounted here: {error}"),
+    )
+    .with_hint(format!(
+        "`offshoot doctor` says what overlays need; `offshoot workspace convert {id} --provider copy` \
+         makes a copy of it, with all that was changed"
+    ))
+    .with_source(error)
 }
 
 /// The name of a fork's project.

@@ -112,6 +112,11 @@ pub(crate) struct NewProject<'a> {
 }
 
 impl Engine {
+    /// Refuses a name that a project has: for whoever has much to fetch before it can be made.
+    pub fn refuse_taken_project(&self, id: &ProjectId) -> Result<()> {
+        self.store().read(|tx| refuse_taken(tx, id))
+    }
+
     /// Creates a project with what a directory of the host holds.
     ///
     /// A `.git` at the top is left out. No link is followed; links are taken as they are. Costs the

@@ -50,6 +50,25 @@ impl RunMark {
     }
 }
 
+/// Whether a process has the data directory open right now.
+pub(crate) fn has_living(dir: &Path) -> std::io::Result<bool> {
+    if !dir.is_dir() {
+        return Ok(false);
+    }
+    for entry in std::fs::read_dir(dir)? {
+        // It may go away at any time: then its process has ended.
+        let Ok(file) = File::open(entry?.path()) else {
+            continue;
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(true),
+            Err(TryLockError::Error(cause)) => return Err(cause),
+        }
+    }
+    Ok(false)
+}
+
 fn dead_marks(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut dead = Vec::new();
     for entry in std::fs::read_dir(dir)? {

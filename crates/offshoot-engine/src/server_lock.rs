@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 
 use offshoot_core::{Error, ErrorCode, Result};
 
-use crate::engine::Engine;
+use crate::engine::{DataDir, Engine};
 
 /// Held by the one server of a data directory while it lives.
 #[derive(Debug)]
@@ -15,18 +15,22 @@ pub struct ServerLock {
 impl Engine {
     /// Takes the place of the one server. `workspace_busy` if another process has it.
     pub fn lock_for_server(&self) -> Result<ServerLock> {
-        let path = self.inner.data.server_lock();
-        // Nothing is ever in it, so nothing is lost by making it anew.
-        let held = offshoot_sys::create_private(&path).map_err(cannot_lock)?;
-        match held.try_lock() {
-            Ok(()) => Ok(ServerLock { _held: held }),
-            Err(TryLockError::WouldBlock) => Err(Error::new(
-                ErrorCode::WorkspaceBusy,
-                "another server runs on this data directory",
-            )
-            .with_hint("use that one, stop it, or choose another directory with `--data DIR`")),
-            Err(TryLockError::Error(cause)) => Err(cannot_lock(cause)),
-        }
+        lock_server_of(&self.inner.data)
+    }
+}
+
+/// The same for a data directory that is not opened.
+pub(crate) fn lock_server_of(data: &DataDir) -> Result<ServerLock> {
+    // Nothing is ever in it, so nothing is lost by making it anew.
+    let held = offshoot_sys::create_private(&data.server_lock()).map_err(cannot_lock)?;
+    match held.try_lock() {
+        Ok(()) => Ok(ServerLock { _held: held }),
+        Err(TryLockError::WouldBlock) => Err(Error::new(
+            ErrorCode::WorkspaceBusy,
+            "another server runs on this data directory",
+        )
+        .with_hint("use that one, stop it, or choose another directory with `--data DIR`")),
+        Err(TryLockError::Error(cause)) => Err(cannot_lock(cause)),
     }
 }
 

@@ -129,11 +129,7 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Taken> {
         self.require_space()?;
-        if label.is_some_and(|label| label.len() > MAX_LABEL || label.contains('\0')) {
-            return Err(Error::invalid(format!(
-                "a label has at most {MAX_LABEL} bytes and no NUL"
-            )));
-        }
+        check_label(label)?;
         let row = self.open_row(id)?;
         let try_it = || self.try_snapshot(&row, label, include_ignored, cause, Durability::Synced);
         if !row.handed_out
@@ -428,6 +424,16 @@ impl Engine {
             .find(|(_, snapshot)| snapshot.id == id)
             .ok_or_else(|| unknown(text, "of any workspace"))
     }
+}
+
+/// Refuses what cannot be the text of a snapshot.
+pub(crate) fn check_label(label: Option<&str>) -> Result<()> {
+    if label.is_some_and(|label| label.len() > MAX_LABEL || label.contains('\0')) {
+        return Err(Error::invalid(format!(
+            "a label has at most {MAX_LABEL} bytes and no NUL"
+        )));
+    }
+    Ok(())
 }
 
 /// What a caller typed as the beginning of an id; none if it cannot be one.

@@ -284,14 +284,7 @@ impl Engine {
         (moved.base, moved.base_tree) = (plan.head.id, plan.head.tree);
         let stack = self.stack_for_fork(&moved, state_of(&plan.head))?;
         let old = self.fork_dirs(&row, plan.fork.place);
-        let next = ForkDirs::new(
-            self.fork_dirs(&row, plan.fork.place + 1).private,
-            self.inner.data.tmp().join(format!(
-                "{NEXT}{}-{}",
-                row.key.0,
-                uuid::Uuid::now_v7().simple()
-            )),
-        );
+        let next = self.next_dirs(&row, &plan.fork);
         let committed = self
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
@@ -306,6 +299,36 @@ impl Engine {
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         self.finish_update(&row, &fork)?;
         self.ensure_fork(&row)
+    }
+
+    /// Where the next directory of a fork is made, aside.
+    pub(crate) fn next_dirs(&self, row: &WorkspaceRow, fork: &ForkRow) -> ForkDirs {
+        let aside = format!("{NEXT}{}-{}", row.key.0, uuid::Uuid::now_v7().simple());
+        ForkDirs::new(
+            self.fork_dirs(row, fork.place + 1).private,
+            self.inner.data.tmp().join(aside),
+        )
+    }
+
+    /// Takes away what an interrupted attempt left where the next directory of a fork will be.
+    pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
+        let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));
+        match next.private.is_dir() {
+            true => self.provider_seen_in(&leftover)?.cleanup(&leftover),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a fork takes its next directory, which has everything already.
+    pub(crate) fn note_next(&self, next: &ForkDirs) -> Result<()> {
+        write_note(
+            &next.private,
+            &UpdateNote {
+                target: next.target.clone(),
+                carry: Vec::new(),
+                git_from: None,
+            },
+        )
     }
 
     /// What differs from the layers of a fork right now, and when each was last touched.
@@ -350,10 +373,7 @@ impl Engine {
         next: &ForkDirs,
         ignored: &[RelPath],
     ) -> Result<()> {
-        let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));
-        if next.private.is_dir() {
-            provider.cleanup(&leftover)?;
-        }
+        self.clear_next(next)?;
         // Merged content has to be readable to be written; garbage collection leaves it alone while
         // it is young.
         self.store().write(Durability::Relaxed, |tx| {
@@ -541,8 +561,9 @@ impl Engine {
                 self.move_git(&*provider, &old, &aside, row, fork, from)?;
             }
             if !provider.capabilities().mounts {
-                // A copy is its target: it makes room for the new one.
-                provider.cleanup(&old)?;
+                // A copy is its target: it makes room for the new one. So does a mount point, if
+                // the fork was a mount before.
+                self.provider_seen_in(&old)?.cleanup(&old)?;
             } else {
                 let nowhere = ForkDirs::new(&old.private, self.inner.data.tmp().join("nowhere"));
                 provider.cleanup(&nowhere)?;

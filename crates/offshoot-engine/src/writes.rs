@@ -231,6 +231,9 @@ impl Engine {
             None => held.dir.stage(PLAIN_FILE_PERM)?,
         };
         incoming.copy_to(&mut staged)?;
+        if let Some(modified) = options.modified {
+            staged.set_modified(modified)?;
+        }
         let file = NewFile {
             target: target.clone(),
             id: incoming.id,

@@ -269,6 +269,7 @@ fn complete_all(rig: &Rig, scene: &Scene, worked: &mut [Worked]) {
             atomic: Some(scene.atomic),
             keep: agent.keep,
             include_ignored: false,
+            ..CompleteOptions::default()
         };
         let done = rig.engine.complete(&worked[at].id, &options, &user());
         worked[at].completed = Some(done.unwrap());
@@ -285,6 +286,7 @@ fn completing_twice(rig: &Rig, project: &ProjectId, scene: &Scene, worked: &[Wor
             atomic: Some(scene.atomic),
             keep: agent.keep,
             include_ignored: false,
+            ..CompleteOptions::default()
         };
         let again = rig.engine.complete(&one.id, &options, &user()).unwrap();
         if !agent.keep {

@@ -201,6 +201,17 @@ impl Place {
     }
 }
 
+/// Where something is mounted below a directory, whose path must be absolute and hold no link. The
+/// deepest come first, so that they can be unmounted one after the other.
+pub fn mounts_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_below = |point: &PathBuf| point != dir && point.starts_with(dir);
+    let points = mounts(Path::new("/proc/self"))?.into_iter();
+    let mut found: Vec<PathBuf> = points.map(|mount| mount.point).filter(is_below).collect();
+    found.sort();
+    found.reverse();
+    Ok(found)
+}
+
 /// One line of a mount table.
 struct Mount {
     device: String,

@@ -26,17 +26,17 @@ mod upper;
 pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
 pub use form::Form;
-pub use in_use::{InUse, Uses, find_user};
+pub use in_use::{InUse, Uses, find_user, mounts_below};
 pub use layer::{LayerCounts, LayerState, LayerWriter, freeze_layer, layer_state, remove_layer};
 pub use locks::{NameLock, WorkspaceLock, WorkspaceLocks};
 pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
-#[cfg(target_os = "linux")]
-pub use provider::OverlayProvider;
 pub use provider::{
     Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkDirs, Probe,
     Provider, ProviderName, ReflinkProvider, Walked, choose, is_fork_mounted, probe,
     provider_named, sweep_probes,
 };
+#[cfg(target_os = "linux")]
+pub use provider::{OverlayProvider, copy_changes};
 pub use reserve::Reserve;
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Spares, Staged, Sync, Walk};
 pub use scan::{

@@ -52,6 +52,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(target_os = "linux")]
+mod convert;
 mod copies;
 #[cfg(target_os = "linux")]
 mod elsewhere;
@@ -76,6 +78,8 @@ use crate::errors::is;
 use crate::form::Form;
 use crate::stack::OPEN_DIR;
 
+#[cfg(target_os = "linux")]
+pub use convert::copy_changes;
 pub use copies::{CopyProvider, ReflinkProvider};
 #[cfg(target_os = "linux")]
 pub use overlay::OverlayProvider;

@@ -99,6 +99,12 @@ impl LayerStack {
         Ok(stack)
     }
 
+    /// The same stack with what belongs to the fork told like everything else.
+    pub(crate) fn with_nothing_own(mut self) -> LayerStack {
+        self.own.clear();
+        self
+    }
+
     /// Whether a path is, or is below, a name that belongs to the fork and is no content of it.
     pub(crate) fn is_own(&self, path: &RelPath) -> bool {
         let first = path.parts().next().unwrap_or_default();

@@ -27,7 +27,9 @@ pub use agents::{Agent, AgentEnded, AgentWorkspace, Agents, SpawnedAgent};
 pub use files::{
     Deleted, DirNode, Info, Listing, Made, Metadata, Moved, Window, Written, base64, base64_decode,
 };
-pub use machine::{Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, Setting, Settings};
+pub use machine::{
+    Check, CheckReport, Cleaned, Doctor, ProviderCheck, Purged, RemovedData, Setting, Settings,
+};
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
@@ -51,8 +53,10 @@ pub use snapshots::{
 };
 pub use tokens::{Capabilities, Health, IssuedToken, Me, RevokedToken, Token, Tokens};
 pub use tools::{Tool, ToolAnnotations, Tools};
-pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, Uploads};
-pub use workspace::{DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces};
+pub use transfer::{Imported, ProjectImported, RefusedEntry, Upload, UploadedFile, Uploads};
+pub use workspace::{
+    ConvertedFork, DeletedWorkspace, Exported, HostPath, Quota, Workspace, Workspaces,
+};
 
 use offshoot_core::{ObjectId, RelPath, Timestamp};
 use schemars::JsonSchema;

@@ -1,6 +1,9 @@
 //! The data directory and the machine that it is on.
 
-use offshoot_core::ObjectId;
+use std::ffi::OsString;
+use std::path::Path;
+
+use offshoot_core::{ObjectId, escape_bytes};
 use offshoot_engine as engine;
 use serde::Serialize;
 
@@ -206,6 +209,32 @@ impl From<&engine::Purged> for Purged {
                 .collect(),
             workspaces: purged.workspaces,
             remains: purged.remains,
+        }
+    }
+}
+
+/// A data directory that was removed.
+#[derive(Debug, Serialize)]
+pub struct RemovedData {
+    path: String,
+    workspaces: usize,
+    mounts: usize,
+    /// What is not Offshoot's and stays.
+    left: Vec<String>,
+    /// Whether the directory itself is gone.
+    gone: bool,
+}
+
+impl RemovedData {
+    /// The answer to a removal.
+    pub fn new(path: &Path, removed: &engine::RemovedData) -> Self {
+        let text = |name: &OsString| escape_bytes(name.as_encoded_bytes());
+        RemovedData {
+            path: escape_bytes(path.as_os_str().as_encoded_bytes()),
+            workspaces: removed.workspaces,
+            mounts: removed.mounts,
+            left: removed.left.iter().map(text).collect(),
+            gone: removed.gone,
         }
     }
 }

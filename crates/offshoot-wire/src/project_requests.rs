@@ -147,6 +147,7 @@ impl CompleteRequest {
             atomic: self.landing.map(LandingWord::is_atomic),
             keep: self.keep,
             include_ignored: self.include_ignored,
+            ..engine::CompleteOptions::default()
         }
     }
 

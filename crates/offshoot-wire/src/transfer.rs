@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use offshoot_engine as engine;
 
+use super::Written;
+
 /// Uploaded files, in the order in which they came.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Uploads {
@@ -39,6 +41,38 @@ impl From<&engine::Written> for Upload {
             mime_type: written.mime.clone(),
             file_ref: format!("workspace:{path}"),
             path,
+        }
+    }
+}
+
+/// One uploaded file as the command line tells it: what HTTP says, and what every write says.
+#[derive(Debug, Serialize)]
+pub struct UploadedFile {
+    #[serde(flatten)]
+    written: Written,
+    success: bool,
+    #[serde(rename = "type")]
+    kind: String,
+    name: String,
+    #[serde(rename = "fileRef")]
+    file_ref: String,
+}
+
+impl From<&engine::Written> for UploadedFile {
+    fn from(written: &engine::Written) -> Self {
+        let Upload {
+            success,
+            kind,
+            name,
+            file_ref,
+            ..
+        } = Upload::from(written);
+        UploadedFile {
+            written: Written::from(written),
+            success,
+            kind,
+            name,
+            file_ref,
         }
     }
 }

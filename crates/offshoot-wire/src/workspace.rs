@@ -5,7 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{LayoutName, Time, hex, time};
+use super::{LayoutName, Time, hex, texts, time};
 
 /// A workspace without its files.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -98,6 +98,27 @@ impl DeletedWorkspace {
             id: id.to_owned(),
             deleted: deleted.existed,
             kept_snapshot: hex(deleted.snapshot),
+        }
+    }
+}
+
+/// A fork that was turned into a copy.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ConvertedFork {
+    id: String,
+    provider: &'static str,
+    converted: bool,
+    left_out: Vec<String>,
+}
+
+impl ConvertedFork {
+    /// The answer to a conversion.
+    pub fn new(id: &str, converted: &engine::Converted) -> Self {
+        ConvertedFork {
+            id: id.to_owned(),
+            provider: converted.provider.as_str(),
+            converted: converted.converted,
+            left_out: texts(&converted.left_out),
         }
     }
 }

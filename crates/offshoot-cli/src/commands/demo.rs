@@ -129,7 +129,7 @@ fn tour(output: &mut Output, place: &Path, program: &Path, has_git: bool) -> Res
             Waits(..) => Exit::Conflicts,
             _ => Exit::Done,
         };
-        if code != Some(expected as i32) {
+        if code != Some(i32::from(expected.code())) {
             let told = String::from_utf8_lossy(&answer).into_owned();
             return Err(Error::internal(format!("the tour stopped at `{line}`"))
                 .with_source(told)

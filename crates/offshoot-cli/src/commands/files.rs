@@ -122,6 +122,7 @@ pub(super) fn put(cx: &mut Context<'_>, args: &Put) -> CommandResult {
         mime: args.mime.clone(),
         executable: args.executable,
         expect,
+        ..WriteOptions::default()
     };
     // An unknown workspace is told before anyone types a text for it.
     cx.engine.workspace(&id)?;
@@ -148,12 +149,17 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
                 .into());
         }
     };
-    let options = WriteOptions {
-        mime: args.mime.clone(),
-        ..WriteOptions::default()
-    };
     cx.engine.workspace(&id)?;
     let mut content = source(cx, &args.file)?;
+    let metadata = std::fs::metadata(&args.file).ok();
+    let is_file = |found: &std::fs::Metadata| found.is_file() && args.file != Path::new("-");
+    let options = WriteOptions {
+        mime: args.mime.clone(),
+        modified: metadata
+            .filter(is_file)
+            .and_then(|found| found.modified().ok()),
+        ..WriteOptions::default()
+    };
     let written = cx.engine.upload(
         &id,
         &name,
@@ -162,6 +168,10 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
         &cx.cause,
     )?;
     drop(content);
+    if cx.output.json() {
+        cx.output.document(&wire::UploadedFile::from(&written))?;
+        return Ok(Exit::Done);
+    }
     show_written(cx, &written)
 }
 
@@ -176,11 +186,14 @@ pub(super) fn source(cx: &mut Context<'_>, file: &Path) -> Result<Progress<Box<d
         return Ok(Progress::new(Box::new(io::stdin()), None, shows));
     }
     let unusable = |cause: io::Error| {
-        Error::invalid(format!(
-            "the file `{}` cannot be read",
-            printable(&file.to_string_lossy())
-        ))
-        .with_source(cause)
+        let name = printable(&file.to_string_lossy());
+        match cause.kind() {
+            io::ErrorKind::NotFound => Error::new(
+                ErrorCode::FileNotFound,
+                format!("there is no file `{name}` on this machine"),
+            ),
+            _ => Error::invalid(format!("the file `{name}` cannot be read")).with_source(cause),
+        }
     };
     let opened = File::open(file).map_err(unusable)?;
     let metadata = opened.metadata().map_err(unusable)?;

@@ -213,32 +213,45 @@ fn large_files(probes: &[Probe]) -> wire::Check {
     }
 }
 
-/// Whether the data directory can be used, found out by writing a file if it exists.
+/// Whether the data directory can be used, found out by writing a file. What does not exist yet is
+/// tried where it would be made.
 fn data_directory(data: &Path) -> wire::Check {
-    let name = "data directory";
     let shown = escape_bytes(data.as_os_str().as_bytes());
-    if !data.exists() {
-        return wire::Check {
-            name,
-            ok: true,
-            value: format!("{shown} (will be made when it is first needed)"),
-            advice: None,
-        };
-    }
-    match tempfile::tempfile_in(data) {
-        Ok(_) => wire::Check {
-            name,
-            ok: true,
-            value: format!("{shown} (writable)"),
-            advice: None,
+    let is_there = |path: &&Path| std::fs::symlink_metadata(path).is_ok();
+    // A relative name has the empty one above it, which stands for where we are.
+    let above = data.ancestors().find(is_there);
+    let above = above.unwrap_or_else(|| Path::new("."));
+    let (can, cannot) = match above == data {
+        true => ("(writable)", "cannot be written"),
+        false => (
+            "(will be made when it is first needed)",
+            "does not exist and cannot be made",
+        ),
+    };
+    let tried = tempfile::tempdir_in(above).and_then(|dir| {
+        tempfile::tempfile_in(dir.path())?;
+        dir.close()
+    });
+    wire::Check {
+        name: "data directory",
+        ok: tried.is_ok(),
+        value: match &tried {
+            Ok(()) => format!("{shown} {can}"),
+            Err(cause) => {
+                let above = escape_bytes(above.as_os_str().as_bytes());
+                format!("{shown} {cannot}: `{above}`: {}", cause_of(cause))
+            }
         },
-        Err(cause) => wire::Check {
-            name,
-            ok: false,
-            value: format!("{shown} cannot be written: {cause}"),
-            advice: Some("choose another one with `--data DIR` or `OFFSHOOT_DATA`".to_owned()),
-        },
+        advice: tried
+            .is_err()
+            .then(|| "choose another one with `--data DIR` or `OFFSHOOT_DATA`".to_owned()),
     }
+}
+
+/// What the system said, without the name of a file that only the trial had.
+fn cause_of(error: &std::io::Error) -> String {
+    let inner = error.raw_os_error().map(std::io::Error::from_raw_os_error);
+    inner.map_or_else(|| error.kind().to_string(), |inner| inner.to_string())
 }
 
 /// The file system as `/proc/self/mountinfo` names it: the mount whose number is the directory's.

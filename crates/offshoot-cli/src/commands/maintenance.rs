@@ -107,7 +107,7 @@ pub(super) fn purge(cx: &mut Context<'_>, command: &PurgeCommand) -> CommandResu
 }
 
 /// Asks a person once more. A program that types this command meant it.
-fn confirm(what: &str, yes: bool) -> Result<()> {
+pub(super) fn confirm(what: &str, yes: bool) -> Result<()> {
     if yes || !io::stdin().is_terminal() {
         return Ok(());
     }

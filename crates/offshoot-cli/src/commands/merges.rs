@@ -38,6 +38,14 @@ pub(crate) struct CompleteArgs {
     /// Also merge what the ignore rules leave out
     #[arg(long)]
     include_ignored: bool,
+    /// What to call the snapshot that lands [default: `Merge WS`]
+    #[arg(
+        short = 'm',
+        long = "label",
+        value_name = "LABEL",
+        allow_hyphen_values = true
+    )]
+    label: Option<String>,
 }
 
 /// What can be done with merges.
@@ -78,7 +86,9 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
         atomic: (args.atomic || args.partial).then_some(args.atomic),
         keep: args.keep,
         include_ignored: args.include_ignored,
+        label: args.label.clone(),
     };
+    let standing = cx.stands_in(&id);
     let completed = match args.dry_run {
         true => cx.engine.plan_completion(&id, &options, &cx.cause)?,
         false => cx.engine.complete(&id, &options, &cx.cause)?,
@@ -89,6 +99,10 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
     } else {
         show_outcome(cx, &completed)?;
         next_steps(cx, &completed, waiting);
+    }
+    let removed = completed.after.as_ref().is_some_and(|after| after.removed);
+    if standing && removed {
+        cx.note_gone();
     }
     Ok(if waiting { Exit::Conflicts } else { Exit::Done })
 }

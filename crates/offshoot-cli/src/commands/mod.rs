@@ -2,6 +2,8 @@
 
 mod agents;
 mod blame;
+mod clone;
+mod data;
 mod demo;
 mod files;
 mod fork;
@@ -21,7 +23,9 @@ mod workspace;
 
 pub(crate) use agents::AgentCommand;
 pub(crate) use blame::BlameArgs;
-pub(crate) use merge_file::MergeFileArgs;
+pub(crate) use merge_file::{
+    FAILED as MERGE_FILE_FAILED, MISUSED as MERGE_FILE_MISUSED, MergeFileArgs,
+};
 pub(crate) use merges::{CompleteArgs, MergeCommand};
 pub(crate) use policies::PolicyArgs;
 pub(crate) use reviews::ReviewCommand;
@@ -33,7 +37,7 @@ use clap::CommandFactory as _;
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Engine, EngineOptions};
 
-use crate::args::{Args, Command, ConfigCommand};
+use crate::args::{Args, Command, ConfigCommand, DataCommand};
 use crate::bench::BenchOptions;
 use crate::bytes;
 use crate::config::{Origin, Settings};
@@ -62,6 +66,29 @@ impl Context<'_> {
             line.push_str(&bytes::shell_word(word));
         }
         line
+    }
+}
+
+impl Context<'_> {
+    /// Whether this command was typed in the directory of a workspace.
+    fn stands_in(&self, id: &WorkspaceId) -> bool {
+        let place = self
+            .settings
+            .data
+            .value
+            .join("workspaces")
+            .join(id.as_str());
+        match (std::env::current_dir(), place.canonicalize()) {
+            (Ok(here), Ok(place)) => here.starts_with(place),
+            _ => false,
+        }
+    }
+
+    /// Tells whoever stands in a directory that was just removed: every further command there
+    /// fails in words that explain nothing.
+    fn note_gone(&mut self) {
+        self.output
+            .note("your shell stands in a directory that is gone; leave it with: cd");
     }
 }
 
@@ -101,6 +128,9 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
             command: ConfigCommand::Show,
         } => return machine::show_settings(&settings, output),
         Command::Doctor => return machine::doctor(&settings, output),
+        Command::Data {
+            command: DataCommand::Remove { yes },
+        } => return data::remove(&settings, *yes, output),
         _ => {}
     }
     let mut options = EngineOptions::new(&settings.data.value);
@@ -204,6 +234,7 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         // These need no engine and were answered before.
         Command::Doctor
         | Command::Config { .. }
+        | Command::Data { .. }
         | Command::Demo
         | Command::Bench { .. }
         | Command::MergeFile(_)

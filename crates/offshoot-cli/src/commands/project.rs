@@ -9,8 +9,9 @@ use offshoot_engine::{
     Content, Expect, ImportOptions, ImportProgress, ImportStage, Imported, MAX_WINDOW, WriteOptions,
 };
 
+use super::clone::Cloned;
 use super::workspace::fields;
-use super::{Context, files, snapshots};
+use super::{Context, clone, files, snapshots};
 use crate::args::DiffForm;
 use crate::bytes;
 use crate::output::{
@@ -56,9 +57,9 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
                 (None, false) => Expect::Anything,
             };
             let options = WriteOptions {
-                mime: None,
                 executable,
                 expect,
+                ..WriteOptions::default()
             };
             let file = file.as_deref().unwrap_or(Path::new("-"));
             put(cx, &project.parse()?, &bytes::path(&path)?, file, &options)
@@ -104,9 +105,19 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
         }
         return Ok(Exit::Done);
     };
+    let takes_files = args.files || args.ignore_rules;
+    let cloned = match clone::is_address(from) {
+        true => {
+            // A taken name is told before anything is fetched.
+            cx.engine.refuse_taken_project(&id)?;
+            Some(clone::clone(from, takes_files, cx.output.shows_progress())?)
+        }
+        false => None,
+    };
+    let from = &cloned.as_ref().map_or_else(|| from.clone(), Cloned::path);
     let has_work_tree = from.join(".git").exists();
     let is_bare = from.join("HEAD").is_file() && from.join("objects").is_dir();
-    let from_git = (has_work_tree || is_bare) && !args.files && !args.ignore_rules;
+    let from_git = (has_work_tree || is_bare) && !takes_files;
     if from_git && args.label.is_some() {
         return Err(
             Error::invalid("the commits of a git repository keep their messages")

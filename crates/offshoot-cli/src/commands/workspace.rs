@@ -9,7 +9,7 @@ use offshoot_engine::{Fork, ForkOverview, Quota, Workspace};
 use super::{Context, forks};
 use crate::args::{LayoutName, WorkspaceCommand};
 use crate::bytes;
-use crate::output::{Align, CommandResult, Exit, count, local, short, size, when};
+use crate::output::{Align, CommandResult, Exit, count, local, short, shown, size, when};
 use crate::progress::Steps;
 use offshoot_wire as wire;
 
@@ -34,6 +34,10 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
         WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
         WorkspaceCommand::Path { workspace } => path(cx, &workspace.parse()?),
         WorkspaceCommand::Delete { workspace } => delete(cx, &workspace.parse()?),
+        WorkspaceCommand::Convert {
+            workspace,
+            provider,
+        } => convert(cx, &workspace.parse()?, &provider),
         WorkspaceCommand::Export { workspace, git } => export(cx, &workspace.parse()?, &git),
         WorkspaceCommand::Quota {
             workspace,
@@ -227,7 +231,11 @@ fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
 }
 
 fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+    let standing = cx.stands_in(id);
     let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+    if standing && deleted.gone {
+        cx.note_gone();
+    }
     let fork = cx.engine.last_fork_of(id)?;
     if cx.output.json() {
         cx.output
@@ -272,6 +280,30 @@ fn way_back(cx: &Context<'_>, id: &WorkspaceId, kept: &str, fork: Option<&Fork>)
         words.push("--git");
     }
     cx.command_line(&words)
+}
+
+fn convert(cx: &mut Context<'_>, id: &WorkspaceId, provider: &str) -> CommandResult {
+    let converted = cx.engine.convert_fork(id, provider.parse()?)?;
+    if cx.output.json() {
+        cx.output
+            .document(&wire::ConvertedFork::new(id.as_str(), &converted))?;
+        return Ok(Exit::Done);
+    }
+    let made_by = converted.provider;
+    if converted.converted {
+        cx.output
+            .line(format_args!("`{id}` is made by {made_by} now"))?;
+    } else {
+        cx.output
+            .line(format_args!("nothing to do: `{id}` is made by {made_by}"))?;
+    }
+    for path in &converted.left_out {
+        cx.output.note(format_args!(
+            "left out {}: a copy has no sockets and devices",
+            shown(path)
+        ));
+    }
+    Ok(Exit::Done)
 }
 
 fn export(cx: &mut Context<'_>, id: &WorkspaceId, target: &Path) -> CommandResult {

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use offshoot_core::{DEFAULT_DIR_PERM, Error, RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, Stat, fstat};
@@ -95,6 +96,13 @@ impl Staged {
     /// name is as atomic and costs no such write.
     pub fn set_replaces(&mut self, replaces: bool) {
         self.replaces = replaces;
+    }
+
+    /// Sets when the file was last modified. To be called when all is written.
+    pub fn set_modified(&mut self, modified: SystemTime) -> Result<()> {
+        self.file
+            .set_modified(modified)
+            .map_err(|error| write_error(&RelPath::root(), error))
     }
 
     /// What was written so far.

@@ -264,6 +264,7 @@ pub(crate) async fn write(
             mime: media_type(&headers),
             executable,
             expect: etag::expectation(&headers, &path, || current_id(&caller, &id, &path))?,
+            ..WriteOptions::default()
         };
         caller.write_file(&id, &path, content, &options)
     })

@@ -49,6 +49,7 @@ pub(crate) async fn write(
             mime: None,
             executable,
             expect: etag::expectation(&headers, &path, || current_id(&caller, &id, &path))?,
+            ..WriteOptions::default()
         };
         let snapshot = caller.put_in_project(&id, &path, content, &options)?;
         let hex = snapshot.id.to_hex();

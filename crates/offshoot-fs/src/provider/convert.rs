@@ -1,0 +1,164 @@
+//! Turning the changes of an overlay fork into those of a copy, without mounting it: for a fork that
+//! cannot be mounted any more.
+//!
+//! What the upper means is read as [`crate::upper`] reads it, so deleted, replaced and renamed
+//! directories come out as the mount would show them. The copy belongs to nobody yet, and the upper
+//! is only read: whatever happens, it is whole.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_sys::{FileKind, OverlayXattrs, Stat};
+use rustix::fs::{Gid, Timespec, Timestamps, Uid, fchown, futimens};
+
+use super::ForkDirs;
+use crate::stack::LayerStack;
+use crate::tree_writer::KEPT_PERM;
+use crate::upper::{UpperNotes, upper_differences};
+use crate::{Difference, SafeDir, Sync, read_error, write_error};
+
+/// Writes what an overlay fork changed into a fresh copy of the same layers, ignored files and what
+/// belongs to the fork alone included, and waits until it is on disk. The overlay is not mounted.
+///
+/// Returns paths of sockets, devices and the like, which a copy does not have. The cost follows the
+/// upper. `permission_denied` where this process cannot read what the kernel noted in the upper:
+/// it would take replaced directories for merged ones.
+pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Result<Vec<RelPath>> {
+    let xattrs = OverlayXattrs::best();
+    if xattrs != OverlayXattrs::Trusted {
+        return Err(Error::new(
+            ErrorCode::PermissionDenied,
+            "this user cannot read what the overlay noted about the changes of the workspace",
+        )
+        .with_hint("try again as root, outside of a container that may do little"));
+    }
+    let stack = LayerStack::open_with(layers, xattrs)?.with_nothing_own();
+    let upper = SafeDir::open(from.upper())?.following_no_links();
+    let notes = UpperNotes {
+        xattrs,
+        follow_redirects: true,
+    };
+    let found = upper_differences(&stack, upper.root(), notes, &mut |_, _| false)?;
+    let copy = Copying {
+        stack,
+        upper,
+        target: SafeDir::open(&to.target)?.following_no_links(),
+    };
+    let mut left_out = Vec::new();
+    let mut dirs = Vec::new();
+    for difference in &found.differences {
+        if !copy.apply(difference)? {
+            left_out.push(difference.path.clone());
+        }
+        dirs.extend(
+            difference
+                .now
+                .filter(Stat::is_dir)
+                .map(|now| (&difference.path, now)),
+        );
+    }
+    // Last and from below: a directory may refuse what has to be written into it.
+    for (path, now) in dirs.into_iter().rev() {
+        copy.target.set_perm(path, now.perm & KEPT_PERM)?;
+    }
+    copy.target.sync_all()?;
+    Ok(left_out)
+}
+
+struct Copying {
+    stack: LayerStack,
+    upper: SafeDir,
+    target: SafeDir,
+}
+
+impl Copying {
+    /// Brings one path in line. Returns false if a copy cannot have what is there.
+    fn apply(&self, difference: &Difference) -> Result<bool> {
+        let path = &difference.path;
+        let is_dir = difference.now.is_some_and(|now| now.is_dir());
+        let was_dir = |kind| kind == FileKind::Dir;
+        if let Some(base) = difference.base
+            && !(is_dir && was_dir(base.kind))
+        {
+            self.target.remove_tree(path)?;
+        }
+        let Some(now) = difference.now else {
+            return Ok(true);
+        };
+        match now.kind {
+            FileKind::Dir => {
+                self.target.mkdir_all(path, 0o700)?;
+                let dir = self.target.open_dir_for_scan(path);
+                let made = dir.map_err(|error| read_error(path, error))?;
+                self.give(path, &made, self.dir_owner(path)?)?;
+            }
+            FileKind::File => self.file(difference, &now)?,
+            FileKind::Symlink => {
+                let target = match &difference.content_of {
+                    Some(origin) => self.stack.read_link(&self.in_layers(origin)?)?,
+                    None => self.upper.read_link(path)?,
+                };
+                self.target.symlink(path, &target)?;
+            }
+            FileKind::Other(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn file(&self, difference: &Difference, now: &Stat) -> Result<()> {
+        let path = &difference.path;
+        let mut source = match &difference.content_of {
+            Some(origin) => self.stack.open_file(&self.in_layers(origin)?)?,
+            None => self.upper.open_file(path)?.0,
+        };
+        let owner = owner_of(&source).map_err(|error| read_error(path, error))?;
+        let mut staged = self.target.stage(now.perm & KEPT_PERM)?;
+        io::copy(&mut source, &mut staged).map_err(|error| write_error(path, error))?;
+        self.target.commit(staged, path, false, Sync::None)?;
+        let (made, _) = self.target.open_file(path)?;
+        self.give(path, &made, owner)?;
+        let mtime = Timespec {
+            tv_sec: now.mtime_ns.div_euclid(1_000_000_000) as _,
+            tv_nsec: now.mtime_ns.rem_euclid(1_000_000_000) as _,
+        };
+        let times = Timestamps {
+            last_access: mtime,
+            last_modification: mtime,
+        };
+        futimens(&made, &times).map_err(|errno| write_error(path, errno.into()))
+    }
+
+    /// Who owns a directory of the fork. One that is in the layers alone was moved with a directory
+    /// above it; layers have one owner, which the root of the upper has too.
+    fn dir_owner(&self, path: &RelPath) -> Result<(u32, u32)> {
+        let owner = match self.upper.stat(path)? {
+            Some(_) => self
+                .upper
+                .open_dir_for_scan(path)
+                .and_then(|dir| owner_of(&dir)),
+            None => owner_of(&self.upper.root()),
+        };
+        owner.map_err(|error| read_error(path, error))
+    }
+
+    fn give(&self, path: &RelPath, made: &impl AsFd, (uid, gid): (u32, u32)) -> Result<()> {
+        let found = owner_of(made).map_err(|error| read_error(path, error))?;
+        if found == (uid, gid) {
+            return Ok(());
+        }
+        fchown(made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+            .map_err(|errno| write_error(path, errno.into()))
+    }
+
+    fn in_layers(&self, origin: &RelPath) -> Result<crate::LayerEntry> {
+        let found = self.stack.lookup(origin)?;
+        found.ok_or_else(|| Error::internal("a moved file is not in the layers"))
+    }
+}
+
+fn owner_of(file: &impl AsFd) -> io::Result<(u32, u32)> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_uid, stat.st_gid))
+}
