@@ -24,10 +24,11 @@ use crate::as_text;
 use crate::authors::{Authors, agent_of};
 use crate::decide::{Decided, decide, keep_lost};
 use crate::engine::{Engine, no_workspace, open_row_by_key};
-use crate::fork::{base_state, fork_row, project_name};
+use crate::fork::{fork_row, project_name};
 use crate::index::Index;
 use crate::left_out::{LeftOut, git_refuses_any};
 use crate::lines::LineFor;
+use crate::merge_base::{merge_base, merged_from_here};
 use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
@@ -76,6 +77,10 @@ pub struct Completed {
     /// The snapshot of the workspace that was merged; none for a plan.
     #[serde(with = "as_text::optional")]
     pub theirs: Option<ObjectId>,
+    /// The snapshot of the workspace that was merged before, from the same base; none if its
+    /// changes are compared with the base.
+    #[serde(default, with = "as_text::optional")]
+    pub since: Option<ObjectId>,
     /// Paths of the project that changed.
     #[serde(with = "as_text::list")]
     pub merged: Vec<RelPath>,
@@ -441,7 +446,13 @@ impl Engine {
                 )
             })?;
         let settings = MergeSettings::read(tx, project.key)?;
-        let (base, ours) = (base_state(fork), state_of_row(&project));
+        let known = KnownReviews::read(tx, merging.row.key)?;
+        let since = merged_from_here(tx, merging.row)?;
+        let mut bench = Workbench::new(objects);
+        let forked = (merging.row, fork);
+        let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
+        let objects: &dyn ObjectReader = &bench;
+        let ours = state_of_row(&project);
         let states = ThreeStates {
             base: &base,
             ours: &ours,
@@ -462,6 +473,7 @@ impl Engine {
             workspace: merging.row.id.to_string(),
             snapshot: None,
             theirs: None,
+            since,
             merged: Vec::new(),
             conflicts: Vec::new(),
             unchanged: merge.unchanged,
@@ -481,7 +493,6 @@ impl Engine {
         };
         let mut reviews = Vec::new();
         let changes = Changed::new(&merge.theirs);
-        let known = KnownReviews::read(tx, merging.row.key)?;
         let theirs = &merging.theirs;
         let finding = Finding {
             project: &project,
@@ -491,13 +502,13 @@ impl Engine {
             changes: &changes,
             waiting: &still_waiting(tx, objects, &known, LandsIn::Project, theirs)?,
             base: fork.base,
+            since,
             snapshot: merging.snapshot,
             merge: merging.id,
             lands_in: LandsIn::Project,
         };
         let message_id = merging.cause.message_id.as_deref();
-        let fork_rows = (merging.row, fork);
-        let authors = Authors::new(tx, objects, &project, fork_rows, states, message_id);
+        let authors = Authors::new(tx, objects, &project, forked, states, message_id);
         for conflict in &merge.conflicts {
             cancel::check()?;
             let is_protected = protection.concerns_conflict(conflict);

@@ -245,16 +245,18 @@ pub(crate) fn edits_without_left_out(
         if gate.lets_change(&change)? {
             continue;
         }
-        let edit = match change.before {
-            None => StateEdit::Remove,
-            Some(before) if change.after.is_some_and(|after| after.kind == before.kind) => {
-                StateEdit::Put(before)
-            }
-            Some(before) => StateEdit::Replace(before),
-        };
-        edits.insert(change.path, edit);
+        edits.insert(change.path, edit_back(change.before, change.after));
     }
     Ok(edits)
+}
+
+/// The edit that brings back what was there.
+pub(crate) fn edit_back(then: Option<StateEntry>, now: Option<StateEntry>) -> StateEdit {
+    match then {
+        None => StateEdit::Remove,
+        Some(then) if now.is_some_and(|now| now.kind == then.kind) => StateEdit::Put(then),
+        Some(then) => StateEdit::Replace(then),
+    }
 }
 
 /// `state` with everything that a gate would stop as `base` has it.

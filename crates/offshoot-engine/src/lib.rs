@@ -46,6 +46,7 @@ mod lines;
 mod links;
 mod list;
 mod memos;
+mod merge_base;
 mod merge_log;
 mod metadata;
 mod mime;

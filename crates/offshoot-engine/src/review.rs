@@ -11,14 +11,14 @@ use offshoot_git::ObjectReader;
 use offshoot_merge::{Choice, MergeOptions};
 use offshoot_store::{
     CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState,
-    Store, Via, WorkspaceRow, WriteTx,
+    Store, Via, WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
 use crate::complete::{Completed, receipt};
 use crate::engine::Engine;
 use crate::incoming::Content;
 use crate::index::Index;
-use crate::left_out::{git_refuses_any, refuse_what_git_refuses};
+use crate::left_out::{git_refuses_any, refuse_what_git_refuses, without_left_out};
 use crate::objects::{StoredObjects, Workbench};
 use crate::project::{Proposal, Recorded, open_project};
 use crate::protect::{Protection, known_paths};
@@ -425,8 +425,17 @@ impl Engine {
         head: &State,
         merge: &MergeRow,
     ) -> Result<Proposal> {
-        let (base, theirs) =
-            self.sides_of(merge.project, merge.workspace, &merge.base, &merge.theirs)?;
+        let mut bench = Workbench::new(objects);
+        let base = self.state_at(merge.project, &merge.base)?;
+        let theirs = self.state_at(merge.workspace, &merge.theirs)?;
+        let base = match &receipt(merge)?.since {
+            Some(since) => {
+                let merged = self.state_at(merge.workspace, since)?;
+                without_left_out(&mut bench, &base, &merged)?
+            }
+            None => base,
+        };
+        let objects: &dyn ObjectReader = &bench;
         let states = ThreeStates {
             base: &base,
             ours: head,
@@ -457,20 +466,11 @@ impl Engine {
         Ok(again.proposal)
     }
 
-    /// The states of two snapshots: the base, of the project, and what the workspace had.
-    pub(crate) fn sides_of(
-        &self,
-        project: offshoot_store::WorkspaceKey,
-        workspace: offshoot_store::WorkspaceKey,
-        base: &ObjectId,
-        theirs: &ObjectId,
-    ) -> Result<(State, State)> {
+    /// The state of a snapshot that a merge or a review names.
+    pub(crate) fn state_at(&self, of: WorkspaceKey, snapshot: &ObjectId) -> Result<State> {
+        let row = self.store().read(|tx| tx.snapshot(of, snapshot))?;
         let gone = || Error::internal("a snapshot of a merge is gone");
-        self.store().read(|tx| {
-            let base = tx.snapshot(project, base)?.ok_or_else(gone)?;
-            let theirs = tx.snapshot(workspace, theirs)?.ok_or_else(gone)?;
-            Ok((state_of(&base), state_of(&theirs)))
-        })
+        row.map(|row| state_of(&row)).ok_or_else(gone)
     }
 
     /// The edits of the head that a decision about one review comes to.
@@ -483,9 +483,8 @@ impl Engine {
     ) -> Result<Proposal> {
         let details = details_of(review)?;
         // Only what belongs to this conflict.
-        let (base, edits) = self.base_and_edits(objects, review, &details)?;
         let mut bench = Workbench::new(objects);
-        let theirs = base.edit(&mut bench, &edits)?;
+        let (base, theirs) = self.base_and_theirs(&mut bench, review, &details)?;
         let states = ThreeStates {
             base: &base,
             ours: head,

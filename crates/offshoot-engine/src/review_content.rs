@@ -166,9 +166,8 @@ impl Engine {
     fn sides_now(&self, tx: &dyn ReadTx, row: &ReviewRow) -> Result<SidesNow> {
         let details = details_of(row)?;
         let objects = self.objects_in(tx);
-        let (base, edits) = self.base_and_edits(&objects, row, &details)?;
         let mut bench = Workbench::new(&objects);
-        let theirs = base.edit(&mut bench, &edits)?;
+        let (base, theirs) = self.base_and_theirs(&mut bench, row, &details)?;
         let Some(head) = self.head_of(tx, row, &details, &mut bench)? else {
             // What was to get the decision is gone: only what was kept can be told.
             return Ok(SidesNow {
@@ -226,32 +225,54 @@ impl Engine {
         index.base().edit(bench, &edits).map(Some)
     }
 
-    /// The base of a review, and what of the workspace belongs to it.
-    pub(crate) fn base_and_edits(
+    /// The base of a review, and that with what of the workspace belongs to it.
+    pub(crate) fn base_and_theirs(
         &self,
-        objects: &dyn ObjectReader,
+        bench: &mut Workbench<'_>,
         review: &ReviewRow,
         details: &Details,
-    ) -> Result<(State, StateEdits)> {
+    ) -> Result<(State, State)> {
         let theirs_snapshot = details
             .theirs_snapshot
             .ok_or_else(|| Error::internal("a review has no snapshot of its workspace"))?;
-        let (base, full) = self.sides_of(
-            review.project,
-            review.workspace,
-            &details.base_snapshot,
-            &theirs_snapshot,
-        )?;
-        let mut edits = StateEdits::new();
-        for path in &details.paths {
-            let edit = match full.entry(objects, path)? {
-                Some(entry) => StateEdit::Put(entry),
-                None => StateEdit::Remove,
-            };
-            edits.insert(path.clone(), edit);
-        }
-        Ok((base, edits))
+        let (project, workspace) = (review.project, review.workspace);
+        let base = self.state_at(project, &details.base_snapshot)?;
+        let full = self.state_at(workspace, &theirs_snapshot)?;
+        let base = match &details.since {
+            // The workspace was merged before, and this path with it.
+            Some(since) => {
+                let merged = self.state_at(workspace, since)?;
+                let content = merged
+                    .entry(bench, &review.path)?
+                    .and_then(|entry| entry.id);
+                match content == review.base {
+                    true => with_paths_of(bench, &base, &merged, &details.paths)?,
+                    false => base,
+                }
+            }
+            None => base,
+        };
+        let theirs = with_paths_of(bench, &base, &full, &details.paths)?;
+        Ok((base, theirs))
     }
+}
+
+/// A state with what another has at some paths.
+fn with_paths_of(
+    bench: &mut Workbench<'_>,
+    state: &State,
+    other: &State,
+    paths: &[RelPath],
+) -> Result<State> {
+    let mut edits = StateEdits::new();
+    for path in paths {
+        let edit = match other.entry(bench, path)? {
+            Some(entry) => StateEdit::Put(entry),
+            None => StateEdit::Remove,
+        };
+        edits.insert(path.clone(), edit);
+    }
+    state.edit(bench, &edits)
 }
 
 impl SideContent {

@@ -39,6 +39,9 @@ pub(crate) struct Details {
     /// The snapshot of the project that both began with.
     #[serde(with = "as_text")]
     pub(crate) base_snapshot: ObjectId,
+    /// The snapshot of the workspace that the project had got before, from the same base.
+    #[serde(default, with = "as_text::optional")]
+    pub(crate) since: Option<ObjectId>,
     /// The snapshot of the workspace whose changes these are.
     #[serde(with = "as_text::optional")]
     pub(crate) theirs_snapshot: Option<ObjectId>,
@@ -111,12 +114,14 @@ impl KnownReviews {
         self.0.get(path).into_iter().flatten()
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &(ReviewRow, Details)> {
+        self.0.values().flatten()
+    }
+
     /// Those that wait for somebody, in the order in which they were opened.
     pub(crate) fn open(&self) -> Vec<&(ReviewRow, Details)> {
-        let open = self.0.values().flatten();
-        let mut open: Vec<_> = open
-            .filter(|(row, _)| row.state != ReviewState::Resolved)
-            .collect();
+        let waits = |(row, _): &&(ReviewRow, Details)| row.state != ReviewState::Resolved;
+        let mut open: Vec<_> = self.all().filter(waits).collect();
         open.sort_by_key(|(row, _)| (row.opened_at, &row.path));
         open
     }
@@ -157,6 +162,8 @@ pub(crate) struct Finding<'a> {
     pub(crate) waiting: &'a HashMap<&'a RelPath, &'a ReviewRow>,
     /// The snapshot of the project that both began with.
     pub(crate) base: ObjectId,
+    /// The snapshot of the workspace that was merged before, from the same base.
+    pub(crate) since: Option<ObjectId>,
     /// The snapshot of the workspace that holds its side; none for a plan.
     pub(crate) snapshot: Option<ObjectId>,
     /// The name of the merge; empty for an update.
@@ -245,6 +252,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         parts: subject.parts,
         related: subject.related,
         base_snapshot: finding.base,
+        since: finding.since,
         theirs_snapshot: finding.snapshot,
         paths: subject.paths,
         there: there.and_then(|entry| entry.id),

@@ -46,6 +46,7 @@ pub(crate) fn reviews_of_update(
         changes: &changes,
         waiting: &still_waiting(tx, objects, &known, LandsIn::Workspace, theirs)?,
         base: fork.base,
+        since: None,
         // The state before an update is its newest snapshot.
         snapshot: row.head,
         merge: "",

@@ -31,8 +31,8 @@ use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row, project_name};
 use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::layers::Stack;
-use crate::left_out::without_left_out;
 use crate::lines::{LineFor, changed_row};
+use crate::merge_base::{merged_from_here, merged_state};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
 use crate::restore::{change_set, kind_of, op_of, topmost};
@@ -203,15 +203,9 @@ impl Engine {
             .base()
             .edit(&mut bench, &index.pending(false)?.edits)?;
         let ours = state_of_row(&project);
-        let since = match merged {
-            Some(id) => tx.snapshot(row.key, id)?.map(|row| state_of(&row)),
-            None => None,
-        };
         // What the merge left out is the workspace's own and stays in it.
-        let since = match since {
-            Some(since) => without_left_out(&mut bench, &base_state(&fork), &since)?,
-            None => base_state(&fork),
-        };
+        let base = base_state(&fork);
+        let since = merged_state(tx, &mut bench, &row, &base, merged)?.unwrap_or(base);
         let states = ThreeStates {
             base: &since,
             ours: &ours,
@@ -597,16 +591,6 @@ impl Plan {
             conflicts,
         }
     }
-}
-
-/// What a fork held when it was merged from the base that it still has: the project has that, and
-/// conflicts of the merge wait for a decision already.
-fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<ObjectId>> {
-    let fork = fork_row(tx, row)?;
-    let last = tx.last_merge(row.key)?.filter(|last| {
-        last.base == fork.base && last.snapshot.is_some() && last.undone_by.is_none()
-    });
-    Ok(last.map(|last| last.theirs))
 }
 
 /// The project of a fork and its newest snapshot, if the fork does not stand on that.

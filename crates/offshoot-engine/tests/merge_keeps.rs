@@ -87,3 +87,84 @@ fn a_merge_that_waits_as_a_whole_moves_nothing() {
     assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
     rig.check();
 }
+
+/// A fork stays on its base while a program stands in it. Its own work is no conflict then.
+#[test]
+fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let standing = fs::File::open(path.join("src")).unwrap();
+        let keep = CompleteOptions {
+            keep: true,
+            ..CompleteOptions::default()
+        };
+        let complete = || rig.engine.complete(&id, &keep, &user()).unwrap();
+        fs::write(path.join("new"), "one\n").unwrap();
+        fs::write(path.join("README"), "first\n").unwrap();
+        fs::create_dir(path.join(".git")).unwrap();
+        fs::write(path.join(".git/config"), "[core]\n").unwrap();
+        let moved = complete().after.unwrap().moved == Some(true);
+        // Others work on, and so does the agent, at what it has brought already.
+        rig.put(&project, "src/main.rs", "of others\n");
+        fs::write(path.join("new"), "one\ntwo\n").unwrap();
+        fs::write(path.join("README"), "second\n").unwrap();
+        let done = complete();
+        assert!(done.conflicts.is_empty(), "moved: {moved}, {done:?}");
+        assert_eq!(rig.project_text(&project, "new"), "one\ntwo\n");
+        assert_eq!(rig.project_text(&project, "README"), "second\n");
+        assert_eq!(rig.project_text(&project, "src/main.rs"), "of others\n");
+        // What is a conflict is one, and what landed nothing changes nothing of that.
+        rig.put(&project, "README", "of others\n");
+        fs::write(path.join("README"), "third\n").unwrap();
+        let review = complete().conflicts[0].review_id.clone().unwrap();
+        fs::write(path.join("new"), "one\ntwo\nthree\n").unwrap();
+        let done = complete();
+        assert_eq!(rig.project_text(&project, "new"), "one\ntwo\nthree\n");
+        if let Some(again) = done.conflicts.first() {
+            assert_eq!(again.review_id.as_ref(), Some(&review));
+        }
+        let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+        assert!(resolved.unwrap().snapshot.is_some());
+        assert_eq!(rig.project_text(&project, "README"), "third\n");
+        drop(standing);
+        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        assert!(updated.conflicts.is_empty());
+        assert_eq!(fs::read(path.join("src/main.rs")).unwrap(), b"of others\n");
+        rig.check();
+    });
+}
+
+/// The same for merges that land whole or not at all.
+#[test]
+fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let _standing = fs::File::open(path.join("src")).unwrap();
+        let complete = |atomic| {
+            let options = CompleteOptions {
+                keep: true,
+                atomic: Some(atomic),
+                ..CompleteOptions::default()
+            };
+            rig.engine.complete(&id, &options, &user()).unwrap()
+        };
+        fs::write(path.join("new"), "one\n").unwrap();
+        complete(false);
+        rig.put(&project, "new", "one\nof others\n");
+        rig.put(&project, "README", "of others\n");
+        fs::write(path.join("README"), "mine\n").unwrap();
+        fs::write(path.join("more"), "more\n").unwrap();
+        let done = complete(true);
+        assert_eq!((done.conflicts.len(), done.snapshot), (1, None), "{done:?}");
+        let review = done.conflicts[0].review_id.clone().unwrap();
+        let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+        assert!(resolved.unwrap().snapshot.is_some());
+        // What others made of the file meanwhile stays.
+        assert_eq!(rig.project_text(&project, "new"), "one\nof others\n");
+        assert_eq!(rig.project_text(&project, "README"), "mine\n");
+        assert_eq!(rig.project_text(&project, "more"), "more\n");
+        rig.check();
+    });
+}

@@ -1,0 +1,79 @@
+//! What a merge compares a workspace with.
+//!
+//! That is the base of the fork, until the fork was merged and stayed where it is, because a program
+//! stands in its directory. Then the project has what was merged, and comparing with the old base
+//! would set the fork against its own work.
+
+use offshoot_core::{ObjectId, Result};
+use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceRow};
+
+use crate::complete::receipt;
+use crate::fork::{base_state, fork_row};
+use crate::left_out::{edit_back, without_left_out};
+use crate::objects::Workbench;
+use crate::review_row::{KnownReviews, LandsIn};
+use crate::snapshot::state_of;
+use crate::state::{State, StateEdits};
+
+/// The snapshot of a fork whose changes its project got from the base that the fork still has; none
+/// if it was not merged since it got that base, or if that was undone.
+pub(crate) fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<ObjectId>> {
+    let fork = fork_row(tx, row)?;
+    let last = tx.last_merge(row.key)?;
+    let Some(last) = last.filter(|last| last.base == fork.base && last.undone_by.is_none()) else {
+        return Ok(None);
+    };
+    match last.snapshot {
+        Some(_) => Ok(Some(last.theirs)),
+        // It landed nothing: what counts is the merge before it.
+        None => Ok(receipt(&last)?.since),
+    }
+}
+
+/// What a merge of a fork compares with: its base with what was merged from it since. Conflicts of
+/// that merge which still wait were not, and neither was what the owner refused; each merge says
+/// that again.
+pub(crate) fn merge_base(
+    tx: &dyn ReadTx,
+    bench: &mut Workbench<'_>,
+    (row, fork): (&WorkspaceRow, &ForkRow),
+    since: Option<&ObjectId>,
+    known: &KnownReviews,
+) -> Result<State> {
+    let base = base_state(fork);
+    let Some(merged) = merged_state(tx, bench, row, &base, since)? else {
+        return Ok(base);
+    };
+    let mut edits = StateEdits::new();
+    for (row, details) in known.all() {
+        let waits = row.state != ReviewState::Resolved;
+        let choice = details.decision.as_ref().map(|one| one.choice.as_str());
+        let is_refused = details.protected && matches!(choice, Some("ours" | "base"));
+        if details.lands_in != LandsIn::Project || !(waits || is_refused) {
+            continue;
+        }
+        for path in &details.paths {
+            let (then, now) = (base.entry(bench, path)?, merged.entry(bench, path)?);
+            edits.insert(path.clone(), edit_back(then, now));
+        }
+    }
+    merged.edit(bench, &edits)
+}
+
+/// What a fork had when it was merged, without what no merge takes.
+pub(crate) fn merged_state(
+    tx: &dyn ReadTx,
+    bench: &mut Workbench<'_>,
+    row: &WorkspaceRow,
+    base: &State,
+    since: Option<&ObjectId>,
+) -> Result<Option<State>> {
+    let merged = match since {
+        Some(since) => tx.snapshot(row.key, since)?,
+        None => None,
+    };
+    match merged {
+        Some(merged) => without_left_out(bench, base, &state_of(&merged)).map(Some),
+        None => Ok(None),
+    }
+}
