@@ -280,6 +280,9 @@ pub(crate) enum Command {
         /// Show the plan and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Also keep what the ignore rules leave out, which goes unread otherwise
+        #[arg(long)]
+        include_ignored: bool,
     },
     /// Erase content for good, by name; this cannot be undone
     Purge {
@@ -378,6 +381,9 @@ pub(crate) enum WorkspaceCommand {
         /// The workspace
         #[arg(value_name = "WS")]
         workspace: String,
+        /// Also keep what the ignore rules leave out, which goes unread otherwise
+        #[arg(long)]
+        include_ignored: bool,
     },
     /// Write its snapshots into a bare git repository, new or exported to before
     Export {

@@ -121,6 +121,7 @@ fn complete_tells_what_landed_and_what_waits() {
             "auto_resolved",
             "decided",
             "left_out",
+            "ignored_removed",
             "keep",
             "landing",
             "removed",

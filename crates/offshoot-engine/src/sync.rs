@@ -14,13 +14,14 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, ReadTx, Via,
-    WorkspaceKind, WorkspaceRow,
+    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, ReadTx, Via, WorkspaceKind,
+    WorkspaceRow,
 };
 
 use crate::authors::claim_of;
 use crate::draft::{Change, Draft, TRIES, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
+use crate::ignored::Ignored;
 use crate::index::{Entry, Index};
 use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
@@ -68,13 +69,6 @@ pub struct Synced {
     pub unsettled: Vec<RelPath>,
     /// Files that were not read for their size. They are in no snapshot and stay where they are.
     pub too_large: Vec<TooLarge>,
-}
-
-/// What the index has and the ignore rules leave out.
-pub(crate) struct Ignored<'a> {
-    pub(crate) rows: &'a [EntryRow],
-    /// Whether a walk saw the path in spite of that.
-    pub(crate) seen: &'a dyn Fn(&RelPath) -> bool,
 }
 
 /// What stands at a path of the disk; none if nothing does.
@@ -459,8 +453,9 @@ impl Engine {
                     _ => {}
                 }
             }
+            let rows = index.pending(false)?.left_out(&index, &scan.ignored)?;
             let ignored = Ignored {
-                rows: &index.pending(false)?.ignored,
+                rows: &rows,
                 seen: &|path| seen.contains(path),
             };
             self.follow_ignored(&index, dir, bulk, &ignored, found, too_large)?;
@@ -474,42 +469,6 @@ impl Engine {
                 settled,
             })
         })
-    }
-
-    /// Ignored files that came through us are ours to follow although a walk skips them.
-    pub(crate) fn follow_ignored(
-        &self,
-        index: &Index<'_>,
-        dir: &SafeDir,
-        bulk: &BulkWriter,
-        ignored: &Ignored<'_>,
-        found: &mut Found,
-        too_large: &mut Vec<TooLarge>,
-    ) -> Result<()> {
-        let largest = largest_file(self, index.row);
-        for row in ignored.rows {
-            let path = &row.path;
-            if found.contains_key(path) || (ignored.seen)(path) {
-                continue;
-            }
-            let known = index.entry(path)?;
-            let there = match row.kind {
-                Some(EntryKind::Dir) => self.entry_on_disk(dir, path)?,
-                _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
-                    Taken::Entry(entry, _) => Some(entry),
-                    Taken::Gone => self.entry_on_disk(dir, path)?,
-                    Taken::Unsettled => continue,
-                    Taken::TooLarge(file) => {
-                        too_large.push(file);
-                        continue;
-                    }
-                },
-            };
-            if differs(there.as_ref(), known.as_ref()) {
-                found.insert(path.clone(), there);
-            }
-        }
-        Ok(())
     }
 
     /// Records outside changes to one path and to the directories above it, so that a change

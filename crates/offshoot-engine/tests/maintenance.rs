@@ -67,7 +67,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 #[test]
-fn clean_keeps_the_last_state_and_ignored_files() {
+fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
     let (dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "a.txt", b"one");
@@ -78,6 +78,8 @@ fn clean_keeps_the_last_state_and_ignored_files() {
     engine.snapshot(&ws, None, false, &user()).unwrap();
     let plan = engine.clean(Duration::ZERO, true, &user()).unwrap();
     assert_eq!(plan.workspaces.len(), 1);
+    let ignored = plan.workspaces[0].ignored;
+    assert_eq!((ignored.files, ignored.bytes), (1, 7));
     assert!(
         path.exists() && plan.collected.is_none(),
         "a plan changes nothing"
@@ -86,8 +88,11 @@ fn clean_keeps_the_last_state_and_ignored_files() {
         .clean(Duration::from_secs(3600), false, &user())
         .unwrap();
     assert!(untouched.workspaces.is_empty() && path.exists());
-    let done = engine.clean(Duration::ZERO, false, &user()).unwrap();
+    let done = engine
+        .clean_with(Duration::ZERO, true, false, &user())
+        .unwrap();
     assert!(done.workspaces[0].snapshot.is_some());
+    assert!(done.workspaces[0].ignored.is_empty());
     assert!(!dir.path().join("data/workspaces/a1").exists());
     assert_clean(&engine);
     // Reads come from the store, and the directory comes back whole when it is asked for.
@@ -281,7 +286,7 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
 }
 
 #[test]
-fn a_deleted_workspace_comes_back_with_its_ignored_files() {
+fn a_deleted_workspace_comes_back_with_its_ignored_files_if_asked_to() {
     let (_dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "d/a.txt", b"one");
@@ -291,7 +296,7 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files() {
     let early = engine.snapshot(&ws, None, false, &user()).unwrap().snapshot;
     std::fs::write(path.join("late.txt"), b"two").unwrap();
     let kept = engine
-        .delete_workspace(&ws, &user())
+        .delete_workspace_with(&ws, true, &user())
         .unwrap()
         .snapshot
         .unwrap();

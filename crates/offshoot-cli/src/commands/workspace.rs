@@ -33,7 +33,10 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
         WorkspaceCommand::List { after, limit } => list(cx, after.as_deref(), limit),
         WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
         WorkspaceCommand::Path { workspace } => path(cx, &workspace.parse()?),
-        WorkspaceCommand::Delete { workspace } => delete(cx, &workspace.parse()?),
+        WorkspaceCommand::Delete {
+            workspace,
+            include_ignored,
+        } => delete(cx, &workspace.parse()?, include_ignored),
         WorkspaceCommand::Export { workspace, git } => export(cx, &workspace.parse()?, &git),
         WorkspaceCommand::Quota {
             workspace,
@@ -226,8 +229,10 @@ fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+fn delete(cx: &mut Context<'_>, id: &WorkspaceId, include_ignored: bool) -> CommandResult {
+    let deleted = cx
+        .engine
+        .delete_workspace_with(id, include_ignored, &cx.cause)?;
     let fork = cx.engine.last_fork_of(id)?;
     if cx.output.json() {
         cx.output
@@ -239,6 +244,7 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     } else {
         cx.output.line(format_args!("`{id}` was deleted before"))?;
     }
+    super::maintenance::show_ignored(cx, &deleted.ignored, false)?;
     match deleted.snapshot {
         Some(kept) => {
             cx.output

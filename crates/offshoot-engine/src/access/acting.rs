@@ -140,10 +140,11 @@ impl Access {
     }
 
     /// See [`Engine::delete_workspace`]. Whoever has a project may delete its forks.
-    pub fn delete_workspace(&self, id: &WorkspaceId) -> Result<Deleted> {
+    pub fn delete_workspace(&self, id: &WorkspaceId, include_ignored: bool) -> Result<Deleted> {
         self.check_reach(id)?;
         self.check_owner()?;
-        self.engine.delete_workspace(id, &self.cause)
+        self.engine
+            .delete_workspace_with(id, include_ignored, &self.cause)
     }
 
     /// See [`Engine::set_quota`].
