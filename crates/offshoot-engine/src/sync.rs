@@ -26,6 +26,7 @@ use crate::index::{Entry, Index};
 use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
+use crate::renames::Renames;
 use crate::state::{State, StateEdit, StateEntry};
 use crate::sync_disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync_record::Recorder;
@@ -52,6 +53,8 @@ pub struct OutsideChange {
     pub op: HistoryOp,
     /// What stands or stood there.
     pub kind: EntryKind,
+    /// Where it was before, if it was only renamed.
+    pub from: Option<RelPath>,
 }
 
 /// What a sync found.
@@ -642,6 +645,7 @@ impl Engine {
             cause.claim = claim_of(tx, row.key)?;
         }
         let mut draft = Draft::new(self.store(), tx, &now, at);
+        let renames = Renames::find(&draft.index, found)?;
         let next = draft.next.clone();
         let mut recorder = Recorder {
             draft: &mut draft,
@@ -652,6 +656,7 @@ impl Engine {
                 cause: &cause,
             },
             new_dirs: HashSet::new(),
+            renames,
         };
         let mut changes = Vec::with_capacity(found.len());
         let mut all = true;
