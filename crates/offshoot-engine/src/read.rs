@@ -367,12 +367,11 @@ impl Engine {
             let dir = self.dir_for_reader(&row)?.following_no_links();
             let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
-            if row.handed_out {
-                info.file_count = counted.files;
-                info.dir_count = counted.dirs;
-                info.total_size = counted.bytes;
-                info.last_modified = info.last_modified.max(counted.newest);
-            }
+            // What a listing shows, also if somebody found the directory whom nobody told of it.
+            info.file_count = counted.files;
+            info.dir_count = counted.dirs;
+            info.total_size = counted.bytes;
+            info.last_modified = info.last_modified.max(counted.newest);
         }
         Ok(info)
     }

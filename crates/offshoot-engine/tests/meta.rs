@@ -231,3 +231,44 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
     );
     rig.check();
 }
+
+#[test]
+fn counts_are_what_is_listed_whoever_found_the_directory() {
+    let rig = Rig::new(ProviderName::Copy);
+    let engine = &rig.engine;
+    for (layout, handed_out) in [
+        (Layout::Plain, false),
+        (Layout::Plain, true),
+        (Layout::Session, false),
+    ] {
+        let made = engine.create_workspace(None, layout, Quota::default(), &user());
+        let id = made.unwrap().id;
+        put(engine, &id, "temp/a", "a\n", &user());
+        if handed_out {
+            engine.hand_out_path(&id).unwrap();
+        }
+        let root = rig.host.path().join("data/workspaces").join(id.as_str());
+        fs::create_dir(root.join("temp/d")).unwrap();
+        fs::write(root.join("temp/d/b"), "outside\n").unwrap();
+        let (mut files, mut dirs, mut bytes) = (0, 0, 0);
+        let mut open = vec![offshoot_core::RelPath::root()];
+        while let Some(dir) = open.pop() {
+            for entry in engine.list(&id, &dir).unwrap() {
+                match entry.kind {
+                    offshoot_core::EntryKind::Dir => {
+                        dirs += 1;
+                        open.push(entry.path);
+                    }
+                    _ => {
+                        files += 1;
+                        bytes += entry.size;
+                    }
+                }
+            }
+        }
+        let info = engine.info(&id).unwrap();
+        let counted = (info.file_count, info.dir_count, info.total_size);
+        assert_eq!(counted, (files, dirs, bytes), "{layout:?} {handed_out}");
+        assert_eq!((files, bytes), (2, 10));
+    }
+}
