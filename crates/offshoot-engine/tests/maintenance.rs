@@ -329,3 +329,57 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files_if_asked_to() {
     let unknown = engine.create_workspace_from(None, "0000", Quota::default(), &user());
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::SnapshotNotFound);
 }
+
+#[test]
+fn sessions_go_by_their_age_with_all_that_only_they_hold() {
+    let (dir, engine) = engine();
+    let session = |id: &str| {
+        let id = Some(id.parse().unwrap());
+        engine
+            .create_workspace(id, Layout::Session, Quota::default(), &user())
+            .unwrap()
+            .id
+    };
+    let secret = b"spoken-in-confidence-4711";
+    let shared = b"known-to-others-too";
+    let plain = create(&engine, "plain");
+    write(&engine, &plain, "shared", shared);
+    let old = session("old");
+    write(&engine, &old, "outputs/secret", secret);
+    write(&engine, &old, "outputs/shared", shared);
+    engine.snapshot(&old, None, false, &user()).unwrap();
+    let deleted = session("deleted");
+    write(&engine, &deleted, "temp/x", b"gone before");
+    engine.delete_workspace(&deleted, &user()).unwrap();
+    let open = session("open");
+    let open_path = engine.hand_out_path(&open).unwrap();
+    let mut worker = std::process::Command::new("sleep")
+        .arg("600")
+        .current_dir(open_path.join("temp"))
+        .spawn()
+        .unwrap();
+    let changed = session("changed");
+    let changed_path = engine.hand_out_path(&changed).unwrap();
+    std::fs::write(changed_path.join("temp/new"), "by an outside program").unwrap();
+
+    let day = Duration::from_secs(24 * 3600);
+    assert_eq!(engine.retire_sessions(day).unwrap(), [] as [WorkspaceId; 0]);
+    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    gone.sort();
+    assert_eq!(gone, [deleted.clone(), old.clone()]);
+    assert!(!dir.path().join("data/workspaces/old").exists());
+    let all = haystack(&dir.path().join("data"));
+    assert!(!contains(&all, secret), "its content is nowhere");
+    assert_eq!(engine.read_whole(&plain, &p("shared")).unwrap().0, shared);
+    let never = engine.delete_workspace(&old, &user()).unwrap_err();
+    assert_eq!(never.code(), ErrorCode::WorkspaceNotFound);
+    // Neither one in which somebody works nor one that was used since.
+    assert!(open_path.exists() && changed_path.join("temp/new").exists());
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    gone.sort();
+    assert_eq!(gone, [changed, open]);
+    assert!(engine.workspace(&plain).is_ok());
+    assert_clean(&engine);
+}
