@@ -272,7 +272,7 @@ fn settings_come_from_flag_then_environment_then_file() {
         origin(&[], &[("XDG_DATA_HOME", "/xdg")], "data"),
         pair("/xdg/offshoot", "default")
     );
-    let retention = "server.session_retention";
+    let retention = "session_retention";
     assert_eq!(origin(&[], &[], retention), pair("off", "default"));
     let ninety = [("OFFSHOOT_SESSION_RETENTION", "90d")];
     assert_eq!(origin(&[], &ninety, retention), pair("90d", "env"));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use offshoot_core::WorkspaceId;
+
 use crate::app::Shared;
 
 /// How often it looks, at most and at least.
@@ -20,7 +22,7 @@ pub(crate) async fn run(app: Shared) {
         match retired {
             Ok(Ok(gone)) if gone.is_empty() => {}
             Ok(Ok(gone)) => {
-                let names: Vec<&str> = gone.iter().map(|id| id.as_str()).collect();
+                let names: Vec<&str> = gone.iter().map(WorkspaceId::as_str).collect();
                 tracing::info!(workspaces = ?names, "workspaces of sessions went by their age");
                 app.events.wake();
             }

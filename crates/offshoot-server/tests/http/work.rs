@@ -77,7 +77,10 @@ fn ignored_files_go_with_their_workspace_unless_they_are_asked_for() {
     assert_eq!(file(&client, "built/deep/app"), "12345");
     let events = running.engine.events_after(0, None, 0).unwrap();
     let of_two = |event: &&offshoot_engine::Event| {
-        let name = event.workspace.as_ref().map(|id| id.as_str());
+        let name = event
+            .workspace
+            .as_ref()
+            .map(offshoot_core::WorkspaceId::as_str);
         name == Some("two") && !event.row.line.path.is_root()
     };
     assert_eq!(events.iter().filter(of_two).count(), 0);
