@@ -280,6 +280,9 @@ pub(crate) enum Command {
         /// Show the plan and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Also keep what the ignore rules leave out, which goes unread otherwise
+        #[arg(long)]
+        include_ignored: bool,
     },
     /// Erase content for good, by name; this cannot be undone
     Purge {
@@ -384,6 +387,9 @@ pub(crate) enum WorkspaceCommand {
         /// The workspace
         #[arg(value_name = "WS")]
         workspace: String,
+        /// Also keep what the ignore rules leave out, which goes unread otherwise
+        #[arg(long)]
+        include_ignored: bool,
     },
     /// Turn the directory of a fork into a copy, with all that was changed in it
     ///

@@ -38,6 +38,7 @@ pub(crate) const KNOWN: &[Known] = known! {
     "allowed_origins", "OFFSHOOT_ALLOWED_ORIGINS", "" => |o, v| set(&mut o.allowed_origins, Some(words(v)));
     "sign_in_ttl", "OFFSHOOT_SIGN_IN_TTL", "30d" => |o, v| set(&mut o.sign_in_ttl, time(v));
     "watch", "OFFSHOOT_WATCH", "true" => |o, v| set(&mut o.watch, v.parse().ok());
+    "session_retention", "OFFSHOOT_SESSION_RETENTION", "off" => |o, v| set(&mut o.session_retention, age(v));
     "max_watches", "OFFSHOOT_MAX_WATCHES", "100000" => |o, v| set(&mut o.limits.max_watches, number(v));
     "max_body_bytes", "OFFSHOOT_MAX_BODY_BYTES", "16GiB" => |o, v| set(&mut o.limits.max_body_bytes, amount(v));
     "max_json_bytes", "OFFSHOOT_MAX_JSON_BYTES", "8MiB" => |o, v| set(&mut o.limits.max_json_bytes, amount(v));
@@ -88,6 +89,17 @@ fn file(text: &str) -> Option<PathBuf> {
     Some(text)
         .filter(|text| !text.is_empty())
         .map(PathBuf::from)
+}
+
+/// An age after which something goes; `off` is never. Use is noted to the hour, so it is no less
+/// than that.
+fn age(text: &str) -> Option<Option<Duration>> {
+    match text {
+        "off" => Some(None),
+        _ => time(text)
+            .filter(|age| *age >= Duration::from_secs(3600))
+            .map(Some),
+    }
 }
 
 fn time(text: &str) -> Option<Duration> {

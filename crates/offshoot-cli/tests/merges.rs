@@ -121,6 +121,7 @@ fn complete_tells_what_landed_and_what_waits() {
             "auto_resolved",
             "decided",
             "left_out",
+            "ignored_removed",
             "keep",
             "landing",
             "removed",
@@ -639,4 +640,36 @@ fn protected_paths_wait_for_the_owner() {
     assert_eq!(refused(&place, &unknown), "invalid_request");
     let empty = ["project", "policy", "p", "--protect", "/"];
     assert_eq!(refused(&place, &empty), "invalid_request");
+}
+
+#[test]
+fn ignored_files_go_and_the_answer_says_how_much() {
+    let place = with_project();
+    put(&place, ".gitignore", "built/\n");
+    let build = |agent: &str| {
+        let dir = fork(&place, agent).join("built");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("app"), "12345").unwrap();
+    };
+    let one = json!({ "files": 1, "bytes": 5 });
+    build("one");
+    let said = place.done(&["complete", "one"]).stdout;
+    assert!(
+        said.contains("1 ignored file (5 B) went with it; `--include-ignored` keeps"),
+        "{said}"
+    );
+    assert_eq!(json(&place, &["complete", "one"])["ignored_removed"], one);
+    build("two");
+    let deleted = json(&place, &["workspace", "delete", "two"]);
+    assert_eq!(deleted["ignored_removed"], one);
+    build("three");
+    let args = ["workspace", "delete", "three", "--include-ignored"];
+    let deleted = json(&place, &args);
+    assert_eq!(deleted["ignored_removed"]["files"], 0);
+    build("four");
+    let plan = json(&place, &["clean", "--days", "0", "--dry-run"]);
+    assert_eq!(plan["workspaces"][0]["ignored_removed"], one);
+    let done = json(&place, &["clean", "--days", "0", "--include-ignored"]);
+    assert_eq!(done["workspaces"][0]["ignored_removed"]["files"], 0);
+    assert_eq!(place.done(&["cat", "four", "built/app"]).stdout, "12345");
 }

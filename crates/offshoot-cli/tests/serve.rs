@@ -520,3 +520,29 @@ fn everything_beside_the_workspaces_is_private_whatever_the_umask() {
         assert_eq!(mode(&data), 0o711);
     }
 }
+
+#[test]
+fn what_is_refused_is_in_the_log_with_its_code_and_path() {
+    let data = offshoot_testkit::HostDir::new();
+    let log = data.path().join("log");
+    let file = std::fs::File::create(&log).unwrap();
+    let served = Served::start_with(data.path(), |command| {
+        command.env("OFFSHOOT_LOG", "warn").stderr(file)
+    });
+    let (code, _, stderr) = run(data.path(), &["workspace", "create", "w"]);
+    assert_eq!(code, 0, "{stderr}");
+    let target = "/api/v1/workspaces/w/files/a%2F..%2F..%2Fsecret";
+    assert_eq!(served.send("GET", target, b"").0, 400);
+    let lines = || std::fs::read_to_string(&log).unwrap_or_default();
+    let told = |line: &&str| {
+        line.contains("WARN")
+            && line.contains("path_traversal_blocked")
+            && line.contains("a%2F..%2F..%2Fsecret")
+    };
+    // The log is written by a thread of its own.
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while lines().lines().find(told).is_none() {
+        assert!(std::time::Instant::now() < until, "{}", lines());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -275,6 +275,15 @@ fn settings_come_from_flag_then_environment_then_file() {
         origin(&[], &[("XDG_DATA_HOME", "/xdg")], "data"),
         pair("/xdg/offshoot", "default")
     );
+    let retention = "session_retention";
+    assert_eq!(origin(&[], &[], retention), pair("off", "default"));
+    let ninety = [("OFFSHOOT_SESSION_RETENTION", "90d")];
+    assert_eq!(origin(&[], &ninety, retention), pair("90d", "env"));
+    let too_short = "[server]\nsession_retention = '10s'\n";
+    std::fs::write(place.path().join("bad.toml"), too_short).unwrap();
+    let bad = place.run(&["--config", "bad.toml", "config", "show"]);
+    assert_eq!(bad.code, 1);
+    assert!(bad.stderr.contains("session_retention"), "{}", bad.stderr);
     std::fs::write(place.path().join("bad.toml"), "colour = 1\n").unwrap();
     let bad = place.run(&["--config", "bad.toml", "config", "show"]);
     assert_eq!(bad.code, 1);

@@ -45,6 +45,13 @@ impl Layout {
             || parts.next().is_some_and(is_writable) && (is_dir || parts.next().is_some())
     }
 
+    /// Whether ignore rules mean anything at a path. What somebody uploaded to a session, and what
+    /// was made for them, counts whatever its name is.
+    pub fn heeds_ignore_rules(self, path: &RelPath) -> bool {
+        let top = path.parts().next().unwrap_or_default();
+        self == Layout::Plain || ![&b"uploads"[..], b"outputs"].contains(&top)
+    }
+
     /// Refuses a path that must not be written, created, moved or deleted in this layout.
     pub fn check_writable(self, path: &RelPath) -> Result<()> {
         if self == Layout::Plain {

@@ -1,12 +1,13 @@
 //! What becomes of a workspace once its merge has landed: it moves onto the merged head, or goes.
 //! Nothing of this can take the merge back, so what cannot be done now is said and is no failure.
 
-use offshoot_core::{Cause, ObjectId, Result};
+use offshoot_core::{Cause, Error, ObjectId, Result};
 use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, WorkspaceState};
 
-use crate::complete::Completed;
+use crate::complete::{Completed, receipt};
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::fork_row;
+use crate::ignored::IgnoredFiles;
 use crate::index::Index;
 use crate::left_out::LeftOut;
 use crate::objects::Workbench;
@@ -84,6 +85,7 @@ impl Engine {
         let removal = self.remove_after_merge(row, completed, cause);
         let (removed, stays_for) = match removal {
             Ok(deleted) => {
+                completed.ignored_removed = deleted.ignored;
                 let unkept = deleted.too_large.iter().map(LeftOut::from);
                 for file in unkept.collect::<Vec<_>>() {
                     if !completed.left_out.contains(&file) {
@@ -129,7 +131,37 @@ impl Engine {
             None => Ok(true),
         };
         // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
-        self.delete_workspace_if(&row.id, Durability::Relaxed, cause, unchanged)
+        let deleted = self.delete_workspace_if(
+            &row.id,
+            completed.include_ignored,
+            Durability::Relaxed,
+            cause,
+            unchanged,
+        )?;
+        self.note_ignored(completed, deleted.ignored)?;
+        Ok(deleted)
+    }
+
+    /// Notes in the receipt of a merge what went with its workspace, so that asking again gives the
+    /// same answer.
+    fn note_ignored(&self, completed: &Completed, ignored: IgnoredFiles) -> Result<()> {
+        let Some(id) = completed
+            .merge_id
+            .as_deref()
+            .filter(|_| !ignored.is_empty())
+        else {
+            return Ok(());
+        };
+        self.store().write(Durability::Relaxed, |tx| {
+            let Some(mut merge) = tx.merge(id)? else {
+                return Ok(());
+            };
+            let mut noted = receipt(&merge)?;
+            noted.ignored_removed = ignored;
+            merge.outcome = serde_json::to_string(&noted)
+                .map_err(|error| Error::internal(error.to_string()))?;
+            tx.put_merge(&merge)
+        })
     }
 
     /// Whether a workspace holds something else than a snapshot of it, as far as is recorded.

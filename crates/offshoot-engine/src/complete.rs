@@ -25,6 +25,7 @@ use crate::authors::{Authors, agent_of};
 use crate::decide::{Decided, decide, keep_lost};
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{fork_row, project_name};
+use crate::ignored::IgnoredFiles;
 use crate::index::Index;
 use crate::left_out::{LeftOut, git_refuses_any};
 use crate::lines::LineFor;
@@ -97,6 +98,12 @@ pub struct Completed {
     /// the workspace; a workspace with files that are too large for that stays itself.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
+    /// Whether ignored files were merged, too.
+    #[serde(default)]
+    pub include_ignored: bool,
+    /// Ignored files that went with the workspace, or would.
+    #[serde(default)]
+    pub ignored_removed: IgnoredFiles,
     /// Whether the workspace was asked to stay.
     pub keep: bool,
     /// Whether nothing lands before every conflict is decided.
@@ -229,6 +236,10 @@ impl Engine {
         let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
         let synced = self.sync_held(&row, include_ignored, cause)?;
+        let ignored = match options.keep || synced.ignored.is_empty() {
+            true => IgnoredFiles::default(),
+            false => self.count_ignored(&row, &self.dir_of(&row)?, &synced.ignored)?,
+        };
         self.store().read(|tx| {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
@@ -247,6 +258,7 @@ impl Engine {
             let mut completed = self.plan_merge(tx, &bench, &merging)?.completed;
             completed.merge_id = None;
             completed.snapshot = None;
+            completed.ignored_removed = ignored;
             let too_large = synced.too_large.iter().map(LeftOut::from);
             completed.left_out.extend(too_large);
             for waiting in &mut completed.conflicts {
@@ -487,6 +499,8 @@ impl Engine {
                 .collect(),
             decided: Vec::new(),
             left_out: merge.left_out,
+            include_ignored: merging.options.include_ignored || settings.include_ignored,
+            ignored_removed: IgnoredFiles::default(),
             keep: merging.options.keep,
             atomic,
             after: None,

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::upkeep::Job;
 
 /// For so many microseconds a use is as good as noted. A clean-up counts in days.
-const NOTED_FOR: i64 = 3_600_000_000;
+pub(crate) const NOTED_FOR: i64 = 3_600_000_000;
 /// So many workspaces are remembered as noted.
 const MOST_NOTED: usize = 4_096;
 

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_fs::{ForkDirs, InUse, Provider, Uses, find_user};
+use offshoot_fs::{ForkDirs, InUse, Provider, SafeDir, Uses, find_user};
 use offshoot_store::{
     Durability, ForkRow, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::fork_row;
+use crate::ignored::IgnoredFiles;
 use crate::sync::Synced;
 
 /// So long a directory may look used by chance: a process that any thread starts holds all open
@@ -202,12 +203,26 @@ impl Detached<'_> {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
+        let (dir, place) = self.open()?;
+        engine.sync_at(&row, &dir, &place, include_ignored, durability)
+    }
+
+    /// How much of what that look left out goes with the directory.
+    pub(crate) fn count_ignored(&self, synced: &Synced) -> Result<IgnoredFiles> {
+        match synced.ignored.is_empty() {
+            true => Ok(IgnoredFiles::default()),
+            false => (self.engine).count_ignored(&self.row, &self.open()?.0, &synced.ignored),
+        }
+    }
+
+    /// The directory, and where it stands.
+    fn open(&self) -> Result<(SafeDir, PathBuf)> {
         let place = match &self.how {
             How::Aside(aside) => aside.clone(),
-            _ => engine.inner.data.workspace(&row.id),
+            _ => self.engine.inner.data.workspace(&self.row.id),
         };
-        let dir = engine.open_dir(&place)?.following_no_links();
-        engine.sync_at(&row, &dir, &place, include_ignored, durability)
+        let dir = self.engine.open_dir(&place)?.following_no_links();
+        Ok((dir, place))
     }
 
     /// Ends the mount, if it is one; `workspace_busy` if somebody works in it or reads.

@@ -335,7 +335,7 @@ impl Engine {
         Ok((listed, next))
     }
 
-    fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
+    pub(crate) fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
         Source::of_object(self.clone(), id)?.mime(path)
     }
 

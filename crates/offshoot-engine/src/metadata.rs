@@ -1,11 +1,15 @@
 //! What is remembered about a path: metadata and history.
 
-use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes};
-use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceRow};
+use offshoot_core::{
+    EntryKind, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+};
+use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceKey, WorkspaceRow};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, last_row_in, no_file};
-use crate::index::Index;
+use crate::index::{Entry, Index};
+use crate::mime::mime_by_name;
+use crate::past::{ALL, Shown, brought_by, past};
 
 /// Everything known about one path.
 #[derive(Clone, Debug)]
@@ -28,27 +32,38 @@ pub struct Metadata {
     pub modified_at: Option<Timestamp>,
     /// Who changed it last.
     pub operator: Option<String>,
+    /// On whose behalf: the agent whose merge brought it, or else the operator.
+    pub author: Option<String>,
     /// Its versions and what else happened to it, newest first.
     pub history: Vec<HistoryRow>,
 }
 
 impl Engine {
-    /// Everything known about one path. If the path was handed out, outside changes to it are
-    /// recorded first.
+    /// Everything known about one path, under earlier names too. If the path was handed out, outside
+    /// changes to it are recorded first.
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
+        self.metadata_as(id, path, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn metadata_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<Metadata> {
         self.sync_one(id, path)?;
-        let (entry, size, history, row) = self.with_index(id, |index| {
+        let (entry, size, history, brought, row) = self.with_index(id, |index| {
             let entry = index.entry(path)?.ok_or_else(|| no_file(path))?;
-            let history = index.tx.history(&HistoryFilter {
-                workspace: Some(index.row.key),
-                path: Some(path.clone()),
-                newest_first: true,
-                limit: 1000,
-                ..HistoryFilter::default()
-            })?;
-            Ok((entry, index.size(&entry)?, history, index.row.clone()))
+            let history = past(index, path, shown)?;
+            let brought = match history.is_empty() {
+                true => brought_by(index, path, shown)?,
+                false => None,
+            };
+            let size = index.size(&entry)?;
+            Ok((entry, size, history, brought, index.row.clone()))
         })?;
-        let newest = history.first();
+        let newest = history.first().or(brought.as_ref());
         let given = history
             .iter()
             .find(|row| row.line.after.is_some() && row.line.after == entry.id)
@@ -58,6 +73,7 @@ impl Engine {
             (EntryKind::File, None) => Some(self.mime_of(&row.id, path)?),
             _ => None,
         };
+        let operator = |row: &HistoryRow| row.line.cause.operator.as_str().to_owned();
         Ok(Metadata {
             path: path.clone(),
             kind: entry.kind,
@@ -65,9 +81,10 @@ impl Engine {
             perm: entry.perm,
             id: entry.id,
             mime,
-            created_at: history.last().map(|row| row.line.at),
+            created_at: history.last().or(brought.as_ref()).map(|row| row.line.at),
             modified_at: newest.map(|row| row.line.at),
-            operator: newest.map(|row| row.line.cause.operator.as_str().to_owned()),
+            operator: newest.map(operator),
+            author: newest.map(|row| row.line.cause.claim.clone().unwrap_or(operator(row))),
             history,
         })
     }
@@ -112,19 +129,15 @@ impl Engine {
         Ok(self.whole_object(content)?.to_vec())
     }
 
-    /// The text of `.meta/.meta`.
+    /// The content of `.meta/.meta`.
     pub(crate) fn workspace_as_json(&self, row: &WorkspaceRow) -> Result<Value> {
         let mut files = Vec::new();
         self.store().read(|tx| {
             files.clear();
             let index = Index::new(self.store(), tx, row);
+            let project = tx.fork(row.key)?.map(|fork| fork.project);
             index.walk(&RelPath::root(), &mut |path, entry| {
-                files.push(json!({
-                    "path": path.to_text(),
-                    "type": entry.kind,
-                    "size": index.size(entry)?,
-                    "id": entry.id.map(ObjectId::to_hex),
-                }));
+                files.push(self.entry_as_json(&index, project, path, entry)?);
                 Ok(())
             })
         })?;
@@ -140,21 +153,67 @@ impl Engine {
         }))
     }
 
-    /// The text of `.meta/{path}`.
-    pub(crate) fn metadata_as_json(&self, id: &WorkspaceId, path: &RelPath) -> Result<Value> {
-        let metadata = self.metadata(id, path)?;
-        let history: Vec<Value> = metadata.history.iter().map(history_as_json).collect();
-        let mut messages: Vec<&str> = Vec::new();
-        for row in &metadata.history {
-            if let Some(message) = &row.line.cause.message_id
-                && !messages.contains(&message.as_str())
-            {
-                messages.push(message);
-            }
+    /// One entry of it: the newest line of its path says when it changed, in a fork that of the
+    /// project; without any it came with the workspace.
+    fn entry_as_json(
+        &self,
+        index: &Index<'_>,
+        project: Option<WorkspaceKey>,
+        path: &RelPath,
+        entry: &Entry,
+    ) -> Result<Value> {
+        let newest = |place| -> Result<Option<HistoryRow>> {
+            let lines = index.tx.history(&HistoryFilter {
+                workspace: Some(place),
+                path: Some(path.clone()),
+                newest_first: true,
+                limit: 1,
+                ..HistoryFilter::default()
+            })?;
+            Ok(lines.into_iter().next())
+        };
+        let mut last = newest(index.row.key)?;
+        if let (None, Some(project)) = (&last, project) {
+            // What the project became since is not here.
+            last = newest(project)?.filter(|row| row.line.after == entry.id);
         }
+        let given = last.as_ref().and_then(|row| row.line.mime.clone());
+        let mime = match (entry.kind, entry.id) {
+            (EntryKind::File, Some(id)) => match given.or_else(|| mime_by_name(path.name())) {
+                Some(told) => Some(told),
+                None => Some(self.mime_in_store(path, id)?),
+            },
+            _ => None,
+        };
+        let modified_at = last.map_or(index.row.created_at, |row| row.line.at);
+        Ok(json!({
+            "path": path.to_text(),
+            "type": entry.kind,
+            "size": index.size(entry)?,
+            "id": entry.id.map(ObjectId::to_hex),
+            "mime_type": mime,
+            "modified_at": modified_at.to_string(),
+        }))
+    }
+
+    /// The content of `.meta/{path}`, also of a path that is gone.
+    pub(crate) fn metadata_as_json(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<Value> {
+        let metadata = match self.metadata_as(id, path, shown) {
+            Err(error) if error.code() == ErrorCode::FileNotFound => {
+                let history = self.with_index(id, |index| past(index, path, shown))?;
+                return gone_as_json(path, &history).ok_or(error);
+            }
+            other => other?,
+        };
         Ok(json!({
             "path": metadata.path.to_text(),
             "type": metadata.kind,
+            "deleted": false,
             "size": metadata.size,
             "mode": format!("{:04o}", metadata.perm),
             "id": metadata.id.map(ObjectId::to_hex),
@@ -162,10 +221,50 @@ impl Engine {
             "created_at": metadata.created_at.map(|at| at.to_string()),
             "modified_at": metadata.modified_at.map(|at| at.to_string()),
             "operator": metadata.operator,
-            "message_ids": messages,
-            "history": history,
+            "author": metadata.author,
+            "message_ids": messages(&metadata.history),
+            "history": history_of(&metadata.history),
         }))
     }
+}
+
+/// What is told of a path at which nothing stands any more; none if nothing ever did.
+fn gone_as_json(path: &RelPath, history: &[HistoryRow]) -> Option<Value> {
+    let (newest, oldest) = (history.first()?, history.last()?);
+    let last = history.iter().find(|row| row.line.after.is_some());
+    let content = newest.line.before.or(last.and_then(|row| row.line.after));
+    let operator = newest.line.cause.operator.as_str();
+    Some(json!({
+        "path": path.to_text(),
+        "type": newest.line.kind,
+        "deleted": true,
+        "size": last.map_or(0, |row| row.line.size),
+        "id": content.map(ObjectId::to_hex),
+        "mime_type": last.and_then(|row| row.line.mime.clone()).or_else(|| mime_by_name(path.name())),
+        "created_at": oldest.line.at.to_string(),
+        "modified_at": newest.line.at.to_string(),
+        "operator": operator,
+        "author": newest.line.cause.claim.as_deref().unwrap_or(operator),
+        "message_ids": messages(history),
+        "history": history_of(history),
+    }))
+}
+
+fn history_of(history: &[HistoryRow]) -> Vec<Value> {
+    history.iter().map(history_as_json).collect()
+}
+
+/// The messages that led to what happened, newest first, each once.
+fn messages(history: &[HistoryRow]) -> Vec<&str> {
+    let mut messages: Vec<&str> = Vec::new();
+    for row in history {
+        if let Some(message) = &row.line.cause.message_id
+            && !messages.contains(&message.as_str())
+        {
+            messages.push(message);
+        }
+    }
+    messages
 }
 
 /// One line of the history as every door shows it.

@@ -1,12 +1,13 @@
 //! What a snapshot of an index would take, and what the ignore rules leave out of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use offshoot_core::{EntryKind, RelPath, Result};
 use offshoot_git::IgnoreRules;
 use offshoot_store::EntryRow;
 
 use crate::index::{Entry, Index};
+use crate::inherited::Inherited;
 use crate::state::{StateEdit, StateEdits, StateEntry};
 
 /// What a snapshot would take, and what it would leave.
@@ -16,6 +17,29 @@ pub(crate) struct Pending {
     /// Where the rows are that it would take.
     pub(crate) taken: Vec<RelPath>,
     pub(crate) ignored: Vec<EntryRow>,
+}
+
+impl Pending {
+    /// The rows that a walk does not see: those that the rules in the index leave out, and those at
+    /// or below paths that the walk left out by rules that came to the disk since.
+    pub(crate) fn left_out(&self, index: &Index<'_>, by_walk: &[RelPath]) -> Result<Vec<EntryRow>> {
+        let mut rows = self.ignored.clone();
+        if by_walk.is_empty() || self.taken.is_empty() {
+            return Ok(rows);
+        }
+        let (pruned, above) = (
+            HashSet::<&RelPath>::from_iter(by_walk),
+            Inherited::default(),
+        );
+        for path in &self.taken {
+            if above.holds(path, |dir| Ok(pruned.contains(dir)))?
+                && let Some(row) = index.own_row(path)?.filter(|row| row.kind.is_some())
+            {
+                rows.push(row);
+            }
+        }
+        Ok(rows)
+    }
 }
 
 impl Index<'_> {
@@ -78,6 +102,9 @@ impl<'a> Ignore<'a> {
         let Some(parent) = path.parent() else {
             return Ok(false);
         };
+        if !self.index.row.layout.heeds_ignore_rules(path) {
+            return Ok(false);
+        }
         let parent_ignored = match self.verdicts.get(&parent) {
             Some(verdict) => *verdict,
             None => {

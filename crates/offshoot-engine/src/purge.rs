@@ -1,13 +1,17 @@
-//! Erasing content by name: a leaked secret, an old session. The only thing that loses bytes.
+//! Erasing content: by name, such as a leaked secret, or sessions of the age at which the owner lets
+//! them go. The only thing that loses bytes.
 //!
 //! Content that a snapshot holds cannot simply be taken out: the snapshot's id is made from it. So
 //! the snapshots that hold it are written anew with a placeholder in its stead, and get new ids.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use offshoot_core::{
-    Cause, EMPTY_TREE, EntryKind, ObjectId, ObjectKind, RelPath, Result, WorkspaceId,
+    Cause, EMPTY_TREE, EntryKind, ErrorCode, Layout, ObjectId, ObjectKind, RelPath, Result,
+    Timestamp, WorkspaceId,
 };
+use offshoot_fs::Uses;
 use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
 use offshoot_store::{
     Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
@@ -16,9 +20,11 @@ use offshoot_store::{
 
 use crate::engine::{Engine, no_file, no_workspace, open_row_by_key, open_row_in};
 use crate::index::{Entry, Index};
+use crate::last_use::NOTED_FOR;
 use crate::layers::layers_holding;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
+use crate::retention::micros;
 use crate::snapshot::state_of;
 use crate::tally::Tally;
 
@@ -79,6 +85,76 @@ impl Engine {
         purged.contents = before.difference(&after).copied().collect();
         purged.remains = self.store().erase(&purged.contents)?.remains;
         Ok(purged)
+    }
+
+    /// Erases the workspaces of sessions, open or deleted, that nobody used for so long: row,
+    /// history, snapshots, directory, and all content that nothing else names. For an owner who
+    /// switched that on. Spares one in which somebody works, has files open or changed something.
+    /// Returns their names.
+    pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
+        self.freeing(|| {
+            // A read may have been noted an hour late.
+            let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
+            let unused_for = micros(unused_for.saturating_add(late));
+            let before = Timestamp(self.now().0.saturating_sub(unused_for));
+            let is_due = |row: &WorkspaceRow| {
+                let of_session = row.layout == Layout::Session;
+                of_session && row.kind == WorkspaceKind::Standalone && row.used_at <= before
+            };
+            let mut due = self.store().read(|tx| tx.all_workspaces())?;
+            due.retain(&is_due);
+            if due.is_empty() {
+                return Ok(Vec::new());
+            }
+            let named = self.reachable()?;
+            let mut gone = Vec::new();
+            for row in due {
+                match self.retire(&row, &is_due) {
+                    Ok(true) => gone.push(row.id),
+                    Ok(false) => {}
+                    // Somebody uses it.
+                    Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !gone.is_empty() {
+                let still = self.reachable()?;
+                let unnamed: Vec<ObjectId> = named.difference(&still).copied().collect();
+                self.store().erase(&unnamed)?;
+            }
+            Ok(gone)
+        })
+    }
+
+    /// Erases one of them if it may still go. Returns whether it did.
+    fn retire(&self, row: &WorkspaceRow, is_due: &dyn Fn(&WorkspaceRow) -> bool) -> Result<bool> {
+        let _name = self.name_lock(&row.id)?;
+        let lock = self.exclusive(row)?;
+        let look = || -> Result<Option<WorkspaceRow>> {
+            let now = self.store().read(|tx| tx.workspace_by_key(row.key))?;
+            Ok(now.filter(is_due))
+        };
+        let Some(now) = look()? else {
+            return Ok(false);
+        };
+        if now.state == WorkspaceState::Open {
+            let detached = self.detach(&now, Uses::Any)?;
+            // What outside programs changed is a use, and a sync notes it as one.
+            let synced = detached.sync(false, Durability::Synced)?;
+            if !synced.changes.is_empty() || look()?.is_none() {
+                return Ok(false);
+            }
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
+            detached.discard();
+            self.discard_dir(&now)?;
+        } else {
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
+        }
+        drop(lock);
+        self.forget_locks(&now);
+        Ok(true)
     }
 
     /// Erases a long history piece by piece if the disk is full: at once it could need a longer log

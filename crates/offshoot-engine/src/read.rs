@@ -12,6 +12,7 @@ use crate::engine::{Engine, no_file};
 use crate::incoming::unreadable;
 use crate::index::{Entry, Index};
 use crate::left_out::is_ours_in;
+use crate::past::{ALL, Shown};
 use crate::projection::missing_content;
 use crate::source::{Source, characters, count_characters};
 use crate::too_large::TooLarge;
@@ -210,7 +211,19 @@ impl Engine {
         offset: u64,
         length: usize,
     ) -> Result<Window> {
-        window_of(self.source(id, path)?, path, offset, length)
+        self.read_window_as(id, path, offset, length, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn read_window_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+        shown: Shown<'_>,
+    ) -> Result<Window> {
+        window_of(self.source(id, path, shown)?, path, offset, length)
     }
 
     /// The same if the file is small enough to be read where the request is; else none, and nothing
@@ -222,7 +235,19 @@ impl Engine {
         offset: u64,
         length: usize,
     ) -> Result<Option<Window>> {
-        let source = self.source(id, path)?;
+        self.read_window_if_small_as(id, path, offset, length, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn read_window_if_small_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+        shown: Shown<'_>,
+    ) -> Result<Option<Window>> {
+        let source = self.source(id, path, shown)?;
         match source.held() {
             Some(_) => window_of(source, path, offset, length).map(Some),
             None => Ok(None),
@@ -232,7 +257,7 @@ impl Engine {
     /// Reads a whole file into memory, with the id of its content.
     pub fn read_whole(&self, id: &WorkspaceId, path: &RelPath) -> Result<(Vec<u8>, ObjectId)> {
         let mut bytes = Vec::new();
-        self.source(id, path)?
+        self.source(id, path, ALL)?
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
         let content = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &bytes)?;
@@ -241,22 +266,32 @@ impl Engine {
 
     /// Opens a file for streaming.
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
-        OpenFile::of(self.source(id, path)?, path)
+        self.open_file_as(id, path, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn open_file_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<OpenFile> {
+        OpenFile::of(self.source(id, path, shown)?, path)
     }
 
     /// The MIME type of a file.
     pub(crate) fn mime_of(&self, id: &WorkspaceId, path: &RelPath) -> Result<String> {
-        self.source(id, path)?.mime(path)
+        self.source(id, path, ALL)?.mime(path)
     }
 
     /// Where the bytes of a file are: in the directory if there is one, else in the store.
-    fn source(&self, id: &WorkspaceId, path: &RelPath) -> Result<Source> {
+    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
         let row = self.open_row(id)?;
         if path.is_root() {
             return Err(is_a_directory(path));
         }
-        if let Some(text) = self.made_up_file(&row, path)? {
-            return Ok(Source::of_bytes(text.into_bytes()));
+        if let Some(made_up) = self.made_up_file(&row, path, shown)? {
+            return Ok(made_up);
         }
         if row.materialized {
             let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
@@ -283,9 +318,15 @@ impl Engine {
     }
 
     /// Files that are not in the workspace but read as if they were.
-    fn made_up_file(&self, row: &WorkspaceRow, path: &RelPath) -> Result<Option<String>> {
+    fn made_up_file(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<Option<Source>> {
         if is_session_metadata(row, path) {
-            return Ok(Some(crate::workspace::session_metadata(row)));
+            let text = crate::workspace::session_metadata(row);
+            return Ok(Some(Source::of_bytes(text.into_bytes())));
         }
         let mut parts = path.parts();
         if parts.next() != Some(b".meta") {
@@ -305,9 +346,9 @@ impl Engine {
         } else if about.is_root() {
             return Err(is_a_directory(path));
         } else {
-            self.metadata_as_json(&row.id, &about)?
+            self.metadata_as_json(&row.id, &about, shown)?
         };
-        Ok(Some(format!("{value:#}\n")))
+        Ok(Some(Source::of_json(&value)))
     }
 
     /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
@@ -326,12 +367,11 @@ impl Engine {
             let dir = self.dir_for_reader(&row)?.following_no_links();
             let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
-            if row.handed_out {
-                info.file_count = counted.files;
-                info.dir_count = counted.dirs;
-                info.total_size = counted.bytes;
-                info.last_modified = info.last_modified.max(counted.newest);
-            }
+            // What a listing shows, also if somebody found the directory whom nobody told of it.
+            info.file_count = counted.files;
+            info.dir_count = counted.dirs;
+            info.total_size = counted.bytes;
+            info.last_modified = info.last_modified.max(counted.newest);
         }
         Ok(info)
     }

@@ -9,6 +9,7 @@ use offshoot_git::{Commit, ObjectReader, walk_objects};
 use offshoot_store::{Collected, Durability, HistoryOp, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
+use crate::ignored::IgnoredFiles;
 use crate::objects::StoredObjects;
 use crate::read::count_on_disk;
 use crate::too_large::largest_file;
@@ -34,6 +35,8 @@ pub struct CleanedWorkspace {
     pub disk_usage: i64,
     /// When it was last used.
     pub last_used: Timestamp,
+    /// Ignored files that went with its directory, or would.
+    pub ignored: IgnoredFiles,
 }
 
 /// What a clean-up did, or would do.
@@ -47,28 +50,47 @@ pub struct Cleaned {
 
 impl Engine {
     /// Removes the directories of workspaces that nobody used for so long. Their last state is
-    /// kept and comes back with the next write or request for the path. Content that nothing names is
-    /// collected, too. With `dry_run` nothing happens and the answer is the plan.
+    /// kept and comes back with the next write or request for the path, without what only the ignore
+    /// rules name. Content that nothing names is collected, too. With `dry_run` nothing happens and
+    /// the answer is the plan.
     pub fn clean(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {
-        self.freeing(|| self.clean_now(unused_for, dry_run, cause))
+        self.clean_with(unused_for, false, dry_run, cause)
     }
 
-    fn clean_now(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {
+    /// The same with a say in whether ignored files are kept with the last state.
+    pub fn clean_with(
+        &self,
+        unused_for: Duration,
+        include_ignored: bool,
+        dry_run: bool,
+        cause: &Cause,
+    ) -> Result<Cleaned> {
+        self.freeing(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
+    }
+
+    fn clean_now(
+        &self,
+        unused_for: Duration,
+        include_ignored: bool,
+        dry_run: bool,
+        cause: &Cause,
+    ) -> Result<Cleaned> {
         let before = Timestamp(self.now().0.saturating_sub(micros(unused_for)));
         let mut cleaned = Cleaned::default();
         if !dry_run {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
         }
-        for (row, planned) in self.plan_clean(before)? {
+        for (row, planned) in self.plan_clean(before, include_ignored)? {
             if dry_run {
                 cleaned.workspaces.push(planned);
                 continue;
             }
-            match self.clean_workspace(&row, before, cause) {
+            match self.clean_workspace(&row, before, include_ignored, cause) {
                 Ok(None) => {}
-                Ok(Some(snapshot)) => cleaned.workspaces.push(CleanedWorkspace {
+                Ok(Some((snapshot, ignored))) => cleaned.workspaces.push(CleanedWorkspace {
                     snapshot,
+                    ignored,
                     ..planned
                 }),
                 // Somebody has begun to use it.
@@ -84,7 +106,11 @@ impl Engine {
 
     /// The workspaces whose directory nobody used for so long, and nobody uses now. What outside
     /// programs changed is recorded on the way, and is a use.
-    fn plan_clean(&self, before: Timestamp) -> Result<Vec<(WorkspaceRow, CleanedWorkspace)>> {
+    fn plan_clean(
+        &self,
+        before: Timestamp,
+        include_ignored: bool,
+    ) -> Result<Vec<(WorkspaceRow, CleanedWorkspace)>> {
         let mut plan = Vec::new();
         let mut in_use = None;
         for row in self.store().read(|tx| tx.workspaces(None, 0))? {
@@ -107,16 +133,24 @@ impl Engine {
             if !synced.changes.is_empty() || self.is_used(&row, in_use)? {
                 continue;
             }
-            let counted = count_on_disk(&row, &self.dir_of(&row)?)?;
-            // What is too large to be kept keeps the directory, ignored or not.
-            if row.handed_out && counted.largest > largest_file(self, &row) {
+            let dir = self.dir_of(&row)?;
+            let counted = count_on_disk(&row, &dir)?;
+            // What is too large to be kept keeps the directory.
+            let is_kept = include_ignored && row.handed_out;
+            let too_large = is_kept && counted.largest > largest_file(self, &row);
+            if too_large || !synced.too_large.is_empty() {
                 continue;
             }
+            let ignored = match include_ignored {
+                true => IgnoredFiles::default(),
+                false => self.count_ignored(&row, &dir, &synced.ignored)?,
+            };
             let planned = CleanedWorkspace {
                 id: row.id.clone(),
                 snapshot: None,
                 disk_usage: counted.disk_usage,
                 last_used: row.used_at,
+                ignored,
             };
             plan.push((row, planned));
         }
@@ -134,29 +168,32 @@ impl Engine {
         &self,
         row: &WorkspaceRow,
         before: Timestamp,
+        include_ignored: bool,
         cause: &Cause,
-    ) -> Result<Option<Option<ObjectId>>> {
+    ) -> Result<Option<(Option<ObjectId>, IgnoredFiles)>> {
         let _lock = self.exclusive(row)?;
         let row = &self.store().read(|tx| open_row_by_key(tx, row))?;
         if !self.may_be_cleaned(row, before)? {
             return Ok(None);
         }
         let detached = self.detach(row, Uses::Any)?;
-        if !detached.sync(false, Durability::Synced)?.changes.is_empty() {
+        let mut synced = detached.sync(false, Durability::Synced)?;
+        if !synced.changes.is_empty() {
             // An outside program is at work in it.
             return Ok(None);
         }
-        // Ignored files too: they go with the directory, and come back with it as entries of the
-        // index (INV-5). What is too large to be kept keeps the directory.
-        if !detached
-            .sync(true, Durability::Synced)?
-            .too_large
-            .is_empty()
-        {
+        if include_ignored {
+            // They come back with the directory as entries of the index.
+            synced = detached.sync(true, Durability::Synced)?;
+        }
+        // What is too large to be kept keeps the directory (INV-5).
+        if !synced.too_large.is_empty() {
             return Ok(None);
         }
+        let ignored = detached.count_ignored(&synced)?;
         detached.close()?;
-        let snapshot = self.keep_recorded(row, "before clean-up", Durability::Synced, cause)?;
+        let snapshot =
+            self.keep_recorded(row, "before clean-up", false, Durability::Synced, cause)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let mut now = open_row_by_key(tx, row)?;
@@ -174,7 +211,7 @@ impl Engine {
         })?;
         detached.discard();
         self.discard_dir(row)?;
-        Ok(Some(snapshot))
+        Ok(Some((snapshot, ignored)))
     }
 
     /// Collects content that nothing names and that is older than the guard. Never needs twice
@@ -245,6 +282,6 @@ impl Engine {
     }
 }
 
-fn micros(duration: Duration) -> i64 {
+pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

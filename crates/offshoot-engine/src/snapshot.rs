@@ -308,7 +308,7 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
         self.sync_held(row, false, cause)?;
-        self.keep_recorded(row, why, Durability::Synced, cause)
+        self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 
     /// The same of what is recorded already.
@@ -316,6 +316,7 @@ impl Engine {
         &self,
         row: &WorkspaceRow,
         why: &str,
+        include_ignored: bool,
         durability: Durability,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
@@ -325,24 +326,29 @@ impl Engine {
         }
         let draft = self
             .store()
-            .read(|tx| self.draft_snapshot(tx, &row, None, false, cause, self.now()))?;
+            .read(|tx| self.draft_snapshot(tx, &row, None, include_ignored, cause, self.now()))?;
         if let Prepared::Unchanged(head) = draft {
-            self.settle_on_head(&row, &head)?;
+            self.settle_on_head(&row, &head, include_ignored)?;
             return Ok(Some(head.id));
         }
-        self.take_snapshot_with(&row, Some(why), false, cause, durability)
+        self.take_snapshot_with(&row, Some(why), include_ignored, cause, durability)
             .map(|taken| Some(taken.snapshot.id))
     }
 
     /// Makes the newest snapshot the base of the index, of which the present state is known not to
     /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
-    fn settle_on_head(&self, row: &WorkspaceRow, head: &SnapshotRow) -> Result<()> {
+    fn settle_on_head(
+        &self,
+        row: &WorkspaceRow,
+        head: &SnapshotRow,
+        include_ignored: bool,
+    ) -> Result<()> {
         for _ in 0..OPTIMISTIC_TRIES {
             let (then, folded) = self.store().read(|tx| {
                 let now = open_row_by_key(tx, row)?;
                 let pending = Index::new(self.store(), tx, &now)
                     .with_rows()?
-                    .pending(false)?;
+                    .pending(include_ignored)?;
                 let settled = pending.taken.is_empty()
                     && (now.tree, now.sidecar) == (head.tree, head.sidecar);
                 Ok((now, (!settled).then(|| FoldedRows::new(&pending))))

@@ -15,6 +15,8 @@ pub(crate) struct Source {
     reader: Reader,
     pub(crate) size: u64,
     pub(crate) modified_at: Option<Timestamp>,
+    /// What it is known to be, whatever its name says.
+    is: Option<&'static str>,
 }
 
 enum Reader {
@@ -50,6 +52,7 @@ impl Source {
         Source {
             size: stat.size,
             modified_at: Some(stat.modified()),
+            is: None,
             reader: Reader::File {
                 engine,
                 file,
@@ -122,6 +125,15 @@ impl Source {
             reader: Reader::Bytes(std::io::Cursor::new(bytes)),
             size,
             modified_at: None,
+            is: None,
+        }
+    }
+
+    /// Text that is made up and is JSON.
+    pub(crate) fn of_json(value: &serde_json::Value) -> Self {
+        Source {
+            is: Some("application/json"),
+            ..Source::of_bytes(format!("{value:#}\n").into_bytes())
         }
     }
 
@@ -139,6 +151,7 @@ impl Source {
             },
             size,
             modified_at: None,
+            is: None,
         })
     }
 
@@ -245,6 +258,9 @@ impl Source {
     }
 
     pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
+        if let Some(known) = self.is {
+            return Ok(known.to_owned());
+        }
         if let Some(bytes) = self.held() {
             let head = &bytes[..bytes.len().min(crate::mime::HEAD)];
             return Ok(crate::mime::of(None, path.name(), head));

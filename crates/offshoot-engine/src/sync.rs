@@ -14,17 +14,19 @@ use offshoot_core::{
 };
 use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
 use offshoot_store::{
-    Bulk, BulkWriter, Durability, EntryRow, HistoryFilter, HistoryOp, NewObject, ReadTx, Via,
-    WorkspaceKind, WorkspaceRow,
+    Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, ReadTx, Via, WorkspaceKind,
+    WorkspaceRow,
 };
 
 use crate::authors::claim_of;
 use crate::draft::{Change, Draft, TRIES, keeps_changing};
 use crate::engine::{Engine, open_row_by_key};
+use crate::ignored::Ignored;
 use crate::index::{Entry, Index};
 use crate::lines::LineFor;
 use crate::objects::{StoredObjects, Workbench};
 use crate::read::DiskEntry;
+use crate::renames::Renames;
 use crate::state::{State, StateEdit, StateEntry};
 use crate::sync_disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync_record::Recorder;
@@ -51,6 +53,8 @@ pub struct OutsideChange {
     pub op: HistoryOp,
     /// What stands or stood there.
     pub kind: EntryKind,
+    /// Where it was before, if it was only renamed.
+    pub from: Option<RelPath>,
 }
 
 /// What a sync found.
@@ -68,13 +72,6 @@ pub struct Synced {
     pub unsettled: Vec<RelPath>,
     /// Files that were not read for their size. They are in no snapshot and stay where they are.
     pub too_large: Vec<TooLarge>,
-}
-
-/// What the index has and the ignore rules leave out.
-pub(crate) struct Ignored<'a> {
-    pub(crate) rows: &'a [EntryRow],
-    /// Whether a walk saw the path in spite of that.
-    pub(crate) seen: &'a dyn Fn(&RelPath) -> bool,
 }
 
 /// What stands at a path of the disk; none if nothing does.
@@ -459,8 +456,9 @@ impl Engine {
                     _ => {}
                 }
             }
+            let rows = index.pending(false)?.left_out(&index, &scan.ignored)?;
             let ignored = Ignored {
-                rows: &index.pending(false)?.ignored,
+                rows: &rows,
                 seen: &|path| seen.contains(path),
             };
             self.follow_ignored(&index, dir, bulk, &ignored, found, too_large)?;
@@ -474,42 +472,6 @@ impl Engine {
                 settled,
             })
         })
-    }
-
-    /// Ignored files that came through us are ours to follow although a walk skips them.
-    pub(crate) fn follow_ignored(
-        &self,
-        index: &Index<'_>,
-        dir: &SafeDir,
-        bulk: &BulkWriter,
-        ignored: &Ignored<'_>,
-        found: &mut Found,
-        too_large: &mut Vec<TooLarge>,
-    ) -> Result<()> {
-        let largest = largest_file(self, index.row);
-        for row in ignored.rows {
-            let path = &row.path;
-            if found.contains_key(path) || (ignored.seen)(path) {
-                continue;
-            }
-            let known = index.entry(path)?;
-            let there = match row.kind {
-                Some(EntryKind::Dir) => self.entry_on_disk(dir, path)?,
-                _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
-                    Taken::Entry(entry, _) => Some(entry),
-                    Taken::Gone => self.entry_on_disk(dir, path)?,
-                    Taken::Unsettled => continue,
-                    Taken::TooLarge(file) => {
-                        too_large.push(file);
-                        continue;
-                    }
-                },
-            };
-            if differs(there.as_ref(), known.as_ref()) {
-                found.insert(path.clone(), there);
-            }
-        }
-        Ok(())
     }
 
     /// Records outside changes to one path and to the directories above it, so that a change
@@ -683,6 +645,7 @@ impl Engine {
             cause.claim = claim_of(tx, row.key)?;
         }
         let mut draft = Draft::new(self.store(), tx, &now, at);
+        let renames = Renames::find(&draft.index, found)?;
         let next = draft.next.clone();
         let mut recorder = Recorder {
             draft: &mut draft,
@@ -693,6 +656,7 @@ impl Engine {
                 cause: &cause,
             },
             new_dirs: HashSet::new(),
+            renames,
         };
         let mut changes = Vec::with_capacity(found.len());
         let mut all = true;

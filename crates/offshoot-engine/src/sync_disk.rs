@@ -268,6 +268,9 @@ impl ScanFilter for SyncFilter<'_> {
             return false;
         }
         let path = RelPath::from_normal(entry.path);
+        if !self.row.layout.heeds_ignore_rules(&path) {
+            return false;
+        }
         let ignored = match crate::state::around_nested_git(&path) {
             Some(around) => !around.is_root() && rules.is_ignored(&around, true),
             None => rules.is_ignored(&path, entry.kind == EntryKind::Dir),

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{Difference, ForkDirs, SafeDir, Stat};
 use offshoot_git::IgnoreRules;
-use offshoot_store::{BulkWriter, Durability, ForkRow, WorkspaceRow};
+use offshoot_store::{BulkWriter, Durability, EntryRow, ForkRow, WorkspaceRow};
 
 use crate::changes::{Changes, changes_of};
 use crate::engine::Engine;
 use crate::fork::fork_row;
 use crate::fork_memo::ForkMemo;
+use crate::ignored::Ignored;
 use crate::index::{Entry, Index};
 use crate::inherited::Inherited;
 use crate::layers::Stack;
@@ -22,7 +23,7 @@ use crate::pending::Pending;
 use crate::project::size_of;
 use crate::read::DiskEntry;
 use crate::state::around_nested_git;
-use crate::sync::{Found, Ignored, ROUNDS, Synced, differs};
+use crate::sync::{Found, ROUNDS, Synced, differs};
 use crate::sync_disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
 use crate::told::Ground;
 use crate::too_large::largest_file;
@@ -146,10 +147,11 @@ impl Engine {
                     synced: &mut synced,
                 };
                 walk.take(&differences)?;
-                walk.reverted(&differences)?;
+                let unseen = pending.left_out(&index, &walk.synced.ignored)?;
+                walk.reverted(&differences, &unseen)?;
                 let seen: HashSet<&RelPath> = differences.iter().map(|one| &one.path).collect();
                 let ignored = Ignored {
-                    rows: &pending.ignored,
+                    rows: &unseen,
                     seen: &|path| seen.contains(path),
                 };
                 let too_large = &mut walk.synced.too_large;
@@ -166,7 +168,7 @@ impl Engine {
                     let all_seen = synced.unsettled.is_empty()
                         && synced.refused.is_empty()
                         && synced.too_large.is_empty()
-                        && pending.ignored.is_empty();
+                        && unseen.is_empty();
                     if let Some(ground) = ground.filter(|_| all_seen) {
                         let ignored = synced.ignored.clone();
                         self.inner.told.put(ground, seen.clone(), ignored);
@@ -359,8 +361,9 @@ impl Walk<'_> {
     }
 
     /// Paths that the index has changed and the directory has not, or not any more: there the
-    /// layers show through.
-    fn reverted(&mut self, differences: &[Difference]) -> Result<()> {
+    /// layers show through. Those that the walk did not see are followed by themselves.
+    fn reverted(&mut self, differences: &[Difference], unseen: &[EntryRow]) -> Result<()> {
+        let unseen: HashSet<&RelPath> = unseen.iter().map(|row| &row.path).collect();
         let by_path: HashMap<&RelPath, &Difference> =
             differences.iter().map(|one| (&one.path, one)).collect();
         let gone = Inherited::default();
@@ -370,7 +373,8 @@ impl Walk<'_> {
                 let one = by_path.get(dir);
                 Ok(one.is_some_and(|one| !one.now.is_some_and(|now| now.is_dir())))
             })?;
-            if hidden || by_path.contains_key(&path) || self.synced.unsettled.contains(&path) {
+            let is_known = by_path.contains_key(&path) || unseen.contains(&path);
+            if hidden || is_known || self.synced.unsettled.contains(&path) {
                 continue;
             }
             let shown = self.stack.state.entry(&self.index.objects, &path)?;

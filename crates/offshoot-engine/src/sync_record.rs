@@ -9,6 +9,7 @@ use crate::draft::Draft;
 use crate::index::Entry;
 use crate::lines::LineFor;
 use crate::read::DiskEntry;
+use crate::renames::Renames;
 use crate::sync::{Found, OutsideChange};
 
 /// Drafts what was found, path by path, in the order of paths.
@@ -17,6 +18,8 @@ pub(crate) struct Recorder<'a, 't> {
     pub(crate) line: LineFor<'a>,
     /// Directories that the index had nothing at and below: what is in them needs no look-up.
     pub(crate) new_dirs: HashSet<RelPath>,
+    /// Files that were only renamed.
+    pub(crate) renames: Renames,
 }
 
 impl Recorder<'_, '_> {
@@ -38,6 +41,7 @@ impl Recorder<'_, '_> {
                 path: path.clone(),
                 op,
                 kind: entry.kind,
+                from: None,
             });
         }
     }
@@ -60,6 +64,10 @@ impl Recorder<'_, '_> {
 
     fn forget(&mut self, path: &RelPath, changes: &mut Vec<OutsideChange>) -> Result<()> {
         for (path, entry, _) in self.draft.remove(path)?.into_iter().rev() {
+            // The line of where it is now tells it.
+            if self.renames.moved_away(&path) {
+                continue;
+            }
             let mut line = self.line.file(HistoryOp::Delete, &path, entry.kind);
             line.before = entry.id;
             self.draft.line(line);
@@ -67,6 +75,7 @@ impl Recorder<'_, '_> {
                 path: path.clone(),
                 op: HistoryOp::Delete,
                 kind: entry.kind,
+                from: None,
             });
         }
         Ok(())
@@ -118,6 +127,12 @@ impl Recorder<'_, '_> {
             .parent()
             .is_some_and(|parent| self.new_dirs.contains(&parent));
         if !in_new_dir && !self.is_in_a_directory(path)? {
+            if let Some(from) = self.renames.from(path) {
+                // It went all the same.
+                let mut line = self.line.file(HistoryOp::Delete, from, entry.kind);
+                line.before = entry.id;
+                self.draft.line(line);
+            }
             return Ok(false);
         }
         let (before, opaque) = if in_new_dir {
@@ -139,22 +154,29 @@ impl Recorder<'_, '_> {
         };
         self.draft.replace(before, row)?;
         let before = before.map(|(before, _)| before);
+        let from = self.renames.from(path).filter(|_| before.is_none());
         let op = match before {
+            None if from.is_some() => HistoryOp::Move,
             None if entry.kind == EntryKind::Dir => HistoryOp::Mkdir,
             None => HistoryOp::Create,
             Some(before) if before.id == entry.id && before.kind == entry.kind => HistoryOp::Mode,
             Some(_) => HistoryOp::Write,
         };
         let mut line = self.line.file(op, path, entry.kind);
-        line.before = before.and_then(|before| before.id);
+        line.before = match from {
+            Some(_) => entry.id,
+            None => before.and_then(|before| before.id),
+        };
+        line.from = from.cloned();
         line.after = entry.id;
         line.size = entry.size;
-        self.draft.line(line);
         changes.push(OutsideChange {
             path: path.clone(),
             op,
             kind: entry.kind,
+            from: line.from.clone(),
         });
+        self.draft.line(line);
         Ok(true)
     }
 }

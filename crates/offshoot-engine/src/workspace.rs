@@ -14,6 +14,7 @@ use offshoot_store::{
 
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::base_state;
+use crate::ignored::IgnoredFiles;
 use crate::index::{Entry, Index};
 use crate::left_out::without_left_out;
 use crate::objects::Workbench;
@@ -105,6 +106,8 @@ pub struct Deleted {
     pub gone: bool,
     /// The snapshot that holds the last state.
     pub snapshot: Option<ObjectId>,
+    /// Ignored files that went with it.
+    pub ignored: IgnoredFiles,
     /// Files that no snapshot holds for their size. It was not deleted because of them.
     pub(crate) too_large: Vec<TooLarge>,
 }
@@ -116,6 +119,7 @@ impl Deleted {
             existed: true,
             gone: false,
             snapshot: None,
+            ignored: IgnoredFiles::default(),
             too_large: Vec::new(),
         }
     }
@@ -330,10 +334,22 @@ impl Engine {
     }
 
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
-    /// purge erases it. Deleting it again changes nothing.
+    /// purge erases it. Files that only the ignore rules name go unread. Deleting it again changes
+    /// nothing.
     pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
-        let deleted =
-            self.freeing(|| self.delete_workspace_if(id, Durability::Synced, cause, |_| Ok(true)))?;
+        self.delete_workspace_with(id, false, cause)
+    }
+
+    /// The same with a say in whether ignored files are kept with the last state.
+    pub fn delete_workspace_with(
+        &self,
+        id: &WorkspaceId,
+        include_ignored: bool,
+        cause: &Cause,
+    ) -> Result<Deleted> {
+        let deleted = self.freeing(|| {
+            self.delete_workspace_if(id, include_ignored, Durability::Synced, cause, |_| Ok(true))
+        })?;
         match deleted.too_large.first() {
             Some(file) => Err(file.refuse()),
             None => Ok(deleted),
@@ -345,6 +361,7 @@ impl Engine {
     pub(crate) fn delete_workspace_if(
         &self,
         id: &WorkspaceId,
+        include_ignored: bool,
         durability: Durability,
         cause: &Cause,
         may_go: impl FnOnce(&WorkspaceRow) -> Result<bool>,
@@ -358,6 +375,7 @@ impl Engine {
                     existed: false,
                     gone: true,
                     snapshot: row.head,
+                    ignored: IgnoredFiles::default(),
                     too_large: Vec::new(),
                 });
             }
@@ -366,8 +384,7 @@ impl Engine {
         let lock = self.exclusive(&row)?;
         // Whoever could write to it after this look would write in vain.
         let detached = self.detach(&row, Uses::Changing)?;
-        // Ignored files too: they go with the directory (INV-5).
-        let synced = detached.sync(true, Durability::Relaxed)?;
+        let synced = detached.sync(include_ignored, Durability::Relaxed)?;
         if !may_go(&row)? {
             return Ok(Deleted::not());
         }
@@ -378,12 +395,14 @@ impl Engine {
                 ..Deleted::not()
             });
         }
+        let ignored = detached.count_ignored(&synced)?;
         // The commit below waits for the disk if there is anything that was not there before.
         let durability = match synced.changes.is_empty() {
             true => durability,
             false => Durability::Synced,
         };
-        let kept = self.keep_recorded(&row, "before deletion", durability, cause)?;
+        let why = "before deletion";
+        let kept = self.keep_recorded(&row, why, include_ignored, durability, cause)?;
         let at = self.now();
         self.store().write(durability, |tx| {
             let mut row = open_row_by_key(tx, &row)?;
@@ -410,6 +429,7 @@ impl Engine {
             existed: true,
             gone: true,
             snapshot: kept,
+            ignored,
             too_large: Vec::new(),
         })
     }

@@ -132,14 +132,14 @@ impl Model {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if offshoot_testkit::soak() { 500 } else { 12 },
+        cases: if offshoot_testkit::soak() { 500 } else { 100 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
     fn each_agent_works_in_the_nearest_workspace_above_it(events in events()) {
-        let mut rig = Rig::new(ProviderName::Copy);
+        let mut rig = Rig::in_memory(ProviderName::Copy);
         let mut model = Model::default();
         for event in &events {
             model.apply(&rig.engine, event);

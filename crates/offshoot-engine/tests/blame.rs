@@ -290,7 +290,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
 }
 
 #[test]
-fn a_move_is_followed_and_a_rename_outside_ends_it() {
+fn a_move_is_followed_and_so_is_a_rename_outside() {
     let rig = Rig::new(ProviderName::Copy);
     let project = rig.project("web");
     for path in ["moved", "renamed"] {
@@ -309,7 +309,7 @@ fn a_move_is_followed_and_a_rename_outside_ends_it() {
     );
     assert_eq!(
         told(&blame(&rig, &project, "elsewhere")),
-        ["one a", "one b", "one c"]
+        ["eve a", "eve b", "eve c"]
     );
 }
 

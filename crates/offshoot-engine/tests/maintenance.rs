@@ -67,7 +67,7 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 #[test]
-fn clean_keeps_the_last_state_and_ignored_files() {
+fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
     let (dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "a.txt", b"one");
@@ -78,6 +78,8 @@ fn clean_keeps_the_last_state_and_ignored_files() {
     engine.snapshot(&ws, None, false, &user()).unwrap();
     let plan = engine.clean(Duration::ZERO, true, &user()).unwrap();
     assert_eq!(plan.workspaces.len(), 1);
+    let ignored = plan.workspaces[0].ignored;
+    assert_eq!((ignored.files, ignored.bytes), (1, 7));
     assert!(
         path.exists() && plan.collected.is_none(),
         "a plan changes nothing"
@@ -86,8 +88,11 @@ fn clean_keeps_the_last_state_and_ignored_files() {
         .clean(Duration::from_secs(3600), false, &user())
         .unwrap();
     assert!(untouched.workspaces.is_empty() && path.exists());
-    let done = engine.clean(Duration::ZERO, false, &user()).unwrap();
+    let done = engine
+        .clean_with(Duration::ZERO, true, false, &user())
+        .unwrap();
     assert!(done.workspaces[0].snapshot.is_some());
+    assert!(done.workspaces[0].ignored.is_empty());
     assert!(!dir.path().join("data/workspaces/a1").exists());
     assert_clean(&engine);
     // Reads come from the store, and the directory comes back whole when it is asked for.
@@ -281,7 +286,7 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
 }
 
 #[test]
-fn a_deleted_workspace_comes_back_with_its_ignored_files() {
+fn a_deleted_workspace_comes_back_with_its_ignored_files_if_asked_to() {
     let (_dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "d/a.txt", b"one");
@@ -291,7 +296,7 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files() {
     let early = engine.snapshot(&ws, None, false, &user()).unwrap().snapshot;
     std::fs::write(path.join("late.txt"), b"two").unwrap();
     let kept = engine
-        .delete_workspace(&ws, &user())
+        .delete_workspace_with(&ws, true, &user())
         .unwrap()
         .snapshot
         .unwrap();
@@ -323,4 +328,58 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files() {
     assert_clean(&engine);
     let unknown = engine.create_workspace_from(None, "0000", Quota::default(), &user());
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::SnapshotNotFound);
+}
+
+#[test]
+fn sessions_go_by_their_age_with_all_that_only_they_hold() {
+    let (dir, engine) = engine();
+    let session = |id: &str| {
+        let id = Some(id.parse().unwrap());
+        engine
+            .create_workspace(id, Layout::Session, Quota::default(), &user())
+            .unwrap()
+            .id
+    };
+    let secret = b"spoken-in-confidence-4711";
+    let shared = b"known-to-others-too";
+    let plain = create(&engine, "plain");
+    write(&engine, &plain, "shared", shared);
+    let old = session("old");
+    write(&engine, &old, "outputs/secret", secret);
+    write(&engine, &old, "outputs/shared", shared);
+    engine.snapshot(&old, None, false, &user()).unwrap();
+    let deleted = session("deleted");
+    write(&engine, &deleted, "temp/x", b"gone before");
+    engine.delete_workspace(&deleted, &user()).unwrap();
+    let open = session("open");
+    let open_path = engine.hand_out_path(&open).unwrap();
+    let mut worker = std::process::Command::new("sleep")
+        .arg("600")
+        .current_dir(open_path.join("temp"))
+        .spawn()
+        .unwrap();
+    let changed = session("changed");
+    let changed_path = engine.hand_out_path(&changed).unwrap();
+    std::fs::write(changed_path.join("temp/new"), "by an outside program").unwrap();
+
+    let day = Duration::from_secs(24 * 3600);
+    assert_eq!(engine.retire_sessions(day).unwrap(), [] as [WorkspaceId; 0]);
+    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    gone.sort();
+    assert_eq!(gone, [deleted.clone(), old.clone()]);
+    assert!(!dir.path().join("data/workspaces/old").exists());
+    let all = haystack(&dir.path().join("data"));
+    assert!(!contains(&all, secret), "its content is nowhere");
+    assert_eq!(engine.read_whole(&plain, &p("shared")).unwrap().0, shared);
+    let never = engine.delete_workspace(&old, &user()).unwrap_err();
+    assert_eq!(never.code(), ErrorCode::WorkspaceNotFound);
+    // Neither one in which somebody works nor one that was used since.
+    assert!(open_path.exists() && changed_path.join("temp/new").exists());
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    gone.sort();
+    assert_eq!(gone, [changed, open]);
+    assert!(engine.workspace(&plain).is_ok());
+    assert_clean(&engine);
 }

@@ -104,7 +104,10 @@ fn work_of_several_agents_comes_together() {
                 .len(),
             snapshots
         );
-        // What was ignored is kept with the last state of the workspace.
+        // What was ignored went unread, and the answer says how much.
+        let gone = second.ignored_removed;
+        assert_eq!((gone.files, gone.bytes), (1, 7));
+        assert_eq!(complete(&rig, &two), second);
         let versions = rig
             .engine
             .project_versions(&project, &p("one.txt"))

@@ -145,9 +145,8 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
 
         let done = rig.engine.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged, [p("README")]);
-        let mut left: Vec<String> = done.left_out.iter().map(|one| one.path.to_text()).collect();
-        left.sort();
-        assert_eq!(left, ["huge", "huge.log"]);
+        let left: Vec<String> = done.left_out.iter().map(|one| one.path.to_text()).collect();
+        assert_eq!(left, ["huge"]);
         assert!(done.left_out[0].reason.contains(&HUGE.to_string()));
         assert_eq!(rig.project_text(&project, "README"), "changed\n");
         assert!(is_there(&dir.join("huge")) && is_there(&dir.join("huge.log")));

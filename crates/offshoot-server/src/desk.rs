@@ -31,12 +31,39 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
+    fn about(&self) -> About {
+        match self {
+            Asked::Json(text) => About::Json(text.clone()),
+            Asked::Value(value) => About::Path(path_in(value)),
+        }
+    }
+
     fn arguments(&self) -> Arguments<'_> {
         match self {
             Asked::Json(text) => Arguments::Json(text),
             Asked::Value(value) => Arguments::Value(value),
         }
     }
+}
+
+/// What tells the path that a call was about, without a copy of the rest.
+enum About {
+    Json(Bytes),
+    Path(Option<String>),
+}
+
+impl About {
+    fn path(&self) -> Option<String> {
+        match self {
+            About::Json(text) => path_in(&serde_json::from_slice(text).unwrap_or_default()),
+            About::Path(path) => path.clone(),
+        }
+    }
+}
+
+fn path_in(arguments: &Value) -> Option<String> {
+    let named = ["path", "from"].iter().find_map(|name| arguments.get(name));
+    named.and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Where tools are called.
@@ -66,8 +93,24 @@ impl Waiting {
 }
 
 impl Desk {
-    /// Calls a tool on the workspace that the credential stands for.
+    /// Calls a tool on the workspace that the credential stands for. What is refused is in the log.
     pub(crate) async fn call(
+        self: &Arc<Self>,
+        tools: &Arc<Registry>,
+        name: &str,
+        access: Access,
+        asked: Asked,
+    ) -> Result<Box<dyn Answer>> {
+        let about = asked.about();
+        let answer = self.serve(tools, name, access, asked).await;
+        if let Err(error) = &answer {
+            let (code, path) = (error.code().as_str(), about.path());
+            tracing::warn!(code, tool = name, ?path, "refused");
+        }
+        answer
+    }
+
+    async fn serve(
         self: &Arc<Self>,
         tools: &Arc<Registry>,
         name: &str,

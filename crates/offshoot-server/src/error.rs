@@ -72,6 +72,7 @@ impl IntoResponse for Problem {
             tracing::error!(code = self.error.code().as_str(), error = ?self.error, "request failed");
         }
         let mut response = json_bytes(self.status, self.error.to_json().to_string());
+        response.extensions_mut().insert(self.error.code());
         let headers = response.headers_mut();
         match self.error.code() {
             ErrorCode::Unauthorized => {

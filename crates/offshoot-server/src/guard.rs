@@ -81,7 +81,15 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     app.metrics.count(method.as_str(), route, status, took);
     span.in_scope(|| {
         let micros = took.as_micros() as u64;
-        tracing::info!(%method, path, status, micros, "answered");
+        // Our own failures are in the log already, with their causes.
+        let code = response.extensions().get::<ErrorCode>();
+        match code.filter(|_| response.status().is_client_error()) {
+            Some(code) => {
+                let code = code.as_str();
+                tracing::warn!(code, %method, path, status, micros, "refused");
+            }
+            None => tracing::info!(%method, path, status, micros, "answered"),
+        }
     });
     response
 }

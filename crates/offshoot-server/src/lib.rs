@@ -27,6 +27,7 @@ mod metrics;
 mod openapi;
 mod options;
 mod project_routes;
+mod retention;
 mod route;
 mod routes;
 mod server;

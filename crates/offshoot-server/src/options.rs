@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub sign_in_ttl: Duration,
     /// Whether changes by outside programs are watched for.
     pub watch: bool,
+    /// Workspaces of sessions that nobody used for so long are erased; none means never.
+    pub session_retention: Option<Duration>,
     /// The limits.
     pub limits: Limits,
 }
@@ -42,6 +44,7 @@ impl Default for ServerOptions {
             allowed_origins: Vec::new(),
             sign_in_ttl: Duration::from_secs(30 * 86_400),
             watch: true,
+            session_retention: None,
             limits: Limits::default(),
         }
     }

@@ -106,7 +106,12 @@ fn workspace_routes() -> Vec<Route> {
             .paged(Kind::Id),
         get(one, "Show a workspace", workspaces::show).gives::<wire::Workspace>(),
         delete(one, "Delete a workspace; its last state is kept as a snapshot", workspaces::delete)
-            .gives::<wire::DeletedWorkspace>(),
+            .gives::<wire::DeletedWorkspace>()
+            .query(
+                "include_ignored",
+                Kind::Flag,
+                "Also keep what the ignore rules leave out, which goes unread otherwise",
+            ),
         get(&format!("{one}/quota"), "Show the limits of a workspace", workspaces::quota)
             .gives::<wire::Quota>(),
         put(&format!("{one}/quota"), "Set the limits of a workspace", workspaces::set_quota)

@@ -24,6 +24,7 @@ use crate::events::EventLog;
 use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
+use crate::retention;
 use crate::routes;
 use crate::shares::Shares;
 use crate::tls::Tls;
@@ -129,6 +130,7 @@ impl Server {
                 app.stopping.clone(),
             );
         }
+        let retention = tokio::spawn(retention::run(app.clone()));
         let connections = TaskTracker::new();
         tokio::select! {
             () = accept(&self.listener, app, self.tls.as_ref(), &connections) => {}
@@ -145,6 +147,8 @@ impl Server {
             tracing::warn!("some requests were still open after {} s", limit.as_secs());
         }
         follower.abort();
+        // It ends by itself; what it has begun is done.
+        let _ = tokio::time::timeout(WATCHER_PATIENCE, retention).await;
         let patience = tokio::time::Instant::now() + WATCHER_PATIENCE;
         while !app.watcher.has_ended() && tokio::time::Instant::now() < patience {
             tokio::time::sleep(Duration::from_millis(5)).await;

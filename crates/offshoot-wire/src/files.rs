@@ -117,6 +117,8 @@ pub struct Metadata {
     created_at: Option<Time>,
     modified_at: Option<Time>,
     operator: Option<String>,
+    /// On whose behalf: the agent whose merge brought it, or else the operator.
+    author: Option<String>,
     message_ids: Vec<String>,
     #[schemars(with = "Vec<HistoryLine>")]
     history: Vec<Value>,
@@ -146,6 +148,7 @@ impl From<&engine::Metadata> for Metadata {
             created_at: metadata.created_at.map(time),
             modified_at: metadata.modified_at.map(time),
             operator: metadata.operator.clone(),
+            author: metadata.author.clone(),
             message_ids,
             history: metadata
                 .history

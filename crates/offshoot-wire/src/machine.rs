@@ -7,6 +7,7 @@ use offshoot_core::{ObjectId, escape_bytes};
 use offshoot_engine as engine;
 use serde::Serialize;
 
+use super::workspace::IgnoredFiles;
 use super::{Time, hex, time};
 
 /// The settings in force.
@@ -96,6 +97,7 @@ struct CleanedWorkspace {
     kept_snapshot: Option<String>,
     disk_usage: i64,
     last_used: Time,
+    ignored_removed: IgnoredFiles,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,6 +117,7 @@ impl From<&engine::Cleaned> for Cleaned {
             kept_snapshot: hex(workspace.snapshot),
             disk_usage: workspace.disk_usage,
             last_used: time(workspace.last_used),
+            ignored_removed: workspace.ignored.into(),
         };
         let collected = cleaned.collected.as_ref().map(|collected| Collected {
             objects: collected.objects,

@@ -5,6 +5,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::workspace::IgnoredFiles;
 use super::{CompleteRequest, Time, hex, texts, time};
 
 /// What came of a merge, or would come of it.
@@ -21,6 +22,7 @@ pub struct Completed {
     auto_resolved: Vec<Together>,
     decided: Vec<Decided>,
     left_out: Vec<LeftOut>,
+    ignored_removed: IgnoredFiles,
     keep: bool,
     landing: &'static str,
     /// Whether a workspace that was to be kept stands on the merged head now.
@@ -126,6 +128,7 @@ impl From<&engine::Completed> for Completed {
             auto_resolved: done.auto_resolved.iter().map(together).collect(),
             decided: done.decided.iter().map(decided).collect(),
             left_out: done.left_out.iter().map(left_out).collect(),
+            ignored_removed: done.ignored_removed.into(),
             keep: done.keep,
             landing: if done.atomic { "atomic" } else { "partial" },
             moved: done.after.as_ref().and_then(|after| after.moved),

@@ -331,6 +331,9 @@ struct OutsideChange {
     #[serde(rename = "type")]
     #[schemars(with = "EntryType")]
     kind: EntryKind,
+    /// Where it was before, if it was only renamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
 }
 
 /// What was left out, and why.
@@ -353,6 +356,7 @@ impl From<&engine::Synced> for Synced {
             path: change.path.to_text(),
             op: change.op.as_str(),
             kind: change.kind,
+            from: change.from.as_ref().map(RelPath::to_text),
         };
         Synced {
             walked: synced.walked,

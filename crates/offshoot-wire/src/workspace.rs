@@ -89,6 +89,25 @@ pub struct DeletedWorkspace {
     id: String,
     deleted: bool,
     kept_snapshot: Option<String>,
+    ignored_removed: IgnoredFiles,
+}
+
+/// Ignored files that are in no snapshot: they went with the directory, unread.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct IgnoredFiles {
+    /// How many files and links.
+    files: u64,
+    /// Their bytes.
+    bytes: u64,
+}
+
+impl From<engine::IgnoredFiles> for IgnoredFiles {
+    fn from(ignored: engine::IgnoredFiles) -> Self {
+        IgnoredFiles {
+            files: ignored.files,
+            bytes: ignored.bytes,
+        }
+    }
 }
 
 impl DeletedWorkspace {
@@ -98,6 +117,7 @@ impl DeletedWorkspace {
             id: id.to_owned(),
             deleted: deleted.existed,
             kept_snapshot: hex(deleted.snapshot),
+            ignored_removed: deleted.ignored.into(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use offshoot_core::{Error, ObjectId, Result, WorkspaceId};
-use offshoot_engine::{Cleaned, Purged};
+use offshoot_engine::{Cleaned, IgnoredFiles, Purged};
 
 use super::Context;
 use crate::args::PurgeCommand;
@@ -14,8 +14,15 @@ use offshoot_wire as wire;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-pub(super) fn clean(cx: &mut Context<'_>, days: u32, dry_run: bool) -> CommandResult {
-    let cleaned = cx.engine.clean(DAY * days, dry_run, &cx.cause)?;
+pub(super) fn clean(
+    cx: &mut Context<'_>,
+    days: u32,
+    include_ignored: bool,
+    dry_run: bool,
+) -> CommandResult {
+    let cleaned = cx
+        .engine
+        .clean_with(DAY * days, include_ignored, dry_run, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Cleaned::from(&cleaned))?;
         return Ok(Exit::Done);
@@ -39,11 +46,35 @@ pub(super) fn clean(cx: &mut Context<'_>, days: u32, dry_run: bool) -> CommandRe
         }
     }
     if !cleaned.workspaces.is_empty() {
-        cx.output.note(
-            "no content is lost: a directory comes back with the next write to its workspace",
-        );
+        let mut ignored = IgnoredFiles::default();
+        for each in &cleaned.workspaces {
+            ignored.files += each.ignored.files;
+            ignored.bytes += each.ignored.bytes;
+        }
+        show_ignored(cx, &ignored, dry_run)?;
+        cx.output
+            .note("what was kept comes back with the next write to its workspace");
     }
     Ok(Exit::Done)
+}
+
+/// Says what went, or would go, because only the ignore rules name it.
+pub(super) fn show_ignored(
+    cx: &mut Context<'_>,
+    ignored: &IgnoredFiles,
+    plan: bool,
+) -> io::Result<()> {
+    if ignored.is_empty() {
+        return Ok(());
+    }
+    let files = i64::try_from(ignored.files).unwrap_or(i64::MAX);
+    let bytes = i64::try_from(ignored.bytes).unwrap_or(i64::MAX);
+    let verb = if plan { "would go" } else { "went" };
+    cx.output.line(format_args!(
+        "{} ({}) {verb} with it; `--include-ignored` keeps such files",
+        count(files, "ignored file", "ignored files"),
+        size(bytes)
+    ))
 }
 
 fn show_cleaned(cx: &mut Context<'_>, cleaned: &Cleaned) -> io::Result<()> {

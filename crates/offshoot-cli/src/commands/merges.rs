@@ -272,6 +272,7 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
         cx.output
             .line(format_args!("  - {path}  (left out: {why})"))?;
     }
+    super::maintenance::show_ignored(cx, &done.ignored_removed, plan)?;
     show_conflicts(cx, &done.conflicts)
 }
 

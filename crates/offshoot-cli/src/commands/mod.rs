@@ -228,7 +228,11 @@ fn run_with_engine(mut context: Context<'_>, command: Command) -> CommandResult 
         Command::Merge { command } => merges::run(cx, &command),
         Command::Review { command } => reviews::run(cx, &command),
         Command::Agent { command } => agents::run(cx, &command),
-        Command::Clean { days, dry_run } => maintenance::clean(cx, days, dry_run),
+        Command::Clean {
+            days,
+            dry_run,
+            include_ignored,
+        } => maintenance::clean(cx, days, include_ignored, dry_run),
         Command::Purge { command } => maintenance::purge(cx, &command),
         Command::Check => maintenance::check(cx),
         // These need no engine and were answered before.

@@ -446,8 +446,12 @@ pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
         } else {
             ""
         };
+        let from = match &change.from {
+            Some(from) => format!("  (from {})", shown(from)),
+            None => String::new(),
+        };
         cx.output.line(format_args!(
-            "{:<6}  {}{slash}",
+            "{:<6}  {}{slash}{from}",
             change.op.as_str(),
             shown(&change.path)
         ))?;

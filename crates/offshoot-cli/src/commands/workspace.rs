@@ -33,7 +33,10 @@ pub(super) fn run(cx: &mut Context<'_>, command: WorkspaceCommand) -> CommandRes
         WorkspaceCommand::List { after, limit } => list(cx, after.as_deref(), limit),
         WorkspaceCommand::Show { workspace } => show(cx, &workspace.parse()?),
         WorkspaceCommand::Path { workspace } => path(cx, &workspace.parse()?),
-        WorkspaceCommand::Delete { workspace } => delete(cx, &workspace.parse()?),
+        WorkspaceCommand::Delete {
+            workspace,
+            include_ignored,
+        } => delete(cx, &workspace.parse()?, include_ignored),
         WorkspaceCommand::Convert {
             workspace,
             provider,
@@ -230,9 +233,11 @@ fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     Ok(Exit::Done)
 }
 
-fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
+fn delete(cx: &mut Context<'_>, id: &WorkspaceId, include_ignored: bool) -> CommandResult {
     let standing = cx.stands_in(id);
-    let deleted = cx.engine.delete_workspace(id, &cx.cause)?;
+    let deleted = cx
+        .engine
+        .delete_workspace_with(id, include_ignored, &cx.cause)?;
     if standing && deleted.gone {
         cx.note_gone();
     }
@@ -247,6 +252,7 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     } else {
         cx.output.line(format_args!("`{id}` was deleted before"))?;
     }
+    super::maintenance::show_ignored(cx, &deleted.ignored, false)?;
     match deleted.snapshot {
         Some(kept) => {
             cx.output

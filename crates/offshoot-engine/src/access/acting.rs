@@ -140,10 +140,11 @@ impl Access {
     }
 
     /// See [`Engine::delete_workspace`]. Whoever has a project may delete its forks.
-    pub fn delete_workspace(&self, id: &WorkspaceId) -> Result<Deleted> {
+    pub fn delete_workspace(&self, id: &WorkspaceId, include_ignored: bool) -> Result<Deleted> {
         self.check_reach(id)?;
         self.check_owner()?;
-        self.engine.delete_workspace(id, &self.cause)
+        self.engine
+            .delete_workspace_with(id, include_ignored, &self.cause)
     }
 
     /// See [`Engine::set_quota`].
@@ -164,7 +165,7 @@ impl Access {
     /// See [`Engine::open_file`].
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.open_file(id, path)
+        self.engine.open_file_as(id, path, &self.shown())
     }
 
     /// See [`Engine::open_file_at`].
@@ -200,7 +201,8 @@ impl Access {
         length: usize,
     ) -> Result<Window> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.read_window(id, path, offset, length)
+        let shown = self.shown();
+        self.engine.read_window_as(id, path, offset, length, &shown)
     }
 
     /// See [`Engine::read_window_if_small`].
@@ -212,7 +214,9 @@ impl Access {
         length: usize,
     ) -> Result<Option<Window>> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.read_window_if_small(id, path, offset, length)
+        let shown = self.shown();
+        self.engine
+            .read_window_if_small_as(id, path, offset, length, &shown)
     }
 
     /// See [`Engine::write_file`].
@@ -436,7 +440,7 @@ impl Access {
     /// See [`Engine::metadata`].
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.metadata(id, path)
+        self.engine.metadata_as(id, path, &self.shown())
     }
 
     /// See [`Engine::history`]; lines of paths that may not be read are left out.
@@ -580,6 +584,9 @@ impl Access {
         synced
             .changes
             .retain(|change| self.principal.reads(&change.path));
+        for change in &mut synced.changes {
+            change.from = change.from.take().filter(|from| self.principal.reads(from));
+        }
         synced
             .refused
             .retain(|(path, _)| self.principal.reads(path));
@@ -618,6 +625,22 @@ impl Access {
             self.check_described(operation, id, path)?;
         }
         Ok(())
+    }
+
+    /// What the principal sees of lines of history: none of paths that it may not read and, if it
+    /// sees one workspace alone, no names of others in what that began with.
+    fn shown(&self) -> impl Fn(&mut HistoryRow, bool) -> bool {
+        |row, own| {
+            let line = &mut row.line;
+            line.from = line.from.take().filter(|from| self.principal.reads(from));
+            if !own && self.sees_one_workspace() {
+                let cause = &mut line.cause;
+                let mut operator = cause.operator.to_string();
+                self.hide_others(&mut operator, &mut cause.claim, &mut cause.message_id);
+                cause.operator = Operator::new(&operator);
+            }
+            line.path.is_root() || self.principal.reads(&line.path)
+        }
     }
 
     /// `.meta/PATH` tells about `PATH`, and `.meta/.meta` about all of them.

@@ -246,27 +246,34 @@ impl Access {
             .engine
             .blame(BlameOf::Workspace(id), at, path, &self.cause)?;
         if self.sees_one_workspace() {
-            lines.iter_mut().for_each(|line| self.hide_others(line));
+            for line in &mut lines {
+                self.hide_others(&mut line.operator, &mut line.agent, &mut line.message_id);
+            }
         }
         Ok(lines)
     }
 
-    fn hide_others(&self, line: &mut BlameLine) {
+    /// Takes the names of others out of who wrote something and why.
+    pub(super) fn hide_others(
+        &self,
+        operator: &mut String,
+        claim: &mut Option<String>,
+        message_id: &mut Option<String>,
+    ) {
         let own = self.principal.operator.as_str();
         let agent = match &self.principal.scope.reach {
             Reach::Agent(agent) => agent.as_str(),
             _ => own,
         };
         let kinds = [Operator::user(), Operator::system(), Operator::outside()];
-        let is_own = line.operator == own && line.agent.as_deref().is_none_or(|one| one == agent);
-        if is_own {
+        if operator == own && claim.as_deref().is_none_or(|one| one == agent) {
             return;
         }
-        if !kinds.iter().any(|kind| kind.as_str() == line.operator) {
-            line.operator = Operator::system().to_string();
+        if !kinds.iter().any(|kind| kind.as_str() == operator) {
+            *operator = Operator::system().to_string();
         }
-        line.agent = line.agent.take().filter(|one| one == agent);
-        line.message_id = None;
+        *claim = claim.take().filter(|one| one == agent);
+        *message_id = None;
     }
 
     /// Begins to take many files into a project; see [`crate::Engine::begin_import`].

@@ -78,10 +78,11 @@ pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
 }
 
 /// `DELETE /workspaces/{workspace}`
-pub(crate) async fn delete(caller: Caller, params: Params) -> Answer {
+pub(crate) async fn delete(caller: Caller, params: Params, query: Query) -> Answer {
     let id = params.workspace()?;
     let name = id.to_string();
-    let deleted = blocking(move || caller.delete_workspace(&id)).await?;
+    let include_ignored = query.flag("include_ignored")?;
+    let deleted = blocking(move || caller.delete_workspace(&id, include_ignored)).await?;
     ok(&wire::DeletedWorkspace::new(&name, &deleted))
 }
 

@@ -266,6 +266,12 @@ fn the_life_of_a_workspace() {
         (Some(1), Some("file"))
     );
     assert_eq!(client.get(&of("info")).json()["file_count"], 1);
+    for made_up in [".meta/.meta", ".meta/c/d"] {
+        let reply = client.get(&of(&format!("files/{made_up}")));
+        let kind = reply.header("content-type").unwrap();
+        assert!(kind.starts_with("application/json"), "{made_up} {kind}");
+        reply.json();
+    }
     let recursive = client.delete(&of("files/c"));
     assert_eq!(
         (recursive.status, recursive.code().as_str()),

@@ -165,3 +165,22 @@ fn a_token_reaches_its_own_session_alone() {
         "unauthorized",
     );
 }
+
+#[test]
+fn sessions_go_by_themselves_once_the_owner_switched_it_on() {
+    let data = offshoot_testkit::HostDir::new();
+    let options = offshoot_server::ServerOptions {
+        session_retention: Some(std::time::Duration::from_secs(1)),
+        ..crate::common::options()
+    };
+    let running = Running::start_with(data.path(), options);
+    let client = running.client();
+    create_session(&client, "talk");
+    client.create("plain");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while client.get("/api/v1/workspaces/talk").status != 404 {
+        assert!(std::time::Instant::now() < until, "it is still there");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(client.get("/api/v1/workspaces/plain").status, 200);
+}

@@ -47,6 +47,46 @@ fn conflict(client: &Client) -> String {
 }
 
 #[test]
+fn ignored_files_go_with_their_workspace_unless_they_are_asked_for() {
+    let (_data, running) = start(&[("a", "a\n"), (".gitignore", "*.log\nbuilt/\n")]);
+    let client = running.client();
+    let build = |agent: &str| {
+        let dir = path_of(&client.fork("p", agent));
+        std::fs::create_dir_all(dir.join("built/deep")).unwrap();
+        std::fs::write(dir.join("built/deep/app"), "12345").unwrap();
+        std::fs::write(dir.join("run.log"), "123").unwrap();
+    };
+    let two = serde_json::json!({ "files": 2, "bytes": 8 });
+    let none = serde_json::json!({ "files": 0, "bytes": 0 });
+    build("one");
+    let plan = complete(&client, "one", r#"{"dry_run":true}"#);
+    assert_eq!(plan["ignored_removed"], two, "{plan}");
+    let done = complete(&client, "one", "{}");
+    assert_eq!(done["ignored_removed"], two, "{done}");
+    assert_eq!(complete(&client, "one", "{}"), done);
+    build("two");
+    let deleted = client.delete("/api/v1/workspaces/two").json();
+    assert_eq!(deleted["ignored_removed"], two, "{deleted}");
+    build("three");
+    let deleted = client.delete("/api/v1/workspaces/three?include_ignored=true");
+    assert_eq!(deleted.json()["ignored_removed"], none);
+    build("four");
+    let tool = running.agent("four");
+    let done = tool.post("/api/v1/tools/complete", r#"{"include_ignored":true}"#);
+    assert_eq!(done.json()["ignored_removed"], none, "{}", done.text());
+    assert_eq!(file(&client, "built/deep/app"), "12345");
+    let events = running.engine.events_after(0, None, 0).unwrap();
+    let of_two = |event: &&offshoot_engine::Event| {
+        let name = event
+            .workspace
+            .as_ref()
+            .map(offshoot_core::WorkspaceId::as_str);
+        name == Some("two") && !event.row.line.path.is_root()
+    };
+    assert_eq!(events.iter().filter(of_two).count(), 0);
+}
+
+#[test]
 fn an_agent_outside_works_from_fork_to_merge() {
     let (_data, running) = start(&[("a", "a\n"), ("gone", "gone\n")]);
     // The least that this takes: a token for the project.
