@@ -2,10 +2,9 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_core::{RelPath, Result};
 use offshoot_engine::{
-    Content, Expect, FileToWrite, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json,
-    listing_as_text,
+    Content, Expect, FileToWrite, MAX_WINDOW, Point, WriteOptions, history_as_json, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -13,27 +12,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::{Hints, Tool};
 use crate::search::{Search, search};
+use crate::together;
 
-const READS: Hints = Hints {
+pub(crate) const READS: Hints = Hints {
     read_only: true,
     destructive: false,
     idempotent: true,
 };
-const WRITES: Hints = Hints {
+pub(crate) const WRITES: Hints = Hints {
     read_only: false,
     destructive: false,
     idempotent: false,
 };
-const REPLACES: Hints = Hints {
+pub(crate) const REPLACES: Hints = Hints {
     read_only: false,
     destructive: true,
     idempotent: true,
-};
-
-const ENDS: Hints = Hints {
-    read_only: false,
-    destructive: true,
-    idempotent: false,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,14 +47,6 @@ fn whole_window() -> usize {
     MAX_WINDOW
 }
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Encoding {
-    #[default]
-    Utf8,
-    Base64,
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WriteFile {
@@ -73,15 +59,14 @@ struct WriteFile {
     mime_type: Option<String>,
     /// How `content` is encoded.
     #[serde(default)]
-    encoding: Encoding,
+    encoding: wire::Encoding,
 }
 
 impl WriteFile {
     fn into_file(self) -> Result<FileToWrite> {
         let content = match self.encoding {
-            Encoding::Utf8 => self.content.into_bytes(),
-            Encoding::Base64 => wire::base64_decode(&self.content)
-                .ok_or_else(|| Error::invalid("`content` is not base64"))?,
+            wire::Encoding::Utf8 => self.content.into_bytes(),
+            wire::Encoding::Base64 => self.encoding.bytes(&self.content)?,
         };
         Ok(FileToWrite {
             path: path(&self.path)?,
@@ -145,7 +130,7 @@ struct ShowFiles {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(crate) struct Nothing {}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -185,13 +170,6 @@ struct History {
     /// At most so many lines.
     #[serde(default)]
     limit: Option<usize>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct SpawnAgent {
-    /// What it is for, in a word or two; its id begins with it.
-    role: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -239,11 +217,11 @@ struct Counts {
     last_modified: String,
 }
 
-fn path(text: &str) -> Result<RelPath> {
+pub(crate) fn path(text: &str) -> Result<RelPath> {
     RelPath::parse_text(text)
 }
 
-fn limit(asked: Option<usize>) -> usize {
+pub(crate) fn limit(asked: Option<usize>) -> usize {
     asked.unwrap_or(50).clamp(1, MOST)
 }
 
@@ -252,7 +230,7 @@ pub(crate) fn all() -> Vec<Tool> {
     let mut tools = reading();
     tools.extend(changing());
     tools.extend(remembering());
-    tools.extend(working_together());
+    tools.extend(together::tools());
     tools
 }
 
@@ -439,34 +417,6 @@ fn remembering() -> Vec<Tool> {
                 Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
                 })
-            },
-        ),
-    ]
-}
-
-fn working_together() -> Vec<Tool> {
-    vec![
-        Tool::new(
-            "complete",
-            "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set.",
-            ENDS,
-            |access, id, asked: wire::CompleteRequest| wire::complete(access, id, &asked),
-        ),
-        Tool::new(
-            "spawn_agent",
-            "Let another agent come into being that works in the same workspace. Answers with its id and a token for it.",
-            WRITES,
-            |access, _, asked: SpawnAgent| {
-                let Reach::Agent(own) = &access.principal().scope.reach else {
-                    return Err(Error::new(
-                        ErrorCode::PermissionDenied,
-                        "only an agent can let another one come into being",
-                    )
-                    .with_hint("use the token of an agent"));
-                };
-                let agent = access.spawn(own.as_str(), &asked.role, None, None)?;
-                let token = access.token_for_agent(&agent.id)?;
-                Ok(wire::SpawnedAgent::new(&agent, &token))
             },
         ),
     ]

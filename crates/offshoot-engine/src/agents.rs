@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
-use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx, TokenRow};
+use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceRow};
 
 use crate::access::{Reach, Scope};
 use crate::engine::{Engine, open_row_in};
@@ -209,6 +209,24 @@ pub(crate) fn workspace_reached(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<
             }
         },
     }
+}
+
+/// The workspace that an agent completes: the one it works in, except that one of its own stays its
+/// own when it was merged, although it works elsewhere from then on. So a completion that is asked
+/// for again finds its receipt, and never merges the workspace of an agent above.
+pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<WorkspaceId>> {
+    let row = match tx.agent(id)? {
+        Some(row) if row.ended_at.is_none() => row,
+        _ => return workspace_reached(tx, id),
+    };
+    for row in chain_of(tx, &row)? {
+        let Some(own) = row.workspace else { continue };
+        let is_merged = |found: WorkspaceRow| tx.last_merge(found.key).map(|last| last.is_some());
+        if open_row_in(tx, &own).is_ok() || tx.workspace(&own)?.map_or(Ok(false), is_merged)? {
+            return Ok(Some(own));
+        }
+    }
+    workspace_reached(tx, id)
 }
 
 /// The agent below root that an agent belongs to: itself or the last one above it.

@@ -154,11 +154,15 @@ impl ServerHandler for Mcp {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut listed = ListToolsResult::with_all_items(self.described.to_vec());
-        // The set is the server's, and stays while it runs.
-        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Public));
+        let access = self.access(&context).map_err(|error| refused(&error))?;
+        let tools = self.tools.tools().iter().zip(&*self.described);
+        let offered = tools.filter(|(tool, _)| tool.is_offered_to(&access));
+        let described = offered.map(|(_, described)| described.clone()).collect();
+        let mut listed = ListToolsResult::with_all_items(described);
+        // The set is the credential's, and stays while the server runs.
+        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Private));
         Ok(listed)
     }
 

@@ -33,7 +33,7 @@ pub use machine::{
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
-    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, SyncRequest,
+    CompleteRequest, Encoding, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, SyncRequest,
     UpdateRequest,
 };
 pub use projects::{

@@ -273,7 +273,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// The bytes that a text stands for.
-    pub(crate) fn bytes(self, text: &str) -> Result<Vec<u8>> {
+    pub fn bytes(self, text: &str) -> Result<Vec<u8>> {
         match self {
             Encoding::Utf8 => Ok(text.as_bytes().to_vec()),
             Encoding::Base64 => {

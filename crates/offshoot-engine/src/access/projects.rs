@@ -310,6 +310,16 @@ impl Access {
         Ok((fork, None))
     }
 
+    /// Whether this principal has a project, or all of them, to fork.
+    pub fn may_fork(&self) -> bool {
+        let root = RelPath::root();
+        !self.sees_one_workspace()
+            && self
+                .principal
+                .allows_all_below(Operation::Write, &root)
+                .is_ok()
+    }
+
     /// The path of the fork that an agent has of a project.
     pub fn path_of_agent(&self, project: &ProjectId, agent: &AgentId) -> Result<PathBuf> {
         self.check_project(project)?;
@@ -347,8 +357,10 @@ impl Access {
         options: &CompleteOptions,
         dry_run: bool,
     ) -> Result<Completed> {
+        self.check_completes(id)?;
         for operation in [Operation::Snapshot, Operation::Write] {
-            self.check_all_below(operation, id, &RelPath::root())?;
+            self.principal
+                .allows_all_below(operation, &RelPath::root())?;
         }
         let mut completed = match dry_run {
             true => self.engine.plan_completion(id, options, &self.cause)?,
@@ -379,7 +391,16 @@ impl Access {
         Ok(false)
     }
 
-    /// The workspace of an agent, for routes that name the agent instead.
+    /// The workspace that a completion means which names none: the one that the credential stands
+    /// for, also when it was merged before.
+    pub fn workspace_to_complete(&self) -> Result<WorkspaceId> {
+        match &self.principal.scope.reach {
+            Reach::Agent(agent) => self.workspace_of_agent(&agent.clone()),
+            _ => self.own_workspace(),
+        }
+    }
+
+    /// The workspace that an agent completes, for routes that name the agent instead.
     pub fn workspace_of_agent(&self, agent: &AgentId) -> Result<WorkspaceId> {
         let none = || {
             Error::new(
@@ -387,8 +408,10 @@ impl Access {
                 format!("the agent `{agent}` has no workspace"),
             )
         };
-        let id = self.engine.reached_by_agent(agent)?.ok_or_else(none)?;
-        let reached = self.check_reach(&id).and_then(|()| self.engine.knows(&id));
+        let id = self.engine.completed_by_agent(agent)?.ok_or_else(none)?;
+        let reached = self
+            .check_completes(&id)
+            .and_then(|()| self.engine.knows(&id));
         match reached {
             Ok(true) => Ok(id),
             Ok(false) => Err(none()),
@@ -445,6 +468,16 @@ impl Access {
     ) -> Result<Vec<Review>> {
         self.check_whole_project(Operation::Read, project)?;
         self.engine.reviews_after(project, all, after, limit)
+    }
+
+    /// The reviews that an update of the own workspace left to decide, in the order in which they
+    /// were opened: those that [`Access::review`] shows to whoever sees one workspace alone.
+    pub fn own_reviews(&self, all: bool, after: Option<&str>, limit: usize) -> Result<Vec<Review>> {
+        let id = self.own_workspace()?;
+        self.check_all_below(Operation::Read, &id, &RelPath::root())?;
+        let mut found = self.engine.reviews_of_updates(&id, all, after, limit)?;
+        found.iter_mut().for_each(|review| review.ours_by = None);
+        Ok(found)
     }
 
     /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it

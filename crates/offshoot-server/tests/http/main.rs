@@ -30,6 +30,7 @@ mod reviews;
 mod sessions;
 mod shares;
 mod tls;
+mod together;
 mod tools;
 mod whole;
 mod work;
