@@ -374,7 +374,8 @@ impl Engine {
         let last = self.store().read(|tx| tx.last_merge(row.key))?;
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if let Some(last) = last
-            && self.is_merged(&last, &row, &fork, &theirs.id)?
+            && last.theirs == theirs.id
+            && last.base == fork.base
         {
             let mut completed = receipt(&last)?;
             // The same merge, but whether the workspace stays is for this request to say, and so is
@@ -420,25 +421,6 @@ impl Engine {
             Error::new(ErrorCode::WorkspaceBusy, "the project keeps changing")
                 .with_hint("nothing was merged; try again"),
         )
-    }
-
-    /// Whether a merge of a workspace in this state is the last one again: nothing changed since, or
-    /// the workspace was kept and stands, unchanged, on what that one made.
-    fn is_merged(
-        &self,
-        last: &MergeRow,
-        row: &WorkspaceRow,
-        fork: &ForkRow,
-        theirs: &ObjectId,
-    ) -> Result<bool> {
-        if last.theirs == *theirs && last.base == fork.base {
-            return Ok(true);
-        }
-        if last.snapshot != Some(fork.base) {
-            return Ok(false);
-        }
-        let snapshot = self.store().read(|tx| tx.snapshot(row.key, theirs))?;
-        Ok(snapshot.is_some_and(|one| crate::snapshot::state_of(&one) == base_state(fork)))
     }
 
     /// What merging would do, given the project as it is in this transaction.

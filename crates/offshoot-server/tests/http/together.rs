@@ -54,29 +54,39 @@ fn tool_names(client: &Client) -> Vec<String> {
 #[test]
 fn completing_twice_gives_the_same_answer() {
     let (_data, running) = start();
-    for keep in [false, true] {
-        let (id, agent) = spawn(&running, "maker");
-        ask(
-            &agent,
-            "write_file",
-            json!({ "path": format!("made-{keep}"), "content": "x\n" }),
-        );
-        let first = ask(&agent, "complete", json!({ "keep": keep }));
-        assert_eq!(first["merged"], json!([format!("made-{keep}")]));
-        let again = ask(&agent, "complete", json!({ "keep": keep }));
-        assert_eq!(again, first, "keep: {keep}");
-        // By name, as older programs do, and with the token of the workspace.
-        let by_name = agent.done(
-            &format!("/api/v1/workspace/{id}/complete"),
-            &json!({ "keep": keep }).to_string(),
-        );
-        assert_eq!(by_name, first);
-        let service = running.client_for(&id, &[]);
-        assert_eq!(ask(&service, "complete", json!({ "keep": keep })), first);
-        let merges = running.client().get("/api/v1/projects/p/merges").json();
-        let merges = merges["merges"].as_array().unwrap().len();
-        assert_eq!(merges, 1 + usize::from(keep), "keep: {keep}");
-    }
+    let (id, agent) = spawn(&running, "maker");
+    let written = json!({ "path": "made", "content": "x\n" });
+    ask(&agent, "write_file", written.clone());
+    // A workspace that is kept goes on: what was merged is not merged again.
+    let kept = ask(&agent, "complete", json!({ "keep": true }));
+    assert_eq!(kept["merged"], json!(["made"]));
+    let again = ask(&agent, "complete", json!({ "keep": true }));
+    assert_eq!(again["merged"], json!([]), "{again}");
+    ask(
+        &agent,
+        "edit_file",
+        json!({ "path": "made", "old": "x", "new": "y" }),
+    );
+    let first = ask(&agent, "complete", json!({}));
+    assert_eq!(
+        (&first["merged"], &first["removed"]),
+        (&json!(["made"]), &json!(true))
+    );
+    assert_eq!(ask(&agent, "complete", json!({})), first);
+    // By name, as older programs do, and with the token of the workspace.
+    let target = format!("/api/v1/workspace/{id}/complete");
+    assert_eq!(agent.done(&target, ""), first);
+    let service = running.client_for(&id, &[]);
+    assert_eq!(ask(&service, "complete", json!({})), first);
+    // There is nothing else to work in.
+    assert_eq!(
+        refused(&agent, "write_file", written),
+        "workspace_not_assigned"
+    );
+    assert_eq!(
+        refused(&agent, "status", json!({})),
+        "workspace_not_assigned"
+    );
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn wrong_calls_say_what_is_wrong() {
     assert_eq!(admin.code(), "workspace_not_assigned");
     let tools = agent.get("/api/v1/tools").json();
     let tools = tools["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 16);
+    assert_eq!(tools.len(), 21);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert!(tool["inputSchema"]["properties"].is_object(), "{tool}");
