@@ -159,6 +159,40 @@ struct Diff {
     /// A snapshot; without it the present state.
     #[serde(default)]
     to: Option<String>,
+    /// Only what differs at this path and below it.
+    #[serde(default)]
+    path: Option<String>,
+    /// How many characters of the differences to leave out.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// Differences, as much of their text as one answer shows.
+#[derive(Serialize, JsonSchema)]
+struct Differences {
+    #[serde(flatten)]
+    difference: wire::Difference,
+    /// Where in the text of all differences this answer begins, in characters.
+    start: u64,
+    /// How many characters there are; read on with `offset`.
+    total: u64,
+}
+
+/// Leaves of the text of all differences the window that begins at `offset`. Returns how many
+/// characters there are.
+fn cut_differences(changes: &mut [wire::FileDifference], offset: u64) -> u64 {
+    let end = offset.saturating_add(MAX_WINDOW as u64);
+    let mut total = 0;
+    for text in changes.iter_mut().filter_map(|one| one.diff.as_mut()) {
+        let length = text.chars().count() as u64;
+        let from = offset.saturating_sub(total).min(length) as usize;
+        let until = end.saturating_sub(total).min(length) as usize;
+        if (from, until) != (0, length as usize) {
+            *text = text.chars().take(until).skip(from).collect();
+        }
+        total += length;
+    }
+    total
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -393,17 +427,24 @@ fn remembering() -> Vec<Tool> {
         ),
         Tool::new(
             "diff",
-            "Show what differs between two snapshots, or between one and now, as unified diffs.",
+            "Show what differs between two snapshots, or between one and now, as unified diffs: at most 5000 characters of them. `total` says how much there is; read on with `offset`, or name a `path`.",
             READS,
             |access, id, asked: Diff| {
                 let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
                 let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
                 let set = access.diff(id, from, to)?;
-                let changes = wire::differences(access, &set.changes, &RelPath::root(), false)?;
-                Ok(wire::Difference {
-                    from: asked.from,
-                    to: asked.to,
-                    changes,
+                let below = asked.path.as_deref().map(path).transpose()?;
+                let below = below.unwrap_or_default();
+                let mut changes = wire::differences(access, &set.changes, &below, false)?;
+                let total = cut_differences(&mut changes, asked.offset);
+                Ok(Differences {
+                    difference: wire::Difference {
+                        from: asked.from,
+                        to: asked.to,
+                        changes,
+                    },
+                    start: asked.offset.min(total),
+                    total,
                 })
             },
         ),
