@@ -11,7 +11,8 @@ use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
 use crate::extract::{Json, Params, Query};
-use crate::handlers::{files, forks, snapshots, transfer};
+use crate::handlers::forms::Form;
+use crate::handlers::{files, forks, snapshots};
 use crate::route::{Kind, Route, delete, get, post};
 use offshoot_wire as wire;
 
@@ -128,35 +129,65 @@ async fn window(caller: Caller, params: Params, query: Query) -> Answer {
     ok(&wire::Window::from(window))
 }
 
-/// `POST /api/workspace/{workspace}/upload`
+/// `POST /api/workspace/{workspace}/upload`: the form may name the same workspace once more.
 async fn upload(
     State(app): State<Shared>,
     caller: Caller,
     params: Params,
     request: Request,
 ) -> Answer {
-    answer_uploads(&app, &caller, params.workspace()?, request).await
+    let id = params.workspace()?;
+    // Whoever may not see the workspace shall learn that before sending files.
+    check_reached(&caller, &id).await?;
+    answer_uploads(&app, caller, Some(id), request).await
 }
 
-/// `POST /api/upload`: the workspace is the credential's, or the one that the header names.
+/// `POST /api/upload`: the workspace is the one that the form or the header names, or else the
+/// credential's.
 async fn upload_to_own(
     State(app): State<Shared>,
     caller: Caller,
     headers: HeaderMap,
     request: Request,
 ) -> Answer {
-    let id = own_workspace(&caller, &headers).await?;
-    answer_uploads(&app, &caller, id, request).await
+    let named = session_header(&headers)?.map(str::parse).transpose()?;
+    if let Some(id) = &named {
+        check_reached(&caller, id).await?;
+    }
+    answer_uploads(&app, caller, named, request).await
 }
 
-/// One file is answered by itself, several as a list.
+async fn check_reached(caller: &Caller, id: &WorkspaceId) -> Result<()> {
+    let (caller, id) = (caller.clone(), id.clone());
+    blocking(move || caller.workspace(&id).map(drop)).await
+}
+
+/// Takes a form in. One file is answered by itself, several as a list.
 async fn answer_uploads(
     app: &Shared,
-    caller: &Caller,
-    id: WorkspaceId,
+    caller: Caller,
+    named: Option<WorkspaceId>,
     request: Request,
 ) -> Answer {
-    let mut uploads = transfer::take_uploads(app, caller, id, request).await?;
+    let form = Form::read(app, request).await?;
+    let id = match (form.workspace()?, named) {
+        (Some(id), named) => {
+            check_reached(&caller, &id).await?;
+            if named.is_some_and(|named| named != id) {
+                return Err(Error::invalid(
+                    "the field `workspaceId` names another workspace than the request",
+                )
+                .into());
+            }
+            id
+        }
+        (None, Some(named)) => named,
+        (None, None) => {
+            let caller = caller.clone();
+            blocking(move || caller.own_workspace()).await?
+        }
+    };
+    let mut uploads = form.upload(caller.access.clone(), id).await?;
     match uploads.pop() {
         Some(only) if uploads.is_empty() => ok(&only),
         last => {
@@ -164,14 +195,6 @@ async fn answer_uploads(
             ok(&wire::Uploads { files: uploads })
         }
     }
-}
-
-async fn own_workspace(caller: &Caller, headers: &HeaderMap) -> Result<WorkspaceId> {
-    if let Some(text) = session_header(headers)? {
-        return text.parse();
-    }
-    let caller = caller.clone();
-    blocking(move || caller.own_workspace()).await
 }
 
 /// `GET /api/session/workspace/snapshots`

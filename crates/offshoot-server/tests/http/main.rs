@@ -32,5 +32,6 @@ mod shares;
 mod tls;
 mod together;
 mod tools;
+mod uploads;
 mod whole;
 mod work;
