@@ -142,7 +142,7 @@ fn with_the_project() -> Vec<Tool> {
             "Tell who wrote each line of a file, when and for which message: at most 500 lines and 5000 characters a call. `total` says how many lines there are; read on with `offset`.",
             READS,
             |access, id, asked: BlameFile| {
-                let path = path(&asked.path)?;
+                let path = path(access, id, &asked.path)?;
                 let lines = access.blame_workspace(id, asked.at.as_deref(), &path)?;
                 let length = asked.length.min(MOST_LINES);
                 Ok(Blamed {

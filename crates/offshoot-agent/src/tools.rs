@@ -2,9 +2,10 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{RelPath, Result};
+use offshoot_core::{RelPath, Result, WorkspaceId};
 use offshoot_engine::{
-    Content, Expect, FileToWrite, MAX_WINDOW, Point, WriteOptions, history_as_json, listing_as_text,
+    Access, Content, Expect, FileToWrite, MAX_WINDOW, Point, WriteOptions, history_as_json,
+    listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -63,13 +64,13 @@ struct WriteFile {
 }
 
 impl WriteFile {
-    fn into_file(self) -> Result<FileToWrite> {
+    fn into_file(self, path: RelPath) -> Result<FileToWrite> {
         let content = match self.encoding {
             wire::Encoding::Utf8 => self.content.into_bytes(),
             wire::Encoding::Base64 => self.encoding.bytes(&self.content)?,
         };
         Ok(FileToWrite {
-            path: path(&self.path)?,
+            path,
             content,
             options: WriteOptions {
                 mime: self.mime_type,
@@ -201,7 +202,7 @@ struct History {
     /// Only what happened to this path.
     #[serde(default)]
     path: Option<String>,
-    /// At most so many lines.
+    /// At most so many lines; without it 100.
     #[serde(default)]
     limit: Option<usize>,
 }
@@ -251,8 +252,13 @@ struct Counts {
     last_modified: String,
 }
 
-pub(crate) fn path(text: &str) -> Result<RelPath> {
-    RelPath::parse_text(text)
+pub(crate) fn path(access: &Access, id: &WorkspaceId, text: &str) -> Result<RelPath> {
+    access.loose_path(id, text.as_bytes())
+}
+
+/// A path that may be left out.
+fn path_if_given(access: &Access, id: &WorkspaceId, text: Option<&str>) -> Result<Option<RelPath>> {
+    text.map(|text| path(access, id, text)).transpose()
 }
 
 pub(crate) fn limit(asked: Option<usize>) -> usize {
@@ -275,13 +281,13 @@ fn reading() -> Vec<Tool> {
             "Read a part of a file: at most 5000 characters of text, or 5000 bytes of anything else as base64. `total` says how much there is; read on with `offset`.",
             READS,
             |access, id, asked: ReadFile| {
-                let window =
-                    access.read_window(id, &path(&asked.path)?, asked.offset, asked.length)?;
+                let path = path(access, id, &asked.path)?;
+                let window = access.read_window(id, &path, asked.offset, asked.length)?;
                 Ok(wire::Window::from(window))
             },
         )
         .or_quickly(|access, id, asked: &ReadFile| {
-            let path = path(&asked.path)?;
+            let path = path(access, id, &asked.path)?;
             let window = access.read_window_if_small(id, &path, asked.offset, asked.length)?;
             Ok(window.map(wire::Window::from))
         }),
@@ -290,7 +296,7 @@ fn reading() -> Vec<Tool> {
             "List a directory. `text` has one line for each entry.",
             READS,
             |access, id, asked: ListFiles| {
-                let entries = access.list(id, &path(&asked.path)?)?;
+                let entries = access.list(id, &path(access, id, &asked.path)?)?;
                 Ok(Listed {
                     listing: wire::Listing::from(entries.as_slice()),
                     text: listing_as_text(&entries),
@@ -308,13 +314,15 @@ fn reading() -> Vec<Tool> {
             "Show files to the person you work with: their interface highlights them.",
             READS,
             |access, id, asked: ShowFiles| {
-                let mut files = Vec::new();
+                let (mut files, mut paths) = (Vec::new(), Vec::new());
                 for text in &asked.paths {
-                    files.push(wire::Metadata::from(&access.metadata(id, &path(text)?)?));
+                    let path = path(access, id, text)?;
+                    files.push(wire::Metadata::from(&access.metadata(id, &path)?));
+                    paths.push(path.to_text());
                 }
                 let ui = Highlight {
                     action: "highlight",
-                    paths: asked.paths,
+                    paths,
                 };
                 Ok(Shown { files, ui })
             },
@@ -344,20 +352,25 @@ fn changing() -> Vec<Tool> {
             "Write a file whole; missing directories are made. What was there before stays in the history.",
             REPLACES,
             |access, id, asked: WriteFile| {
-                let file = asked.into_file()?;
+                let path = path(access, id, &asked.path)?;
+                let file = asked.into_file(path)?;
                 let content = Content::Bytes(&file.content);
                 let written = access.write_file(id, &file.path, content, &file.options)?;
                 Ok(wire::Written::from(&written))
             },
         )
-        .or_as_write(WriteFile::into_file),
+        .or_as_write(|asked: WriteFile| {
+            let path = RelPath::parse_loose(asked.path.as_bytes())?;
+            asked.into_file(path)
+        }),
         Tool::new(
             "edit_file",
             "Replace text in a file. `old` must stand there exactly once, unless `all` is set.",
             WRITES,
             |access, id, asked: EditFile| {
+                let path = path(access, id, &asked.path)?;
                 let (count, written) =
-                    access.edit_file(id, &path(&asked.path)?, &asked.old, &asked.new, asked.all)?;
+                    access.edit_file(id, &path, &asked.old, &asked.new, asked.all)?;
                 Ok(wire::Written::edited(&written, count))
             },
         ),
@@ -366,9 +379,10 @@ fn changing() -> Vec<Tool> {
             "Delete a file, a link or an empty directory. Its content stays in the history.",
             REPLACES,
             |access, id, asked: OnePath| {
-                let files = access.delete_file(id, &path(&asked.path)?, false, Expect::Anything)?;
+                let path = path(access, id, &asked.path)?;
+                let files = access.delete_file(id, &path, false, Expect::Anything)?;
                 Ok(wire::Deleted {
-                    path: asked.path,
+                    path: path.to_text(),
                     files,
                 })
             },
@@ -378,9 +392,10 @@ fn changing() -> Vec<Tool> {
             "Move a file, a link or a directory. Nothing is overwritten.",
             WRITES,
             |access, id, asked: MoveFile| {
-                let moved = access.move_file(id, &path(&asked.from)?, &path(&asked.to)?)?;
+                let from = path(access, id, &asked.from)?;
+                let moved = access.move_file(id, &from, &path(access, id, &asked.to)?)?;
                 Ok(wire::Moved {
-                    from: asked.from,
+                    from: from.to_text(),
                     to: moved.path.to_text(),
                     version: moved.version,
                 })
@@ -417,7 +432,7 @@ fn remembering() -> Vec<Tool> {
             "Bring back a snapshot, whole or one path. The present state is kept as a snapshot first.",
             REPLACES,
             |access, id, asked: Restore| {
-                let only = asked.path.as_deref().map(path).transpose()?;
+                let only = path_if_given(access, id, asked.path.as_deref())?;
                 Ok(wire::Restored::from(&access.restore(
                     id,
                     &asked.snapshot,
@@ -433,7 +448,7 @@ fn remembering() -> Vec<Tool> {
                 let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
                 let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
                 let set = access.diff(id, from, to)?;
-                let below = asked.path.as_deref().map(path).transpose()?;
+                let below = path_if_given(access, id, asked.path.as_deref())?;
                 let below = below.unwrap_or_default();
                 let mut changes = wire::differences(access, &set.changes, &below, false)?;
                 let total = cut_differences(&mut changes, asked.offset);
@@ -453,8 +468,8 @@ fn remembering() -> Vec<Tool> {
             "Show what happened in the workspace or to one path, newest first: when, what, who, and for which message.",
             READS,
             |access, id, asked: History| {
-                let only = asked.path.as_deref().map(path).transpose()?;
-                let lines = access.history(id, only.as_ref(), limit(asked.limit))?;
+                let only = path_if_given(access, id, asked.path.as_deref())?;
+                let lines = access.history(id, only.as_ref(), limit(asked.limit.or(Some(100))))?;
                 Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
                 })

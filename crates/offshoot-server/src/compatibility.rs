@@ -25,18 +25,14 @@ const SESSION_ABOUT: &str =
 pub(crate) fn routes() -> Vec<Route> {
     let of = |rest: &str| format!("/api/workspace/{{workspace}}{rest}");
     vec![
-        get(&of("/list"), "List a directory", files::list)
+        get(&of("/list"), "List a directory", list)
             .gives::<wire::Listing>()
             .query("path", Kind::Path, "The directory"),
         get(&of("/tree"), "The directories, nested", files::tree).gives::<wire::DirNode>(),
-        get(
-            &of("/history"),
-            "What happened, newest first",
-            snapshots::history,
-        )
-        .gives::<wire::History>()
-        .query("path", Kind::Path, "Only to this path")
-        .limited(),
+        get(&of("/history"), "What happened, newest first", history)
+            .gives::<wire::History>()
+            .query("path", Kind::Path, "Only to this path")
+            .limited(),
         get(&of("/read/{path}"), "Read a part of a file", window)
             .gives::<wire::Window>()
             .query(
@@ -120,9 +116,53 @@ async fn complete_agent(
     forks::answer_completion(caller, id, asked).await
 }
 
+/// `GET /api/workspace/{workspace}/list`
+async fn list(caller: Caller, params: Params, query: Query) -> Answer {
+    let id = params.workspace()?;
+    let path = path_in_query(&caller, &id, &query).await?;
+    let entries = blocking(move || caller.list(&id, &path.unwrap_or_default())).await?;
+    ok(&wire::Listing::from(entries.as_slice()))
+}
+
+/// `GET /api/workspace/{workspace}/history`
+async fn history(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let id = params.workspace()?;
+    let path = path_in_query(&caller, &id, &query).await?;
+    let limit = query.limit(snapshots::HISTORY_PAGE, app.options.limits.max_page)?;
+    snapshots::answer_history(caller, id, path, limit).await
+}
+
+/// The path that the query names.
+async fn path_in_query(
+    caller: &Caller,
+    id: &WorkspaceId,
+    query: &Query,
+) -> Result<Option<RelPath>> {
+    match query.bytes("path") {
+        Some(given) => loose_path(caller, id, given).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The path that the URL names.
+async fn path_of(caller: &Caller, params: &Params) -> Result<RelPath> {
+    loose_path(caller, &params.workspace()?, params.bytes("path")).await
+}
+
+/// A path as it comes through these routes; see [`offshoot_engine::Access::loose_path`].
+async fn loose_path(caller: &Caller, id: &WorkspaceId, bytes: &[u8]) -> Result<RelPath> {
+    let (caller, id, bytes) = (caller.clone(), id.clone(), bytes.to_vec());
+    blocking(move || caller.loose_path(&id, &bytes)).await
+}
+
 /// `GET /api/workspace/{workspace}/read/{path}`
 async fn window(caller: Caller, params: Params, query: Query) -> Answer {
-    let (id, path) = (params.workspace()?, params.path()?);
+    let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
     let offset = query.number::<u64>("offset")?.unwrap_or(0);
     let length = query.number::<usize>("length")?.unwrap_or(MAX_WINDOW);
     let window = blocking(move || caller.read_window(&id, &path, offset, length)).await?;
@@ -229,9 +269,11 @@ async fn restore_session(
     headers: HeaderMap,
     Json(asked): Json<wire::RestoreRequest>,
 ) -> Answer {
-    let path = asked.path.as_deref().map(RelPath::parse_text).transpose()?;
-    let work =
-        move |caller: &Caller, id: &WorkspaceId| caller.restore(id, &asked.snapshot, path.as_ref());
+    let work = move |caller: &Caller, id: &WorkspaceId| {
+        let path = asked.path.as_deref();
+        let path = path.map(|path| caller.loose_path(id, path.as_bytes()));
+        caller.restore(id, &asked.snapshot, path.transpose()?.as_ref())
+    };
     let restored = in_session(caller, &headers, work).await?;
     ok(&wire::Restored::from(&restored))
 }
@@ -264,7 +306,7 @@ fn session_header(headers: &HeaderMap) -> Result<Option<&str>> {
 
 /// `DELETE /api/workspace/{workspace}/delete/{path}`
 async fn delete_file(caller: Caller, params: Params) -> Answer {
-    let (id, path) = (params.workspace()?, params.path()?);
+    let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
     let text = path.to_text();
     let files = blocking(move || caller.delete_file(&id, &path, false, Expect::Anything)).await?;
     ok(&wire::Deleted { path: text, files })

@@ -19,6 +19,7 @@ mod identity;
 mod listing;
 mod mcp;
 mod names;
+mod older_routes;
 mod overview;
 mod paths;
 mod project_paths;
