@@ -100,7 +100,11 @@ pub(crate) fn routes() -> Vec<Route> {
             forks::path,
         )
         .gives::<wire::HostPath>()
-        .query("agent_id", Kind::Id, "The agent"),
+        .query(
+            "agent_id",
+            Kind::Id,
+            "The agent; not needed if there is only one fork",
+        ),
     ]
 }
 

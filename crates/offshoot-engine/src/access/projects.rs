@@ -320,26 +320,33 @@ impl Access {
                 .is_ok()
     }
 
-    /// The path of the fork that an agent has of a project.
-    pub fn path_of_agent(&self, project: &ProjectId, agent: &AgentId) -> Result<PathBuf> {
+    /// The path of the fork that an agent has of a project; without an agent that of the only fork.
+    pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
         self.check_project(project)?;
         self.check_owner()?;
-        let own = self.engine.reached_by_agent(agent)?;
         let forks = self.engine.forks(project)?;
-        let found = forks
-            .iter()
-            .find(|fork| fork.agent.as_ref() == Some(agent))
-            .or_else(|| {
-                forks
-                    .iter()
-                    .find(|fork| Some(&fork.workspace.id) == own.as_ref())
-            });
+        let found = match (agent, &forks[..]) {
+            (Some(agent), forks) => {
+                let own = self.engine.reached_by_agent(agent)?;
+                let named = forks.iter().find(|fork| fork.agent.as_ref() == Some(agent));
+                named.or_else(|| {
+                    let mut forks = forks.iter();
+                    forks.find(|fork| Some(&fork.workspace.id) == own.as_ref())
+                })
+            }
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => return Err(several_forks(project, several)),
+        };
         let fork = found.ok_or_else(|| {
-            Error::new(
-                ErrorCode::WorkspaceNotAssigned,
-                format!("the agent `{agent}` has no fork of the project `{project}`"),
-            )
-            .with_hint("fork the project for it first")
+            let message = match agent {
+                Some(agent) => {
+                    format!("the agent `{agent}` has no fork of the project `{project}`")
+                }
+                None => format!("the project `{project}` has no fork"),
+            };
+            Error::new(ErrorCode::WorkspaceNotAssigned, message)
+                .with_hint("fork the project for an agent first")
         })?;
         self.engine.hand_out_path(&fork.workspace.id)
     }
@@ -567,4 +574,18 @@ impl Access {
     pub(super) fn may_change_protected(&self) -> bool {
         self.principal.check_everything().is_ok()
     }
+}
+
+/// So many forks are named where one was meant.
+const MOST_NAMED: usize = 10;
+
+fn several_forks(project: &ProjectId, forks: &[Fork]) -> Error {
+    let names = forks.iter().map(|fork| fork.workspace.id.as_str());
+    let names: Vec<&str> = names.take(MOST_NAMED).collect();
+    Error::invalid(format!(
+        "the project `{project}` has {} forks, and the request names none",
+        forks.len()
+    ))
+    .with_hint(format!("give `agent_id`, such as {}", names.join(", ")))
+    .with_details(serde_json::json!({ "workspaces": names }))
 }

@@ -180,3 +180,49 @@ fn histories_have_a_hundred_lines_unless_asked_otherwise() {
         assert_eq!(count(&few), 7, "{target}");
     }
 }
+
+#[test]
+fn the_path_of_the_only_fork_needs_no_agent() {
+    let (_data, running) = start();
+    let admin = running.client();
+    admin.create_project("p", &[("a", "a")]);
+    let target = "/api/v1/workspace/p/path";
+    let none = admin.get(target);
+    assert_eq!(
+        (none.status, none.code().as_str()),
+        (404, "workspace_not_assigned")
+    );
+    let forked = admin.fork("p", "ada");
+    let project = running.client_for_project("p", &[]);
+    for client in [&admin, &project] {
+        for target in [target, "/api/v1/projects/p/path"] {
+            assert_eq!(
+                client.get(target).json()["path"],
+                forked["path"],
+                "{target}"
+            );
+        }
+    }
+    // Nobody else learns a path of the host.
+    for client in [running.agent("ada"), running.client_for("ada", &[])] {
+        assert_eq!(client.get(target).code(), "project_not_found");
+    }
+    let second = admin.fork("p", "ada");
+    assert_eq!(second["id"], "ada~2");
+    let several = project.get(target);
+    assert_eq!(
+        (several.status, several.code().as_str()),
+        (400, "invalid_request")
+    );
+    let error = several.json()["error"].clone();
+    assert_eq!(error["details"]["workspaces"], json!(["ada", "ada~2"]));
+    assert!(
+        error["hint"].as_str().unwrap().contains("agent_id"),
+        "{error}"
+    );
+    // Each of those that the error names is a way to choose.
+    for fork in [&forked, &second] {
+        let chosen = format!("{target}?agent_id={}", fork["id"].as_str().unwrap());
+        assert_eq!(project.get(&chosen).json()["path"], fork["path"]);
+    }
+}
