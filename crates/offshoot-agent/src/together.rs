@@ -190,14 +190,14 @@ fn more_hands() -> Vec<Tool> {
             "Let another agent come into being that works in the same workspace. Answers with its id and a token for it.",
             WRITES,
             |access, _, asked: SpawnAgent| {
-                let Reach::Agent(own) = &access.principal().scope.reach else {
+                let Reach::Agent(_) = &access.principal().scope.reach else {
                     return Err(Error::new(
                         ErrorCode::PermissionDenied,
                         "only an agent can let another one come into being",
                     )
                     .with_hint("use the token of an agent"));
                 };
-                let agent = access.spawn(own.as_str(), &asked.role, None, None)?;
+                let agent = access.spawn(None, None, &asked.role, None, None)?;
                 let token = access.token_for_agent(&agent.id)?;
                 Ok(wire::SpawnedAgent::new(&agent, &token))
             },

@@ -97,7 +97,7 @@ pub(crate) fn routes() -> Vec<Route> {
         get(
             "/api/v1/workspace/{project}/path",
             "The directory of the fork that an agent has of a project",
-            forks::path,
+            path_of_fork,
         )
         .gives::<wire::HostPath>()
         .query(
@@ -106,6 +106,17 @@ pub(crate) fn routes() -> Vec<Route> {
             "The agent; not needed if there is only one fork",
         ),
     ]
+}
+
+/// `GET /api/v1/workspace/{project}/path`
+async fn path_of_fork(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let agent = query.parsed("agent_id")?;
+    forks::answer_path(&app, caller, params.project()?, agent).await
 }
 
 /// `POST /api/v1/workspace/{agent}/complete`

@@ -302,6 +302,12 @@ impl Access {
         if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
             self.engine.check_fork_point(project, at)?;
         }
+        // Whoever has a project does not move the agents of another one into its forks.
+        let out_of_reach = |agent: &AgentId| self.agent(agent).is_err();
+        let options = &ForkOptions {
+            leave_agent: options.agent.as_ref().is_some_and(out_of_reach),
+            ..options.clone()
+        };
         if self.sees_host_paths() {
             let (fork, path) = self.engine.fork_out(project, options, &self.cause)?;
             return Ok((fork, Some(path)));

@@ -12,7 +12,9 @@ fn call(client: &Client, tool: &str, arguments: &str) -> serde_json::Value {
 fn an_agent_works_with_tools_alone() {
     let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
+    running.client().create("a");
     let agent = running.agent("a");
+    running.client().delete("/api/v1/workspaces/a");
     let unassigned = agent.post("/api/v1/tools/list_files", "{}");
     assert_eq!(
         (unassigned.status, unassigned.code().as_str()),
