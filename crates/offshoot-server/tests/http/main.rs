@@ -15,6 +15,7 @@ mod events;
 mod every_door;
 mod files;
 mod git;
+mod golden;
 mod identity;
 mod listing;
 mod mcp;
