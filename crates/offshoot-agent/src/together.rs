@@ -2,7 +2,7 @@
 //! conflicts between them, forks, and agents below an agent.
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, Result};
-use offshoot_engine::{Access, Content, MAX_WINDOW, Reach, Review};
+use offshoot_engine::{Access, Content, MAX_WINDOW, Reach, Review, ReviewFilter, ReviewStates};
 use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ struct ListReviews {
     /// Only this review, with what each side did.
     #[serde(default)]
     review: Option<String>,
-    /// For credentials of an admin: the project.
+    /// Only those of this project, for credentials that have several.
     #[serde(default)]
     project: Option<String>,
     /// Decided ones too.
@@ -214,10 +214,15 @@ fn list_reviews(access: &Access, asked: &ListReviews) -> Result<wire::Reviews> {
         return Ok(wire::Reviews::one(shown));
     }
     let (after, most) = (asked.after.as_deref(), limit(asked.limit));
-    let found = match project(access, asked.project.as_deref())? {
-        Some(project) => access.reviews(&project, asked.all, after, most)?,
-        None => access.own_reviews(asked.all, after, most)?,
+    let filter = ReviewFilter {
+        states: match asked.all {
+            true => ReviewStates::All,
+            false => ReviewStates::Waiting,
+        },
+        project: project(access, asked.project.as_deref())?,
+        ..ReviewFilter::default()
     };
+    let found = access.find_reviews(&filter, after, most)?;
     Ok(wire::Reviews::from(found.as_slice()))
 }
 

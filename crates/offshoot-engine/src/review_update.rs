@@ -5,19 +5,19 @@
 //! review and by the snapshot before the update; a decision puts it, or something else, into the
 //! workspace.
 
-use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_merge::Conflict;
 use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, WorkspaceState};
 
 use crate::authors::Authors;
-use crate::engine::{Engine, open_row_by_key, open_row_in};
+use crate::engine::{Engine, open_row_by_key};
 use crate::fork::base_state;
 use crate::index::Index;
 use crate::objects::Workbench;
 use crate::project::state_of_row;
 use crate::restore::Goal;
-use crate::review::{Review, Wanted};
+use crate::review::Wanted;
 use crate::review_close::{closed_by_update, still_waiting};
 use crate::review_row::{
     Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
@@ -68,38 +68,6 @@ pub(crate) fn reviews_of_update(
 }
 
 impl Engine {
-    /// Some of the reviews that updates of a workspace opened: those after another, or from the
-    /// first; at most `limit`.
-    pub(crate) fn reviews_of_updates(
-        &self,
-        id: &WorkspaceId,
-        all: bool,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Review>> {
-        self.store().read(|tx| {
-            let rows = tx.reviews_of(open_row_in(tx, id)?.key)?;
-            let start = match after {
-                None => 0,
-                Some(after) => rows
-                    .iter()
-                    .position(|row| row.id == after)
-                    .map_or(rows.len(), |place| place + 1),
-            };
-            let mut found = Vec::new();
-            for row in rows.into_iter().skip(start) {
-                let review = self.as_review(tx, row)?;
-                if review.lands_in == LandsIn::Workspace && (all || review.state != "resolved") {
-                    found.push(review);
-                }
-                if found.len() == limit {
-                    break;
-                }
-            }
-            Ok(found)
-        })
-    }
-
     /// Brings a decision into the workspace whose update found the conflict.
     pub(crate) fn decide_in_workspace(
         &self,

@@ -483,16 +483,6 @@ impl Access {
         self.engine.reviews_after(project, all, after, limit)
     }
 
-    /// The reviews that an update of the own workspace left to decide, in the order in which they
-    /// were opened: those that [`Access::review`] shows to whoever sees one workspace alone.
-    pub fn own_reviews(&self, all: bool, after: Option<&str>, limit: usize) -> Result<Vec<Review>> {
-        let id = self.own_workspace()?;
-        self.check_all_below(Operation::Read, &id, &RelPath::root())?;
-        let mut found = self.engine.reviews_of_updates(&id, all, after, limit)?;
-        found.iter_mut().for_each(|review| review.ours_by = None);
-        Ok(found)
-    }
-
     /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it
     /// left to decide, and not who is on the other side.
     pub fn review(&self, id: &str) -> Result<Review> {
