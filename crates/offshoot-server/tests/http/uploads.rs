@@ -193,6 +193,19 @@ fn uploads_keep_the_time_that_the_form_gives() {
         let reply = send(&mine, target, &[], parts);
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
+    // Also in a file that is written over: what a replaced one leaves is used again.
+    for content in [
+        &b"a longer content"[..],
+        b"another long one",
+        b"yet another one",
+    ] {
+        mine.put("/api/v1/workspaces/mine/files/again", content);
+    }
+    let short = [Field("lastModified", time), File("e", b"e")];
+    assert_eq!(
+        send(&mine, "/api/v1/workspaces/mine/uploads", &[], &short).status,
+        200
+    );
     let modified = |name: &str| {
         let path = data.path().join("workspaces/mine/upload").join(name);
         let time = std::fs::metadata(path).unwrap().modified().unwrap();
@@ -204,6 +217,7 @@ fn uploads_keep_the_time_that_the_form_gives() {
         (modified("a"), modified("b"), modified("c")),
         (1_500_000_000_123, 1000, 1_500_000_000_123)
     );
+    assert_eq!(modified("e"), 1_500_000_000_123);
     assert!(modified("d") > 1_600_000_000_000);
     let listed = mine.get("/api/v1/workspaces/mine/list?path=upload").json();
     let first: &Value = &listed["entries"][0];
