@@ -7,6 +7,7 @@ pub mod find;
 mod registry;
 pub mod resources;
 mod search;
+mod together;
 mod tools;
 
 pub use offshoot_engine::Access;

@@ -86,8 +86,7 @@ type Quick = Box<
 >;
 /// What a call writes, if it is nothing but a write of a small file.
 type AsWrite = Box<dyn Fn(&Arguments<'_>) -> Option<FileToWrite> + Send + Sync>;
-type Run =
-    Box<dyn Fn(&Access, &WorkspaceId, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
+type Run = Box<dyn Fn(&Access, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
 
 /// Larger files are not written together with others, who would have to wait for them.
 const SMALL: usize = 32 << 10;
@@ -104,18 +103,36 @@ pub struct Tool {
     pub output_schema: Value,
     /// What a caller should know.
     pub hints: Hints,
+    /// Whether it takes a credential that has a project, or all of them.
+    for_projects: bool,
     run: Run,
     quick: Option<Quick>,
     write: Option<AsWrite>,
 }
 
 impl Tool {
-    /// A tool from a function of its arguments.
+    /// A tool from a function of its arguments, for the workspace that the credential stands for.
     pub(crate) fn new<A, R>(
         name: &'static str,
         description: &'static str,
         hints: Hints,
         run: impl Fn(&Access, &WorkspaceId, A) -> Result<R> + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        R: Serialize + JsonSchema + Send + 'static,
+    {
+        Tool::without_workspace(name, description, hints, move |access, arguments| {
+            run(access, &access.own_workspace()?, arguments)
+        })
+    }
+
+    /// The same for a tool that finds out itself what the call is about.
+    pub(crate) fn without_workspace<A, R>(
+        name: &'static str,
+        description: &'static str,
+        hints: Hints,
+        run: impl Fn(&Access, A) -> Result<R> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -127,13 +144,25 @@ impl Tool {
             input_schema: object_schema::<A>(),
             output_schema: answer_schema::<R>(),
             hints,
+            for_projects: false,
             quick: None,
             write: None,
-            run: Box::new(move |access, workspace, arguments| {
-                let answer = run(access, workspace, arguments.parse(name)?)?;
+            run: Box::new(move |access, arguments| {
+                let answer = run(access, arguments.parse(name)?)?;
                 Ok(Box::new(answer))
             }),
         }
+    }
+
+    /// The same tool, offered only to credentials that have a project.
+    pub(crate) fn for_projects(mut self) -> Self {
+        self.for_projects = true;
+        self
+    }
+
+    /// Whether the tool is listed for this credential. What a call may do is checked by the call.
+    pub fn is_offered_to(&self, access: &Access) -> bool {
+        !self.for_projects || access.may_fork()
     }
 
     /// The same tool with a way to answer small calls at once.
@@ -195,10 +224,9 @@ impl Tool {
         quick(access, &workspace, arguments).transpose()
     }
 
-    /// Calls it on the workspace that the credential stands for. It blocks.
+    /// Calls it on what the credential stands for. It blocks.
     pub fn call(&self, access: &Access, arguments: Arguments<'_>) -> Result<Box<dyn Answer>> {
-        let workspace = access.own_workspace()?;
-        (self.run)(access, &workspace, arguments)
+        (self.run)(access, arguments)
     }
 }
 

@@ -1,19 +1,18 @@
 //! Files as resources: what an agent's client can list and read by URI, beside the tools.
 //!
 //! A URI is `workspace:` and the path in the workspace, percent-encoded. It is decoded once and then
-//! goes through the same parser and the same check as every other path.
+//! goes through the same parser and the same check as every other path. What is read of a file is the
+//! window that the tool `read_file` gives; `?offset=N` at the end of the URI is where it begins.
 
-use std::io::Read as _;
-
-use offshoot_core::{Error, ErrorCode, RelPath, Result, Timestamp, percent_decode};
-use offshoot_engine::{Access, mime_by_name};
+use offshoot_core::{Error, RelPath, Result, Timestamp, percent_decode};
+use offshoot_engine::{Access, MAX_WINDOW, Window, WindowContent, mime_by_name};
 
 /// The scheme of the URIs.
 pub const SCHEME: &str = "workspace:";
 /// How a client makes a URI from a path.
 pub const TEMPLATE: &str = "workspace:{+path}";
-/// The largest file that is read whole.
-pub const LARGEST: u64 = 4 << 20;
+/// How it makes the URI of a part of a file.
+pub const PART_TEMPLATE: &str = "workspace:{+path}{?offset,length}";
 
 /// A file that can be read.
 pub struct Listed {
@@ -27,12 +26,28 @@ pub struct Listed {
     pub modified_at: Timestamp,
 }
 
-/// The content of a resource.
-pub enum Content {
-    /// Text.
-    Text(String),
-    /// Anything else.
-    Bytes(Vec<u8>),
+/// What was read of a file.
+pub struct Part {
+    /// The window.
+    pub window: Window,
+    /// The URI of what follows; none at the end of the file.
+    pub next: Option<String>,
+}
+
+impl Part {
+    /// How to read on, for a model; none at the end of the file.
+    pub fn how_to_read_on(&self) -> Option<String> {
+        let (next, window) = (self.next.as_ref()?, &self.window);
+        let unit = match window.content {
+            WindowContent::Text(_) => "characters",
+            WindowContent::Bytes(_) => "bytes",
+        };
+        let end = window.start + window.read_length;
+        Some(format!(
+            "[{unit} {} to {end} of {}; read on with `{next}`, or with `read_file` and `offset` {end}]",
+            window.start, window.total
+        ))
+    }
 }
 
 /// The URI of a path.
@@ -48,13 +63,42 @@ pub fn uri_of(path: &RelPath) -> String {
     uri
 }
 
-/// The path of a URI.
+/// The path of a URI, without what it says about a part.
 pub fn path_of(uri: &str) -> Result<RelPath> {
-    let encoded = uri.strip_prefix(SCHEME).ok_or_else(|| {
+    window_of(uri).map(|(path, ..)| path)
+}
+
+/// The path of a URI, and where the window begins and how long it is.
+fn window_of(uri: &str) -> Result<(RelPath, u64, usize)> {
+    let rest = uri.strip_prefix(SCHEME).ok_or_else(|| {
         Error::invalid("the URI of a resource begins with `workspace:`")
             .with_hint("for example `workspace:src/main.rs`")
     })?;
-    RelPath::parse(&percent_decode(encoded)?)
+    // Clients that fill in the template leave a `?` in a name as it is. So only what looks like ours
+    // is ours.
+    let (encoded, query) = match rest.rsplit_once('?') {
+        Some((path, query)) if query.starts_with("offset=") || query.starts_with("length=") => {
+            (path, query)
+        }
+        _ => (rest, ""),
+    };
+    let (mut offset, mut length) = (0, MAX_WINDOW);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let bad = |_| {
+            Error::invalid("what follows `?` in the URI of a resource is no number")
+                .with_hint("for example `workspace:src/main.rs?offset=5000`")
+        };
+        match pair.split_once('=') {
+            Some(("offset", number)) => offset = number.parse().map_err(bad)?,
+            Some(("length", number)) => length = number.parse().map_err(bad)?,
+            _ => {
+                return Err(Error::invalid(
+                    "the URI of a resource takes `offset` and `length` after `?`",
+                ));
+            }
+        }
+    }
+    Ok((RelPath::parse(&percent_decode(encoded)?)?, offset, length))
 }
 
 /// The files after a path, in the order of a walk, and whether there are more.
@@ -73,39 +117,20 @@ pub fn list(access: &Access, after: Option<&RelPath>, limit: usize) -> Result<(V
     Ok((listed.collect(), more))
 }
 
-/// Reads a file whole: its MIME type and its content.
-pub fn read(access: &Access, uri: &str) -> Result<(String, Content)> {
-    let path = path_of(uri)?;
+/// Reads a part of a file: at most 5000 characters of text, or bytes of anything else.
+pub fn read(access: &Access, uri: &str) -> Result<Part> {
+    let (path, offset, length) = window_of(uri)?;
     let id = access.own_workspace()?;
-    let file = access.open_file(&id, &path)?;
-    if file.size > LARGEST {
-        return Err(Error::new(
-            ErrorCode::PayloadTooLarge,
-            format!(
-                "`{path}` has {} bytes, more than a resource may have",
-                file.size
-            ),
-        )
-        .with_hint("read it in parts with the tool `read_file`"));
-    }
-    let mime = file.mime.clone();
-    let mut bytes = Vec::with_capacity(file.size as usize);
-    file.take(LARGEST)
-        .read_to_end(&mut bytes)
-        .map_err(|cause| {
-            Error::new(ErrorCode::ReadFailed, format!("`{path}` could not be read"))
-                .with_source(cause)
-        })?;
-    let content = match String::from_utf8(bytes) {
-        Ok(text) if !text.contains('\0') => Content::Text(text),
-        Ok(text) => Content::Bytes(text.into_bytes()),
-        Err(error) => Content::Bytes(error.into_bytes()),
-    };
-    Ok((mime, content))
+    let window = access.read_window(&id, &path, offset, length)?;
+    let end = window.start + window.read_length;
+    let next = (end < window.total).then(|| format!("{}?offset={end}", uri_of(&path)));
+    Ok(Part { window, next })
 }
 
 #[cfg(test)]
 mod tests {
+    use offshoot_core::ErrorCode;
+
     use super::*;
 
     #[test]
@@ -118,7 +143,11 @@ mod tests {
                 "{uri}"
             );
             assert_eq!(path_of(&uri).unwrap(), path);
+            let (found, offset, length) = window_of(&format!("{uri}?offset=7&length=9")).unwrap();
+            assert_eq!((found, offset, length), (path, 7, 9));
         }
+        // As a client fills in the template.
+        assert_eq!(path_of("workspace:why?").unwrap().as_bytes(), b"why?");
     }
 
     #[test]
@@ -126,7 +155,10 @@ mod tests {
         for (uri, code) in [
             ("file:///etc/passwd", ErrorCode::InvalidRequest),
             ("workspace:%", ErrorCode::InvalidRequest),
+            ("workspace:a?offset=-1", ErrorCode::InvalidRequest),
+            ("workspace:a?offset=1&at=2", ErrorCode::InvalidRequest),
             ("workspace:../x", ErrorCode::PathTraversalBlocked),
+            ("workspace:../x?offset=1", ErrorCode::PathTraversalBlocked),
             ("workspace:%2e%2e/x", ErrorCode::PathTraversalBlocked),
             ("workspace:/etc/passwd", ErrorCode::PathTraversalBlocked),
             ("workspace:///etc/passwd", ErrorCode::PathTraversalBlocked),

@@ -2,9 +2,9 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_core::{RelPath, Result, WorkspaceId};
 use offshoot_engine::{
-    Content, Expect, FileToWrite, MAX_WINDOW, Point, Reach, WriteOptions, history_as_json,
+    Access, Content, Expect, FileToWrite, MAX_WINDOW, Point, WriteOptions, history_as_json,
     listing_as_text,
 };
 use offshoot_wire as wire;
@@ -13,27 +13,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::{Hints, Tool};
 use crate::search::{Search, search};
+use crate::together;
 
-const READS: Hints = Hints {
+pub(crate) const READS: Hints = Hints {
     read_only: true,
     destructive: false,
     idempotent: true,
 };
-const WRITES: Hints = Hints {
+pub(crate) const WRITES: Hints = Hints {
     read_only: false,
     destructive: false,
     idempotent: false,
 };
-const REPLACES: Hints = Hints {
+pub(crate) const REPLACES: Hints = Hints {
     read_only: false,
     destructive: true,
     idempotent: true,
-};
-
-const ENDS: Hints = Hints {
-    read_only: false,
-    destructive: true,
-    idempotent: false,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,14 +48,6 @@ fn whole_window() -> usize {
     MAX_WINDOW
 }
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Encoding {
-    #[default]
-    Utf8,
-    Base64,
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct WriteFile {
@@ -73,18 +60,17 @@ struct WriteFile {
     mime_type: Option<String>,
     /// How `content` is encoded.
     #[serde(default)]
-    encoding: Encoding,
+    encoding: wire::Encoding,
 }
 
 impl WriteFile {
-    fn into_file(self) -> Result<FileToWrite> {
+    fn into_file(self, path: RelPath) -> Result<FileToWrite> {
         let content = match self.encoding {
-            Encoding::Utf8 => self.content.into_bytes(),
-            Encoding::Base64 => wire::base64_decode(&self.content)
-                .ok_or_else(|| Error::invalid("`content` is not base64"))?,
+            wire::Encoding::Utf8 => self.content.into_bytes(),
+            wire::Encoding::Base64 => self.encoding.bytes(&self.content)?,
         };
         Ok(FileToWrite {
-            path: path(&self.path)?,
+            path,
             content,
             options: WriteOptions {
                 mime: self.mime_type,
@@ -145,7 +131,7 @@ struct ShowFiles {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(crate) struct Nothing {}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -174,6 +160,40 @@ struct Diff {
     /// A snapshot; without it the present state.
     #[serde(default)]
     to: Option<String>,
+    /// Only what differs at this path and below it.
+    #[serde(default)]
+    path: Option<String>,
+    /// How many characters of the differences to leave out.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// Differences, as much of their text as one answer shows.
+#[derive(Serialize, JsonSchema)]
+struct Differences {
+    #[serde(flatten)]
+    difference: wire::Difference,
+    /// Where in the text of all differences this answer begins, in characters.
+    start: u64,
+    /// How many characters there are; read on with `offset`.
+    total: u64,
+}
+
+/// Leaves of the text of all differences the window that begins at `offset`. Returns how many
+/// characters there are.
+fn cut_differences(changes: &mut [wire::FileDifference], offset: u64) -> u64 {
+    let end = offset.saturating_add(MAX_WINDOW as u64);
+    let mut total = 0;
+    for text in changes.iter_mut().filter_map(|one| one.diff.as_mut()) {
+        let length = text.chars().count() as u64;
+        let from = offset.saturating_sub(total).min(length) as usize;
+        let until = end.saturating_sub(total).min(length) as usize;
+        if (from, until) != (0, length as usize) {
+            *text = text.chars().take(until).skip(from).collect();
+        }
+        total += length;
+    }
+    total
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -182,16 +202,9 @@ struct History {
     /// Only what happened to this path.
     #[serde(default)]
     path: Option<String>,
-    /// At most so many lines.
+    /// At most so many lines; without it 100.
     #[serde(default)]
     limit: Option<usize>,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct SpawnAgent {
-    /// What it is for, in a word or two; its id begins with it.
-    role: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -239,11 +252,16 @@ struct Counts {
     last_modified: String,
 }
 
-fn path(text: &str) -> Result<RelPath> {
-    RelPath::parse_text(text)
+pub(crate) fn path(access: &Access, id: &WorkspaceId, text: &str) -> Result<RelPath> {
+    access.loose_path(id, text.as_bytes())
 }
 
-fn limit(asked: Option<usize>) -> usize {
+/// A path that may be left out.
+fn path_if_given(access: &Access, id: &WorkspaceId, text: Option<&str>) -> Result<Option<RelPath>> {
+    text.map(|text| path(access, id, text)).transpose()
+}
+
+pub(crate) fn limit(asked: Option<usize>) -> usize {
     asked.unwrap_or(50).clamp(1, MOST)
 }
 
@@ -252,7 +270,7 @@ pub(crate) fn all() -> Vec<Tool> {
     let mut tools = reading();
     tools.extend(changing());
     tools.extend(remembering());
-    tools.extend(working_together());
+    tools.extend(together::tools());
     tools
 }
 
@@ -263,13 +281,13 @@ fn reading() -> Vec<Tool> {
             "Read a part of a file: at most 5000 characters of text, or 5000 bytes of anything else as base64. `total` says how much there is; read on with `offset`.",
             READS,
             |access, id, asked: ReadFile| {
-                let window =
-                    access.read_window(id, &path(&asked.path)?, asked.offset, asked.length)?;
+                let path = path(access, id, &asked.path)?;
+                let window = access.read_window(id, &path, asked.offset, asked.length)?;
                 Ok(wire::Window::from(window))
             },
         )
         .or_quickly(|access, id, asked: &ReadFile| {
-            let path = path(&asked.path)?;
+            let path = path(access, id, &asked.path)?;
             let window = access.read_window_if_small(id, &path, asked.offset, asked.length)?;
             Ok(window.map(wire::Window::from))
         }),
@@ -278,7 +296,7 @@ fn reading() -> Vec<Tool> {
             "List a directory. `text` has one line for each entry.",
             READS,
             |access, id, asked: ListFiles| {
-                let entries = access.list(id, &path(&asked.path)?)?;
+                let entries = access.list(id, &path(access, id, &asked.path)?)?;
                 Ok(Listed {
                     listing: wire::Listing::from(entries.as_slice()),
                     text: listing_as_text(&entries),
@@ -296,13 +314,15 @@ fn reading() -> Vec<Tool> {
             "Show files to the person you work with: their interface highlights them.",
             READS,
             |access, id, asked: ShowFiles| {
-                let mut files = Vec::new();
+                let (mut files, mut paths) = (Vec::new(), Vec::new());
                 for text in &asked.paths {
-                    files.push(wire::Metadata::from(&access.metadata(id, &path(text)?)?));
+                    let path = path(access, id, text)?;
+                    files.push(wire::Metadata::from(&access.metadata(id, &path)?));
+                    paths.push(path.to_text());
                 }
                 let ui = Highlight {
                     action: "highlight",
-                    paths: asked.paths,
+                    paths,
                 };
                 Ok(Shown { files, ui })
             },
@@ -332,20 +352,25 @@ fn changing() -> Vec<Tool> {
             "Write a file whole; missing directories are made. What was there before stays in the history.",
             REPLACES,
             |access, id, asked: WriteFile| {
-                let file = asked.into_file()?;
+                let path = path(access, id, &asked.path)?;
+                let file = asked.into_file(path)?;
                 let content = Content::Bytes(&file.content);
                 let written = access.write_file(id, &file.path, content, &file.options)?;
                 Ok(wire::Written::from(&written))
             },
         )
-        .or_as_write(WriteFile::into_file),
+        .or_as_write(|asked: WriteFile| {
+            let path = RelPath::parse_loose(asked.path.as_bytes())?;
+            asked.into_file(path)
+        }),
         Tool::new(
             "edit_file",
             "Replace text in a file. `old` must stand there exactly once, unless `all` is set.",
             WRITES,
             |access, id, asked: EditFile| {
+                let path = path(access, id, &asked.path)?;
                 let (count, written) =
-                    access.edit_file(id, &path(&asked.path)?, &asked.old, &asked.new, asked.all)?;
+                    access.edit_file(id, &path, &asked.old, &asked.new, asked.all)?;
                 Ok(wire::Written::edited(&written, count))
             },
         ),
@@ -354,9 +379,10 @@ fn changing() -> Vec<Tool> {
             "Delete a file, a link or an empty directory. Its content stays in the history.",
             REPLACES,
             |access, id, asked: OnePath| {
-                let files = access.delete_file(id, &path(&asked.path)?, false, Expect::Anything)?;
+                let path = path(access, id, &asked.path)?;
+                let files = access.delete_file(id, &path, false, Expect::Anything)?;
                 Ok(wire::Deleted {
-                    path: asked.path,
+                    path: path.to_text(),
                     files,
                 })
             },
@@ -366,9 +392,10 @@ fn changing() -> Vec<Tool> {
             "Move a file, a link or a directory. Nothing is overwritten.",
             WRITES,
             |access, id, asked: MoveFile| {
-                let moved = access.move_file(id, &path(&asked.from)?, &path(&asked.to)?)?;
+                let from = path(access, id, &asked.from)?;
+                let moved = access.move_file(id, &from, &path(access, id, &asked.to)?)?;
                 Ok(wire::Moved {
-                    from: asked.from,
+                    from: from.to_text(),
                     to: moved.path.to_text(),
                     version: moved.version,
                 })
@@ -405,7 +432,7 @@ fn remembering() -> Vec<Tool> {
             "Bring back a snapshot, whole or one path. The present state is kept as a snapshot first.",
             REPLACES,
             |access, id, asked: Restore| {
-                let only = asked.path.as_deref().map(path).transpose()?;
+                let only = path_if_given(access, id, asked.path.as_deref())?;
                 Ok(wire::Restored::from(&access.restore(
                     id,
                     &asked.snapshot,
@@ -415,17 +442,24 @@ fn remembering() -> Vec<Tool> {
         ),
         Tool::new(
             "diff",
-            "Show what differs between two snapshots, or between one and now, as unified diffs.",
+            "Show what differs between two snapshots, or between one and now, as unified diffs: at most 5000 characters of them. `total` says how much there is; read on with `offset`, or name a `path`.",
             READS,
             |access, id, asked: Diff| {
                 let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
                 let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
                 let set = access.diff(id, from, to)?;
-                let changes = wire::differences(access, &set.changes, &RelPath::root(), false)?;
-                Ok(wire::Difference {
-                    from: asked.from,
-                    to: asked.to,
-                    changes,
+                let below = path_if_given(access, id, asked.path.as_deref())?;
+                let below = below.unwrap_or_default();
+                let mut changes = wire::differences(access, &set.changes, &below, false)?;
+                let total = cut_differences(&mut changes, asked.offset);
+                Ok(Differences {
+                    difference: wire::Difference {
+                        from: asked.from,
+                        to: asked.to,
+                        changes,
+                    },
+                    start: asked.offset.min(total),
+                    total,
                 })
             },
         ),
@@ -434,39 +468,11 @@ fn remembering() -> Vec<Tool> {
             "Show what happened in the workspace or to one path, newest first: when, what, who, and for which message.",
             READS,
             |access, id, asked: History| {
-                let only = asked.path.as_deref().map(path).transpose()?;
-                let lines = access.history(id, only.as_ref(), limit(asked.limit))?;
+                let only = path_if_given(access, id, asked.path.as_deref())?;
+                let lines = access.history(id, only.as_ref(), limit(asked.limit.or(Some(100))))?;
                 Ok(wire::History {
                     history: lines.iter().map(history_as_json).collect(),
                 })
-            },
-        ),
-    ]
-}
-
-fn working_together() -> Vec<Tool> {
-    vec![
-        Tool::new(
-            "complete",
-            "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set.",
-            ENDS,
-            |access, id, asked: wire::CompleteRequest| wire::complete(access, id, &asked),
-        ),
-        Tool::new(
-            "spawn_agent",
-            "Let another agent come into being that works in the same workspace. Answers with its id and a token for it.",
-            WRITES,
-            |access, _, asked: SpawnAgent| {
-                let Reach::Agent(own) = &access.principal().scope.reach else {
-                    return Err(Error::new(
-                        ErrorCode::PermissionDenied,
-                        "only an agent can let another one come into being",
-                    )
-                    .with_hint("use the token of an agent"));
-                };
-                let agent = access.spawn(own.as_str(), &asked.role, None, None)?;
-                let token = access.token_for_agent(&agent.id)?;
-                Ok(wire::SpawnedAgent::new(&agent, &token))
             },
         ),
     ]

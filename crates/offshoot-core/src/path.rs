@@ -81,6 +81,36 @@ impl RelPath {
         Self::parse(&unescape_bytes(text)?)
     }
 
+    /// Parses a path as tools and older routes take it: as [`RelPath::parse_text`], but a backslash
+    /// that does not begin `\xNN` stands between directories as `/` does.
+    pub fn parse_loose(bytes: &[u8]) -> Result<Self> {
+        Self::parse(&unescape_loose(bytes))
+    }
+
+    /// The same where an inner `..` is taken out together with the part before it. One that would
+    /// leave the workspace is refused as ever.
+    pub fn parse_loose_inner(bytes: &[u8]) -> Result<Self> {
+        let plain = unescape_loose(bytes);
+        if plain.contains(&0) {
+            return Self::parse(&plain);
+        }
+        // A leading `/` stays the first, empty part, so that the path stays absolute.
+        let mut kept: Vec<&[u8]> = Vec::new();
+        for (number, part) in plain.split(|&byte| byte == b'/').enumerate() {
+            match part {
+                b"" | b"." if number > 0 => {}
+                b".." if kept.iter().any(|part| !part.is_empty() && *part != b".") => {
+                    kept.pop();
+                }
+                _ => kept.push(part),
+            }
+        }
+        match kept.is_empty() && !plain.is_empty() {
+            true => Ok(RelPath::root()),
+            false => Self::parse(&kept.join(&b'/')),
+        }
+    }
+
     /// A path from bytes that are in normal form already, such as those of a store row.
     pub fn from_normal(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
@@ -291,6 +321,31 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     text
 }
 
+/// The value of `\xNN` at the start of these bytes.
+fn escaped_byte(bytes: &[u8]) -> Option<u8> {
+    let [b'\\', b'x', high, low, ..] = bytes else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(*high)? * 16 + digit(*low)?) as u8)
+}
+
+/// The bytes that a path stands for in which a backslash is a byte (`\xNN`) or else a `/`.
+fn unescape_loose(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = escaped_byte(&bytes[at..]);
+        plain.push(match (escaped, byte) {
+            (Some(value), _) => value,
+            (None, b'\\') => b'/',
+            (None, byte) => byte,
+        });
+        at += if escaped.is_some() { 4 } else { 1 };
+    }
+    plain
+}
+
 /// The reverse of [`escape_bytes`]. A backslash that does not begin `\xNN` is refused.
 pub fn unescape_bytes(text: &str) -> Result<Vec<u8>> {
     let bytes = text.as_bytes();
@@ -302,17 +357,13 @@ pub fn unescape_bytes(text: &str) -> Result<Vec<u8>> {
             at += 1;
             continue;
         }
-        let digits = bytes.get(at + 1..at + 4).filter(|rest| {
-            rest[0] == b'x' && rest[1].is_ascii_hexdigit() && rest[2].is_ascii_hexdigit()
-        });
-        let Some(digits) = digits else {
+        let Some(value) = escaped_byte(&bytes[at..]) else {
             return Err(
                 Error::invalid(format!("the path `{text}` holds a bare backslash"))
                     .with_hint("write the byte as `\\x5c`, or use `/` between directories"),
             );
         };
-        let value = |digit: u8| (digit as char).to_digit(16).unwrap_or_default() as u8;
-        plain.push(value(digits[1]) * 16 + value(digits[2]));
+        plain.push(value);
         at += 4;
     }
     Ok(plain)
@@ -415,5 +466,52 @@ mod tests {
         assert_eq!(path.strip_prefix(&dir).unwrap().as_bytes(), b"c");
         assert_eq!(dir.strip_prefix(&dir).unwrap(), RelPath::root());
         assert_eq!(path.strip_prefix(&RelPath::root()).unwrap(), path);
+    }
+
+    #[test]
+    fn loose_paths_read_a_backslash_as_a_slash() {
+        for (text, bytes) in [
+            (&b"a\\b"[..], Some(&b"a/b"[..])),
+            (b"a\\\\b\\", Some(b"a/b")),
+            (b"a\\xffb", Some(b"a\xffb")),
+            (b"a\\x5cb", Some(b"a\\b")),
+            (b"a\\xfgb", Some(b"a/xfgb")),
+            (b"a\\x", Some(b"a/x")),
+            (b"\xff\\b", Some(b"\xff/b")),
+            (b"\\etc", None),
+            (b"..\\x", None),
+            (b"a\\..\\b", None),
+            (b"\\x2e\\x2e/b", None),
+            (b"a\\x00", None),
+        ] {
+            let found = RelPath::parse_loose(text).ok();
+            assert_eq!(found.as_ref().map(RelPath::as_bytes), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_inner_step_up_stays_inside() {
+        for (text, bytes) in [
+            (&b"a/../outputs/x"[..], Some(&b"outputs/x"[..])),
+            (b"a\\b\\..\\..\\c", Some(b"c")),
+            (b"./a/./..//c/", Some(b"c")),
+            (b"a/..", Some(b"")),
+            (b"a/\\x2e\\x2e/c", Some(b"c")),
+            (b"a..b/...", Some(b"a..b/...")),
+            (b"..", None),
+            (b"../a", None),
+            (b"a/../..", None),
+            (b"a/../../b/c", None),
+            (b"./../a", None),
+            (b"/a/../b", None),
+            (b"/..", None),
+            (b"\\a\\..\\b", None),
+            (b"", None),
+            (b"a/../b\x00", None),
+            (b"a\x00/../b", None),
+        ] {
+            let found = RelPath::parse_loose_inner(text).ok();
+            assert_eq!(found.as_ref().map(RelPath::as_bytes), bytes, "{text:?}");
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! The tree of agents under `root`.
 //!
 //! A direct child of root owns a workspace under its own name; every descendant works in that of its
-//! nearest ancestor. Agents that ended stay in the tree for those below them.
+//! nearest ancestor. Whoever is given a fork works in it, wherever it stands. Agents that ended stay
+//! in the tree for those below them.
 
 use std::collections::HashSet;
 
 use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
-use offshoot_store::{AgentRow, Durability, HistoryOp, ReadTx, TokenRow};
+use offshoot_store::{
+    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKind, WorkspaceRow, WriteTx,
+};
 
 use crate::access::{Reach, Scope};
 use crate::engine::{Engine, open_row_in};
@@ -17,9 +20,9 @@ use crate::workspace::{Quota, line_of};
 
 /// The name of the top of the tree.
 pub(crate) const ROOT: &str = "root";
-/// The longest role, in bytes.
 /// The levels of the tree below root: every call of an agent looks at those above it.
 const MAX_DEPTH: usize = 32;
+/// The longest role, in bytes.
 const MAX_ROLE: usize = 256;
 
 /// One agent.
@@ -53,12 +56,29 @@ impl Engine {
         priority: Option<i64>,
         cause: &Cause,
     ) -> Result<Agent> {
+        self.spawn_named(None, parent, role, project, priority, cause)
+    }
+
+    /// The same under a name that the caller chooses, such as the one that the agent has in another
+    /// program. It must be new: no agent, ended ones included, and no workspace may have it.
+    pub fn spawn_named(
+        &self,
+        id: Option<&AgentId>,
+        parent: &str,
+        role: &str,
+        project: Option<&ProjectId>,
+        priority: Option<i64>,
+        cause: &Cause,
+    ) -> Result<Agent> {
         if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
                 "a role has 1 to {MAX_ROLE} bytes and no control characters"
             )));
         }
-        let id = fresh_id(role)?;
+        let id = match id {
+            Some(id) => self.store().read(|tx| free_id(tx, id))?,
+            None => fresh_id(role)?,
+        };
         let parent = match parent {
             ROOT => None,
             name => Some(name.parse::<AgentId>()?),
@@ -99,9 +119,12 @@ impl Engine {
             created_at: self.now(),
             ended_at: None,
         };
-        self.store().write(Durability::Synced, |tx| {
+        let put = self.store().write(Durability::Synced, |tx| {
             if let Some(parent) = &row.parent {
                 find_agent(tx, parent)?;
+            }
+            if tx.agent(&row.id)?.is_some() {
+                return Err(taken(&row.id));
             }
             tx.put_agent(&row)?;
             if let Some(workspace) = workspace_of(tx, &row)?
@@ -111,7 +134,12 @@ impl Engine {
                 tx.add_history(&line)?;
             }
             as_agent(tx, row.clone())
-        })
+        });
+        if let (Err(_), Some(workspace)) = (&put, &row.workspace) {
+            // Nobody would have it. If that fails too, it is an empty workspace that is listed.
+            let _ = self.delete_workspace(workspace, cause);
+        }
+        put
     }
 
     fn workspace_for(
@@ -124,6 +152,7 @@ impl Engine {
         match project {
             Some(project) => {
                 let options = ForkOptions {
+                    id: Some(agent.as_str().parse()?),
                     agent: Some(agent.clone()),
                     priority: Some(priority),
                     ..ForkOptions::default()
@@ -211,6 +240,24 @@ pub(crate) fn workspace_reached(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<
     }
 }
 
+/// The workspace that an agent completes: the one it works in, except that one of its own stays its
+/// own when it was merged, although it works elsewhere from then on. So a completion that is asked
+/// for again finds its receipt, and never merges the workspace of an agent above.
+pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<WorkspaceId>> {
+    let row = match tx.agent(id)? {
+        Some(row) if row.ended_at.is_none() => row,
+        _ => return workspace_reached(tx, id),
+    };
+    for row in chain_of(tx, &row)? {
+        let Some(own) = row.workspace else { continue };
+        let is_merged = |found: WorkspaceRow| tx.last_merge(found.key).map(|last| last.is_some());
+        if open_row_in(tx, &own).is_ok() || tx.workspace(&own)?.map_or(Ok(false), is_merged)? {
+            return Ok(Some(own));
+        }
+    }
+    workspace_reached(tx, id)
+}
+
 /// The agent below root that an agent belongs to: itself or the last one above it.
 pub(crate) fn top_of(tx: &dyn ReadTx, id: &AgentId) -> Result<AgentId> {
     let row = tx.agent(id)?;
@@ -289,6 +336,55 @@ pub(crate) fn no_agent(id: &AgentId) -> Error {
         format!("there is no agent `{id}`"),
     )
     .with_hint("`offshoot agent list` shows those there are")
+}
+
+/// Lets an agent of the tree work in a fork that was made for it, unless it works in one already:
+/// further forks do not take it away from what it is about. Returns whether it does.
+pub(crate) fn give_fork(tx: &mut dyn WriteTx, agent: &AgentId, fork: &WorkspaceId) -> Result<bool> {
+    let Some(mut row) = tx.agent(agent)?.filter(|row| row.ended_at.is_none()) else {
+        return Ok(false);
+    };
+    if let Some(own) = &row.workspace
+        && let Ok(open) = open_row_in(tx, own)
+        && open.kind == WorkspaceKind::Fork
+        && own != fork
+    {
+        return Ok(false);
+    }
+    row.workspace = Some(fork.clone());
+    tx.put_agent(&row)?;
+    Ok(true)
+}
+
+/// Refuses an agent that nobody knows: one that is in the tree and has not ended is known, and one
+/// outside of it that has, or had, the workspace of its name.
+pub(crate) fn check_known(tx: &dyn ReadTx, id: &AgentId) -> Result<()> {
+    let known = match tx.agent(id)? {
+        Some(row) => row.ended_at.is_none(),
+        None => tx.workspace(&id.as_str().parse()?)?.is_some(),
+    };
+    match known {
+        true => Ok(()),
+        false => Err(no_agent(id).with_hint("spawn it, or fork a project for it, first")),
+    }
+}
+
+/// A name that somebody chose, if nobody has it. A workspace of that name would be taken for the
+/// agent's own.
+fn free_id(tx: &dyn ReadTx, id: &AgentId) -> Result<AgentId> {
+    let is_taken = tx.agent(id)?.is_some() || tx.workspace(&id.as_str().parse()?)?.is_some();
+    match is_taken {
+        true => Err(taken(id)),
+        false => Ok(id.clone()),
+    }
+}
+
+fn taken(id: &AgentId) -> Error {
+    Error::new(
+        ErrorCode::AlreadyExists,
+        format!("an agent or a workspace has, or had, the name `{id}`"),
+    )
+    .with_hint("choose another `id`, or leave it out")
 }
 
 /// A name made of the role and something that no other has.

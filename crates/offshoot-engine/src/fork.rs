@@ -22,6 +22,7 @@ use offshoot_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::agents::give_fork;
 use crate::earlier_merges::is_cleared;
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::Index;
@@ -55,6 +56,9 @@ pub struct ForkOptions {
     pub quota: Quota,
     /// Whether its directory has a `.git` at its base, so that git commands work in it.
     pub git: bool,
+    /// The agent goes on working where it does. Otherwise one of the tree that has no fork yet works
+    /// in this one from now on.
+    pub leave_agent: bool,
 }
 
 /// A workspace that is a fork.
@@ -86,12 +90,15 @@ struct Beginning {
     /// Whether the project is known to hold nothing of other agents that it must not.
     cleared: bool,
     priority: i64,
+    /// The agent of the tree that may get it.
+    for_agent: Option<AgentId>,
 }
 
 impl Beginning {
-    /// A snapshot that only this fork has cannot be found again from the note beside it.
+    /// Neither a snapshot that only this fork has nor which agent works in it can be found again
+    /// from the note beside it.
     fn durability(&self) -> Durability {
-        match self.objects.is_empty() {
+        match self.objects.is_empty() && self.for_agent.is_none() {
             true => Durability::Relaxed,
             false => Durability::Synced,
         }
@@ -154,6 +161,9 @@ impl Beginning {
         let mut line = line_of(&row, HistoryOp::WorkspaceCreate, cause, row.created_at);
         line.after = Some(self.base.id);
         tx.add_history(&line)?;
+        if let Some(agent) = &self.for_agent {
+            give_fork(tx, agent, &row.id)?;
+        }
         Ok(Some((row, fork)))
     }
 }
@@ -390,13 +400,15 @@ impl Engine {
         options: &ForkOptions,
     ) -> Result<Beginning> {
         let priority = priority_of(tx, options)?;
+        let for_agent = agent_of_tree(tx, options)?;
         let project = open_project(tx, project)?;
         let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
         let origin = match (&options.at, project.head) {
             (Some(text), _) => match self.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    return self.beginning_elsewhere(tx, project, text, priority);
+                    let begin = self.beginning_elsewhere(tx, project, text, priority)?;
+                    return Ok(Beginning { for_agent, ..begin });
                 }
                 Err(error) => return Err(error),
             },
@@ -421,6 +433,7 @@ impl Engine {
             project,
             objects: Vec::new(),
             priority,
+            for_agent,
         };
         match options.at {
             Some(_) => self.as_head_has_it(tx, begin),
@@ -478,6 +491,7 @@ impl Engine {
             base,
             objects: Vec::new(),
             priority,
+            for_agent: None,
         };
         self.as_head_has_it(tx, begin)
     }
@@ -665,6 +679,14 @@ impl Engine {
 pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
     let (id, place) = directory.rsplit_once('.')?;
     Some((id.parse().ok()?, place.parse().ok()?))
+}
+
+/// The agent of the tree that the fork is for, if it is to work in it.
+fn agent_of_tree(tx: &dyn ReadTx, options: &ForkOptions) -> Result<Option<AgentId>> {
+    match &options.agent {
+        Some(agent) if !options.leave_agent => Ok(tx.agent(agent)?.map(|row| row.id)),
+        _ => Ok(None),
+    }
 }
 
 /// The weight that a new fork has: its own, or that of its agent.

@@ -107,9 +107,6 @@ impl Source {
         let (Reader::Held { bytes, .. } | Reader::Bytes(bytes)) = &mut self.reader else {
             return None;
         };
-        if bytes.get_ref().contains(&0) {
-            return None;
-        }
         match String::from_utf8(std::mem::take(bytes.get_mut())) {
             Ok(text) => Some(text),
             Err(error) => {
@@ -303,7 +300,8 @@ fn read_part(object: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> std::i
 }
 
 /// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
-/// false if the content is no text: not UTF-8, or with a NUL byte.
+/// false if the content is no text, that is not UTF-8. A NUL is a character like any other: what was
+/// written as text comes back as text.
 fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> Result<bool> {
     let mut chunk = vec![0; 64 << 10];
     let mut kept = 0;
@@ -319,9 +317,6 @@ fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> 
             Err(_) => return Ok(false),
         };
         let text = std::str::from_utf8(&chunk[..valid]).unwrap_or_default();
-        if text.contains('\0') {
-            return Ok(false);
-        }
         if !visit(text) {
             return Ok(true);
         }
@@ -333,9 +328,7 @@ fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> 
 /// How many characters the content has; none if it is no text.
 pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
     if let Some(bytes) = source.held() {
-        let text = std::str::from_utf8(bytes)
-            .ok()
-            .filter(|text| !text.contains('\0'));
+        let text = std::str::from_utf8(bytes).ok();
         return Ok(text.map(|text| text.chars().count() as u64));
     }
     source.rewind()?;

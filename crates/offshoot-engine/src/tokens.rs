@@ -43,7 +43,8 @@ pub struct IssuedToken {
 }
 
 impl Engine {
-    /// Issues a token. The secret is in the answer and nowhere else.
+    /// Issues a token. The secret is in the answer and nowhere else. One for an agent that nobody
+    /// knows is refused: whoever gets that name later would share it.
     pub fn issue_token(
         &self,
         scope: &Scope,
@@ -64,6 +65,10 @@ impl Engine {
         cause: &Cause,
     ) -> Result<IssuedToken> {
         check_label(label)?;
+        if let Reach::Agent(agent) = &scope.reach {
+            self.store()
+                .read(|tx| crate::agents::check_known(tx, agent))?;
+        }
         let secret = new_secret()?;
         let row = TokenRow {
             id: format!("tok-{}", uuid::Uuid::now_v7().simple()),

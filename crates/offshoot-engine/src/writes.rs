@@ -232,7 +232,7 @@ impl Engine {
         };
         incoming.copy_to(&mut staged)?;
         if let Some(modified) = options.modified {
-            staged.set_modified(modified)?;
+            staged.set_modified(modified);
         }
         let file = NewFile {
             target: target.clone(),

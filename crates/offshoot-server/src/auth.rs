@@ -282,12 +282,20 @@ fn message_id(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(value) = headers.get("offshoot-message-id") else {
         return Ok(None);
     };
-    match value.to_str() {
-        Ok(text) if !text.is_empty() && text.len() <= MAX_MESSAGE_ID => Ok(Some(text.to_owned())),
-        _ => Err(Error::invalid(format!(
-            "the header `Offshoot-Message-Id` is not 1 to {MAX_MESSAGE_ID} printable characters"
-        ))),
+    let text = value.to_str().unwrap_or_default();
+    check_message_id(text, "the header `Offshoot-Message-Id`")?;
+    Ok(Some(text.to_owned()))
+}
+
+/// Refuses what is no id of a message, wherever it stands in a request.
+pub(crate) fn check_message_id(text: &str, place: &str) -> Result<()> {
+    let is_visible = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+    if !text.is_empty() && text.len() <= MAX_MESSAGE_ID && is_visible {
+        return Ok(());
     }
+    Err(Error::invalid(format!(
+        "{place} is not 1 to {MAX_MESSAGE_ID} printable characters"
+    )))
 }
 
 /// Whoever tries many bad tokens is told to wait instead.

@@ -11,7 +11,8 @@ use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
 use crate::extract::{Json, Params, Query};
-use crate::handlers::{files, forks, snapshots, transfer};
+use crate::handlers::forms::Form;
+use crate::handlers::{files, forks, snapshots};
 use crate::route::{Kind, Route, delete, get, post};
 use offshoot_wire as wire;
 
@@ -24,18 +25,14 @@ const SESSION_ABOUT: &str =
 pub(crate) fn routes() -> Vec<Route> {
     let of = |rest: &str| format!("/api/workspace/{{workspace}}{rest}");
     vec![
-        get(&of("/list"), "List a directory", files::list)
+        get(&of("/list"), "List a directory", list)
             .gives::<wire::Listing>()
             .query("path", Kind::Path, "The directory"),
         get(&of("/tree"), "The directories, nested", files::tree).gives::<wire::DirNode>(),
-        get(
-            &of("/history"),
-            "What happened, newest first",
-            snapshots::history,
-        )
-        .gives::<wire::History>()
-        .query("path", Kind::Path, "Only to this path")
-        .limited(),
+        get(&of("/history"), "What happened, newest first", history)
+            .gives::<wire::History>()
+            .query("path", Kind::Path, "Only to this path")
+            .limited(),
         get(&of("/read/{path}"), "Read a part of a file", window)
             .gives::<wire::Window>()
             .query(
@@ -100,11 +97,26 @@ pub(crate) fn routes() -> Vec<Route> {
         get(
             "/api/v1/workspace/{project}/path",
             "The directory of the fork that an agent has of a project",
-            forks::path,
+            path_of_fork,
         )
         .gives::<wire::HostPath>()
-        .query("agent_id", Kind::Id, "The agent"),
+        .query(
+            "agent_id",
+            Kind::Id,
+            "The agent; not needed if there is only one fork",
+        ),
     ]
+}
+
+/// `GET /api/v1/workspace/{project}/path`
+async fn path_of_fork(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let agent = query.parsed("agent_id")?;
+    forks::answer_path(&app, caller, params.project()?, agent).await
 }
 
 /// `POST /api/v1/workspace/{agent}/complete`
@@ -119,44 +131,118 @@ async fn complete_agent(
     forks::answer_completion(caller, id, asked).await
 }
 
+/// `GET /api/workspace/{workspace}/list`
+async fn list(caller: Caller, params: Params, query: Query) -> Answer {
+    let id = params.workspace()?;
+    let path = path_in_query(&caller, &id, &query).await?;
+    let entries = blocking(move || caller.list(&id, &path.unwrap_or_default())).await?;
+    ok(&wire::Listing::from(entries.as_slice()))
+}
+
+/// `GET /api/workspace/{workspace}/history`
+async fn history(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let id = params.workspace()?;
+    let path = path_in_query(&caller, &id, &query).await?;
+    let limit = query.limit(snapshots::HISTORY_PAGE, app.options.limits.max_page)?;
+    snapshots::answer_history(caller, id, path, limit).await
+}
+
+/// The path that the query names.
+async fn path_in_query(
+    caller: &Caller,
+    id: &WorkspaceId,
+    query: &Query,
+) -> Result<Option<RelPath>> {
+    match query.bytes("path") {
+        Some(given) => loose_path(caller, id, given).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The path that the URL names.
+async fn path_of(caller: &Caller, params: &Params) -> Result<RelPath> {
+    loose_path(caller, &params.workspace()?, params.bytes("path")).await
+}
+
+/// A path as it comes through these routes; see [`offshoot_engine::Access::loose_path`].
+async fn loose_path(caller: &Caller, id: &WorkspaceId, bytes: &[u8]) -> Result<RelPath> {
+    let (caller, id, bytes) = (caller.clone(), id.clone(), bytes.to_vec());
+    blocking(move || caller.loose_path(&id, &bytes)).await
+}
+
 /// `GET /api/workspace/{workspace}/read/{path}`
 async fn window(caller: Caller, params: Params, query: Query) -> Answer {
-    let (id, path) = (params.workspace()?, params.path()?);
+    let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
     let offset = query.number::<u64>("offset")?.unwrap_or(0);
     let length = query.number::<usize>("length")?.unwrap_or(MAX_WINDOW);
     let window = blocking(move || caller.read_window(&id, &path, offset, length)).await?;
     ok(&wire::Window::from(window))
 }
 
-/// `POST /api/workspace/{workspace}/upload`
+/// `POST /api/workspace/{workspace}/upload`: the form may name the same workspace once more.
 async fn upload(
     State(app): State<Shared>,
     caller: Caller,
     params: Params,
     request: Request,
 ) -> Answer {
-    answer_uploads(&app, &caller, params.workspace()?, request).await
+    let id = params.workspace()?;
+    // Whoever may not see the workspace shall learn that before sending files.
+    check_reached(&caller, &id).await?;
+    answer_uploads(&app, caller, Some(id), request).await
 }
 
-/// `POST /api/upload`: the workspace is the credential's, or the one that the header names.
+/// `POST /api/upload`: the workspace is the one that the form or the header names, or else the
+/// credential's.
 async fn upload_to_own(
     State(app): State<Shared>,
     caller: Caller,
     headers: HeaderMap,
     request: Request,
 ) -> Answer {
-    let id = own_workspace(&caller, &headers).await?;
-    answer_uploads(&app, &caller, id, request).await
+    let named = session_header(&headers)?.map(str::parse).transpose()?;
+    if let Some(id) = &named {
+        check_reached(&caller, id).await?;
+    }
+    answer_uploads(&app, caller, named, request).await
 }
 
-/// One file is answered by itself, several as a list.
+async fn check_reached(caller: &Caller, id: &WorkspaceId) -> Result<()> {
+    let (caller, id) = (caller.clone(), id.clone());
+    blocking(move || caller.workspace(&id).map(drop)).await
+}
+
+/// Takes a form in. One file is answered by itself, several as a list.
 async fn answer_uploads(
     app: &Shared,
-    caller: &Caller,
-    id: WorkspaceId,
+    caller: Caller,
+    named: Option<WorkspaceId>,
     request: Request,
 ) -> Answer {
-    let mut uploads = transfer::take_uploads(app, caller, id, request).await?;
+    let form = Form::read(app, request).await?;
+    let id = match (form.workspace()?, named) {
+        (Some(id), named) => {
+            check_reached(&caller, &id).await?;
+            if named.is_some_and(|named| named != id) {
+                return Err(Error::invalid(
+                    "the field `workspaceId` names another workspace than the request",
+                )
+                .into());
+            }
+            id
+        }
+        (None, Some(named)) => named,
+        (None, None) => {
+            let caller = caller.clone();
+            blocking(move || caller.own_workspace()).await?
+        }
+    };
+    let mut uploads = form.upload(caller.access.clone(), id).await?;
     match uploads.pop() {
         Some(only) if uploads.is_empty() => ok(&only),
         last => {
@@ -164,14 +250,6 @@ async fn answer_uploads(
             ok(&wire::Uploads { files: uploads })
         }
     }
-}
-
-async fn own_workspace(caller: &Caller, headers: &HeaderMap) -> Result<WorkspaceId> {
-    if let Some(text) = session_header(headers)? {
-        return text.parse();
-    }
-    let caller = caller.clone();
-    blocking(move || caller.own_workspace()).await
 }
 
 /// `GET /api/session/workspace/snapshots`
@@ -206,9 +284,11 @@ async fn restore_session(
     headers: HeaderMap,
     Json(asked): Json<wire::RestoreRequest>,
 ) -> Answer {
-    let path = asked.path.as_deref().map(RelPath::parse_text).transpose()?;
-    let work =
-        move |caller: &Caller, id: &WorkspaceId| caller.restore(id, &asked.snapshot, path.as_ref());
+    let work = move |caller: &Caller, id: &WorkspaceId| {
+        let path = asked.path.as_deref();
+        let path = path.map(|path| caller.loose_path(id, path.as_bytes()));
+        caller.restore(id, &asked.snapshot, path.transpose()?.as_ref())
+    };
     let restored = in_session(caller, &headers, work).await?;
     ok(&wire::Restored::from(&restored))
 }
@@ -241,7 +321,7 @@ fn session_header(headers: &HeaderMap) -> Result<Option<&str>> {
 
 /// `DELETE /api/workspace/{workspace}/delete/{path}`
 async fn delete_file(caller: Caller, params: Params) -> Answer {
-    let (id, path) = (params.workspace()?, params.path()?);
+    let (id, path) = (params.workspace()?, path_of(&caller, &params).await?);
     let text = path.to_text();
     let files = blocking(move || caller.delete_file(&id, &path, false, Expect::Anything)).await?;
     ok(&wire::Deleted { path: text, files })

@@ -39,7 +39,8 @@ impl Params {
         Ok(Params(found))
     }
 
-    fn bytes(&self, name: &str) -> &[u8] {
+    /// A parameter as it is.
+    pub(crate) fn bytes(&self, name: &str) -> &[u8] {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map_or(&[], |(_, value)| value)
     }
@@ -113,7 +114,8 @@ impl Query {
         Ok(Query(found))
     }
 
-    fn bytes(&self, name: &str) -> Option<&[u8]> {
+    /// A parameter as it is.
+    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| value.as_slice())
     }

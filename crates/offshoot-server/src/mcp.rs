@@ -8,22 +8,23 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use offshoot_agent::resources::{self, Content};
+use offshoot_agent::resources::{self, Part};
 use offshoot_agent::{Access, Registry, Tool};
 use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_engine::WindowContent;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, Implementation, JsonObject, ListPromptsRequestMethod,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
-    ToolAnnotations,
+    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler, ServiceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::auth::Caller;
@@ -137,6 +138,29 @@ fn resource(listed: resources::Listed) -> Resource {
     resource
 }
 
+/// A part of a file and, if there is more, how to read on: for programs as data of the part, for
+/// models as a text after it.
+fn contents_of(part: Part, uri: String) -> Vec<ResourceContents> {
+    let how = part.how_to_read_on();
+    let window = part.window;
+    let mut about = json!({
+        "start": window.start, "total": window.total, "readLength": window.read_length,
+    });
+    let contents = match window.content {
+        WindowContent::Text(text) => ResourceContents::text(text, uri),
+        WindowContent::Bytes(bytes) => ResourceContents::blob(offshoot_wire::base64(&bytes), uri),
+    };
+    let mut all = vec![contents.with_mime_type(window.mime)];
+    if let (Some(next), Some(how)) = (part.next, how) {
+        about["next"] = next.clone().into();
+        all.push(ResourceContents::text(how, next));
+    }
+    if let (Value::Object(about), Some(first)) = (about, all.first_mut()) {
+        *first = first.clone().with_meta(MetaObject(about));
+    }
+    all
+}
+
 impl ServerHandler for Mcp {
     fn get_info(&self) -> ServerConfig {
         let capabilities = match self.has_resources() {
@@ -154,11 +178,15 @@ impl ServerHandler for Mcp {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut listed = ListToolsResult::with_all_items(self.described.to_vec());
-        // The set is the server's, and stays while it runs.
-        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Public));
+        let access = self.access(&context).map_err(|error| refused(&error))?;
+        let tools = self.tools.tools().iter().zip(&*self.described);
+        let offered = tools.filter(|(tool, _)| tool.is_offered_to(&access));
+        let described = offered.map(|(_, described)| described.clone()).collect();
+        let mut listed = ListToolsResult::with_all_items(described);
+        // The set is the credential's, and stays while the server runs.
+        (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Private));
         Ok(listed)
     }
 
@@ -192,9 +220,12 @@ impl ServerHandler for Mcp {
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         self.refuse_without_resources()?;
-        let template = ResourceTemplate::new(resources::TEMPLATE, "file")
-            .with_description("A file of the workspace, by its path");
-        let mut listed = ListResourceTemplatesResult::with_all_items(vec![template]);
+        let whole = ResourceTemplate::new(resources::TEMPLATE, "file")
+            .with_description("A file of the workspace, by its path: its first 5000 characters");
+        let part = ResourceTemplate::new(resources::PART_TEMPLATE, "part").with_description(
+            "A part of a file: at most 5000 characters of text, or bytes of anything else",
+        );
+        let mut listed = ListResourceTemplatesResult::with_all_items(vec![whole, part]);
         (listed.ttl_ms, listed.cache_scope) = (Some(60_000), Some(CacheScope::Public));
         Ok(listed)
     }
@@ -210,20 +241,14 @@ impl ServerHandler for Mcp {
         let read = on_behalf(&context, async {
             blocking(move || resources::read(&access, &uri)).await
         });
-        let (mime, content) = read.await.map_err(|error| {
+        let part = read.await.map_err(|error| {
             let mut refusal = refused(&error);
             if let Some(data) = &mut refusal.data {
                 data["uri"] = request.uri.clone().into();
             }
             refusal
         })?;
-        let contents = match content {
-            Content::Text(text) => ResourceContents::text(text, request.uri),
-            Content::Bytes(bytes) => {
-                ResourceContents::blob(offshoot_wire::base64(&bytes), request.uri)
-            }
-        };
-        let mut result = ReadResourceResult::new(vec![contents.with_mime_type(mime)]);
+        let mut result = ReadResourceResult::new(contents_of(part, request.uri));
         (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
         Ok(result.into())
     }

@@ -193,10 +193,7 @@ impl Window {
     pub fn of(bytes: &[u8], offset: u64, length: usize) -> Self {
         let length = length.min(engine::MAX_WINDOW);
         let skip = usize::try_from(offset).unwrap_or(usize::MAX);
-        match std::str::from_utf8(bytes)
-            .ok()
-            .filter(|text| !text.contains('\0'))
-        {
+        match std::str::from_utf8(bytes).ok() {
             Some(text) => {
                 let total = text.chars().count() as u64;
                 let content: String = text.chars().skip(skip).take(length).collect();

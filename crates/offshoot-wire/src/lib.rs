@@ -33,8 +33,8 @@ pub use machine::{
 pub use merges::{Blame, Completed, Merge, MergeSettings, Merges, TakenBack, Undone, complete};
 pub use overview::{ForkOverview, ForkOverviews, Overview, WorkspaceOrFork, WorkspacesAndForks};
 pub use project_requests::{
-    CompleteRequest, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest, SyncRequest,
-    UpdateRequest,
+    CompleteRequest, Encoding, NewAgent, NewCandidate, NewFork, NewProject, PolicyRequest,
+    SyncRequest, UpdateRequest,
 };
 pub use projects::{
     DeletedProject, Fork, ForkOrForks, Forks, ImportedProject, NewlyMade, Project, ProjectEntries,

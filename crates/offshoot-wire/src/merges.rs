@@ -294,11 +294,26 @@ struct BlameLine {
 impl Blame {
     /// The shape of what the engine answers.
     pub fn new(path: &RelPath, lines: &[engine::BlameLine]) -> Self {
+        Blame::part(path, lines, 0, usize::MAX, usize::MAX)
+    }
+
+    /// The same without the first `offset` lines, and at most so many lines and characters; the
+    /// first line is told in any case, cut if it is longer.
+    pub fn part(
+        path: &RelPath,
+        lines: &[engine::BlameLine],
+        offset: usize,
+        length: usize,
+        characters: usize,
+    ) -> Self {
         let shape = |(index, one): (usize, &engine::BlameLine)| {
             let text = one.text.strip_suffix(b"\n").unwrap_or(&one.text);
             BlameLine {
                 line: index + 1,
-                text: String::from_utf8_lossy(text).into_owned(),
+                text: String::from_utf8_lossy(text)
+                    .chars()
+                    .take(characters)
+                    .collect(),
                 operator: one.operator.clone(),
                 agent: one.agent.clone(),
                 message_id: one.message_id.clone(),
@@ -306,9 +321,17 @@ impl Blame {
                 at: time(one.at),
             }
         };
+        let mut left = characters;
+        let fits = |line: &BlameLine| {
+            let used = line.text.chars().count();
+            let fits = used <= left;
+            left = left.saturating_sub(used);
+            fits
+        };
+        let wanted = lines.iter().enumerate().skip(offset).take(length);
         Blame {
             path: path.to_text(),
-            lines: lines.iter().enumerate().map(shape).collect(),
+            lines: wanted.map(shape).take_while(fits).collect(),
         }
     }
 }

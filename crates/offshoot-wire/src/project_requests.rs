@@ -273,7 +273,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// The bytes that a text stands for.
-    pub(crate) fn bytes(self, text: &str) -> Result<Vec<u8>> {
+    pub fn bytes(self, text: &str) -> Result<Vec<u8>> {
         match self {
             Encoding::Utf8 => Ok(text.as_bytes().to_vec()),
             Encoding::Base64 => {
@@ -311,10 +311,16 @@ const ROLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
-    /// The agent above it, or `root`. A direct child of root gets a workspace of its own.
-    #[serde(default = "root")]
+    /// Its id, which nobody else has or had; without it one that begins with its role. Only admins
+    /// and whoever has the project choose one.
+    #[serde(default)]
     #[schemars(regex(pattern = ID_PATTERN))]
-    pub parent: String,
+    pub id: Option<String>,
+    /// The agent above it, or `root`; without it root or, for an agent's token, the agent itself. A
+    /// direct child of root gets a workspace of its own.
+    #[serde(default)]
+    #[schemars(regex(pattern = ID_PATTERN))]
+    pub parent: Option<String>,
     /// What it is there for.
     #[schemars(regex(pattern = ROLE_PATTERN))]
     pub role: String,
@@ -326,8 +332,4 @@ pub struct NewAgent {
     /// above it, or 0.
     #[serde(default)]
     pub priority: Option<i64>,
-}
-
-fn root() -> String {
-    "root".to_owned()
 }

@@ -142,6 +142,15 @@ pub struct Reviews {
     reviews: Vec<Review>,
 }
 
+impl Reviews {
+    /// A single one.
+    pub fn one(review: Review) -> Self {
+        Reviews {
+            reviews: vec![review],
+        }
+    }
+}
+
 impl From<&[engine::Review]> for Reviews {
     fn from(reviews: &[engine::Review]) -> Self {
         Reviews {

@@ -31,18 +31,26 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::spawn`]. Below root it takes an admin, or whoever has the project, and
-    /// so does a priority: an agent does not make its own work weigh more.
+    /// See [`crate::Engine::spawn_named`]. Below root it takes an admin, or whoever has the project,
+    /// and so does a priority: an agent does not make its own work weigh more. So does a name, for a
+    /// name that is taken tells of another agent. Without a parent an agent of the tree means
+    /// itself, and everybody else root.
     pub fn spawn(
         &self,
-        parent: &str,
+        id: Option<&AgentId>,
+        parent: Option<&str>,
         role: &str,
         project: Option<&ProjectId>,
         priority: Option<i64>,
     ) -> Result<Agent> {
-        if priority.is_some() {
+        if priority.is_some() || id.is_some() {
             self.check_owner()?;
         }
+        let parent = match (parent, &self.principal.scope.reach) {
+            (Some(parent), _) => parent,
+            (None, Reach::Agent(own)) if self.engine.agent(own).is_ok() => own.as_str(),
+            (None, _) => ROOT,
+        };
         match (&self.principal.scope.reach, project) {
             (Reach::Everything, _) => self.principal.check_everything()?,
             (Reach::Project(own), Some(project)) if own != project => {
@@ -59,7 +67,7 @@ impl Access {
             self.agent(&parent.parse()?)?;
         }
         self.engine
-            .spawn(parent, role, project, priority, &self.cause)
+            .spawn_named(id, parent, role, project, priority, &self.cause)
     }
 
     /// Issues a token for an agent that this principal has.

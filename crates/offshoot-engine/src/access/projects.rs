@@ -309,6 +309,12 @@ impl Access {
         if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
             self.engine.check_fork_point(project, at)?;
         }
+        // Whoever has a project does not move the agents of another one into its forks.
+        let out_of_reach = |agent: &AgentId| self.agent(agent).is_err();
+        let options = &ForkOptions {
+            leave_agent: options.agent.as_ref().is_some_and(out_of_reach),
+            ..options.clone()
+        };
         if self.sees_host_paths() {
             let (fork, path) = self.engine.fork_out(project, options, &self.cause)?;
             return Ok((fork, Some(path)));
@@ -317,26 +323,43 @@ impl Access {
         Ok((fork, None))
     }
 
-    /// The path of the fork that an agent has of a project.
-    pub fn path_of_agent(&self, project: &ProjectId, agent: &AgentId) -> Result<PathBuf> {
+    /// Whether this principal has a project, or all of them, to fork.
+    pub fn may_fork(&self) -> bool {
+        let root = RelPath::root();
+        !self.sees_one_workspace()
+            && self
+                .principal
+                .allows_all_below(Operation::Write, &root)
+                .is_ok()
+    }
+
+    /// The path of the fork that an agent has of a project; without an agent that of the only fork.
+    pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
         self.check_project(project)?;
         self.check_owner()?;
-        let own = self.engine.reached_by_agent(agent)?;
         let forks = self.engine.forks(project)?;
-        let found = forks
-            .iter()
-            .find(|fork| fork.agent.as_ref() == Some(agent))
-            .or_else(|| {
-                forks
-                    .iter()
-                    .find(|fork| Some(&fork.workspace.id) == own.as_ref())
-            });
+        let found = match (agent, &forks[..]) {
+            (Some(agent), forks) => {
+                let own = self.engine.reached_by_agent(agent)?;
+                let named = forks.iter().find(|fork| fork.agent.as_ref() == Some(agent));
+                named.or_else(|| {
+                    let mut forks = forks.iter();
+                    forks.find(|fork| Some(&fork.workspace.id) == own.as_ref())
+                })
+            }
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => return Err(several_forks(project, several)),
+        };
         let fork = found.ok_or_else(|| {
-            Error::new(
-                ErrorCode::WorkspaceNotAssigned,
-                format!("the agent `{agent}` has no fork of the project `{project}`"),
-            )
-            .with_hint("fork the project for it first")
+            let message = match agent {
+                Some(agent) => {
+                    format!("the agent `{agent}` has no fork of the project `{project}`")
+                }
+                None => format!("the project `{project}` has no fork"),
+            };
+            Error::new(ErrorCode::WorkspaceNotAssigned, message)
+                .with_hint("fork the project for an agent first")
         })?;
         self.engine.hand_out_path(&fork.workspace.id)
     }
@@ -354,8 +377,10 @@ impl Access {
         options: &CompleteOptions,
         dry_run: bool,
     ) -> Result<Completed> {
+        self.check_completes(id)?;
         for operation in [Operation::Snapshot, Operation::Write] {
-            self.check_all_below(operation, id, &RelPath::root())?;
+            self.principal
+                .allows_all_below(operation, &RelPath::root())?;
         }
         let mut completed = match dry_run {
             true => self.engine.plan_completion(id, options, &self.cause)?,
@@ -386,7 +411,16 @@ impl Access {
         Ok(false)
     }
 
-    /// The workspace of an agent, for routes that name the agent instead.
+    /// The workspace that a completion means which names none: the one that the credential stands
+    /// for, also when it was merged before.
+    pub fn workspace_to_complete(&self) -> Result<WorkspaceId> {
+        match &self.principal.scope.reach {
+            Reach::Agent(agent) => self.workspace_of_agent(&agent.clone()),
+            _ => self.own_workspace(),
+        }
+    }
+
+    /// The workspace that an agent completes, for routes that name the agent instead.
     pub fn workspace_of_agent(&self, agent: &AgentId) -> Result<WorkspaceId> {
         let none = || {
             Error::new(
@@ -394,8 +428,10 @@ impl Access {
                 format!("the agent `{agent}` has no workspace"),
             )
         };
-        let id = self.engine.reached_by_agent(agent)?.ok_or_else(none)?;
-        let reached = self.check_reach(&id).and_then(|()| self.engine.knows(&id));
+        let id = self.engine.completed_by_agent(agent)?.ok_or_else(none)?;
+        let reached = self
+            .check_completes(&id)
+            .and_then(|()| self.engine.knows(&id));
         match reached {
             Ok(true) => Ok(id),
             Ok(false) => Err(none()),
@@ -541,4 +577,18 @@ impl Access {
     pub(super) fn may_change_protected(&self) -> bool {
         self.principal.check_everything().is_ok()
     }
+}
+
+/// So many forks are named where one was meant.
+const MOST_NAMED: usize = 10;
+
+fn several_forks(project: &ProjectId, forks: &[Fork]) -> Error {
+    let names = forks.iter().map(|fork| fork.workspace.id.as_str());
+    let names: Vec<&str> = names.take(MOST_NAMED).collect();
+    Error::invalid(format!(
+        "the project `{project}` has {} forks, and the request names none",
+        forks.len()
+    ))
+    .with_hint(format!("give `agent_id`, such as {}", names.join(", ")))
+    .with_details(serde_json::json!({ "workspaces": names }))
 }

@@ -34,6 +34,12 @@ impl Engine {
             .read(|tx| crate::agents::workspace_reached(tx, agent))
     }
 
+    /// The workspace that an agent completes, open or merged; none if it has none.
+    pub(super) fn completed_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
+        self.store()
+            .read(|tx| crate::agents::workspace_to_complete(tx, agent))
+    }
+
     /// Whether there is or was a workspace of that name.
     pub(super) fn knows(&self, id: &WorkspaceId) -> Result<bool> {
         self.store().read(|tx| Ok(tx.workspace(id)?.is_some()))
@@ -116,6 +122,17 @@ impl Access {
             return Ok(());
         }
         Err(no_workspace(id))
+    }
+
+    /// The same for completing it: an agent reaches the receipt of its own workspace also when it
+    /// works elsewhere by now.
+    pub(super) fn check_completes(&self, id: &WorkspaceId) -> Result<()> {
+        if let Reach::Agent(agent) = &self.principal.scope.reach
+            && self.engine.completed_by_agent(agent)?.as_ref() == Some(id)
+        {
+            return Ok(());
+        }
+        self.check_reach(id)
     }
 
     /// Whether the project is one of this principal's; if not, it is not there.

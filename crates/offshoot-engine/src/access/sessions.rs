@@ -1,6 +1,7 @@
-//! Workspaces of conversations, for callers that know a session instead of a workspace.
+//! Workspaces of conversations, for callers that know a session instead of a workspace, and paths as
+//! such callers write them.
 
-use offshoot_core::{Error, ErrorCode, Layout, Result, WorkspaceId};
+use offshoot_core::{Error, ErrorCode, Layout, RelPath, Result, WorkspaceId};
 
 use super::Access;
 use crate::Workspace;
@@ -11,6 +12,19 @@ const PAGE: usize = 256;
 const MOST_NAMED: usize = 10;
 
 impl Access {
+    /// A path as tools and older routes take it: `\` is read as `/`, and in a session's workspace an
+    /// inner `..` that stays inside is taken out. Everywhere else `..` is refused.
+    pub fn loose_path(&self, id: &WorkspaceId, bytes: &[u8]) -> Result<RelPath> {
+        let refused = match RelPath::parse_loose(bytes) {
+            Err(error) if error.code() == ErrorCode::PathTraversalBlocked => error,
+            settled => return settled,
+        };
+        match RelPath::parse_loose_inner(bytes) {
+            Ok(path) if self.workspace(id).is_ok_and(|one| is_session(&one)) => Ok(path),
+            _ => Err(refused),
+        }
+    }
+
     /// The workspace of a session: the one that `name` is the id of or begins, or, without a name,
     /// the only one there is.
     ///

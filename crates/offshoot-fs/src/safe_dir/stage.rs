@@ -41,6 +41,7 @@ pub struct Staged {
     name: StageName,
     perm: u32,
     replaces: bool,
+    modified: Option<SystemTime>,
     written: u64,
     /// What the file has been, if it was taken from spares, which also take what it replaces.
     spare: Option<(Arc<Spares>, Reused)>,
@@ -98,11 +99,9 @@ impl Staged {
         self.replaces = replaces;
     }
 
-    /// Sets when the file was last modified. To be called when all is written.
-    pub fn set_modified(&mut self, modified: SystemTime) -> Result<()> {
-        self.file
-            .set_modified(modified)
-            .map_err(|error| write_error(&RelPath::root(), error))
+    /// Chooses when the committed file says that it was last modified; else when it was written.
+    pub fn set_modified(&mut self, modified: SystemTime) {
+        self.modified = Some(modified);
     }
 
     /// What was written so far.
@@ -133,6 +132,7 @@ impl SafeDir {
             name,
             perm,
             replaces: false,
+            modified: None,
             written: 0,
             spare: None,
         })
@@ -152,6 +152,7 @@ impl SafeDir {
                     name,
                     perm,
                     replaces: false,
+                    modified: None,
                     written: 0,
                     spare: None,
                 };
@@ -188,6 +189,11 @@ impl SafeDir {
             if reused.perm != Some(staged.perm) {
                 self.hit("chmod")?;
                 rustix::fs::fchmod(&staged.file, mode)?;
+            }
+            // After the truncation of a file that is written over, which is a modification too.
+            if let Some(at) = staged.modified {
+                self.hit("utimens")?;
+                staged.file.set_modified(at)?;
             }
             if sync == Sync::Durable {
                 self.hit("fsync")?;

@@ -19,10 +19,12 @@ pub(crate) async fn spawn(
     Json(asked): Json<wire::NewAgent>,
 ) -> Answer {
     let project = asked.project.as_deref().map(str::parse).transpose()?;
+    let id: Option<AgentId> = asked.id.as_deref().map(str::parse).transpose()?;
     let (shape, created) = blocking(move || {
         let (names, created) = caller.once("agent", key.as_deref(), &asked, || {
-            let (parent, role) = (&asked.parent, &asked.role);
-            let agent = caller.spawn(parent, role, project.as_ref(), asked.priority)?;
+            let (parent, role) = (asked.parent.as_deref(), &asked.role);
+            let agent =
+                caller.spawn(id.as_ref(), parent, role, project.as_ref(), asked.priority)?;
             Ok(vec![agent.id.to_string()])
         })?;
         let id: AgentId = first(&names)?;

@@ -1,7 +1,7 @@
 //! Forks of a project: made, moved onto newer snapshots, merged.
 
 use axum::extract::State;
-use offshoot_core::{Error, ProjectId, Result, WorkspaceId};
+use offshoot_core::{AgentId, Error, ProjectId, Result, WorkspaceId};
 
 use super::projects::status_of;
 use super::workspaces::host_path;
@@ -98,11 +98,20 @@ pub(crate) async fn path(
     params: Params,
     query: Query,
 ) -> Answer {
-    let project = params.project()?;
     let agent = query.parsed("agent_id")?.ok_or_else(|| {
         Error::invalid("the parameter `agent_id` is missing").with_hint("it names the agent")
     })?;
-    let path = blocking(move || caller.path_of_agent(&project, &agent)).await?;
+    answer_path(&app, caller, params.project()?, Some(agent)).await
+}
+
+/// The directory of the fork that an agent has; without an agent that of the only fork.
+pub(crate) async fn answer_path(
+    app: &Shared,
+    caller: Caller,
+    project: ProjectId,
+    agent: Option<AgentId>,
+) -> Answer {
+    let path = blocking(move || caller.path_of_fork(&project, agent.as_ref())).await?;
     app.watcher.refresh();
     ok(&host_path(&path))
 }

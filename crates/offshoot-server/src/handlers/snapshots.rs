@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use offshoot_core::{Error, RelPath};
+use offshoot_core::{Error, RelPath, WorkspaceId};
 use offshoot_engine::{Point, Taken, history_as_json};
 
 use crate::app::Shared;
@@ -12,8 +12,10 @@ use crate::error::{Answer, Problem, json, ok};
 use crate::extract::{Json, Params, Query};
 use offshoot_wire as wire;
 
-/// The usual number of lines on a page.
+/// The usual number of snapshots on a page.
 pub(crate) const PAGE: usize = 50;
+/// The usual number of lines of history.
+pub(crate) const HISTORY_PAGE: usize = 100;
 
 /// `GET …/history`
 pub(crate) async fn history(
@@ -23,7 +25,17 @@ pub(crate) async fn history(
     query: Query,
 ) -> Answer {
     let (id, path) = (params.workspace()?, query.path("path")?);
-    let limit = query.limit(PAGE, app.options.limits.max_page)?;
+    let limit = query.limit(HISTORY_PAGE, app.options.limits.max_page)?;
+    answer_history(caller, id, path, limit).await
+}
+
+/// The newest lines of history, of a workspace or of one path.
+pub(crate) async fn answer_history(
+    caller: Caller,
+    id: WorkspaceId,
+    path: Option<RelPath>,
+    limit: usize,
+) -> Answer {
     let lines = blocking(move || caller.history(&id, path.as_ref(), limit)).await?;
     ok(&wire::History {
         history: lines.iter().map(history_as_json).collect(),

@@ -11,7 +11,7 @@ use crate::error::{Answer, Problem, ok, ok_text};
 use crate::extract::{JsonText, Params};
 
 /// `GET /tools`
-pub(crate) async fn list(State(app): State<Shared>, _caller: Caller) -> Answer {
+pub(crate) async fn list(State(app): State<Shared>, caller: Caller) -> Answer {
     let shape = |tool: &offshoot_agent::Tool| wire::Tool {
         name: tool.name,
         description: tool.description,
@@ -24,8 +24,10 @@ pub(crate) async fn list(State(app): State<Shared>, _caller: Caller) -> Answer {
             open_world_hint: false,
         },
     };
+    let offered = app.tools.tools().iter();
+    let offered = offered.filter(|tool| tool.is_offered_to(&caller));
     ok(&wire::Tools {
-        tools: app.tools.tools().iter().map(shape).collect(),
+        tools: offered.map(shape).collect(),
     })
 }
 

@@ -13,6 +13,7 @@ use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions, Written};
 use tokio::sync::mpsc;
 
+use super::forms::{LAST_MODIFIED, mime_of, modified_at, no_file, no_form, take_text, too_many};
 use crate::app::Shared;
 use crate::archive::{Format, IntoWorkspace, UnpackLimits, pack, unpack};
 use crate::auth::Caller;
@@ -22,7 +23,7 @@ use crate::extract::{Params, Query};
 use offshoot_wire as wire;
 
 /// The most files in one form.
-const MAX_FILES: usize = 1000;
+pub(super) const MAX_FILES: usize = 1000;
 
 /// `POST …/uploads`
 pub(crate) async fn upload(
@@ -47,26 +48,30 @@ pub(crate) async fn take_uploads(
     blocking(move || early.workspace(&name)).await?;
     let mut form = Multipart::from_request(request, app)
         .await
-        .map_err(|cause| {
-            Error::invalid("the body is no form of the type `multipart/form-data`")
-                .with_source(cause)
-        })?;
+        .map_err(no_form)?;
     let limits = &app.options.limits;
     let mut left = limits.max_body_bytes;
     let mut files = Vec::new();
+    let mut modified = None;
     while let Some(field) = within(limits.idle_timeout, form.next_field())
         .await
         .map_err(|error| say_what_landed(error, &files))?
     {
         let Some(name) = field.file_name().map(str::to_owned) else {
+            if let Some((name, text)) = take_text(field, limits.idle_timeout).await?
+                && name == LAST_MODIFIED
+            {
+                modified = Some(modified_at(&text)?);
+            }
             continue;
         };
         if files.len() >= MAX_FILES {
-            return Err(Error::invalid(format!("a form holds at most {MAX_FILES} files")).into());
+            return Err(too_many().into());
         }
-        let given = field.content_type().map(str::to_owned);
         let options = WriteOptions {
-            mime: given.filter(|mime| mime != "application/octet-stream"),
+            mime: mime_of(&field),
+            // The file is written as it comes, so only what came before it can be about it.
+            modified: modified.take(),
             ..WriteOptions::default()
         };
         let (sender, reader) = FieldReader::new();
@@ -86,9 +91,7 @@ pub(crate) async fn take_uploads(
         files.push(outcome.map_err(|error| say_what_landed(error, &files))?);
     }
     if files.is_empty() {
-        return Err(Error::invalid("the form holds no file")
-            .with_hint("send each file as a part with a `filename`")
-            .into());
+        return Err(no_file().into());
     }
     Ok(files)
 }
@@ -114,7 +117,7 @@ fn upload_outcome(
     }
 }
 
-enum SendError {
+pub(super) enum SendError {
     /// The engine did not want any more; it says why.
     Unwanted,
     TooLarge,
@@ -122,7 +125,7 @@ enum SendError {
 }
 
 /// Waits for a part of a form, but not forever.
-async fn within<T>(
+pub(super) async fn within<T>(
     idle: Duration,
     next: impl Future<Output = std::result::Result<T, MultipartError>>,
 ) -> Result<T> {
@@ -134,7 +137,7 @@ async fn within<T>(
     }
 }
 
-async fn send_field(
+pub(super) async fn send_field(
     mut field: Field<'_>,
     sender: mpsc::Sender<io::Result<Bytes>>,
     left: &mut u64,
@@ -164,13 +167,13 @@ async fn send_field(
 }
 
 /// A part of a form as a blocking reader.
-struct FieldReader {
+pub(super) struct FieldReader {
     receiver: mpsc::Receiver<io::Result<Bytes>>,
     chunk: Bytes,
 }
 
 impl FieldReader {
-    fn new() -> (mpsc::Sender<io::Result<Bytes>>, Self) {
+    pub(super) fn new() -> (mpsc::Sender<io::Result<Bytes>>, Self) {
         let (sender, receiver) = mpsc::channel(8);
         let chunk = Bytes::new();
         (sender, FieldReader { receiver, chunk })

@@ -55,7 +55,7 @@ fn agents_work_where_their_ancestors_do() {
             client.get(&format!("{workspace}/path")).code(),
             "permission_denied"
         );
-        let more = client.post("/api/v1/agents", r#"{"role":"x"}"#);
+        let more = client.post("/api/v1/agents", r#"{"parent":"root","role":"x"}"#);
         assert_eq!(more.code(), "permission_denied");
         assert_eq!(
             client.get("/api/v1/projects").json()["projects"],
@@ -210,4 +210,176 @@ fn an_agent_learns_no_name_of_another() {
         .client_for_project("p", &[])
         .get(&format!("/api/v1/merges/{merge}"));
     assert!(shown.text().contains("somebody-else"), "{}", shown.text());
+}
+
+#[test]
+fn an_agent_that_was_given_a_fork_works_in_it() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let lead = spawn(&admin, r#"{"role":"lead","project":"p"}"#);
+    let as_lead = Client::new(running.address, &text(&lead, "token"));
+    let helper = spawn(&as_lead, r#"{"role":"helper"}"#);
+    let id = text(&helper, "id");
+    let as_helper = Client::new(running.address, &text(&helper, "token"));
+    let place = |client: &Client| client.get("/api/v1/me").json()["workspace"].clone();
+    assert_eq!(place(&as_helper), lead["workspace_id"]);
+    let below = spawn(&as_helper, r#"{"role":"below"}"#);
+    let as_below = Client::new(running.address, &text(&below, "token"));
+    // Deep in the tree, by whoever has the project; those below it follow.
+    let project = running.client_for_project("p", &[]);
+    assert_eq!(project.fork("p", &id)["id"], id.as_str());
+    assert_eq!(
+        (place(&as_helper), place(&as_below)),
+        (id.clone().into(), id.clone().into())
+    );
+    assert_eq!(place(&as_lead), lead["workspace_id"]);
+    let write = |client: &Client, path: &str| {
+        let body = format!(r#"{{"path":"{path}","content":"x"}}"#);
+        client.done("/api/v1/tools/write_file", &body)
+    };
+    write(&as_helper, "mine");
+    write(&as_lead, "theirs");
+    let not_there = as_lead.get(&format!("/api/v1/workspaces/{id}/files/mine"));
+    assert_eq!(not_there.code(), "workspace_not_found");
+    // A further fork does not take it away from what it is about.
+    assert_eq!(project.fork("p", &id)["id"], format!("{id}~2"));
+    assert_eq!(place(&as_helper), id.as_str());
+    // Completing again answers with the receipt, and never merges the workspace of the one above.
+    let done = as_helper.done("/api/v1/tools/complete", "{}");
+    assert_eq!(done["merged"], serde_json::json!(["mine"]));
+    for _ in 0..2 {
+        assert_eq!(as_helper.done("/api/v1/tools/complete", "{}"), done);
+        let by_name = as_helper.done(&format!("/api/v1/workspace/{id}/complete"), "");
+        assert_eq!(by_name, done);
+        let by_id = as_helper.done(&format!("/api/v1/workspaces/{id}/complete"), "");
+        assert_eq!(by_id, done);
+    }
+    assert_eq!(
+        admin.get("/api/v1/projects/p/files/theirs").code(),
+        "file_not_found"
+    );
+    assert_eq!(place(&as_helper), lead["workspace_id"]);
+    // One with an empty workspace of its own, too.
+    let alone = spawn(&admin, r#"{"role":"alone"}"#);
+    let as_alone = Client::new(running.address, &text(&alone, "token"));
+    let forked = admin.fork("p", &text(&alone, "id"));
+    assert_eq!(place(&as_alone), forked["id"]);
+}
+
+#[test]
+fn whoever_has_a_project_moves_no_agent_of_another() {
+    let (_data, running) = start();
+    running.client().create_project("q", &[("q", "q\n")]);
+    let lead = spawn(&running.client(), r#"{"role":"lead","project":"q"}"#);
+    let as_lead = Client::new(running.address, &text(&lead, "token"));
+    let helper = spawn(&as_lead, r#"{"role":"helper"}"#);
+    let as_helper = Client::new(running.address, &text(&helper, "token"));
+    running
+        .client_for_project("p", &[])
+        .fork("p", &text(&helper, "id"));
+    let me = as_helper.get("/api/v1/me").json();
+    assert_eq!(me["workspace"], lead["workspace_id"]);
+}
+
+#[test]
+fn an_agent_spawns_below_itself_unless_it_says_otherwise() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let lead = spawn(&admin, r#"{"role":"lead","project":"p"}"#);
+    assert_eq!(lead["parent"], "root");
+    let as_lead = Client::new(running.address, &text(&lead, "token"));
+    let helper = spawn(&as_lead, r#"{"role":"helper"}"#);
+    assert_eq!(
+        (&helper["parent"], &helper["workspace_id"]),
+        (&lead["id"], &lead["workspace_id"])
+    );
+    let root = as_lead.post("/api/v1/agents", r#"{"role":"x","parent":"root"}"#);
+    assert_eq!(root.code(), "permission_denied");
+}
+
+#[test]
+fn ids_can_be_those_of_another_program() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let project = running.client_for_project("p", &[]);
+    let lead = spawn(
+        &project,
+        r#"{"id":"crew.lead","role":"lead","project":"p"}"#,
+    );
+    assert_eq!(
+        (&lead["id"], &lead["workspace_id"]),
+        (&"crew.lead".into(), &"crew.lead".into())
+    );
+    let helper = r#"{"id":"crew.helper","role":"helper","parent":"crew.lead"}"#;
+    let helper = spawn(&project, helper);
+    assert_eq!(
+        (&helper["id"], &helper["parent"]),
+        (&"crew.helper".into(), &lead["id"])
+    );
+    admin.create("taken");
+    admin.delete("/api/v1/agents/crew.helper");
+    for body in [
+        r#"{"id":"crew.lead","role":"lead"}"#,
+        r#"{"id":"crew.helper","role":"again","parent":"crew.lead"}"#,
+        r#"{"id":"taken","role":"x"}"#,
+        r#"{"id":"taken","role":"x","parent":"crew.lead"}"#,
+        r#"{"id":"taken","role":"x","project":"p"}"#,
+    ] {
+        let reply = admin.post("/api/v1/agents", body);
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (409, "already_exists"),
+            "{body}"
+        );
+        assert!(reply.json()["error"]["hint"].is_string(), "{body}");
+    }
+    for id in ["root", "user", "system", "", "../x", "-a", "a b"] {
+        let body = serde_json::json!({ "id": id, "role": "x" }).to_string();
+        let reply = admin.post("/api/v1/agents", &body);
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (400, "invalid_request"),
+            "{id}"
+        );
+    }
+    // An agent would learn the names of others by trying.
+    let as_lead = Client::new(running.address, &text(&lead, "token"));
+    for id in ["taken", "free"] {
+        let body = format!(r#"{{"id":"{id}","role":"x"}}"#);
+        assert_eq!(
+            as_lead.post("/api/v1/agents", &body).code(),
+            "permission_denied"
+        );
+    }
+    // A refused one has left nothing.
+    let listed = admin.get("/api/v1/workspaces").json();
+    assert_eq!(
+        listed["workspaces"].as_array().unwrap().len(),
+        2,
+        "{listed}"
+    );
+}
+
+#[test]
+fn nobody_gets_a_token_for_an_agent_that_does_not_exist() {
+    let (_data, running) = start();
+    let admin = running.client();
+    let issue = |agent: &str| admin.post("/api/v1/tokens", &format!(r#"{{"agent":"{agent}"}}"#));
+    let refused = |agent: &str| {
+        let reply = issue(agent);
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (404, "agent_not_found"),
+            "{agent}"
+        );
+        assert!(reply.json()["error"]["hint"].is_string());
+    };
+    refused("nobody");
+    let one = text(&spawn(&admin, r#"{"role":"one","project":"p"}"#), "id");
+    assert_eq!(issue(&one).status, 201);
+    admin.delete(&format!("/api/v1/agents/{one}"));
+    refused(&one);
+    // One that somebody forked for is known, in the tree or not.
+    admin.fork("p", "ada");
+    assert_eq!(issue("ada").status, 201);
 }

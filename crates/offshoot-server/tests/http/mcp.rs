@@ -38,7 +38,7 @@ fn tools_over_mcp() {
     let tools = post(&agent, &[], &list).json();
     assert_eq!(
         tools["result"]["tools"].as_array().unwrap().len(),
-        16,
+        21,
         "{tools}"
     );
     assert_eq!(
@@ -214,6 +214,141 @@ fn files_are_resources() {
     }
 }
 
+/// Reads a resource to its end, by what each answer says about the next. Returns the parts.
+fn read_on(agent: &Client, uri: &str) -> Vec<Value> {
+    let mut parts = Vec::new();
+    let mut next = Some(uri.to_owned());
+    while let Some(uri) = next {
+        let params = json!({ "uri": uri });
+        let message =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params });
+        let contents = post(agent, &[], &message).json()["result"]["contents"].clone();
+        let part = &contents[0];
+        next = part["_meta"]["next"].as_str().map(str::to_owned);
+        // A model sees the text alone, so it is told there.
+        match &next {
+            Some(next) => assert!(contents[1]["text"].as_str().unwrap().contains(next)),
+            None => assert_eq!(contents.as_array().unwrap().len(), 1),
+        }
+        parts.push(part.clone());
+        assert!(parts.len() < 1000, "it has no end");
+    }
+    parts
+}
+
+#[test]
+fn resources_are_read_through_the_window() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    running.client().create("a");
+    let agent = running.agent("a");
+    let text: String = ('a'..='z').chain('ä'..='ö').cycle().take(12_345).collect();
+    let bytes: Vec<u8> = (0..=255u8).cycle().take(10_001).collect();
+    agent.put("/api/v1/workspaces/a/files/big%3F.txt", text.as_bytes());
+    agent.put("/api/v1/workspaces/a/files/big.bin", &bytes);
+    let parts = read_on(&agent, "workspace:big%3F.txt");
+    let texts: Vec<&str> = parts
+        .iter()
+        .map(|one| one["text"].as_str().unwrap())
+        .collect();
+    let lengths: Vec<usize> = texts.iter().map(|one| one.chars().count()).collect();
+    assert_eq!((lengths, texts.concat()), (vec![5000, 5000, 2345], text));
+    assert_eq!(
+        (&parts[1]["_meta"]["start"], &parts[1]["_meta"]["total"]),
+        (&json!(5000), &json!(12_345))
+    );
+    let parts = read_on(&agent, "workspace:big.bin");
+    let whole: Vec<u8> = parts
+        .iter()
+        .flat_map(|one| offshoot_wire::base64_decode(one["blob"].as_str().unwrap()).unwrap())
+        .collect();
+    assert_eq!((parts.len(), whole), (3, bytes));
+    let few = read_on(&agent, "workspace:big.bin?offset=9000&length=1");
+    assert_eq!(few[0]["_meta"]["readLength"], 1);
+    // 900,000 characters are as many as any.
+    let large = "x".repeat(900_000);
+    agent.put("/api/v1/workspaces/a/files/large", large.as_bytes());
+    assert_eq!(read_on(&agent, "workspace:large").len(), 180);
+}
+
+#[test]
+fn text_with_a_nul_comes_back_as_it_was_written() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    running.client().create("a");
+    let agent = running.agent("a");
+    // A small one is held in memory, a large one is read in pieces.
+    for (name, content) in [
+        ("small", "a\0ä\n".to_owned()),
+        ("large", "a\0ä\n".repeat(40_000)),
+    ] {
+        let written = json!({ "path": name, "content": content });
+        call(&agent, "write_file", written, json!({}));
+        let shown: String = content.chars().take(5000).collect();
+        let read = call(&agent, "read_file", json!({ "path": name }), json!({}));
+        let read = &read["result"]["structuredContent"];
+        assert_eq!(
+            (&read["content"], &read["encoding"]),
+            (&json!(shown), &json!("utf8"))
+        );
+        let older = agent.get(&format!("/api/workspace/a/read/{name}")).json();
+        assert_eq!(
+            (&older["content"], &older["encoding"]),
+            (&json!(shown), &json!("utf8"))
+        );
+        let total = content.chars().count();
+        assert_eq!(
+            (&read["total"], &older["total"]),
+            (&json!(total), &json!(total))
+        );
+        let part = &read_on(&agent, &format!("workspace:{name}"))[0];
+        assert_eq!(part["text"], json!(shown));
+    }
+    // What is no UTF-8 is bytes.
+    agent.put("/api/v1/workspaces/a/files/bytes", b"a\0\xff");
+    let read = call(&agent, "read_file", json!({ "path": "bytes" }), json!({}));
+    assert_eq!(read["result"]["structuredContent"]["encoding"], "base64");
+}
+
+#[test]
+fn differences_are_read_through_the_window() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    running.client().create("a");
+    let agent = running.agent("a");
+    agent.post("/api/v1/workspaces/a/snapshots", "{}");
+    for (name, content) in [("one", "1\n".repeat(2000)), ("two", "2\n".repeat(4000))] {
+        agent.put(
+            &format!("/api/v1/workspaces/a/files/{name}"),
+            content.as_bytes(),
+        );
+    }
+    let diff = |arguments: Value| {
+        let answer = call(&agent, "diff", arguments, json!({}));
+        answer["result"]["structuredContent"].clone()
+    };
+    let text = |part: &Value| -> String {
+        let changes = part["changes"].as_array().unwrap().iter();
+        changes
+            .map(|one| one["diff"].as_str().unwrap_or_default())
+            .collect()
+    };
+    let first = diff(json!({}));
+    let total = first["total"].as_u64().unwrap() as usize;
+    assert!(total > 18_000, "{total}");
+    let mut whole = String::new();
+    while whole.len() < total {
+        let part = diff(json!({ "offset": whole.len() }));
+        assert_eq!(part["start"], whole.len());
+        assert!((1..=5000).contains(&text(&part).len()));
+        whole.push_str(&text(&part));
+    }
+    let added = whole.lines().filter(|line| ["+1", "+2"].contains(line));
+    assert_eq!(added.count(), 6000);
+    let only = diff(json!({ "path": "two" }));
+    assert_eq!(only["changes"].as_array().unwrap().len(), 1);
+}
+
 /// One call of every tool that succeeds, in an order that works.
 fn good_calls() -> Vec<(&'static str, Value)> {
     vec![
@@ -235,6 +370,10 @@ fn good_calls() -> Vec<(&'static str, Value)> {
         ("history", json!({})),
         ("restore", json!({ "snapshot": "LAST" })),
         ("spawn_agent", json!({ "role": "helper" })),
+        ("status", json!({})),
+        ("blame", json!({ "path": "b.txt" })),
+        ("update", json!({ "dry_run": true })),
+        ("list_reviews", json!({})),
         ("complete", json!({ "keep": true })),
     ]
 }
@@ -292,7 +431,13 @@ fn every_tool_answers_as_its_schema_says() {
             assert!(tool["annotations"][hint].is_boolean(), "{name} {hint}");
         }
     }
-    assert_eq!(good_calls().len(), tools.len(), "a tool is not tried");
+    // The tests of working together try it: it takes a conflict.
+    let elsewhere = ["propose_resolution"];
+    assert_eq!(
+        good_calls().len() + elsewhere.len(),
+        tools.len(),
+        "a tool is not tried"
+    );
     assert_eq!(admin.get("/api/v1/projects/p/files/b.txt").text(), "two\n");
 }
 

@@ -12,7 +12,9 @@ fn call(client: &Client, tool: &str, arguments: &str) -> serde_json::Value {
 fn an_agent_works_with_tools_alone() {
     let data = offshoot_testkit::HostDir::new();
     let running = Running::start(data.path());
+    running.client().create("a");
     let agent = running.agent("a");
+    running.client().delete("/api/v1/workspaces/a");
     let unassigned = agent.post("/api/v1/tools/list_files", "{}");
     assert_eq!(
         (unassigned.status, unassigned.code().as_str()),
@@ -132,7 +134,7 @@ fn wrong_calls_say_what_is_wrong() {
     assert_eq!(admin.code(), "workspace_not_assigned");
     let tools = agent.get("/api/v1/tools").json();
     let tools = tools["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 16);
+    assert_eq!(tools.len(), 21);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert!(tool["inputSchema"]["properties"].is_object(), "{tool}");

@@ -384,7 +384,11 @@ fn what_happens_to_projects_is_an_event() {
     let mut own = Stream::open(&client, "/api/v1/events?since=0&project=p", &[]);
     let token = running.client_for_project("p", &[]);
     let mut by_token = Stream::open(&token, "/api/v1/events?since=0", &[]);
-    let mut agent = Stream::open(&running.agent("two"), "/api/v1/events?since=0", &[]);
+    // The name of an agent is known from the first workspace that it has.
+    client.create("two");
+    let two = running.agent("two");
+    client.delete("/api/v1/workspaces/two");
+    let mut agent = Stream::open(&two, "/api/v1/events?since=0", &[]);
     let review = conflict(&client);
     let candidate = client.post(
         &format!("/api/v1/reviews/{review}/candidates"),

@@ -1,0 +1,233 @@
+//! Uploads as older programs send them: the form says where its files go, in any order.
+
+use offshoot_testkit::HostDir;
+use serde_json::{Value, json};
+
+use crate::common::{Client, Reply, Running};
+
+/// A part of a form: a field, or a file with its name.
+enum Part<'a> {
+    Field(&'a str, &'a str),
+    File(&'a str, &'a [u8]),
+}
+use Part::{Field, File};
+
+fn send(client: &Client, target: &str, headers: &[(&str, &str)], parts: &[Part<'_>]) -> Reply {
+    let mut body = Vec::new();
+    for part in parts {
+        body.extend_from_slice(b"--frontier\r\nContent-Disposition: form-data; ");
+        match part {
+            Field(name, value) => {
+                body.extend_from_slice(format!("name=\"{name}\"\r\n\r\n{value}").as_bytes());
+            }
+            File(name, content) => {
+                let head = format!("name=\"file\"; filename=\"{name}\"\r\n\r\n");
+                body.extend_from_slice(head.as_bytes());
+                body.extend_from_slice(content);
+            }
+        }
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--frontier--\r\n");
+    let mut all = vec![("Content-Type", "multipart/form-data; boundary=frontier")];
+    all.extend_from_slice(headers);
+    client.send("POST", target.as_bytes(), &all, &body)
+}
+
+fn start() -> (HostDir, Running) {
+    let data = HostDir::new();
+    let running = Running::start(data.path());
+    for id in ["mine", "other"] {
+        running.client().create(id);
+    }
+    (data, running)
+}
+
+/// The files of all workspaces.
+fn files(running: &Running) -> Vec<String> {
+    let mut found = Vec::new();
+    for id in ["mine", "other"] {
+        let target = format!("/api/v1/workspaces/{id}/list?path=upload");
+        let listed = running.client().get(&target).json();
+        for entry in listed["entries"].as_array().unwrap_or(&Vec::new()) {
+            found.push(format!("{id}/{}", entry["name"].as_str().unwrap()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_form_says_where_its_files_go_before_or_after_them() {
+    let (_data, running) = start();
+    let (admin, mine) = (running.client(), running.client_for("mine", &[]));
+    let content: Vec<u8> = (0..200_000u32).flat_map(u32::to_le_bytes).collect();
+    let (before, after) = ("before.bin", "after.bin");
+    for (name, parts) in [
+        (
+            before,
+            [
+                Field("workspaceId", "mine"),
+                Field("messageId", "m-1"),
+                File(before, &content),
+            ],
+        ),
+        (
+            after,
+            [
+                File(after, &content),
+                Field("messageId", "m-1"),
+                Field("workspaceId", "mine"),
+            ],
+        ),
+    ] {
+        // An admin stands for no workspace, so that the form alone tells.
+        let reply = send(&admin, "/api/upload", &[], &parts);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let answer = reply.json();
+        assert_eq!(
+            (&answer["success"], &answer["path"], &answer["name"]),
+            (&json!(true), &json!(format!("upload/{name}")), &json!(name))
+        );
+        let read = mine.get(&format!("/api/v1/workspaces/mine/files/upload/{name}"));
+        assert!(read.body == content, "{name}");
+        let history = mine.get(&format!(
+            "/api/v1/workspaces/mine/history?path=upload/{name}"
+        ));
+        assert_eq!(history.json()["history"][0]["message_id"], "m-1", "{name}");
+    }
+    // The same by the URL, with and without the field.
+    for parts in [
+        &[File("u", b"1"), Field("workspaceId", "mine")][..],
+        &[Field("note", "not ours"), File("v", b"2")],
+    ] {
+        let reply = send(&mine, "/api/workspace/mine/upload", &[], parts);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    // Nothing says where: the credential's own.
+    assert_eq!(
+        send(&mine, "/api/upload", &[], &[File("w", b"3")]).status,
+        200
+    );
+    let expected = ["after.bin", "before.bin", "u", "v", "w"].map(|name| format!("mine/{name}"));
+    assert_eq!(files(&running), expected);
+}
+
+#[test]
+fn nothing_lands_where_the_token_does_not_reach() {
+    let (_data, running) = start();
+    let mine = running.client_for("mine", &[]);
+    let refused = |target: &str, headers: &[(&str, &str)], parts: &[Part<'_>]| {
+        let reply = send(&mine, target, headers, parts);
+        (reply.status, reply.code())
+    };
+    let not_found = (404, "workspace_not_found".to_owned());
+    let invalid = (400, "invalid_request".to_owned());
+    for id in ["other", "none"] {
+        for parts in [
+            [Field("workspaceId", id), File("a", b"a")],
+            [File("a", b"a"), Field("workspaceId", id)],
+        ] {
+            assert_eq!(refused("/api/upload", &[], &parts), not_found, "{id}");
+            let target = "/api/workspace/mine/upload";
+            assert_eq!(refused(target, &[], &parts), not_found, "{id}");
+            let session = [("X-Session-Id", "mine")];
+            assert_eq!(refused("/api/upload", &session, &parts), not_found, "{id}");
+        }
+    }
+    for parts in [
+        &[File("a", b"a"), Field("workspaceId", "../x")][..],
+        &[File("a", b"a"), Field("workspaceId", "")],
+        &[
+            Field("workspaceId", "mine"),
+            File("a", b"a"),
+            Field("workspaceId", "mine"),
+        ],
+        &[File("a", b"a"), Field("messageId", "")],
+        &[File("a", b"a"), Field("messageId", "a\nb")],
+        &[File("a", b"a"), Field("workspaceId", &"m".repeat(5000))],
+        &[File("a", b"a"), Field("lastModified", "yesterday")],
+        &[
+            File("a", b"a"),
+            File("b", b"b"),
+            Field("lastModified", "1000"),
+        ],
+        &[Field("workspaceId", "mine")],
+    ] {
+        assert_eq!(refused("/api/upload", &[], parts), invalid);
+    }
+    // Two places at once, both of them reached.
+    let both = send(
+        &running.client(),
+        "/api/workspace/mine/upload",
+        &[],
+        &[File("a", b"a"), Field("workspaceId", "other")],
+    );
+    assert_eq!((both.status, both.code()), invalid);
+    assert_eq!(files(&running), Vec::<String>::new());
+}
+
+#[test]
+fn uploads_keep_the_time_that_the_form_gives() {
+    let (data, running) = start();
+    let mine = running.client_for("mine", &[]);
+    let time = "1500000000123";
+    for (target, parts) in [
+        (
+            "/api/upload",
+            &[
+                File("a", b"a"),
+                File("b", b"b"),
+                Field("lastModified", time),
+                Field("lastModified", "1000"),
+            ][..],
+        ),
+        (
+            "/api/v1/workspaces/mine/uploads",
+            &[
+                Field("lastModified", time),
+                File("c", b"c"),
+                File("d", b"d"),
+            ],
+        ),
+    ] {
+        let reply = send(&mine, target, &[], parts);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    // Also in a file that is written over: what a replaced one leaves is used again.
+    for content in [
+        &b"a longer content"[..],
+        b"another long one",
+        b"yet another one",
+    ] {
+        mine.put("/api/v1/workspaces/mine/files/again", content);
+    }
+    let short = [Field("lastModified", time), File("e", b"e")];
+    assert_eq!(
+        send(&mine, "/api/v1/workspaces/mine/uploads", &[], &short).status,
+        200
+    );
+    let modified = |name: &str| {
+        let path = data.path().join("workspaces/mine/upload").join(name);
+        let time = std::fs::metadata(path).unwrap().modified().unwrap();
+        time.duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_millis()
+    };
+    assert_eq!(
+        (modified("a"), modified("b"), modified("c")),
+        (1_500_000_000_123, 1000, 1_500_000_000_123)
+    );
+    assert_eq!(modified("e"), 1_500_000_000_123);
+    assert!(modified("d") > 1_600_000_000_000);
+    let listed = mine.get("/api/v1/workspaces/mine/list?path=upload").json();
+    let first: &Value = &listed["entries"][0];
+    assert_eq!(
+        first["modified_at"], "2017-07-14T02:40:00.123000Z",
+        "{first}"
+    );
+    // It is no change by an outside program.
+    assert_eq!(
+        mine.done("/api/v1/workspaces/mine/sync", "")["changes"],
+        json!([])
+    );
+}
