@@ -1,6 +1,6 @@
 //! Ignored files are not ours: they are not read, not stored and in no history, they go with their
 //! directory, and the answer says how much that was.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod rig;
 

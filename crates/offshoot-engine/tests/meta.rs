@@ -1,6 +1,6 @@
 //! What is remembered of a path: under earlier names, when it is gone, and of what a fork began
 //! with; and which files a sync takes for renamed.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "tests")]
 
 mod rig;
 
