@@ -1,15 +1,14 @@
 //! What a workspace changed since its base.
 
-use std::collections::BTreeSet;
-
 use offshoot_core::{
-    Cause, ChangeSet, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
 };
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::fork::{base_state, fork_row};
 use crate::index::Index;
+use crate::overview::{both, leaves};
 use crate::pending::Pending;
 use crate::project::state_of_row;
 use crate::restore::{change_set, topmost};
@@ -26,7 +25,8 @@ pub struct BaseMoved {
     pub head: ObjectId,
     /// How many snapshots are newer than the base.
     pub snapshots: i64,
-    /// Paths that both changed.
+    /// Paths that both changed, as the fork has them. A file where the project has a directory
+    /// counts.
     pub overlap: Vec<RelPath>,
 }
 
@@ -129,27 +129,10 @@ fn base_moved(
         Ok(tx.snapshot(project.key, id)?.map_or(0, |row| row.number))
     };
     let ours = base_state(fork).diff(&index.objects, &state_of_row(&project), &RelPath::root())?;
-    let is_leaf = |change: &&StateChange| {
-        let dir = |entry: &Option<crate::StateEntry>| {
-            entry.is_none_or(|entry| entry.kind == EntryKind::Dir)
-        };
-        !(dir(&change.before) && dir(&change.after))
-    };
-    let mine: BTreeSet<&RelPath> = changed
-        .iter()
-        .filter(is_leaf)
-        .map(|one| &one.path)
-        .collect();
-    let overlap = ours
-        .iter()
-        .filter(is_leaf)
-        .filter(|change| mine.contains(&change.path))
-        .map(|change| change.path.clone())
-        .collect();
     Ok(Some(BaseMoved {
         project: project.id.as_str().parse()?,
         head,
         snapshots: number(&head)? - number(&fork.base)?,
-        overlap,
+        overlap: both(&leaves(changed), &leaves(&ours)),
     }))
 }

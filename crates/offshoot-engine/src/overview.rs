@@ -218,7 +218,7 @@ impl<'a> ProjectChanges<'a> {
 }
 
 /// The paths at which something else than a directory is or was: two may add the same directory.
-fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
+pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
     let dir = |entry: &Option<StateEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Dir);
     changes
         .iter()
@@ -228,7 +228,7 @@ fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
 }
 
 /// The paths of `own` that `other` has as well, or has something above or below of.
-fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
+pub(crate) fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
     let meets = |path: &&RelPath| other.contains(*path) || around(path, other);
     own.iter().filter(meets).cloned().collect()
 }

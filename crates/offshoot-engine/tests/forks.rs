@@ -47,6 +47,10 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
         );
         let moved = rig.engine.changes(&one, &user()).unwrap().moved.unwrap();
         assert_eq!((moved.snapshots, moved.overlap), (1, vec![p("docs/a/b")]));
+        // A file where the project has a directory by now meets it, too.
+        rig.put(&project, "new/below", "of others\n");
+        let moved = rig.engine.changes(&one, &user()).unwrap().moved.unwrap();
+        assert_eq!(moved.overlap, [p("docs/a/b"), p("new")]);
         rig.check();
     });
 }
