@@ -1,8 +1,6 @@
 //! What a workspace changed since its base.
 
-use offshoot_core::{
-    Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId,
-};
+use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
