@@ -138,6 +138,17 @@ impl Scope {
     }
 }
 
+/// What a workspace belongs to. Names are taken again after a workspace or project is closed, so a
+/// token that was issued for a name is bound to this: under the same name it never reaches what
+/// belongs to another project (INV-7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Home {
+    /// No project.
+    None,
+    /// The project with this number.
+    Project(i64),
+}
+
 /// Who is asking.
 #[derive(Clone, Debug)]
 pub struct Principal {
@@ -149,6 +160,9 @@ pub struct Principal {
     pub token: Option<String>,
     /// When the token ends.
     pub expires_at: Option<Timestamp>,
+    /// Where the one workspace of the token was when the token was issued; none if it is not bound
+    /// to that.
+    pub home: Option<Home>,
 }
 
 impl Principal {
@@ -159,6 +173,7 @@ impl Principal {
             scope: Scope::everything(PrincipalKind::Admin),
             token: None,
             expires_at: None,
+            home: None,
         }
     }
 
@@ -233,6 +248,8 @@ struct StoredScope {
     workspace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     project: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    home: Option<Home>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     allow: Vec<StoredRule>,
 }
@@ -244,8 +261,8 @@ struct StoredRule {
 }
 
 impl Scope {
-    /// The words for the store.
-    pub(crate) fn to_stored(&self) -> Result<String> {
+    /// The words for the store, and what the token is bound to.
+    pub(crate) fn to_stored(&self, home: Option<Home>) -> Result<String> {
         let name = |wanted: &str| match &self.reach {
             Reach::Agent(id) if wanted == "agent" => Some(id.to_string()),
             Reach::Workspace(id) if wanted == "workspace" => Some(id.to_string()),
@@ -261,6 +278,7 @@ impl Scope {
             agent: name("agent"),
             workspace: name("workspace"),
             project: name("project"),
+            home,
             allow: self.allow.iter().map(rule).collect(),
         })
         .map_err(|cause| Error::internal("a scope could not be written").with_source(cause))
@@ -268,6 +286,11 @@ impl Scope {
 
     /// Reads the words of the store. One that names nothing is not taken for everything.
     pub(crate) fn from_stored(text: &str) -> Result<Self> {
+        Self::and_home_from_stored(text).map(|(scope, _)| scope)
+    }
+
+    /// The same with what the token is bound to.
+    pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<Home>)> {
         let broken = || Error::internal("the scope of a token is wrong");
         let stored: StoredScope =
             serde_json::from_str(text).map_err(|cause| broken().with_source(cause))?;
@@ -289,11 +312,12 @@ impl Scope {
             })
         };
         let allow: Result<Vec<Rule>> = stored.allow.into_iter().map(rule).collect();
-        Ok(Scope {
+        let scope = Scope {
             kind: stored.kind,
             reach,
             allow: allow?,
-        })
+        };
+        Ok((scope, stored.home))
     }
 }
 
@@ -311,6 +335,7 @@ mod tests {
             },
             token: None,
             expires_at: None,
+            home: None,
         }
     }
 
@@ -336,10 +361,12 @@ mod tests {
     #[test]
     fn scopes_survive_the_store_and_broken_ones_grant_nothing() {
         let scope = principal(Reach::Agent("a".parse().unwrap()), &["x:read"]).scope;
-        assert_eq!(
-            Scope::from_stored(&scope.to_stored().unwrap()).unwrap(),
-            scope
-        );
+        for home in [None, Some(Home::None), Some(Home::Project(7))] {
+            assert_eq!(
+                Scope::and_home_from_stored(&scope.to_stored(home).unwrap()).unwrap(),
+                (scope.clone(), home)
+            );
+        }
         for broken in ["", "{}", r#"{"kind":"agent"}"#, r#"{"kind":"service"}"#] {
             assert!(Scope::from_stored(broken).is_err(), "{broken}");
         }

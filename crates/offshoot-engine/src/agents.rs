@@ -10,7 +10,8 @@ use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
 use offshoot_store::{
-    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKind, WorkspaceRow, WriteTx,
+    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKey, WorkspaceKind, WorkspaceRow,
+    WorkspaceState, WriteTx,
 };
 
 use crate::access::{Reach, Scope};
@@ -114,7 +115,8 @@ impl Engine {
             id: id.clone(),
             parent,
             role: role.to_owned(),
-            workspace,
+            workspace_key: workspace.as_ref().map(|(_, key)| *key),
+            workspace: workspace.map(|(name, _)| name),
             priority,
             created_at: self.now(),
             ended_at: None,
@@ -127,9 +129,7 @@ impl Engine {
                 return Err(taken(&row.id));
             }
             tx.put_agent(&row)?;
-            if let Some(workspace) = workspace_of(tx, &row)?
-                && let Ok(found) = open_row_in(tx, &workspace)
-            {
+            if let Some(found) = workspace_of(tx, &row)? {
                 let line = line_of(&found, HistoryOp::AgentSpawn, cause, row.created_at);
                 tx.add_history(&line)?;
             }
@@ -148,8 +148,8 @@ impl Engine {
         project: Option<&ProjectId>,
         priority: i64,
         cause: &Cause,
-    ) -> Result<WorkspaceId> {
-        match project {
+    ) -> Result<(WorkspaceId, WorkspaceKey)> {
+        let made = match project {
             Some(project) => {
                 let options = ForkOptions {
                     id: Some(agent.as_str().parse()?),
@@ -157,14 +157,15 @@ impl Engine {
                     priority: Some(priority),
                     ..ForkOptions::default()
                 };
-                Ok(self.fork(project, &options, cause)?.workspace.id)
+                self.fork(project, &options, cause)?.workspace
             }
             None => {
                 let id: WorkspaceId = agent.as_str().parse()?;
-                self.create_workspace(Some(id), Layout::Plain, Quota::default(), cause)
-                    .map(|made| made.id)
+                self.create_workspace(Some(id), Layout::Plain, Quota::default(), cause)?
             }
-        }
+        };
+        let key = self.store().read(|tx| Ok(open_row_in(tx, &made.id)?.key))?;
+        Ok((made.id, key))
     }
 
     /// Every agent that has not ended, in the order of names.
@@ -199,9 +200,7 @@ impl Engine {
                     tx.revoke_token(&token.id, at)?;
                 }
             }
-            if let Some(workspace) = workspace_of(tx, &row)?
-                && let Ok(found) = open_row_in(tx, &workspace)
-            {
+            if let Some(found) = workspace_of(tx, &row)? {
                 tx.add_history(&line_of(&found, HistoryOp::AgentEnd, cause, at))?;
             }
             Ok(())
@@ -212,7 +211,8 @@ impl Engine {
     pub fn workspace_of_agent(&self, id: &AgentId) -> Result<WorkspaceId> {
         self.store().read(|tx| {
             let row = find_agent(tx, id)?;
-            workspace_of(tx, &row)?.ok_or_else(|| {
+            let found = workspace_of(tx, &row)?.map(|found| found.id);
+            found.ok_or_else(|| {
                 Error::new(
                     ErrorCode::WorkspaceNotAssigned,
                     format!("neither `{id}` nor an agent above it has a workspace"),
@@ -231,10 +231,14 @@ pub(crate) fn workspace_reached(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<
         None => id.as_str().parse().map(Some),
         Some(row) if row.ended_at.is_some() => Ok(None),
         Some(row) => match workspace_of(tx, &row)? {
-            Some(open) => Ok(Some(open)),
+            Some(open) => Ok(Some(open.id)),
             None => {
-                let mut chain = chain_of(tx, &row)?.into_iter();
-                Ok(chain.find_map(|row| row.workspace))
+                for row in chain_of(tx, &row)? {
+                    if row.workspace_key.is_some() {
+                        return Ok(own_workspace(tx, &row)?.map(|own| own.id));
+                    }
+                }
+                Ok(None)
             }
         },
     }
@@ -249,10 +253,13 @@ pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Opt
         _ => return workspace_reached(tx, id),
     };
     for row in chain_of(tx, &row)? {
-        let Some(own) = row.workspace else { continue };
-        let is_merged = |found: WorkspaceRow| tx.last_merge(found.key).map(|last| last.is_some());
-        if open_row_in(tx, &own).is_ok() || tx.workspace(&own)?.map_or(Ok(false), is_merged)? {
-            return Ok(Some(own));
+        let Some(key) = row.workspace_key else {
+            continue;
+        };
+        let own = own_workspace(tx, &row)?;
+        let is_open = own.as_ref().is_some_and(is_open);
+        if is_open || tx.last_merge(key)?.is_some() {
+            return Ok(own.map(|own| own.id));
         }
     }
     workspace_reached(tx, id)
@@ -276,15 +283,31 @@ pub(crate) fn is_at_or_below(tx: &dyn ReadTx, id: &AgentId, above: &AgentId) -> 
 }
 
 /// The open workspace of the nearest agent, going up, that has one.
-fn workspace_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceId>> {
+fn workspace_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceRow>> {
     for row in chain_of(tx, row)? {
-        if let Some(workspace) = row.workspace
-            && open_row_in(tx, &workspace).is_ok()
-        {
-            return Ok(Some(workspace));
+        let own = own_workspace(tx, &row)?.filter(is_open);
+        if own.is_some() {
+            return Ok(own);
         }
     }
     Ok(None)
+}
+
+/// The workspace that is an agent's own, open or closed, while its name means it. Once it is closed
+/// anybody may take the name, and the new workspace is not the agent's (INV-7).
+fn own_workspace(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceRow>> {
+    let Some(key) = row.workspace_key else {
+        return Ok(None);
+    };
+    let Some(own) = tx.workspace_by_key(key)? else {
+        return Ok(None);
+    };
+    let named = tx.workspace(&own.id)?;
+    Ok(named.filter(|named| named.key == key))
+}
+
+fn is_open(row: &WorkspaceRow) -> bool {
+    row.state == WorkspaceState::Open
 }
 
 /// An agent and those above it, the nearest first.
@@ -312,9 +335,10 @@ fn is_token_of(token: &TokenRow, id: &AgentId) -> Result<bool> {
 
 fn as_agent(tx: &dyn ReadTx, row: AgentRow) -> Result<Agent> {
     let workspace = workspace_of(tx, &row)?;
+    let key = workspace.as_ref().map(|found| found.key);
     Ok(Agent {
-        owns_workspace: workspace.is_some() && workspace == row.workspace,
-        workspace,
+        owns_workspace: key.is_some() && key == row.workspace_key,
+        workspace: workspace.map(|found| found.id),
         id: row.id,
         parent: row.parent,
         role: row.role,
@@ -340,18 +364,22 @@ pub(crate) fn no_agent(id: &AgentId) -> Error {
 
 /// Lets an agent of the tree work in a fork that was made for it, unless it works in one already:
 /// further forks do not take it away from what it is about. Returns whether it does.
-pub(crate) fn give_fork(tx: &mut dyn WriteTx, agent: &AgentId, fork: &WorkspaceId) -> Result<bool> {
+pub(crate) fn give_fork(
+    tx: &mut dyn WriteTx,
+    agent: &AgentId,
+    fork: &WorkspaceRow,
+) -> Result<bool> {
     let Some(mut row) = tx.agent(agent)?.filter(|row| row.ended_at.is_none()) else {
         return Ok(false);
     };
-    if let Some(own) = &row.workspace
-        && let Ok(open) = open_row_in(tx, own)
-        && open.kind == WorkspaceKind::Fork
-        && own != fork
+    if let Some(own) = own_workspace(tx, &row)?.filter(is_open)
+        && own.kind == WorkspaceKind::Fork
+        && own.key != fork.key
     {
         return Ok(false);
     }
-    row.workspace = Some(fork.clone());
+    row.workspace = Some(fork.id.clone());
+    row.workspace_key = Some(fork.key);
     tx.put_agent(&row)?;
     Ok(true)
 }

@@ -162,7 +162,7 @@ impl Beginning {
         line.after = Some(self.base.id);
         tx.add_history(&line)?;
         if let Some(agent) = &self.for_agent {
-            give_fork(tx, agent, &row.id)?;
+            give_fork(tx, agent, &row)?;
         }
         Ok(Some((row, fork)))
     }

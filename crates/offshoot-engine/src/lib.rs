@@ -103,8 +103,8 @@ mod workspace_import;
 mod writes;
 
 pub use access::{
-    Access, Operation, Overview, Pattern, Principal, PrincipalKind, ProjectSource, Reach, Rule,
-    Scope, View,
+    Access, Home, Operation, Overview, Pattern, Principal, PrincipalKind, ProjectSource, Reach,
+    Rule, Scope, View,
 };
 pub use after_merge::AfterMerge;
 pub use agents::Agent;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp};
-use offshoot_store::{Durability, TokenRow};
+use offshoot_store::{Durability, ReadTx, TokenRow, WorkspaceRow};
 use sha2::{Digest, Sha256};
 
-use crate::access::{Principal, PrincipalKind, Reach, Scope};
-use crate::engine::Engine;
+use crate::access::{Home, Principal, PrincipalKind, Reach, Scope};
+use crate::agents::check_known;
+use crate::engine::{Engine, last_row_in};
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
 pub const TOKEN_PREFIX: &str = "ofs_";
@@ -43,8 +44,8 @@ pub struct IssuedToken {
 }
 
 impl Engine {
-    /// Issues a token. The secret is in the answer and nowhere else. One for an agent that nobody
-    /// knows is refused: whoever gets that name later would share it.
+    /// Issues a token. The secret is in the answer and nowhere else. One for an agent or a workspace
+    /// that nobody knows is refused: whoever gets that name later would share it.
     pub fn issue_token(
         &self,
         scope: &Scope,
@@ -65,15 +66,12 @@ impl Engine {
         cause: &Cause,
     ) -> Result<IssuedToken> {
         check_label(label)?;
-        if let Reach::Agent(agent) = &scope.reach {
-            self.store()
-                .read(|tx| crate::agents::check_known(tx, agent))?;
-        }
+        let home = self.store().read(|tx| home_of_reach(tx, &scope.reach))?;
         let secret = new_secret()?;
         let row = TokenRow {
             id: format!("tok-{}", uuid::Uuid::now_v7().simple()),
             hash: hash_of(&secret),
-            scope: scope.to_stored()?,
+            scope: scope.to_stored(home)?,
             label: label.map(str::to_owned),
             issued_by: cause.operator.clone(),
             created_at: self.now(),
@@ -126,14 +124,50 @@ impl Engine {
             row.revoked_at.is_none() && row.expires_at.is_none_or(|expires| now < expires)
         });
         let row = valid.ok_or_else(refused)?;
+        let (_, home) = Scope::and_home_from_stored(&row.scope)?;
         let token = token_of(row)?;
+        if !self.is_same_project(&token.scope.reach, home)? {
+            return Err(refused());
+        }
         Ok(Principal {
             operator: operator_of(&token),
             expires_at: token.expires_at,
             scope: token.scope,
             token: Some(token.id),
+            home,
         })
     }
+
+    /// Whether the project of a token is not a new one that got the name of a deleted one.
+    fn is_same_project(&self, reach: &Reach, home: Option<Home>) -> Result<bool> {
+        let (Reach::Project(id), Some(home)) = (reach, home) else {
+            return Ok(true);
+        };
+        let named = self.store().read(|tx| tx.project(id))?;
+        Ok(named.is_none_or(|named| Home::Project(named.key.0) == home))
+    }
+}
+
+/// What a new token is bound to. An agent of the tree is bound to its workspaces itself.
+fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
+    match reach {
+        Reach::Everything => Ok(None),
+        Reach::Project(id) => Ok(tx.project(id)?.map(|row| Home::Project(row.key.0))),
+        Reach::Workspace(id) => home_of(tx, &last_row_in(tx, id)?).map(Some),
+        Reach::Agent(agent) => {
+            check_known(tx, agent)?;
+            if tx.agent(agent)?.is_some() {
+                return Ok(None);
+            }
+            home_of(tx, &last_row_in(tx, &agent.as_str().parse()?)?).map(Some)
+        }
+    }
+}
+
+/// What a workspace belongs to.
+pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
+    let fork = tx.fork(row.key)?;
+    Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
 }
 
 /// Who the holder of a token is in the history.

@@ -214,6 +214,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
         },
         token: None,
         expires_at: None,
+        home: None,
     };
     let access = engine.access(Arc::new(principal), None);
     let window = access

@@ -95,8 +95,11 @@ pub struct AgentRow {
     pub parent: Option<AgentId>,
     /// What it is there for.
     pub role: String,
-    /// The workspace that is its own; none if it works in that of an agent above it.
+    /// The name of the workspace that is its own; none if it works in that of an agent above it.
+    /// It may mean the workspace of somebody else once that one is closed.
     pub workspace: Option<WorkspaceId>,
+    /// The workspace that is its own.
+    pub workspace_key: Option<WorkspaceKey>,
     /// The weight of its forks where a policy decides by priority, unless a fork has its own.
     pub priority: i64,
     /// When it came into being.

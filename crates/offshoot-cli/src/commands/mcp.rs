@@ -62,6 +62,7 @@ fn principal(cx: &Context<'_>, target: &McpTarget) -> offshoot_core::Result<Prin
         },
         token: None,
         expires_at: None,
+        home: None,
     })
 }
 

@@ -11,7 +11,7 @@ use offshoot_core::{
 use offshoot_store::HistoryRow;
 
 use super::{Operation, Principal, Reach};
-use crate::engine::Engine;
+use crate::engine::{Engine, no_workspace};
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, ListOptions,
     ListPage, Metadata, OpenFile, Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken,
@@ -61,10 +61,9 @@ impl Access {
     /// The workspace that the credential stands for, for callers that name none.
     pub fn own_workspace(&self) -> Result<WorkspaceId> {
         match &self.principal.scope.reach {
-            Reach::Workspace(id) => Ok(id.clone()),
-            Reach::Agent(agent) => {
-                let id = self.engine.reached_by_agent(agent)?;
-                let id = id.ok_or_else(not_assigned)?;
+            Reach::Workspace(id) => self.one_workspace()?.ok_or_else(|| no_workspace(id)),
+            Reach::Agent(_) => {
+                let id = self.one_workspace()?.ok_or_else(not_assigned)?;
                 match self.engine.workspace(&id) {
                     Ok(open) => Ok(open.id),
                     Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use offshoot_core::{
     AgentId, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, WorkspaceId,
 };
+use offshoot_store::ReadTx;
 use sha2::{Digest, Sha256};
 
 use super::{Access, Operation, Reach};
+use crate::agents::workspace_reached;
 use crate::merge_log::no_merge;
 use crate::protect::needs_owner;
 use crate::review_row::no_review;
@@ -51,7 +53,7 @@ impl Access {
         let mut hasher = Sha256::new();
         for part in [
             self.principal.operator.as_str().as_bytes(),
-            self.principal.scope.to_stored()?.as_bytes(),
+            self.principal.scope.to_stored(None)?.as_bytes(),
             what.as_bytes(),
             key,
         ] {
@@ -309,10 +311,13 @@ impl Access {
         if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
             self.engine.check_fork_point(project, at)?;
         }
-        // Whoever has a project does not move the agents of another one into its forks.
+        // Whoever has a project neither moves the agents of another one into its forks nor learns
+        // what they weigh.
         let out_of_reach = |agent: &AgentId| self.agent(agent).is_err();
+        let is_of_others = options.agent.as_ref().is_some_and(out_of_reach);
         let options = &ForkOptions {
-            leave_agent: options.agent.as_ref().is_some_and(out_of_reach),
+            leave_agent: options.leave_agent || is_of_others,
+            priority: options.priority.or(is_of_others.then_some(0)),
             ..options.clone()
         };
         if self.sees_host_paths() {
@@ -340,7 +345,8 @@ impl Access {
         let forks = self.engine.forks(project)?;
         let found = match (agent, &forks[..]) {
             (Some(agent), forks) => {
-                let own = self.engine.reached_by_agent(agent)?;
+                let reached = |tx: &dyn ReadTx| workspace_reached(tx, agent);
+                let own = self.engine.store().read(reached)?;
                 let named = forks.iter().find(|fork| fork.agent.as_ref() == Some(agent));
                 named.or_else(|| {
                     let mut forks = forks.iter();
@@ -428,7 +434,11 @@ impl Access {
                 format!("the agent `{agent}` has no workspace"),
             )
         };
-        let id = self.engine.completed_by_agent(agent)?.ok_or_else(none)?;
+        let id = match self.principal.scope.reach {
+            // Whoever has a project may have named a fork after an agent of another one.
+            Reach::Project(_) if self.agent(agent).is_err() => agent.as_str().parse()?,
+            _ => self.engine.completed_by_agent(agent)?.ok_or_else(none)?,
+        };
         let reached = self
             .check_completes(&id)
             .and_then(|()| self.engine.knows(&id));

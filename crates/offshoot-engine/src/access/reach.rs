@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
-use offshoot_store::HistoryRow;
+use offshoot_store::{HistoryRow, ReadTx};
 
 use super::{Access, Operation, Principal};
 use crate::engine::{Engine, no_workspace};
 use crate::project::no_project;
+use crate::tokens::home_of;
 use crate::{Event, Workspace};
 
 /// Which workspaces a principal reaches.
@@ -28,12 +29,6 @@ pub enum Reach {
 }
 
 impl Engine {
-    /// The workspace that a token of an agent reaches, open or closed; none if it has none.
-    pub(super) fn reached_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
-        self.store()
-            .read(|tx| crate::agents::workspace_reached(tx, agent))
-    }
-
     /// The workspace that an agent completes, open or merged; none if it has none.
     pub(super) fn completed_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
         self.store()
@@ -94,6 +89,33 @@ impl Engine {
 }
 
 impl Access {
+    /// The one workspace, open or closed, that the credential stands for; none if it has none, or
+    /// if another project has got its name.
+    pub(super) fn one_workspace(&self) -> Result<Option<WorkspaceId>> {
+        self.engine.store().read(|tx| {
+            let named = match &self.principal.scope.reach {
+                Reach::Workspace(id) => Some(id.clone()),
+                Reach::Agent(agent) => crate::agents::workspace_reached(tx, agent)?,
+                Reach::Everything | Reach::Project(_) => None,
+            };
+            match named {
+                Some(id) if self.is_at_home(tx, &id)? => Ok(Some(id)),
+                _ => Ok(None),
+            }
+        })
+    }
+
+    /// Whether the workspace of that name belongs to what the token is bound to.
+    fn is_at_home(&self, tx: &dyn ReadTx, id: &WorkspaceId) -> Result<bool> {
+        let Some(home) = self.principal.home else {
+            return Ok(true);
+        };
+        match tx.workspace(id)? {
+            Some(row) => Ok(home_of(tx, &row)? == home),
+            None => Ok(true),
+        }
+    }
+
     /// What the share of a server is counted by: the workspace, open or closed, that the credential
     /// stands for, and a name for whoever holds it. Whatever an agent spawns takes of the share of
     /// the agent below root that it belongs to.
@@ -101,12 +123,14 @@ impl Access {
         let token = self.principal.token.clone().unwrap_or_default();
         match &self.principal.scope.reach {
             Reach::Everything | Reach::Project(_) => Ok((token, None)),
-            Reach::Workspace(id) => Ok((token, Some(id.clone()))),
-            Reach::Agent(agent) => self.engine.store().read(|tx| {
-                let top = crate::agents::top_of(tx, agent)?;
-                let workspace = crate::agents::workspace_reached(tx, agent)?;
-                Ok((format!("agent {top}"), workspace))
-            }),
+            Reach::Workspace(_) => Ok((token, self.one_workspace()?)),
+            Reach::Agent(agent) => {
+                let top = self
+                    .engine
+                    .store()
+                    .read(|tx| crate::agents::top_of(tx, agent))?;
+                Ok((format!("agent {top}"), self.one_workspace()?))
+            }
         }
     }
 
@@ -114,8 +138,7 @@ impl Access {
     pub fn check_reach(&self, id: &WorkspaceId) -> Result<()> {
         let within = match &self.principal.scope.reach {
             Reach::Everything => true,
-            Reach::Workspace(own) => own == id,
-            Reach::Agent(agent) => self.engine.reached_by_agent(agent)?.as_ref() == Some(id),
+            Reach::Workspace(_) | Reach::Agent(_) => self.one_workspace()?.as_ref() == Some(id),
             Reach::Project(project) => self.engine.is_fork_of(id, project)?,
         };
         if within {
@@ -129,6 +152,7 @@ impl Access {
     pub(super) fn check_completes(&self, id: &WorkspaceId) -> Result<()> {
         if let Reach::Agent(agent) = &self.principal.scope.reach
             && self.engine.completed_by_agent(agent)?.as_ref() == Some(id)
+            && self.engine.store().read(|tx| self.is_at_home(tx, id))?
         {
             return Ok(());
         }
@@ -174,8 +198,7 @@ impl Access {
     pub fn view(&self) -> Result<View> {
         let reached = match &self.principal.scope.reach {
             Reach::Everything => Reached::Everything,
-            Reach::Workspace(id) => Reached::Workspace(Some(id.clone())),
-            Reach::Agent(agent) => Reached::Workspace(self.engine.reached_by_agent(agent)?),
+            Reach::Workspace(_) | Reach::Agent(_) => Reached::Workspace(self.one_workspace()?),
             Reach::Project(id) => Reached::Project(id.clone()),
         };
         Ok(View {

@@ -42,8 +42,7 @@ impl Access {
                     found => found,
                 };
             }
-            Reach::Workspace(own) => Some(own.clone()),
-            Reach::Agent(agent) => self.engine.reached_by_agent(agent)?,
+            Reach::Workspace(_) | Reach::Agent(_) => self.one_workspace()?,
         };
         let Some(own) = own else {
             return Ok(Vec::new());

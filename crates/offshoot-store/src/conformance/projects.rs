@@ -204,6 +204,7 @@ pub(super) fn agents(meta: &dyn MetaStore) {
         parent: None,
         role: "coder".to_owned(),
         workspace: Some("top".parse().unwrap()),
+        workspace_key: Some(WorkspaceKey(3)),
         priority: -5,
         created_at: Timestamp(1),
         ended_at: None,
@@ -212,6 +213,7 @@ pub(super) fn agents(meta: &dyn MetaStore) {
         id: "child".parse().unwrap(),
         parent: Some(top.id.clone()),
         workspace: None,
+        workspace_key: None,
         priority: 7,
         ..top.clone()
     };

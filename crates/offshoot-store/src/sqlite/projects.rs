@@ -15,7 +15,8 @@ use crate::{
 
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
-const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority FROM agent";
+const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority,
+    workspace_key FROM agent";
 
 fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> Decoded<T> {
     let text = row.get_ref(column)?.as_str()?;
@@ -71,6 +72,7 @@ fn agent(row: &Row<'_>) -> Decoded<AgentRow> {
         created_at: codec::time(row, 4)?,
         ended_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),
         priority: row.get(6)?,
+        workspace_key: row.get::<_, Option<i64>>(7)?.map(WorkspaceKey),
     })
 }
 
@@ -283,11 +285,13 @@ impl ProjectWrites for Tx<'_> {
 
     fn put_agent(&mut self, row: &AgentRow) -> Result<()> {
         self.change(
-            "INSERT INTO agent (id, parent, role, workspace, created_at, ended_at, priority)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+            "INSERT INTO agent (id, parent, role, workspace, created_at, ended_at, priority,
+                workspace_key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (id) DO UPDATE SET parent = excluded.parent, role = excluded.role,
                 workspace = excluded.workspace, created_at = excluded.created_at,
-                ended_at = excluded.ended_at, priority = excluded.priority",
+                ended_at = excluded.ended_at, priority = excluded.priority,
+                workspace_key = excluded.workspace_key",
             params![
                 row.id.as_str(),
                 row.parent.as_ref().map(AgentId::as_str),
@@ -296,6 +300,7 @@ impl ProjectWrites for Tx<'_> {
                 row.created_at.0,
                 row.ended_at.map(|at| at.0),
                 row.priority,
+                row.workspace_key.map(|key| key.0),
             ],
         )?;
         Ok(())

@@ -14,7 +14,9 @@
 //! - `AUTOINCREMENT` where a number must not be given out twice even after rows were erased.
 
 /// What each version adds; the first brings an empty database to version 1.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(super) const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+];
 
 const VERSION_1: &str = "
 CREATE TABLE setting (
@@ -267,4 +269,15 @@ ALTER TABLE agent ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE project ADD COLUMN protect TEXT NOT NULL DEFAULT '[]';
 CREATE INDEX merge_snapshot ON merge (snapshot) WHERE snapshot IS NOT NULL;
 CREATE INDEX review_snapshot ON review (snapshot) WHERE snapshot IS NOT NULL;
+";
+
+/// An agent has the newest workspace of the name in its row that was there when it came into being,
+/// or that is a fork made for it.
+const VERSION_6: &str = "
+ALTER TABLE agent ADD COLUMN workspace_key INTEGER;
+UPDATE agent SET workspace_key = (
+    SELECT max(own.key) FROM workspace AS own LEFT JOIN fork ON fork.workspace = own.key
+    WHERE own.id = agent.workspace AND own.kind <> 2
+        AND (own.created_at <= agent.created_at OR fork.agent = agent.id)
+);
 ";
