@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use offshoot_core::{EntryKind, Error, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_core::{Error, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Access, OpenFile, Pattern};
 use offshoot_wire::{FileMatch, FileMatches};
 
@@ -17,8 +17,12 @@ const LINE: usize = 500;
 const MOST_BYTES: u64 = 64 << 20;
 /// One call reads no more files than this.
 const MOST_FILES: usize = 10_000;
-/// So many names are asked for at once.
-const BATCH: usize = 1000;
+/// One call looks at no more names than this.
+const MOST_NAMES: usize = 200_000;
+/// So many names are asked for first. To ask for more costs the directory again, so each time more are
+/// asked for, up to the last number.
+const FIRST_BATCH: usize = 1000;
+const LARGEST_BATCH: usize = 64_000;
 
 /// Where to look.
 #[derive(Clone, Debug)]
@@ -94,6 +98,7 @@ pub fn find(
         wanted,
         bytes: 0,
         files: 0,
+        names: 0,
         found: FileMatches::default(),
     };
     if wanted.name.as_deref().is_none_or(str::is_empty)
@@ -109,17 +114,19 @@ pub fn find(
         }
         behind = Some(path);
     }
+    let mut size = FIRST_BATCH;
     loop {
-        let batch = search.batch(behind.as_ref())?;
+        let batch = search.batch(behind.as_ref(), size)?;
         for path in &batch {
             if stop() || !search.look_at(path, None)? {
                 return Ok(search.found);
             }
         }
         match batch.last() {
-            Some(last) if batch.len() == BATCH => behind = Some(last.clone()),
+            Some(last) if batch.len() == size => behind = Some(last.clone()),
             _ => return Ok(search.found),
         }
+        size = (size * 4).min(LARGEST_BATCH);
     }
 }
 
@@ -131,26 +138,19 @@ struct Search<'a> {
     wanted: &'a Wanted,
     bytes: u64,
     files: usize,
+    names: usize,
     found: FileMatches,
 }
 
 impl Search<'_> {
     /// The next files, in order.
-    fn batch(&self, behind: Option<&RelPath>) -> Result<Vec<RelPath>> {
+    fn batch(&self, behind: Option<&RelPath>, size: usize) -> Result<Vec<RelPath>> {
         match self.place {
             Place::Workspace(id) => {
-                let files = self.access.walk_files(id, behind, BATCH)?;
+                let files = self.access.walk_files(id, behind, size)?;
                 Ok(files.into_iter().map(|file| file.path).collect())
             }
-            Place::Project(id) => {
-                let root = RelPath::root();
-                let entries = self.access.project_entries(id, None, &root, true)?;
-                let later = entries.into_iter().filter(|one| {
-                    one.entry.kind == EntryKind::File
-                        && behind.is_none_or(|behind| one.path > *behind)
-                });
-                Ok(later.take(BATCH).map(|one| one.path).collect())
-            }
+            Place::Project(id) => self.access.walk_project_files(id, behind, size),
         }
     }
 
@@ -163,6 +163,20 @@ impl Search<'_> {
 
     /// Looks at one file, from behind a line on. Returns whether to go on.
     fn look_at(&mut self, path: &RelPath, behind: Option<usize>) -> Result<bool> {
+        self.names += 1;
+        let goes_on = self.matches_in(path, behind)?;
+        let enough =
+            self.bytes > MOST_BYTES || self.files >= MOST_FILES || self.names >= MOST_NAMES;
+        if goes_on && enough {
+            let path = path.clone();
+            self.found.next = Some(Cursor { path, line: None }.to_text());
+            return Ok(false);
+        }
+        Ok(goes_on)
+    }
+
+    /// Takes the matches of one file. Returns whether more are wanted.
+    fn matches_in(&mut self, path: &RelPath, behind: Option<usize>) -> Result<bool> {
         let globbed = self
             .wanted
             .glob
@@ -196,16 +210,6 @@ impl Search<'_> {
             ) {
                 return Ok(false);
             }
-        }
-        if self.bytes > MOST_BYTES || self.files >= MOST_FILES {
-            self.found.next = Some(
-                Cursor {
-                    path: path.clone(),
-                    line: None,
-                }
-                .to_text(),
-            );
-            return Ok(false);
         }
         Ok(true)
     }

@@ -2,11 +2,14 @@
 
 use std::cmp::Ordering;
 
-use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId};
+use offshoot_core::{
+    EntryKind, Error, ErrorCode, ProjectId, RelPath, Result, Timestamp, WorkspaceId, cancel,
+};
 use offshoot_fs::Walk;
 
 use crate::engine::{Engine, no_file};
 use crate::index::Index;
+use crate::project::{open_project, state_of_row};
 use crate::projection::missing_content;
 use crate::read::OpenFile;
 use crate::source::Source;
@@ -88,6 +91,43 @@ impl Engine {
             })
         })?;
         Ok(entries)
+    }
+
+    /// Files of a project as it is now that are wanted, from behind one on, in the order of a walk.
+    /// Costs the directories on the way to `after` and those that the page takes.
+    pub fn walk_project_files(
+        &self,
+        id: &ProjectId,
+        after: Option<&RelPath>,
+        limit: usize,
+        wanted: &dyn Fn(&RelPath) -> bool,
+    ) -> Result<Vec<RelPath>> {
+        self.store().read(|tx| {
+            let state = state_of_row(&open_project(tx, id)?);
+            let objects = self.objects_in(tx);
+            let mut files = Vec::new();
+            let mut open = vec![RelPath::root()];
+            while let Some(dir) = open.pop() {
+                cancel::check()?;
+                let first_below = open.len();
+                for (name, entry) in state.children(&objects, &dir)? {
+                    let path = dir.join_name(&name);
+                    let is_later = || after.is_none_or(|after| walk_order(&path, after).is_gt());
+                    match entry.kind {
+                        EntryKind::Dir if after.is_none_or(|after| holds_later(&path, after)) => {
+                            open.push(path);
+                        }
+                        EntryKind::File if is_later() && wanted(&path) => files.push(path),
+                        _ => {}
+                    }
+                    if files.len() >= limit {
+                        return Ok(files);
+                    }
+                }
+                open[first_below..].reverse();
+            }
+            Ok(files)
+        })
     }
 
     /// Some of the files of a workspace: those after `after` that are wanted, at most `limit`.

@@ -214,6 +214,18 @@ impl Access {
         Ok(found)
     }
 
+    /// See [`crate::Engine::walk_project_files`]; those that may not be read are left out.
+    pub fn walk_project_files(
+        &self,
+        id: &ProjectId,
+        after: Option<&RelPath>,
+        limit: usize,
+    ) -> Result<Vec<RelPath>> {
+        self.check_project(id)?;
+        let reads = |path: &RelPath| self.principal.reads(path);
+        self.engine.walk_project_files(id, after, limit, &reads)
+    }
+
     /// See [`crate::Engine::project_versions`].
     pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
         self.check_project(id)?;
