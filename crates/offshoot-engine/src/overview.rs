@@ -7,7 +7,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use offshoot_core::{AgentId, Cause, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_core::{
+    AgentId, Cause, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId, cancel,
+};
 use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
@@ -18,6 +20,9 @@ use crate::index::Index;
 use crate::project::{open_project, state_of_row};
 use crate::state::{State, StateChange, StateEntry};
 use crate::{ProviderName, Workspace};
+
+/// So many of the paths that two forks both changed are named.
+const NAMED_PATHS: usize = 20;
 
 /// One open fork beside the others of its project.
 #[derive(Clone, Debug)]
@@ -63,9 +68,18 @@ impl ForkOverview {
 pub struct ForkOverlap {
     /// The other fork.
     pub fork: WorkspaceId,
-    /// Paths that both changed, as this fork has them. A file where the other has a directory
-    /// counts.
+    /// The first of the paths that both changed, as this fork has them. A file where the other has
+    /// a directory counts.
     pub paths: Vec<RelPath>,
+    /// How many there are beyond these.
+    pub more: usize,
+}
+
+impl ForkOverlap {
+    /// How many paths both changed.
+    pub fn count(&self) -> usize {
+        self.paths.len() + self.more
+    }
 }
 
 impl Engine {
@@ -81,16 +95,43 @@ impl Engine {
         look: bool,
         cause: &Cause,
     ) -> Result<Vec<ForkOverview>> {
-        let mut reasons = HashMap::new();
-        if look {
-            for id in self.store().read(|tx| {
+        let looked_at = match look {
+            true => self.store().read(|tx| {
                 let rows = rows_of(tx, project)?;
                 let handed_out = rows.into_iter().filter(|(_, row)| row.handed_out);
-                Ok(handed_out.map(|(_, row)| row.id).collect::<Vec<_>>())
-            })? {
-                if let Err(error) = self.sync_if_handed_out(&id, cause) {
-                    reasons.insert(id, error.to_string());
-                }
+                Ok(handed_out.map(|(_, row)| row.id).collect())
+            })?,
+            false => Vec::new(),
+        };
+        self.overview_after(project, &looked_at, &|_| true, cause)
+    }
+
+    /// The open forks of the project of a fork, that fork included. Of that one alone the changes
+    /// of outside programs are recorded first.
+    pub fn overview_beside(&self, id: &WorkspaceId, cause: &Cause) -> Result<Vec<ForkOverview>> {
+        match self.fork_of(id)? {
+            Some(fork) => {
+                let looked_at = fork.workspace.handed_out.then(|| id.clone());
+                let looked_at: Vec<WorkspaceId> = looked_at.into_iter().collect();
+                self.overview_after(Some(&fork.project), &looked_at, &|_| true, cause)
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// The same after a look at some of the directories, with the paths that may be shown.
+    pub(crate) fn overview_after(
+        &self,
+        project: Option<&ProjectId>,
+        looked_at: &[WorkspaceId],
+        shows: &dyn Fn(&RelPath) -> bool,
+        cause: &Cause,
+    ) -> Result<Vec<ForkOverview>> {
+        let mut reasons = HashMap::new();
+        for id in looked_at {
+            cancel::check()?;
+            if let Err(error) = self.sync_if_handed_out(id, cause) {
+                reasons.insert(id, error.to_string());
             }
         }
         self.store().read(|tx| {
@@ -100,7 +141,7 @@ impl Engine {
             }
             let mut found = Vec::new();
             for (key, rows) in projects {
-                found.extend(self.side_by_side(tx, key, rows)?);
+                found.extend(self.side_by_side(tx, key, rows, shows)?);
             }
             for one in &mut found {
                 one.not_looked_at = reasons.get(&one.workspace.id).cloned();
@@ -116,6 +157,7 @@ impl Engine {
         tx: &dyn ReadTx,
         project: WorkspaceKey,
         rows: Vec<WorkspaceRow>,
+        shows: &dyn Fn(&RelPath) -> bool,
     ) -> Result<Vec<ForkOverview>> {
         let Some(project) = tx.workspace_by_key(project)? else {
             return Ok(Vec::new());
@@ -130,12 +172,14 @@ impl Engine {
         let mut found = Vec::new();
         let mut changed = Vec::new();
         for row in rows {
+            cancel::check()?;
             let fork = fork_row(tx, &row)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
             let edits = index.pending(false)?.edits;
             let base = base_state(&fork);
             let changes = base.diff_edited(&index.objects, &index.base(), &edits)?;
-            let own = leaves(&changes);
+            let mut own = leaves(&changes);
+            own.retain(|path| shows(path));
             let overlap_with_project = both(&own, since.paths(&index, base)?);
             found.push(ForkOverview {
                 project: project.id.as_str().parse()?,
@@ -153,7 +197,7 @@ impl Engine {
             });
             changed.push(own);
         }
-        mark_overlaps(&mut found, &changed);
+        mark_overlaps(&mut found, &changed)?;
         Ok(found)
     }
 }
@@ -248,41 +292,95 @@ fn first_below<'a>(path: &RelPath, set: &'a BTreeSet<RelPath>) -> Option<&'a Rel
 }
 
 /// Notes for each fork which others changed the same paths.
-fn mark_overlaps(forks: &mut [ForkOverview], changed: &[BTreeSet<RelPath>]) {
+///
+/// Paths that the same forks changed are counted together, so that the cost follows the paths plus
+/// the pairs of forks, and not their product where all forks changed the same.
+fn mark_overlaps(forks: &mut [ForkOverview], changed: &[BTreeSet<RelPath>]) -> Result<()> {
+    let mut shared: BTreeMap<(usize, usize), Shared<'_>> = BTreeMap::new();
+    for (Meeting { here, meets }, group) in meetings(changed)? {
+        for of in here {
+            cancel::check()?;
+            for with in meets.iter().filter(|with| **with != of) {
+                shared.entry((of, *with)).or_default().add(&group);
+            }
+        }
+    }
+    let ids: Vec<WorkspaceId> = forks.iter().map(|fork| fork.workspace.id.clone()).collect();
+    for ((of, with), group) in shared {
+        forks[of].overlap.push(ForkOverlap {
+            fork: ids[with].clone(),
+            more: group.count - group.first.len(),
+            paths: group.first.into_iter().cloned().collect(),
+        });
+    }
+    for fork in forks {
+        fork.overlap.sort_by(|a, b| a.fork.cmp(&b.fork));
+    }
+    Ok(())
+}
+
+/// Which forks, by their numbers, changed a path, and which changed it or something above or below.
+#[derive(PartialEq, Eq, Hash)]
+struct Meeting {
+    here: Vec<usize>,
+    meets: BTreeSet<usize>,
+}
+
+/// Paths, of which the first are named.
+#[derive(Default)]
+struct Shared<'a> {
+    count: usize,
+    first: BTreeSet<&'a RelPath>,
+}
+
+impl<'a> Shared<'a> {
+    fn add(&mut self, other: &Shared<'a>) {
+        self.count += other.count;
+        self.first.extend(&other.first);
+        while self.first.len() > NAMED_PATHS {
+            self.first.pop_last();
+        }
+    }
+}
+
+/// The paths at which forks meet, those of the same forks together.
+fn meetings(changed: &[BTreeSet<RelPath>]) -> Result<HashMap<Meeting, Shared<'_>>> {
     let mut at: BTreeMap<&RelPath, Vec<usize>> = BTreeMap::new();
     for (number, paths) in changed.iter().enumerate() {
         for path in paths {
             at.entry(path).or_default().push(number);
         }
     }
-    let mut shared: BTreeMap<(usize, usize), BTreeSet<RelPath>> = BTreeMap::new();
+    let above = |path: &RelPath| -> Vec<&RelPath> {
+        std::iter::successors(path.parent(), RelPath::parent)
+            .filter_map(|above| at.get_key_value(&above).map(|(above, _)| *above))
+            .collect()
+    };
+    let mut below: HashMap<&RelPath, BTreeSet<usize>> = HashMap::new();
     for (path, here) in &at {
-        let above = std::iter::successors(path.parent(), RelPath::parent);
-        let others = above
-            .filter_map(|above| at.get_key_value(&above))
-            .chain(std::iter::once((path, here)));
-        for (other, there) in others {
-            for (a, b) in here
-                .iter()
-                .flat_map(|a| there.iter().map(move |b| (*a, *b)))
-            {
-                if a != b {
-                    shared.entry((a, b)).or_default().insert((*path).clone());
-                    shared.entry((b, a)).or_default().insert((*other).clone());
-                }
+        for above in above(path) {
+            below.entry(above).or_default().extend(here);
+        }
+    }
+    let mut found: HashMap<Meeting, Shared<'_>> = HashMap::new();
+    for (number, (path, here)) in at.iter().enumerate() {
+        if number % 1024 == 0 {
+            cancel::check()?;
+        }
+        let mut meets: BTreeSet<usize> = here.iter().copied().collect();
+        meets.extend(above(path).into_iter().flat_map(|above| &at[above]));
+        meets.extend(below.get(path).into_iter().flatten());
+        if meets.len() > 1 {
+            let here = here.clone();
+            let group = found.entry(Meeting { here, meets }).or_default();
+            group.count += 1;
+            // They come in order.
+            if group.first.len() < NAMED_PATHS {
+                group.first.insert(path);
             }
         }
     }
-    let ids: Vec<WorkspaceId> = forks.iter().map(|fork| fork.workspace.id.clone()).collect();
-    for ((of, with), paths) in shared {
-        forks[of].overlap.push(ForkOverlap {
-            fork: ids[with].clone(),
-            paths: paths.into_iter().collect(),
-        });
-    }
-    for fork in forks {
-        fork.overlap.sort_by(|a, b| a.fork.cmp(&b.fork));
-    }
+    Ok(found)
 }
 
 fn last_operation(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<HistoryRow>> {
@@ -293,4 +391,31 @@ fn last_operation(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<HistoryR
         ..HistoryFilter::default()
     })?;
     Ok(lines.into_iter().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy of every shared path for each of two forks would be 10^8 paths.
+    #[test]
+    fn many_forks_that_changed_the_same_many_paths_are_one_group() {
+        let parse = |number: usize| RelPath::parse(format!("dir/{number}").as_bytes()).unwrap();
+        let paths: BTreeSet<RelPath> = (0..10_000).map(parse).collect();
+        let mut changed = vec![paths.clone(); 100];
+        changed[99].insert(RelPath::parse(b"alone").unwrap());
+        let found = meetings(&changed).unwrap();
+        assert_eq!(found.len(), 1);
+        for (meeting, shared) in &found {
+            assert_eq!((meeting.here.len(), meeting.meets.len()), (100, 100));
+            assert_eq!((shared.count, shared.first.len()), (10_000, NAMED_PATHS));
+            assert!(
+                shared
+                    .first
+                    .iter()
+                    .copied()
+                    .eq(paths.iter().take(NAMED_PATHS))
+            );
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Forks beside each other: what each changed, how far it is behind, and where they meet.
+//! Forks beside each other: what each changed, how far it is behind, and where they meet; and the
+//! files of a project by page.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
@@ -7,6 +8,7 @@ use std::fs;
 
 use offshoot_core::RelPath;
 use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
+use offshoot_fs::ProviderName;
 use rig::{Rig, p, user, with_each};
 
 fn overview(rig: &Rig) -> Vec<ForkOverview> {
@@ -102,4 +104,71 @@ fn the_overview_of_no_project_says_so() {
             .unwrap();
         assert_eq!(overview(&rig)[0].changed, 0);
     });
+}
+
+#[test]
+fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let web = rig.project("web");
+    let (one_id, one) = rig.fork(&web, "one");
+    let (_, two) = rig.fork(&web, "two");
+    for number in 0..25 {
+        for place in [&one, &two] {
+            fs::write(place.join(format!("f{number:02}")), "new\n").unwrap();
+        }
+    }
+    // A file on one side, a directory on the other.
+    fs::write(one.join("z"), "file\n").unwrap();
+    fs::create_dir(two.join("z")).unwrap();
+    for name in ["a", "b"] {
+        fs::write(two.join("z").join(name), "below\n").unwrap();
+    }
+    let all = overview(&rig);
+    let named: Vec<RelPath> = (0..20).map(|n| p(&format!("f{n:02}"))).collect();
+    assert_eq!(
+        (&all[0].overlap[0].paths, all[0].overlap[0].more),
+        (&named, 6)
+    );
+    assert_eq!(
+        (&all[1].overlap[0].paths, all[1].overlap[0].more),
+        (&named, 7)
+    );
+
+    // Beside one fork the others are told as they are recorded.
+    fs::write(two.join("unseen"), "new\n").unwrap();
+    fs::write(one.join("unseen"), "new\n").unwrap();
+    let beside = rig.engine.overview_beside(&one_id, &user()).unwrap();
+    let changed: Vec<usize> = beside.iter().map(|fork| fork.changed).collect();
+    assert_eq!(changed, [all[0].changed + 1, all[1].changed]);
+}
+
+/// Pages of a project's files join to all of them, in the order that a workspace is walked in.
+#[test]
+fn the_files_of_a_project_are_walked_by_page() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    for path in ["a/z", "a-b", "a/b/c", "z", "b/1", "b/2", "b/3"] {
+        rig.put(&project, path, "x\n");
+    }
+    let (fork, _) = rig.fork(&project, "ada");
+    let walked = rig.engine.walk_files(&fork, None, 100, &|_| true).unwrap();
+    let walked: Vec<_> = walked.into_iter().map(|file| file.path).collect();
+    for limit in [1, 2, 3, 100] {
+        let mut all = Vec::new();
+        loop {
+            let page = rig
+                .engine
+                .walk_project_files(&project, all.last(), limit, &|_| true)
+                .unwrap();
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, walked, "{limit}");
+    }
+    let only_b = |path: &RelPath| path.to_text().starts_with("b/");
+    let some = rig.engine.walk_project_files(&project, None, 2, &only_b);
+    assert_eq!(some.unwrap(), [p("b/1"), p("b/2")]);
 }

@@ -41,7 +41,17 @@ pub struct ForkOverview {
 struct ForkOverlap {
     /// The other fork.
     fork: String,
+    /// The first of the paths.
     paths: Vec<String>,
+    /// How many there are beyond these.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    more: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl From<&engine::ForkOverview> for ForkOverview {
@@ -49,6 +59,7 @@ impl From<&engine::ForkOverview> for ForkOverview {
         let overlap = |one: &engine::ForkOverlap| ForkOverlap {
             fork: one.fork.to_string(),
             paths: texts(&one.paths),
+            more: one.more,
         };
         ForkOverview {
             id: fork.workspace.id.to_string(),

@@ -77,7 +77,7 @@ pub(super) fn overlap(fork: &ForkOverview) -> String {
     let mut others: Vec<String> = fork
         .overlap
         .iter()
-        .map(|other| format!("{} ({})", other.fork, other.paths.len()))
+        .map(|other| format!("{} ({})", other.fork, other.count()))
         .collect();
     if !fork.overlap_with_project.is_empty() {
         let number = fork.overlap_with_project.len();
@@ -91,9 +91,9 @@ pub(super) fn overlap(fork: &ForkOverview) -> String {
 
 /// What `workspace show` has to say of a fork, beyond what every workspace has.
 pub(super) fn fields(fork: &ForkOverview) -> Vec<(&'static str, String)> {
-    let paths = |paths: &[RelPath]| {
+    let paths = |paths: &[RelPath], count: usize| {
         let shown: Vec<String> = paths.iter().take(SHOWN_PATHS).map(shown).collect();
-        let more = match paths.len().saturating_sub(SHOWN_PATHS) {
+        let more = match count.saturating_sub(SHOWN_PATHS) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -109,13 +109,14 @@ pub(super) fn fields(fork: &ForkOverview) -> Vec<(&'static str, String)> {
         ("provider", provider(fork)),
     ];
     if !fork.overlap_with_project.is_empty() {
-        let paths = paths(&fork.overlap_with_project);
+        let both = &fork.overlap_with_project;
+        let paths = paths(both, both.len());
         rows.push(("overlap", format!("the project: {paths}")));
     }
     for other in &fork.overlap {
         rows.push((
             "overlap",
-            format!("{}: {}", other.fork, paths(&other.paths)),
+            format!("{}: {}", other.fork, paths(&other.paths, other.count())),
         ));
     }
     if fork.overlap.is_empty() && fork.overlap_with_project.is_empty() {

@@ -1,5 +1,6 @@
 //! `offshoot workspace …`: workspaces as a whole.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -88,8 +89,7 @@ fn create(
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
     let workspaces = cx.engine.workspaces(after.as_ref(), limit)?;
-    // As recorded, like the other columns: `forks` looks at the directories first.
-    let forks = cx.engine.overview(None, false, &cx.cause)?;
+    let forks = forks_beside(cx, &workspaces)?;
     if cx.output.json() {
         cx.output
             .document(&wire::WorkspacesAndForks::new(&workspaces, &forks))?;
@@ -136,6 +136,27 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
     Ok(Exit::Done)
 }
 
+/// The forks of the projects that a list shows forks of, in the order of their ids. They are told as
+/// recorded, like the other columns: `forks` looks at the directories first.
+fn forks_beside(
+    cx: &Context<'_>,
+    workspaces: &[Workspace],
+) -> offshoot_core::Result<Vec<ForkOverview>> {
+    let mut projects = BTreeSet::new();
+    for workspace in workspaces {
+        // Whoever closes it meanwhile leaves it in the list, as a workspace like any other.
+        if let Ok(Some(fork)) = cx.engine.fork_of(&workspace.id) {
+            projects.insert(fork.project);
+        }
+    }
+    let mut forks = Vec::new();
+    for project in &projects {
+        forks.extend(cx.engine.overview(Some(project), false, &cx.cause)?);
+    }
+    forks.sort_by(|a, b| a.workspace.id.cmp(&b.workspace.id));
+    Ok(forks)
+}
+
 /// What only a fork has.
 fn fork_columns(fork: Option<&ForkOverview>) -> [String; 6] {
     match fork {
@@ -159,12 +180,8 @@ fn head(workspace: &Workspace) -> String {
 }
 
 fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    // Which other forks changed the same is known when all of the project have been looked at.
-    let fork = cx.engine.fork_of(id)?;
-    let overview = match &fork {
-        Some(fork) => cx.engine.overview(Some(&fork.project), true, &cx.cause)?,
-        None => Vec::new(),
-    };
+    // The other forks are told as recorded: `forks` looks at all of their directories.
+    let overview = cx.engine.overview_beside(id, &cx.cause)?;
     let workspace = cx.engine.workspace(id)?;
     if cx.output.json() {
         cx.output

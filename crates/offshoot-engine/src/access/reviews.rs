@@ -79,14 +79,9 @@ impl Access {
             return Ok(Overview::default());
         }
         let mut counts = self.engine.open_reviews(own)?;
-        let mut forks = self.engine.overview(own, false, &self.cause)?;
+        let reads = |path: &RelPath| self.principal.reads(path);
+        let mut forks = self.engine.overview_after(own, &[], &reads, &self.cause)?;
         for fork in &mut forks {
-            let reads = |path: &RelPath| self.principal.reads(path);
-            fork.overlap_with_project.retain(reads);
-            for other in &mut fork.overlap {
-                other.paths.retain(reads);
-            }
-            fork.overlap.retain(|other| !other.paths.is_empty());
             let last = fork.last_operation.take();
             fork.last_operation = last.filter(|line| self.principal.sees_line(line));
         }
