@@ -1,15 +1,21 @@
 //! What is remembered about a path: metadata and history.
 
+use std::collections::HashSet;
+
 use offshoot_core::{
-    EntryKind, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+    EntryKind, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, cancel, escape_bytes,
 };
-use offshoot_store::{HistoryFilter, HistoryRow, WorkspaceKey, WorkspaceRow};
+use offshoot_store::{HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceRow};
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, last_row_in, no_file};
 use crate::index::{Entry, Index};
 use crate::mime::mime_by_name;
 use crate::past::{ALL, Shown, brought_by, past};
+
+/// So many entries are told of in the metadata of a workspace as a whole: each may cost a look at its
+/// history, its size and the first bytes of its content.
+const MOST_TOLD: usize = 10_000;
 
 /// Everything known about one path.
 #[derive(Clone, Debug)]
@@ -129,19 +135,29 @@ impl Engine {
         Ok(self.whole_object(content)?.to_vec())
     }
 
-    /// The content of `.meta/.meta`.
+    /// The content of `.meta/.meta`. Tells of the first [`MOST_TOLD`] entries, and how many there are
+    /// beyond them.
     pub(crate) fn workspace_as_json(&self, row: &WorkspaceRow) -> Result<Value> {
         let mut files = Vec::new();
+        let mut more = 0;
         self.store().read(|tx| {
-            files.clear();
+            (files, more) = (Vec::new(), 0);
             let index = Index::new(self.store(), tx, row);
             let project = tx.fork(row.key)?.map(|fork| fork.project);
+            let places = [Some(row.key), project].into_iter().flatten();
+            let places: Result<Vec<LinesOf>> =
+                places.map(|place| LinesOf::read(tx, place)).collect();
+            let places = places?;
             index.walk(&RelPath::root(), &mut |path, entry| {
-                files.push(self.entry_as_json(&index, project, path, entry)?);
+                cancel::check()?;
+                match files.len() < MOST_TOLD {
+                    true => files.push(self.entry_as_json(&index, &places, path, entry)?),
+                    false => more += 1,
+                }
                 Ok(())
             })
         })?;
-        Ok(json!({
+        let mut told = json!({
             "workspace": row.id.as_str(),
             "layout": row.layout,
             "state": if row.materialized { "materialized" } else { "assigned" },
@@ -150,7 +166,11 @@ impl Engine {
             "created_at": row.created_at.to_string(),
             "last_sync": row.last_sync.map(|at| at.to_string()),
             "files": files,
-        }))
+        });
+        if more > 0 {
+            told["more_files"] = json!(more);
+        }
+        Ok(told)
     }
 
     /// One entry of it: the newest line of its path says when it changed, in a fork that of the
@@ -158,24 +178,18 @@ impl Engine {
     fn entry_as_json(
         &self,
         index: &Index<'_>,
-        project: Option<WorkspaceKey>,
+        places: &[LinesOf],
         path: &RelPath,
         entry: &Entry,
     ) -> Result<Value> {
-        let newest = |place| -> Result<Option<HistoryRow>> {
-            let lines = index.tx.history(&HistoryFilter {
-                workspace: Some(place),
-                path: Some(path.clone()),
-                newest_first: true,
-                limit: 1,
-                ..HistoryFilter::default()
-            })?;
-            Ok(lines.into_iter().next())
-        };
-        let mut last = newest(index.row.key)?;
-        if let (None, Some(project)) = (&last, project) {
+        let mut last = None;
+        for place in places {
+            last = place.newest(index.tx, path)?;
             // What the project became since is not here.
-            last = newest(project)?.filter(|row| row.line.after == entry.id);
+            last = last.filter(|row| place.key == index.row.key || row.line.after == entry.id);
+            if last.is_some() {
+                break;
+            }
         }
         let given = last.as_ref().and_then(|row| row.line.mime.clone());
         let mime = match (entry.kind, entry.id) {
@@ -225,6 +239,42 @@ impl Engine {
             "message_ids": messages(&metadata.history),
             "history": history_of(&metadata.history),
         }))
+    }
+}
+
+/// Which paths of a workspace or project have lines of history. Most files of a fork have none, and to
+/// ask for each costs more than all the rest.
+struct LinesOf {
+    key: WorkspaceKey,
+    /// None if there are too many.
+    paths: Option<HashSet<RelPath>>,
+}
+
+impl LinesOf {
+    fn read(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<LinesOf> {
+        let paths = tx.paths_with_history(key, &RelPath::root(), MOST_TOLD)?;
+        let all = paths.len() < MOST_TOLD;
+        let paths = all.then(|| paths.into_iter().collect());
+        Ok(LinesOf { key, paths })
+    }
+
+    /// The newest line of a path.
+    fn newest(&self, tx: &dyn ReadTx, path: &RelPath) -> Result<Option<HistoryRow>> {
+        if self
+            .paths
+            .as_ref()
+            .is_some_and(|known| !known.contains(path))
+        {
+            return Ok(None);
+        }
+        let lines = tx.history(&HistoryFilter {
+            workspace: Some(self.key),
+            path: Some(path.clone()),
+            newest_first: true,
+            limit: 1,
+            ..HistoryFilter::default()
+        })?;
+        Ok(lines.into_iter().next())
     }
 }
 

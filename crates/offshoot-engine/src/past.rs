@@ -1,7 +1,7 @@
 //! What happened to a path before it stood where it is: under earlier names and, in a fork, in the
 //! project that it began with.
 
-use offshoot_core::{RelPath, Result, Timestamp};
+use offshoot_core::{RelPath, Result, Timestamp, cancel};
 use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, Via, WorkspaceKey};
 
 use crate::index::Index;
@@ -34,11 +34,12 @@ fn followed(
             workspace: Some(place),
             path: Some(name.clone()),
             before_seq: before,
+            upto,
             newest_first: true,
             limit: LINES - lines.len(),
             ..HistoryFilter::default()
         })?;
-        page.retain(|row| upto.is_none_or(|upto| row.line.at <= upto) && !is_loss(&row.line));
+        page.retain(|row| !is_loss(&row.line));
         let is_move = |row: &HistoryRow| row.line.op == HistoryOp::Move && row.line.from.is_some();
         let Some(moved) = page.iter().position(is_move) else {
             lines.extend(page);
@@ -93,6 +94,7 @@ pub(crate) fn brought_by(
     };
     let mut brought = None;
     for snapshot in tx.snapshots_before(fork.project, base.number + 1, SNAPSHOTS)? {
+        cancel::check()?;
         if state_of(&snapshot).entry(&index.objects, path)? != Some(entry) {
             break;
         }

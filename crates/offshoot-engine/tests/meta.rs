@@ -273,3 +273,37 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
         assert_eq!((files, bytes), (2, 10));
     }
 }
+
+/// What the project became since the base does not crowd out what is told of before it.
+#[test]
+fn the_past_of_a_file_in_the_project_is_told_however_much_followed() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    rig.put(&project, "busy", "before\n");
+    let (fork, _) = rig.fork(&project, "ada");
+    for number in 0..1_010 {
+        rig.put(&project, "busy", &format!("{number}\n"));
+    }
+    let told = meta(&rig.engine, &fork, "busy");
+    assert_eq!(ops(&told), ["create busy"], "{told}");
+}
+
+#[test]
+fn the_index_of_a_large_workspace_ends_and_says_so() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let (id, path) = workspace(&rig.engine);
+    for number in 0..10_005 {
+        fs::write(path.join(format!("{number}.txt")), "").unwrap();
+    }
+    rig.engine.sync(&id, &user()).unwrap();
+    let told = meta(&rig.engine, &id, ".meta");
+    assert_eq!(told["files"].as_array().unwrap().len(), 10_000);
+    assert_eq!(told["more_files"], 5);
+    fs::remove_file(path.join("0.txt")).unwrap();
+    for number in 1..=4 {
+        fs::remove_file(path.join(format!("{number}.txt"))).unwrap();
+    }
+    rig.engine.sync(&id, &user()).unwrap();
+    let told = meta(&rig.engine, &id, ".meta");
+    assert_eq!(told.get("more_files"), None);
+}

@@ -365,6 +365,8 @@ pub struct HistoryFilter {
     pub after_seq: i64,
     /// Only lines with a smaller `seq`; none means no limit.
     pub before_seq: Option<i64>,
+    /// Only lines that are not newer than this; none means no limit.
+    pub upto: Option<Timestamp>,
     /// Only lines of a greater workspace revision.
     pub after_revision: i64,
     /// Newest first instead of oldest first.

@@ -340,6 +340,15 @@ pub(super) fn history_is_filtered(meta: &dyn MetaStore) {
     );
     let rows = read(meta, |tx| tx.history(&mine()));
     assert_eq!(rows[1].line, full);
+    for at in rows.iter().map(|row| row.line.at) {
+        let upto = HistoryFilter {
+            upto: Some(at),
+            ..mine()
+        };
+        let until = rows.iter().filter(|row| row.line.at <= at);
+        let until: Vec<i64> = until.map(|row| row.seq).collect();
+        assert_eq!(find(upto), until);
+    }
     // The newest line of `a` has no content after it.
     assert_eq!(
         read(meta, |tx| tx.last_write(key, &path(b"a")))

@@ -169,7 +169,9 @@ fn cannot_create(error: std::io::Error) -> Error {
 mod tests {
     use offshoot_core::RelPath;
 
-    use super::super::read::history_query;
+    use rusqlite::StatementStatus;
+
+    use super::super::read::{PATHS_WITH_HISTORY, history_query};
     use super::*;
     use crate::{HistoryFilter, WorkspaceKey};
 
@@ -257,6 +259,42 @@ mod tests {
                 found && !steps.iter().any(|step| step.contains("TEMP B-TREE")),
                 "{steps:?}"
             );
+        }
+    }
+
+    /// A log that is written a million times must not slow the listing of its directory.
+    #[test]
+    fn paths_with_history_cost_the_paths_and_not_the_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let connection = open_connection(&new_database(&dir), 1 << 20).unwrap();
+        connection
+            .execute_batch(
+                "PRAGMA foreign_keys = OFF;
+                 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+                 INSERT INTO history (workspace, revision, at, op, via, path, operator, size)
+                 SELECT 1, i, i, 1, 1, CASE i % 1000 WHEN 0 THEN CAST('d/' || i AS BLOB)
+                     ELSE CAST('d/log' AS BLOB) END, 1, 0 FROM n;
+                 INSERT INTO history (workspace, revision, at, op, via, path, operator, size)
+                 VALUES (1, 1, 1, 1, 1, x'', 1, 0), (1, 1, 1, 1, 1, CAST('d' AS BLOB), 1, 0),
+                     (1, 1, 1, 1, 1, CAST('e' AS BLOB), 1, 0), (2, 1, 1, 1, 1, CAST('d/x' AS BLOB), 1, 0);",
+            )
+            .unwrap();
+        let mut query = connection.prepare(PATHS_WITH_HISTORY).unwrap();
+        for (from, to, limit, count) in [
+            (&b"d/"[..], Some(&b"d0"[..]), -1, 21),
+            (b"\x01", None, -1, 23),
+            (b"d/", Some(b"d0"), 5, 5),
+            (b"f/", Some(b"f0"), -1, 0),
+        ] {
+            query.reset_status(StatementStatus::VmStep);
+            let rows = query.query_map(rusqlite::params![1, from, to, limit], |row| {
+                row.get::<_, Vec<u8>>(0)
+            });
+            let found: Vec<Vec<u8>> = rows.unwrap().map(Result::unwrap).collect();
+            assert_eq!(found.len(), count, "{from:?}");
+            assert!(found.is_sorted());
+            let steps = query.get_status(StatementStatus::VmStep);
+            assert!(steps < 5_000, "{steps} steps");
         }
     }
 

@@ -83,6 +83,10 @@ pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
         sql.push_str(" AND seq < ?");
         values.push(seq.into());
     }
+    if let Some(upto) = filter.upto {
+        sql.push_str(" AND at <= ?");
+        values.push(upto.0.into());
+    }
     if filter.after_revision != 0 {
         sql.push_str(" AND revision > ?");
         values.push(filter.after_revision.into());
@@ -96,6 +100,19 @@ pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
     values.push(limit_or_all(filter.limit).into());
     (sql, values)
 }
+
+/// Paths that have lines, from `?2` on and before `?3` if there is one. Each is found by a look-up in
+/// the index behind the one before: `DISTINCT` would read every line, and a log may have a million.
+pub(super) const PATHS_WITH_HISTORY: &str = "
+    WITH RECURSIVE found (path) AS (
+        SELECT (SELECT path FROM history INDEXED BY history_path
+                WHERE workspace = ?1 AND path >= ?2 ORDER BY path LIMIT 1)
+        UNION ALL
+        SELECT (SELECT path FROM history INDEXED BY history_path
+                WHERE workspace = ?1 AND path > found.path ORDER BY path LIMIT 1)
+        FROM found WHERE found.path IS NOT NULL AND (?3 IS NULL OR found.path < ?3)
+    )
+    SELECT path FROM found WHERE path IS NOT NULL AND (?3 IS NULL OR path < ?3) LIMIT ?4";
 
 /// The least and the greatest id that begin with these hex digits; none if there cannot be any.
 fn id_bounds(prefix: &str) -> Option<([u8; 20], [u8; 20])> {
@@ -424,16 +441,13 @@ impl ReadTx for Tx<'_> {
         limit: usize,
     ) -> Result<Vec<RelPath>> {
         let (from, to) = bounds_below(dir);
-        let range = match dir.is_root() {
-            // Everything but the root itself.
-            true => "path > x'' AND ?2 IS NOT ?3",
-            false => "path >= ?2 AND path < ?3",
+        // Everything but the root itself, which has no name, is below it.
+        let (from, to) = match dir.is_root() {
+            true => (b"\x01".to_vec(), None),
+            false => (from, Some(to)),
         };
         self.all(
-            &format!(
-                "SELECT DISTINCT path FROM history INDEXED BY history_path
-                 WHERE workspace = ?1 AND {range} ORDER BY path LIMIT ?4"
-            ),
+            PATHS_WITH_HISTORY,
             params![workspace.0, from, to, limit_or_all(limit)],
             |row| codec::path(row, 0),
         )
