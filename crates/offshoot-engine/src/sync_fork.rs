@@ -255,20 +255,37 @@ impl Looking<'_> {
 
     /// Whether the ignore rules leave a path out.
     fn leaves_out(&self, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
-        if self.include_ignored {
-            return false;
-        }
-        // What is tracked stays tracked; when in doubt, it is looked at.
-        let tracked = self.index.base().entry(&self.index.objects, path);
-        if !matches!(tracked, Ok(None)) {
-            return false;
-        }
-        match around_nested_git(path) {
-            Some(around) => rules.ignores(&around, true),
-            None => rules.ignores(path, is_dir),
-        }
+        !self.include_ignored && leaves_out(self.index, rules, path, is_dir)
     }
 }
+
+/// Whether the ignore rules of a fork leave a path out.
+fn leaves_out(index: &Index<'_>, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
+    // What is tracked stays tracked; when in doubt, it is looked at.
+    let tracked = index.base().entry(&index.objects, path);
+    if !matches!(tracked, Ok(None)) {
+        return false;
+    }
+    match around_nested_git(path) {
+        Some(around) => rules.ignores(&around, true),
+        None => rules.ignores(path, is_dir),
+    }
+}
+
+/// Says of directories below `dir` whether the ignore rules leave them out, for a walk that need not
+/// look into those.
+pub(crate) fn leaves_out_dirs(
+    index: &Index<'_>,
+    dir: &SafeDir,
+    ask: impl FnOnce(Closed<'_>) -> Result<()>,
+) -> Result<()> {
+    let on_disk = |path: &RelPath| rule_file(dir, path);
+    let rules = Rules::new(&on_disk);
+    ask(&mut |path, _| leaves_out(index, &rules, path, true))
+}
+
+/// What [`offshoot_fs::Provider::changes_but`] asks.
+pub(crate) type Closed<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
 
 impl Walk<'_> {
     /// What the directory holds where it differs from the layers.

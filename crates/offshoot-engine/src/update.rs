@@ -11,6 +11,7 @@
 //! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
 //!    done again and again until it is done ([`Engine::finish_update`]).
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{
@@ -39,6 +40,7 @@ use crate::restore::{change_set, kind_of, op_of, topmost};
 use crate::review_update::reviews_of_update;
 use crate::snapshot::{FoldedRows, state_of};
 use crate::state::{State, StateChange};
+use crate::sync_fork::{Closed, leaves_out_dirs};
 use crate::tally::Tally;
 use crate::three_way::{ThreeStates, merge_states};
 use crate::workspace::{line_of, put_row};
@@ -283,7 +285,7 @@ impl Engine {
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
             .and_then(|()| provider.close(&old))
-            .and_then(|()| self.refuse_late_changes(&row, seen))
+            .and_then(|()| self.refuse_late_changes(&row, seen, ignored))
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
@@ -325,8 +327,25 @@ impl Engine {
         )
     }
 
-    /// What differs from the layers of a fork right now, and when each was last touched.
+    /// What differs from the layers of a fork right now, and when each was last touched. Directories
+    /// that the ignore rules leave out are not looked into.
     fn seen_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<Seen>> {
+        let Ok(dir) = self.open_dir(&self.inner.data.workspace(&row.id)) else {
+            return self.differences_now(row, &mut |_, _| false);
+        };
+        let dir = dir.following_no_links();
+        let mut seen = Vec::new();
+        self.store().read(|tx| {
+            let index = Index::new(self.store(), tx, row);
+            leaves_out_dirs(&index, &dir, |closed| {
+                seen = self.differences_now(row, closed)?;
+                Ok(())
+            })
+        })?;
+        Ok(seen)
+    }
+
+    fn differences_now(&self, row: &WorkspaceRow, closed: Closed<'_>) -> Result<Vec<Seen>> {
         if !row.materialized {
             return Ok(Vec::new());
         }
@@ -335,19 +354,33 @@ impl Engine {
         let provider =
             self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
         let dirs = self.fork_dirs(row, fork.place);
-        let differences = provider.changes(&stack.layers, &dirs)?;
+        let walked = provider.changes_but(&stack.layers, &dirs, closed)?;
         let seen = |one: offshoot_fs::Difference| {
             let now = one.now;
             let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));
             (one.path, stamp)
         };
-        Ok(differences.into_iter().map(seen).collect())
+        Ok(walked.differences.into_iter().map(seen).collect())
     }
 
     /// Refuses to leave a directory behind in which somebody wrote after it was looked at: that is
-    /// in nobody's hands. It is closed by now, so nobody does any more.
-    fn refuse_late_changes(&self, row: &WorkspaceRow, seen: Vec<Seen>) -> Result<()> {
-        if self.seen_on_disk(row)? == seen {
+    /// in nobody's hands. It is closed by now, so nobody does any more. Ignored files follow as they
+    /// are then, so a build may have gone on writing them.
+    fn refuse_late_changes(
+        &self,
+        row: &WorkspaceRow,
+        mut seen: Vec<Seen>,
+        ignored: &[RelPath],
+    ) -> Result<()> {
+        let ignored: HashSet<&RelPath> = ignored.iter().collect();
+        let follows = |path: &RelPath| {
+            let mut above = std::iter::successors(Some(path.clone()), RelPath::parent);
+            above.any(|one| ignored.contains(&one))
+        };
+        let mut now = self.differences_now(row, &mut |path, _| ignored.contains(path))?;
+        seen.retain(|(path, _)| !follows(path));
+        now.retain(|(path, _)| !follows(path));
+        if now == seen {
             return Ok(());
         }
         Err(Error::new(

@@ -7,6 +7,7 @@ mod rig;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use offshoot_core::{Layout, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, Engine, Quota, WriteOptions};
@@ -269,4 +270,39 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
         assert_eq!(read.0, b"other\n");
         rig.check();
     });
+}
+
+/// A build goes on while the fork moves to another base: what it writes follows.
+#[test]
+fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("app");
+    rig.put(&project, ".gitignore", "target/\n*.log\n");
+    let (fork, path) = rig.fork(&project, "ada");
+    fs::create_dir_all(path.join("target/deep")).unwrap();
+    fs::write(path.join("own"), "mine\n").unwrap();
+    rig.put(&project, "later", "later\n");
+    let done = AtomicBool::new(false);
+    let rounds = AtomicUsize::new(0);
+    let updated = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let number = rounds.fetch_add(1, Ordering::Relaxed).to_string();
+                // They may be away for a moment, when they follow.
+                let _ = fs::write(path.join("target/deep/object"), &number);
+                let _ = fs::write(path.join("target").join(&number), "");
+                let _ = fs::write(path.join("build.log"), &number);
+            }
+        });
+        while rounds.load(Ordering::Relaxed) < 10 {
+            std::thread::yield_now();
+        }
+        let updated = rig.engine.update(&fork, false, &user());
+        done.store(true, Ordering::Relaxed);
+        updated
+    });
+    updated.unwrap();
+    assert_eq!(fs::read_to_string(path.join("later")).unwrap(), "later\n");
+    assert_eq!(fs::read_to_string(path.join("own")).unwrap(), "mine\n");
+    assert!(path.join("target/deep/object").exists() && path.join("target/0").exists());
 }
