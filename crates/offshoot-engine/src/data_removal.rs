@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 use offshoot_fs::{
-    CopyUp, ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted, mounts_below,
+    CopyUp, ForkDirs, InUse, Provider, ProviderName, SafeDir, Uses, is_fork_mounted, mounts_below,
     provider_named,
 };
 
@@ -57,6 +57,7 @@ pub fn remove_data(dir: &Path) -> Result<RemovedData> {
     let mounts = mounts_of_forks(&dir)?;
     let overlay = provider_named(ProviderName::Overlay, CopyUp::WholeFile);
     let workspaces = names_in(&data.workspaces())?.len();
+    refuse_used_directories(&data, &mounts)?;
     if let Ok(overlay) = &overlay {
         for target in &mounts {
             refuse_used(&**overlay, target)?;
@@ -99,13 +100,36 @@ fn refuse_used(overlay: &dyn Provider, target: &Path) -> Result<()> {
     if !overlay.is_used(&fork)? {
         return Ok(());
     }
-    let name = target.file_name().unwrap_or_default();
+    Err(in_use(
+        target,
+        "files of it are open, or a program works in it",
+    ))
+}
+
+/// The same for workspaces that are no mounts. Looks at the processes of the machine once, and at
+/// every file of these workspaces.
+fn refuse_used_directories(data: &DataDir, mounts: &[PathBuf]) -> Result<()> {
+    let used = InUse::look(Uses::Any);
+    for name in names_in(&data.workspaces())? {
+        let path = data.workspaces().join(name);
+        if mounts.contains(&path) || !path.is_dir() {
+            continue;
+        }
+        if let Some(user) = used.user_of(&path)? {
+            return Err(in_use(&path, &user));
+        }
+    }
+    Ok(())
+}
+
+fn in_use(workspace: &Path, how: &str) -> Error {
+    let name = workspace.file_name().unwrap_or_default();
     let name = escape_bytes(name.as_encoded_bytes());
-    Err(Error::new(
+    Error::new(
         ErrorCode::WorkspaceBusy,
-        format!("the workspace `{name}` is in use: files of it are open, or a program works in it"),
+        format!("the workspace `{name}` is in use: {how}"),
     )
-    .with_hint("end what uses it and try again; nothing was removed"))
+    .with_hint("end what uses it and try again; nothing was removed")
 }
 
 /// Empty directories where forks are shown: each may be a mount point.
@@ -132,25 +156,18 @@ fn remove_own(data: &DataDir) -> Result<Vec<OsString>> {
         .into_iter()
         .chain([data.workspaces()])
         .collect();
-    let is_file = |name: &OsString, begins: &[u8]| name.as_encoded_bytes().starts_with(begins);
     let (mut dirs, mut files, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for name in names_in(&data.place())? {
         if own.contains(&data.place().join(&name)) {
             dirs.push(name);
-        } else if OWN_FILES.iter().any(|begins| is_file(&name, begins)) {
+        } else if OWN_FILES.iter().any(|own| name == *own) {
             files.push(name);
         } else {
             left.push(name);
         }
     }
     // Its side files before it, and the lock at the very end.
-    files.sort_by_key(|name| {
-        (
-            is_file(name, b"server.lock"),
-            name == "offshoot.db",
-            name.clone(),
-        )
-    });
+    files.sort_by_key(|name| (name == "server.lock", name == "offshoot.db", name.clone()));
     for name in dirs.iter().chain(&files) {
         dir.remove_tree(&RelPath::parse(name.as_encoded_bytes())?)?;
     }

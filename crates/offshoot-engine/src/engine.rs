@@ -62,8 +62,17 @@ impl EngineOptions {
     }
 }
 
-/// How the names of our files beside the directories begin.
-pub(crate) const OWN_FILES: [&[u8]; 3] = [b"offshoot.db", b"server.lock", b"reserve"];
+/// Our files beside the directories: the database with what SQLite and the store have beside it, the
+/// lock of the server and what is set aside for a full disk.
+pub(crate) const OWN_FILES: [&str; 7] = [
+    "offshoot.db",
+    "offshoot.db-wal",
+    "offshoot.db-shm",
+    "offshoot.db-journal",
+    "offshoot.db-write.lock",
+    "server.lock",
+    "reserve",
+];
 
 /// Where things are below the data directory.
 #[derive(Clone, Debug)]
@@ -152,9 +161,7 @@ impl DataDir {
         }
         for entry in std::fs::read_dir(&self.0)? {
             let entry = entry?;
-            let is_ours = OWN_FILES
-                .iter()
-                .any(|own| entry.file_name().as_encoded_bytes().starts_with(own));
+            let is_ours = OWN_FILES.iter().any(|own| entry.file_name() == *own);
             if is_ours && entry.file_type()?.is_file() {
                 close(&entry.path(), 0)?;
             }
