@@ -23,8 +23,15 @@ pub fn folded(path: &[u8]) -> Vec<u8> {
         // The name of a file ends where that of one of its streams begins.
         let stream = all[start..].iter().skip(1).position(|&byte| byte == b':');
         all.truncate(stream.map_or(all.len(), |at| start + 1 + at));
-        while all.len() > start + 1 && matches!(all.last(), Some(b'.' | b' ')) {
-            all.pop();
+        let is_dropped = |byte: &u8| matches!(byte, b'.' | b' ');
+        let kept = all[start..].iter().rposition(|byte| !is_dropped(byte));
+        let end = (start + kept.map_or(1, |last| last + 1)).min(all.len());
+        // In a pattern such as `*.` the dot is what it is about: without it, it would mean any name.
+        if !all[start..end]
+            .iter()
+            .all(|byte| matches!(byte, b'*' | b'?'))
+        {
+            all.truncate(end);
         }
     }
     all
@@ -95,6 +102,13 @@ mod tests {
         }
         assert_eq!(folded(b"a\xffB/\xfe"), b"a\xffb/\xfe");
         assert_eq!(folded(b"..."), b".");
+        assert_eq!(folded(b"a/ "), b"a/ ");
+        assert_eq!(folded(b""), b"");
+        // Patterns that are about the end of a name do not come to mean any name.
+        for pattern in ["*.", "**/*.", "?. .", "a/*. "] {
+            assert_eq!(folded(pattern.as_bytes()), pattern.as_bytes());
+        }
+        assert_eq!(folded(b"*.env."), b"*.env");
     }
 
     #[test]
