@@ -5,40 +5,43 @@
 //! directories come out as the mount would show them. The copy belongs to nobody yet, and the upper
 //! is only read: whatever happens, it is whole.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_sys::{FileKind, OverlayXattrs, Stat};
-use rustix::fs::{Gid, Timespec, Timestamps, Uid, fchown, futimens};
+use rustix::fs::{Gid, SeekFrom, Timespec, Timestamps, Uid, fchown, futimens, seek};
+use rustix::io::Errno;
 
 use super::ForkDirs;
+use super::overlay::noted_xattrs;
 use crate::stack::LayerStack;
 use crate::tree_writer::KEPT_PERM;
 use crate::upper::{UpperNotes, upper_differences};
-use crate::{Difference, SafeDir, Sync, read_error, write_error};
+use crate::{Difference, SafeDir, Staged, Sync, read_error, write_error};
 
 /// Writes what an overlay fork changed into a fresh copy of the same layers, ignored files and what
 /// belongs to the fork alone included, and waits until it is on disk. The overlay is not mounted.
 ///
 /// Returns paths of sockets, devices and the like, which a copy does not have. The cost follows the
-/// upper. `permission_denied` where this process cannot read what the kernel noted in the upper:
-/// it would take replaced directories for merged ones.
+/// upper. `permission_denied` where this process cannot read what the kernel noted in the upper, and
+/// `unsupported` where it is not known in which attributes it did: it would take replaced
+/// directories for merged ones, and show again what was deleted.
 pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Result<Vec<RelPath>> {
-    let xattrs = OverlayXattrs::best();
-    if xattrs != OverlayXattrs::Trusted {
-        return Err(Error::new(
-            ErrorCode::PermissionDenied,
-            "this user cannot read what the overlay noted about the changes of the workspace",
+    let xattrs = noted_xattrs(from, OverlayXattrs::best())?.ok_or_else(|| {
+        Error::new(
+            ErrorCode::Unsupported,
+            "it is not known how the overlay noted the changes of the workspace",
         )
-        .with_hint("try again as root, outside of a container that may do little"));
-    }
+        .with_hint("use the workspace once where overlays work, then try again")
+    })?;
     let stack = LayerStack::open_with(layers, xattrs)?.with_nothing_own();
     let upper = SafeDir::open(from.upper())?.following_no_links();
     let notes = UpperNotes {
         xattrs,
-        follow_redirects: true,
+        follow_redirects: xattrs == OverlayXattrs::Trusted,
     };
     let found = upper_differences(&stack, upper.root(), notes, &mut |_, _| false)?;
     let copy = Copying {
@@ -115,7 +118,7 @@ impl Copying {
         };
         let owner = owner_of(&source).map_err(|error| read_error(path, error))?;
         let mut staged = self.target.stage(now.perm & KEPT_PERM)?;
-        io::copy(&mut source, &mut staged).map_err(|error| write_error(path, error))?;
+        copy_sparsely(&mut source, &mut staged).map_err(|error| write_error(path, error))?;
         self.target.commit(staged, path, false, Sync::None)?;
         let (made, _) = self.target.open_file(path)?;
         self.give(path, &made, owner)?;
@@ -156,6 +159,36 @@ impl Copying {
         let found = self.stack.lookup(origin)?;
         found.ok_or_else(|| Error::internal("a moved file is not in the layers"))
     }
+}
+
+/// Copies a file and leaves its holes out: a disk image may be far larger than what it holds.
+fn copy_sparsely(source: &mut File, to: &mut Staged) -> io::Result<()> {
+    let size = source.metadata()?.len();
+    let mut at = 0;
+    while at < size {
+        let data = match seek(&*source, SeekFrom::Data(at)) {
+            // Only a hole follows.
+            Err(Errno::NXIO) => size,
+            // The file system does not know its holes.
+            Err(Errno::INVAL | Errno::NOTSUP) => at,
+            found => found?.min(size),
+        };
+        to.leave_hole(data - at)?;
+        if data == size {
+            break;
+        }
+        let hole = match seek(&*source, SeekFrom::Hole(data)) {
+            Err(Errno::INVAL | Errno::NOTSUP) => size,
+            found => found?.min(size),
+        };
+        seek(&*source, SeekFrom::Start(data))?;
+        if io::copy(&mut source.take(hole - data), to)? < hole - data {
+            // It became shorter.
+            break;
+        }
+        at = hole;
+    }
+    Ok(())
 }
 
 fn owner_of(file: &impl AsFd) -> io::Result<(u32, u32)> {

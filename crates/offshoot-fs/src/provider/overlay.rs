@@ -91,8 +91,20 @@ impl OverlayProvider {
         Ok(guarded)
     }
 
+    /// The same with the attributes in which the notes of a fork are. Whoever made it may have had
+    /// other rights than this process.
+    fn of_fork(&self, fork: &ForkDirs) -> Result<OverlayProvider> {
+        let xattrs = noted_xattrs(fork, self.xattrs)?.unwrap_or(self.xattrs);
+        Ok(OverlayProvider { xattrs, ..*self })
+    }
+
     fn create_locked(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Created> {
         let stack = LayerStack::open_with(layers, self.xattrs)?;
+        let kind = match self.xattrs {
+            OverlayXattrs::Trusted => TRUSTED,
+            OverlayXattrs::User => USER,
+        };
+        offshoot_sys::write_private(&xattrs_note(fork), kind).map_err(cannot_make)?;
         make_upper(&stack, fork).map_err(cannot_make)?;
         let guarded = self.mount(layers, &stack, fork, true)?;
         Ok(Created {
@@ -162,8 +174,9 @@ impl Provider for OverlayProvider {
         }
         refuse_occupied(&fork.target)?;
         make_private_dir(&fork.work()).map_err(cannot_make)?;
-        let stack = LayerStack::open_with(layers, self.xattrs)?;
-        self.mount(layers, &stack, fork, false)?;
+        let own = self.of_fork(fork)?;
+        let stack = LayerStack::open_with(layers, own.xattrs)?;
+        own.mount(layers, &stack, fork, false)?;
         Ok(Ensured::Mounted)
     }
 
@@ -173,11 +186,12 @@ impl Provider for OverlayProvider {
         fork: &ForkDirs,
         closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
     ) -> Result<Walked> {
-        let stack = LayerStack::open_with(layers, self.xattrs)?;
+        let own = self.of_fork(fork)?;
+        let stack = LayerStack::open_with(layers, own.xattrs)?;
         let upper = open_dir(&fork.upper())?;
         let notes = UpperNotes {
-            xattrs: self.xattrs,
-            follow_redirects: self.redirects(),
+            xattrs: own.xattrs,
+            follow_redirects: own.redirects(),
         };
         upper_differences(&stack, upper.as_fd(), notes, closed)
     }
@@ -245,7 +259,7 @@ impl Provider for OverlayProvider {
     }
 
     fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
-        let redirect = self.xattrs.redirect();
+        let redirect = self.of_fork(from)?.xattrs.redirect();
         let upper = SafeDir::open(from.upper())?.following_no_links();
         let stands_on_layers = |path: &RelPath| -> Result<bool> {
             let dir = open_dir(&from.upper().join(OsStr::from_bytes(path.as_bytes())))?;
@@ -326,6 +340,36 @@ fn unmount_patiently(target: &Path) -> Result<()> {
             answer => return answer.map_err(cannot_unmount),
         }
     }
+}
+
+/// What the note beside a fork says about where the kernel keeps its own.
+const TRUSTED: &[u8] = b"trusted";
+const USER: &[u8] = b"user";
+
+fn xattrs_note(fork: &ForkDirs) -> PathBuf {
+    fork.private.join("xattrs")
+}
+
+/// The attributes in which the kernel keeps its notes about a fork; none if that was not recorded.
+/// `permission_denied` if this process, which can read `readable`, cannot read them.
+pub(super) fn noted_xattrs(
+    fork: &ForkDirs,
+    readable: OverlayXattrs,
+) -> Result<Option<OverlayXattrs>> {
+    let noted = match fs::read(xattrs_note(fork)) {
+        Ok(noted) if noted == TRUSTED => OverlayXattrs::Trusted,
+        Ok(noted) if noted == USER => OverlayXattrs::User,
+        // Not there, or torn by a power cut.
+        _ => return Ok(None),
+    };
+    if noted == OverlayXattrs::Trusted && readable == OverlayXattrs::User {
+        return Err(Error::new(
+            ErrorCode::PermissionDenied,
+            "this user cannot read what the overlay noted about the changes of the workspace",
+        )
+        .with_hint("try again as root, outside of a container that may do little"));
+    }
+    Ok(Some(noted))
 }
 
 /// What the last mount of a fork was made of.

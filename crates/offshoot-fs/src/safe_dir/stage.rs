@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -102,6 +102,18 @@ impl Staged {
     /// Chooses when the committed file says that it was last modified; else when it was written.
     pub fn set_modified(&mut self, modified: SystemTime) {
         self.modified = Some(modified);
+    }
+
+    /// Leaves so many bytes out. They read as zeros and, where the file system can, take no space.
+    pub fn leave_hole(&mut self, length: u64) -> io::Result<()> {
+        if self.spare.is_some() {
+            // What the file has been would show through.
+            return io::copy(&mut io::repeat(0).take(length), self).map(drop);
+        }
+        self.dir.hit("write")?;
+        self.written += length;
+        self.file.set_len(self.written)?;
+        self.file.seek(SeekFrom::Start(self.written)).map(drop)
     }
 
     /// What was written so far.
