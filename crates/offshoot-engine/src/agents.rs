@@ -14,9 +14,10 @@ use offshoot_store::{
     WorkspaceState, WriteTx,
 };
 
-use crate::access::{Reach, Scope};
+use crate::access::{Home, Reach, Scope};
 use crate::engine::{Engine, open_row_in};
 use crate::fork::ForkOptions;
+use crate::tokens::home_of;
 use crate::workspace::{Quota, line_of};
 
 /// The name of the top of the tree.
@@ -263,6 +264,25 @@ pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Opt
         }
     }
     workspace_reached(tx, id)
+}
+
+/// What an agent works for: what the workspace that it works in belongs to, or else the last one that
+/// it had.
+pub(crate) fn home_of_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<Home>> {
+    let Some(row) = tx.agent(id)? else {
+        return Ok(None);
+    };
+    if let Some(open) = workspace_of(tx, &row)? {
+        return home_of(tx, &open).map(Some);
+    }
+    for row in chain_of(tx, &row)? {
+        if let Some(key) = row.workspace_key
+            && let Some(last) = tx.workspace_by_key(key)?
+        {
+            return home_of(tx, &last).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// The agent below root that an agent belongs to: itself or the last one above it.

@@ -8,8 +8,10 @@ use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
+use crate::access::Home;
 use crate::engine::Engine;
 use crate::fork::project_name;
+use crate::tokens::home_of;
 
 /// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub struct Event {
     pub workspace: Option<WorkspaceId>,
     /// In which project, or of which project the workspace is a fork.
     pub project: Option<ProjectId>,
+    /// What it belongs to, also when names were taken again since.
+    pub home: Home,
     /// What, with its number.
     pub row: HistoryRow,
 }
@@ -59,10 +63,11 @@ impl Engine {
                     None => place_of(tx, key)?,
                 };
                 places.insert(key, place.clone());
-                if let Some((workspace, project)) = place {
+                if let Some((workspace, project, home)) = place {
                     events.push(Event {
                         workspace,
                         project,
+                        home,
                         row,
                     });
                 }
@@ -72,21 +77,22 @@ impl Engine {
     }
 }
 
-/// The names of where something happened.
-type Place = (Option<WorkspaceId>, Option<ProjectId>);
+/// The names of where something happened, and what that belongs to.
+type Place = (Option<WorkspaceId>, Option<ProjectId>, Home);
 
 fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
     let Some(row) = tx.workspace_by_key(key)? else {
         return Ok(None);
     };
+    let home = home_of(tx, &row)?;
     Ok(Some(match row.kind {
-        WorkspaceKind::Project => (None, Some(row.id.as_str().parse()?)),
+        WorkspaceKind::Project => (None, Some(row.id.as_str().parse()?), home),
         WorkspaceKind::Fork => {
             let fork = tx.fork(key)?;
             let project = fork.map(|fork| project_name(tx, &fork)).transpose()?;
-            (Some(row.id), project)
+            (Some(row.id), project, home)
         }
-        _ => (Some(row.id), None),
+        _ => (Some(row.id), None, home),
     }))
 }
 

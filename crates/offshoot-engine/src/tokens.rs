@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp};
-use offshoot_store::{Durability, ReadTx, TokenRow, WorkspaceRow};
+use offshoot_store::{Durability, ReadTx, TokenRow, WorkspaceKind, WorkspaceRow};
 use sha2::{Digest, Sha256};
 
 use crate::access::{Home, Principal, PrincipalKind, Reach, Scope};
@@ -152,7 +152,7 @@ impl Engine {
 fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
     match reach {
         Reach::Everything => Ok(None),
-        Reach::Project(id) => Ok(tx.project(id)?.map(|row| Home::Project(row.key.0))),
+        Reach::Project(id) => tx.project(id)?.map(|row| home_of(tx, &row)).transpose(),
         Reach::Workspace(id) => home_of(tx, &last_row_in(tx, id)?).map(Some),
         Reach::Agent(agent) => {
             check_known(tx, agent)?;
@@ -164,8 +164,11 @@ fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
     }
 }
 
-/// What a workspace belongs to.
+/// What a workspace belongs to, or which project it is.
 pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
+    if row.kind == WorkspaceKind::Project {
+        return Ok(Home::Project(row.key.0));
+    }
     let fork = tx.fork(row.key)?;
     Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
 }

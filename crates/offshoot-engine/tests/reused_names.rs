@@ -119,6 +119,12 @@ fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
     // The fork that has the agent's name is found by it, by those who have it.
     assert_eq!(two.workspace_of_agent(&spawned.id).unwrap(), taken);
     assert!(one.workspace_of_agent(&spawned.id).is_err());
+    // Whoever spawned it still has it, and gives it another fork.
+    let next = scene.fork(&one, &scene.first, "builder");
+    assert_eq!(next.as_str(), "builder~2");
+    assert_eq!(builder.own_workspace().unwrap(), next);
+    assert_eq!(one.fork_named(&next).unwrap().priority, 50);
+    assert_eq!(one.workspace_of_agent(&spawned.id).unwrap(), next);
 }
 
 #[test]
@@ -243,4 +249,46 @@ fn an_agent_that_ended_keeps_its_name_and_loses_its_tokens() {
     assert!(scene.present(&secret).is_err());
     // Also where somebody still holds what the token was resolved to.
     scene.assert_out_of_reach(&holder, &taken);
+}
+
+#[test]
+fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
+    let scene = Scene::new();
+    let (one, two) = (
+        scene.of_project(&scene.first),
+        scene.of_project(&scene.second),
+    );
+    let theirs = scene.fork(&two, &scene.second, "w");
+    two.delete_file(&theirs, &p("README"), false, Expect::Anything)
+        .unwrap();
+    two.delete_workspace(&theirs, false).unwrap();
+    let own = scene.fork(&one, &scene.first, "w");
+    one.delete_file(&own, &p("README"), false, Expect::Anything)
+        .unwrap();
+    let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(own.clone()));
+    let holder = scene.present(&secret).unwrap();
+    let events = scene.rig.engine.events_after(0, None, 0).unwrap();
+    let seen = |access: &Access| -> Vec<&str> {
+        let view = access.view().unwrap();
+        let seen = events.iter().filter(|event| view.sees(event));
+        seen.map(|event| event.project.as_ref().unwrap().as_str())
+            .collect()
+    };
+    assert!(seen(&holder).len() >= 2 && seen(&holder).iter().all(|of| *of == "first"));
+    assert!(seen(&two).len() > 3 && seen(&two).iter().all(|of| *of == "second"));
+
+    // A new project of the same name does not show what happened in the one before, nor its forks.
+    scene
+        .rig
+        .engine
+        .delete_project(&scene.second, &user())
+        .unwrap();
+    let before = scene.rig.engine.last_event().unwrap();
+    let again = scene.rig.project("second");
+    let anew = scene.of_project(&again);
+    let events = scene.rig.engine.events_after(0, None, 0).unwrap();
+    let view = anew.view().unwrap();
+    let mut seen = events.iter().filter(|event| view.sees(event)).peekable();
+    assert!(seen.peek().is_some());
+    assert!(seen.all(|event| event.row.seq > before));
 }

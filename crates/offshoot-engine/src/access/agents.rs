@@ -1,12 +1,12 @@
 //! Agents on behalf of a principal.
 //!
-//! An admin has the whole tree, whoever has a project the agents that work in its forks, and an
-//! agent itself and those below it.
+//! An admin has the whole tree, whoever has a project the agents that work, or worked last, in its
+//! forks, and an agent itself and those below it.
 
 use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
 
-use super::{Access, PrincipalKind, Reach, Scope};
-use crate::agents::{ROOT, is_at_or_below, no_agent};
+use super::{Access, Home, PrincipalKind, Reach, Scope};
+use crate::agents::{ROOT, home_of_agent, is_at_or_below, no_agent};
 use crate::project::no_project;
 use crate::{Agent, IssuedToken};
 
@@ -105,10 +105,11 @@ impl Access {
                 .engine
                 .store()
                 .read(|tx| is_at_or_below(tx, &agent.id, own)),
-            Reach::Project(_) => match &agent.workspace {
-                Some(workspace) => Ok(self.check_reach(workspace).is_ok()),
-                None => Ok(false),
-            },
+            // Also while it has no workspace: the next fork is for it, and it can be ended.
+            Reach::Project(own) => self.engine.store().read(|tx| {
+                let own = tx.project(own)?.map(|own| Home::Project(own.key.0));
+                Ok(own.is_some() && home_of_agent(tx, &agent.id)? == own)
+            }),
         }
     }
 }

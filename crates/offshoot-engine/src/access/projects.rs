@@ -446,20 +446,23 @@ impl Access {
                 format!("the agent `{agent}` has no workspace"),
             )
         };
-        let id = match self.principal.scope.reach {
-            // Whoever has a project may have named a fork after an agent of another one.
-            Reach::Project(_) if self.agent(agent).is_err() => agent.as_str().parse()?,
-            _ => self.engine.completed_by_agent(agent)?.ok_or_else(none)?,
-        };
-        let reached = self
-            .check_completes(&id)
-            .and_then(|()| self.engine.knows(&id));
-        match reached {
-            Ok(true) => Ok(id),
-            Ok(false) => Err(none()),
-            Err(error) if error.code() == ErrorCode::WorkspaceNotFound => Err(none()),
-            Err(error) => Err(error),
+        let mut meant = vec![self.engine.completed_by_agent(agent)?];
+        if let Reach::Project(_) = self.principal.scope.reach {
+            // A fork may have the name of an agent of another project.
+            meant.push(Some(agent.as_str().parse()?));
         }
+        for id in meant.into_iter().flatten() {
+            let reached = self
+                .check_completes(&id)
+                .and_then(|()| self.engine.knows(&id));
+            match reached {
+                Ok(true) => return Ok(id),
+                Ok(false) => {}
+                Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(none())
     }
 
     /// See [`crate::Engine::merges`].

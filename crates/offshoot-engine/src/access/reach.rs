@@ -8,7 +8,7 @@ use std::sync::Arc;
 use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{HistoryRow, ReadTx};
 
-use super::{Access, Operation, Principal};
+use super::{Access, Home, Operation, Principal};
 use crate::engine::{Engine, no_workspace};
 use crate::project::no_project;
 use crate::tokens::home_of;
@@ -49,8 +49,9 @@ impl Engine {
             let Some(fork) = tx.fork(row.key)? else {
                 return Ok(false);
             };
-            let of = tx.workspace_by_key(fork.project)?;
-            Ok(of.is_some_and(|of| of.id.as_str() == project.as_str()))
+            // The project of that name, and none that had the name before.
+            let named = tx.project(project)?;
+            Ok(named.is_some_and(|named| named.key == fork.project))
         })
     }
 
@@ -198,8 +199,20 @@ impl Access {
     pub fn view(&self) -> Result<View> {
         let reached = match &self.principal.scope.reach {
             Reach::Everything => Reached::Everything,
-            Reach::Workspace(_) | Reach::Agent(_) => Reached::Workspace(self.one_workspace()?),
-            Reach::Project(id) => Reached::Project(id.clone()),
+            Reach::Workspace(_) | Reach::Agent(_) => match self.one_workspace()? {
+                Some(id) => {
+                    let home = self.engine.store().read(|tx| {
+                        let row = tx.workspace(&id)?;
+                        row.map(|row| home_of(tx, &row)).transpose()
+                    })?;
+                    Reached::Workspace(id, home)
+                }
+                None => Reached::Nothing,
+            },
+            Reach::Project(id) => match self.engine.store().read(|tx| tx.project(id))? {
+                Some(row) => Reached::Project(Home::Project(row.key.0)),
+                None => Reached::Nothing,
+            },
         };
         Ok(View {
             principal: self.principal.clone(),
@@ -210,8 +223,10 @@ impl Access {
 
 enum Reached {
     Everything,
-    Workspace(Option<WorkspaceId>),
-    Project(ProjectId),
+    /// What the workspace belongs to comes with its name: another one may have had it before.
+    Workspace(WorkspaceId, Option<Home>),
+    Project(Home),
+    Nothing,
 }
 
 /// What a principal may see of the events of a moment.
@@ -225,8 +240,11 @@ impl View {
     pub fn sees(&self, event: &Event) -> bool {
         let within = match &self.reached {
             Reached::Everything => true,
-            Reached::Workspace(own) => own.is_some() && event.workspace == *own,
-            Reached::Project(own) => event.project.as_ref() == Some(own),
+            Reached::Workspace(own, home) => {
+                event.workspace.as_ref() == Some(own) && Some(event.home) == *home
+            }
+            Reached::Project(own) => event.home == *own,
+            Reached::Nothing => false,
         };
         within && self.principal.sees_line(&event.row)
     }

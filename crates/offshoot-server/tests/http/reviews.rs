@@ -266,6 +266,7 @@ fn many_reviews_are_decided_by_a_rule() {
     ] {
         assert_eq!(many(bad.clone()).code(), "invalid_request", "{bad}");
     }
+    running.client().create("w");
     let stranger = running.client_for("w", &[]);
     let body = json!({ "choice": "ours", "project": "p" }).to_string();
     assert_eq!(stranger.post("/api/v1/reviews/resolve", &body).status, 404);
