@@ -86,9 +86,11 @@ impl Engine {
             Some(TooLarge { path, ..file })
         };
         let mut too_large: Vec<TooLarge> = synced.too_large.into_iter().filter_map(shown).collect();
-        let dir = match row.materialized {
-            true => Some(self.dir_of(&row)?),
-            false => None,
+        // A sync has brought a directory back that was gone; without one nobody holds the lock.
+        let dir = match (row.materialized, &lock) {
+            (true, Some(_)) => Some(self.dir_of(&row)?),
+            (true, None) => Some(self.dir_for_reader(&row)?.following_no_links()),
+            (false, _) => None,
         };
         if let Some(dir) = &dir {
             for entry in &mut entries {
