@@ -359,7 +359,10 @@ impl<'a> Authors<'a> {
         let limits = Limits::default();
         Ok(match mark.came {
             true => changed.now.found_in(&theirs, &limits)[mark.unit],
-            false => !changed.base.found_in(&theirs, &limits)[mark.unit],
+            false => {
+                let (units, unit) = changed.gone(mark);
+                !units.found_in(&theirs, &limits)[unit]
+            }
         })
     }
 

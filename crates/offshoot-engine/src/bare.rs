@@ -31,7 +31,7 @@ impl Engine {
             target: Target::Exactly(path.clone()),
             size: incoming.size,
             id: incoming.id,
-            object: Some(incoming.object),
+            object: incoming.object,
             options: WriteOptions::default(),
             via: Via::Call,
             cause: cause.clone(),

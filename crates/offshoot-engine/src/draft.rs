@@ -6,7 +6,9 @@
 //! change was made from, and writes rows; if it is not, the change is made again.
 
 use offshoot_core::{Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
-use offshoot_store::{Durability, EntryRow, NewHistory, ReadTx, Store, Via, WorkspaceRow, WriteTx};
+use offshoot_store::{
+    Durability, EntryRow, NewHistory, NewObject, ReadTx, Store, Via, WorkspaceRow, WriteTx,
+};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::index::{Entry, Index};
@@ -24,6 +26,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) next: WorkspaceRow,
     /// What came and went.
     pub(crate) tally: Tally,
+    contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
 }
@@ -41,6 +44,7 @@ enum RowChange {
 pub(crate) struct Change {
     /// The workspace that it was made from.
     base: WorkspaceRow,
+    contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
     tally: Tally,
@@ -59,6 +63,7 @@ impl<'a> Draft<'a> {
             index: Index::new(store, tx, row).remembering(),
             next: changed_row(row, at),
             tally: Tally::default(),
+            contents: Vec::new(),
             rows: Vec::new(),
             lines: Vec::new(),
         }
@@ -88,6 +93,11 @@ impl<'a> Draft<'a> {
     fn set(&mut self, row: EntryRow) {
         self.index.draft(&row.path, Some(row.clone()));
         self.rows.push(RowChange::Put(row));
+    }
+
+    /// Adds content that the change names and that nothing else may name.
+    pub(crate) fn content(&mut self, object: NewObject) {
+        self.contents.push(object);
     }
 
     /// Adds a line to the history.
@@ -174,6 +184,7 @@ impl<'a> Draft<'a> {
             base: self.index.row.clone(),
             materialized: self.next.materialized,
             tally: self.tally,
+            contents: self.contents,
             rows: self.rows,
             lines: self.lines,
         }
@@ -191,6 +202,9 @@ impl Change {
         let now = open_row_by_key(tx, &self.base)?;
         if !is_same(&now, &self.base) {
             return Ok(None);
+        }
+        for object in &self.contents {
+            tx.put_object(object)?;
         }
         for row in &self.rows {
             match row {

@@ -67,7 +67,6 @@ impl Engine {
                 target,
                 incoming,
             };
-            tx.put_object(&incoming.object)?;
             self.change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
         })?;
         self.turn(held)
@@ -135,6 +134,7 @@ pub(crate) fn draft_link(
         size: new.incoming.size,
         revision: draft.next.revision,
     };
+    draft.content(new.incoming.object.clone());
     draft.replace(before, row)?;
     let mut changed = missing;
     changed.push(path);

@@ -41,6 +41,8 @@ pub struct ProjectImport {
 struct Taken {
     entries: BTreeMap<RelPath, StateEntry>,
     objects: Vec<NewObject>,
+    /// Content that has its rows, without the bytes.
+    stored: Vec<NewObject>,
     waiting: u64,
 }
 
@@ -97,8 +99,9 @@ impl ProjectImport {
         if taken.waiting < BATCH {
             return Ok(size);
         }
-        let full = std::mem::take(&mut taken.objects);
         taken.waiting = 0;
+        let full = std::mem::take(&mut taken.objects);
+        taken.stored.extend(full.iter().map(NewObject::once_stored));
         drop(taken);
         self.store(&full)?;
         Ok(size)
@@ -150,7 +153,7 @@ impl ProjectImport {
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             let mut proposal = Proposal {
-                contents: taken.objects.clone(),
+                contents: [&taken.objects[..], &taken.stored].concat(),
                 ..Proposal::default()
             };
             for (path, entry) in &taken.entries {

@@ -24,7 +24,7 @@ use crate::last_use::NOTED_FOR;
 use crate::layers::layers_holding;
 use crate::lines::{LineFor, changed_row};
 use crate::objects::Workbench;
-use crate::retention::micros;
+use crate::retention::{ages_in, micros};
 use crate::snapshot::state_of;
 use crate::tally::Tally;
 
@@ -81,9 +81,9 @@ impl Engine {
             drop(lock);
             self.forget_locks(row);
         }
-        let after = self.reachable()?;
-        purged.contents = before.difference(&after).copied().collect();
-        purged.remains = self.store().erase(&purged.contents)?.remains;
+        let unnamed = self.unnamed_of(&before)?;
+        purged.remains = self.store().erase(&unnamed)?.remains;
+        purged.contents = unnamed.into_iter().map(|(id, _)| id).collect();
         Ok(purged)
     }
 
@@ -118,9 +118,7 @@ impl Engine {
                 }
             }
             if !gone.is_empty() {
-                let still = self.reachable()?;
-                let unnamed: Vec<ObjectId> = named.difference(&still).copied().collect();
-                self.store().erase(&unnamed)?;
+                self.store().erase(&self.unnamed_of(&named)?)?;
             }
             Ok(gone)
         })
@@ -259,8 +257,8 @@ impl Engine {
             let now = self.store().read(|tx| open_row_by_key(tx, row))?;
             self.materialize(&now)?;
         }
-        let mut purged = done?;
-        purged.remains = self.store().erase(&purged.contents)?.remains;
+        let (mut purged, unnamed) = done?;
+        purged.remains = self.store().erase(&unnamed)?.remains;
         Ok(purged)
     }
 
@@ -286,14 +284,17 @@ impl Engine {
         Ok(forks)
     }
 
+    /// Puts the placeholder wherever something names the contents. Returns them with the ages that
+    /// their rows had then.
     fn purge_rows(
         &self,
         contents: &HashSet<ObjectId>,
         placeholder: &crate::incoming::Incoming,
         off_their_layers: &[WorkspaceRow],
         cause: &Cause,
-    ) -> Result<Purged> {
+    ) -> Result<(Purged, Vec<(ObjectId, Timestamp)>)> {
         let mut purged = Purged::default();
+        let mut unnamed = Vec::new();
         let mut to_project = Vec::new();
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
@@ -323,6 +324,7 @@ impl Engine {
             for (old, new) in &purged.snapshots {
                 tx.replace_object_id(old, new)?;
             }
+            unnamed = ages_in(tx, contents.iter())?;
             Ok(())
         })?;
         for row in off_their_layers {
@@ -335,7 +337,7 @@ impl Engine {
                 self.project_paths(row, paths)?;
             }
         }
-        Ok(purged)
+        Ok((purged, unnamed))
     }
 
     /// A fork's base is a snapshot that may have been written anew.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
 use offshoot_fs::{InUse, Uses};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
-use offshoot_store::{Collected, Durability, HistoryOp, WorkspaceRow};
+use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::engine::{Engine, open_row_by_key};
 use crate::ignored::IgnoredFiles;
@@ -224,61 +224,81 @@ impl Engine {
 
     /// Every object that something names, directly or through trees and commits.
     pub(crate) fn reachable(&self) -> Result<HashSet<ObjectId>> {
-        // Blobs lead nowhere, so only the other kinds have to be read.
-        let inner = self.objects_that_lead_on()?;
-        let mut seen = HashSet::new();
-        self.store().read(|tx| {
-            seen.clear();
-            let mut roots = Vec::new();
-            tx.visit_roots(&mut |id| roots.push(id))?;
-            let objects = StoredObjects::new(self.store(), Some(tx));
-            let mut commits = Vec::new();
-            for id in roots {
-                match inner.get(&id) {
-                    Some(ObjectKind::Commit) => commits.push(id),
-                    Some(ObjectKind::Tree) => {
-                        walk_objects(&objects, id, &mut seen, |_, _| Ok(()))?;
-                    }
-                    _ => {
-                        seen.insert(id);
-                    }
-                }
-            }
-            while let Some(id) = commits.pop() {
-                if !seen.insert(id) {
-                    continue;
-                }
-                let Some((_, bytes)) = objects.read(&id)? else {
-                    continue;
-                };
-                let commit = Commit::parse(&bytes)?;
-                walk_objects(&objects, commit.tree, &mut seen, |_, _| Ok(()))?;
-                // One that was imported from git may name a sidecar that did not come along.
-                let sidecar = commit.sidecar().filter(|id| inner.contains_key(id));
-                if let Some(sidecar) = sidecar {
-                    walk_objects(&objects, sidecar, &mut seen, |_, _| Ok(()))?;
-                }
-                commits.extend(commit.parents);
-            }
-            Ok(())
-        })?;
-        Ok(seen)
+        self.store().read(|tx| self.reachable_in(tx))
     }
 
-    fn objects_that_lead_on(&self) -> Result<HashMap<ObjectId, ObjectKind>> {
-        let mut inner = HashMap::new();
-        let mut after = None;
-        loop {
-            let rows = self
-                .store()
-                .read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
-            let Some(last) = rows.last() else {
-                return Ok(inner);
-            };
-            after = Some(last.id);
-            let leads_on = rows.into_iter().filter(|row| row.kind != ObjectKind::Blob);
-            inner.extend(leads_on.map(|row| (row.id, row.kind)));
+    /// Those of `ids` that nothing names any more, each with the age of its row in the same view, for
+    /// [`offshoot_store::Store::erase`].
+    pub(crate) fn unnamed_of(&self, ids: &HashSet<ObjectId>) -> Result<Vec<(ObjectId, Timestamp)>> {
+        self.store().read(|tx| {
+            let named = self.reachable_in(tx)?;
+            ages_in(tx, ids.difference(&named))
+        })
+    }
+
+    fn reachable_in(&self, tx: &dyn ReadTx) -> Result<HashSet<ObjectId>> {
+        // Blobs lead nowhere, so only the other kinds have to be read. What leads on is asked in the
+        // same view: a tree that came later would be taken for a blob, and what it names for unnamed.
+        let inner = objects_that_lead_on(tx)?;
+        let mut seen = HashSet::new();
+        let mut roots = Vec::new();
+        tx.visit_roots(&mut |id| roots.push(id))?;
+        let objects = StoredObjects::new(self.store(), Some(tx));
+        let mut commits = Vec::new();
+        for id in roots {
+            match inner.get(&id) {
+                Some(ObjectKind::Commit) => commits.push(id),
+                Some(ObjectKind::Tree) => {
+                    walk_objects(&objects, id, &mut seen, |_, _| Ok(()))?;
+                }
+                _ => {
+                    seen.insert(id);
+                }
+            }
         }
+        while let Some(id) = commits.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let Some((_, bytes)) = objects.read(&id)? else {
+                continue;
+            };
+            let commit = Commit::parse(&bytes)?;
+            walk_objects(&objects, commit.tree, &mut seen, |_, _| Ok(()))?;
+            // One that was imported from git may name a sidecar that did not come along.
+            let sidecar = commit.sidecar().filter(|id| inner.contains_key(id));
+            if let Some(sidecar) = sidecar {
+                walk_objects(&objects, sidecar, &mut seen, |_, _| Ok(()))?;
+            }
+            commits.extend(commit.parents);
+        }
+        Ok(seen)
+    }
+}
+
+/// These objects with the ages of their rows; without those that have none.
+pub(crate) fn ages_in<'a>(
+    tx: &dyn ReadTx,
+    ids: impl Iterator<Item = &'a ObjectId>,
+) -> Result<Vec<(ObjectId, Timestamp)>> {
+    let mut ages = Vec::new();
+    for id in ids {
+        ages.extend(tx.object(id)?.map(|row| (row.id, row.stored_at)));
+    }
+    Ok(ages)
+}
+
+fn objects_that_lead_on(tx: &dyn ReadTx) -> Result<HashMap<ObjectId, ObjectKind>> {
+    let mut inner = HashMap::new();
+    let mut after = None;
+    loop {
+        let rows = tx.objects_after(after.as_ref(), STEP, false)?;
+        let Some(last) = rows.last() else {
+            return Ok(inner);
+        };
+        after = Some(last.id);
+        let leads_on = rows.into_iter().filter(|row| row.kind != ObjectKind::Blob);
+        inner.extend(leads_on.map(|row| (row.id, row.kind)));
     }
 }
 

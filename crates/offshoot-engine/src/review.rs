@@ -16,6 +16,7 @@ use offshoot_store::{
 
 use crate::complete::{Completed, receipt};
 use crate::engine::Engine;
+use crate::ignored::IgnoredFiles;
 use crate::incoming::Content;
 use crate::index::Index;
 use crate::left_out::{git_refuses_any, refuse_what_git_refuses, without_left_out};
@@ -124,6 +125,15 @@ pub struct Resolved {
     /// Why the workspace that was kept for its reviews did not go with the last of them, and what
     /// removes it.
     pub waits: Option<String>,
+    /// Ignored files that went with the workspace, if it went with this decision.
+    pub ignored_removed: IgnoredFiles,
+}
+
+/// What became of a workspace that was kept for its reviews.
+#[derive(Default)]
+struct AfterReviews {
+    waits: Option<String>,
+    ignored_removed: IgnoredFiles,
 }
 
 /// Who decides.
@@ -178,7 +188,7 @@ impl Engine {
                 return Err(already_resolved(id));
             }
             tx.put_object(&incoming.object)?;
-            let number = tx.candidates(id)?.last().map_or(1, |last| last.number + 1);
+            let number = tx.last_candidate(id)?.map_or(1, |last| last + 1);
             if number > MOST_CANDIDATES {
                 return Err(Error::invalid(format!(
                     "the review `{id}` has {MOST_CANDIDATES} candidates, and takes no more"
@@ -194,9 +204,9 @@ impl Engine {
                 note: note.map(str::to_owned),
             })?;
             let line = line_at(tx, &review, HistoryOp::ReviewPropose, cause, at)?;
-            tx.add_history(&line)?;
-            self.as_review(tx, review)
-        })
+            tx.add_history(&line).map(drop)
+        })?;
+        self.review(id)
     }
 
     /// Decides a review. The project gets what was chosen as a new snapshot; a merge that lands
@@ -247,6 +257,7 @@ impl Engine {
                 snapshot: None,
                 recomputed,
                 waits: None,
+                ignored_removed: IgnoredFiles::default(),
             });
         }
         let completed = merge.as_ref().map(receipt).transpose()?;
@@ -256,13 +267,16 @@ impl Engine {
         }
         let recomputed = self.review(id)?.changed_since;
         let snapshot = self.land(&[(row.clone(), wanted, decision)], None, &decider)?;
-        let waits =
-            completed.and_then(|completed| self.tidy_after_reviews(&row, &completed, cause));
+        let after = match &completed {
+            Some(completed) => self.tidy_after_reviews(&row, completed, cause),
+            None => AfterReviews::default(),
+        };
         Ok(Resolved {
             review: self.review(id)?,
             snapshot,
             recomputed,
-            waits,
+            waits: after.waits,
+            ignored_removed: after.ignored_removed,
         })
     }
 
@@ -298,25 +312,26 @@ impl Engine {
             }
             Ok(open)
         })?;
-        let (snapshot, waits) = if open == 0 {
+        let (snapshot, after) = if open == 0 {
             self.land_whole(row, decider)?
         } else {
-            (None, None)
+            (None, AfterReviews::default())
         };
         Ok(Resolved {
             review: self.review(&row.id)?,
             snapshot,
             recomputed,
-            waits,
+            waits: after.waits,
+            ignored_removed: after.ignored_removed,
         })
     }
 
-    /// Lands a merge whose conflicts are all decided. Also returns why its workspace stays.
+    /// Lands a merge whose conflicts are all decided. Also returns what became of its workspace.
     fn land_whole(
         &self,
         row: &ReviewRow,
         decider: &Decider<'_>,
-    ) -> Result<(Option<Snapshot>, Option<String>)> {
+    ) -> Result<(Option<Snapshot>, AfterReviews)> {
         let (reviews, merge) = self.store().read(|tx| {
             let mut reviews = tx.reviews_of(row.workspace)?;
             reviews
@@ -340,8 +355,8 @@ impl Engine {
         }
         let snapshot = self.land(&decided, Some(&merge), decider)?;
         let completed = receipt(&merge)?;
-        let waits = self.tidy_after_reviews(row, &completed, decider.cause);
-        Ok((snapshot, waits))
+        let after = self.tidy_after_reviews(row, &completed, decider.cause);
+        Ok((snapshot, after))
     }
 
     /// Brings decisions into the project, and with them the rest of a merge that waited for them.
@@ -590,8 +605,8 @@ impl Engine {
         review: &ReviewRow,
         completed: &Completed,
         cause: &Cause,
-    ) -> Option<String> {
-        let tidy = || -> Result<()> {
+    ) -> AfterReviews {
+        let tidy = || -> Result<IgnoredFiles> {
             let row = self
                 .store()
                 .read(|tx| tx.workspace_by_key(review.workspace))?;
@@ -601,12 +616,23 @@ impl Engine {
                 if let Some(file) = removal.too_large.first() {
                     return Err(file.refuse());
                 }
+                return Ok(removal.ignored);
             }
-            Ok(())
+            Ok(IgnoredFiles::default())
         };
         let id = &completed.workspace;
-        let said = |error| format!("{error}; `offshoot complete {id}` removes it later");
-        tidy().err().map(said)
+        match tidy() {
+            Ok(ignored_removed) => AfterReviews {
+                waits: None,
+                ignored_removed,
+            },
+            Err(error) => AfterReviews {
+                waits: Some(format!(
+                    "{error}; `offshoot complete {id}` removes it later"
+                )),
+                ..AfterReviews::default()
+            },
+        }
     }
 
     pub(crate) fn as_review(&self, tx: &dyn ReadTx, row: ReviewRow) -> Result<Review> {

@@ -5,6 +5,7 @@
 //! by one until each unit in question is explained. So the cost follows the conflict.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use offshoot_core::{ObjectId, RelPath, Result, Timestamp};
 use offshoot_git::ObjectReader;
@@ -127,6 +128,9 @@ pub(crate) struct Mark {
     pub(crate) came: bool,
     /// The change that did it; none if none was found.
     pub(crate) by: Option<HistoryRow>,
+    /// What that change took away, if it went: the content before the change, and the unit there. It
+    /// is another one than that of the base if others took its place first.
+    taken: Option<(Rc<Units>, usize)>,
     state: MarkState,
 }
 
@@ -161,6 +165,7 @@ impl Changed {
                     unit,
                     came,
                     by: None,
+                    taken: None,
                     state: MarkState::Followed,
                 })
             }
@@ -179,16 +184,30 @@ impl Changed {
         })
     }
 
-    /// The same with one mark alone, not yet explained.
+    /// What a mark that went is about: a content, and the unit of it that is not there any more.
+    pub(crate) fn gone<'a>(&'a self, mark: &'a Mark) -> (&'a Units, usize) {
+        match &mark.taken {
+            Some((units, unit)) => (units, *unit),
+            None => (&self.base, mark.unit),
+        }
+    }
+
+    /// The same with one mark alone, not yet explained: for who asks what led to the change that
+    /// made it.
     pub(crate) fn only(&self, mark: &Mark) -> Changed {
+        let (base, unit) = match mark.came {
+            true => (&self.base, mark.unit),
+            false => self.gone(mark),
+        };
         Changed {
             grain: self.grain,
-            base: self.base.clone(),
+            base: base.clone(),
             now: self.now.clone(),
             marks: vec![Mark {
-                unit: mark.unit,
+                unit,
                 came: mark.came,
                 by: None,
+                taken: None,
                 state: MarkState::Followed,
             }],
         }
@@ -261,7 +280,7 @@ impl Changed {
             return Ok(());
         };
         let mut places: Vec<Option<Place>> = vec![None; self.marks.len()];
-        let mut before = steps[*oldest].1.cut(tx, objects, self.grain)?;
+        let mut before = Rc::new(steps[*oldest].1.cut(tx, objects, self.grain)?);
         for at in (0..=*oldest).rev() {
             let after = match at.checked_sub(1) {
                 Some(newer) => steps[newer].1.cut(tx, objects, self.grain)?,
@@ -279,6 +298,7 @@ impl Changed {
                         Some(unit) => Place::Unit(unit),
                         None => {
                             mark.by = Some(steps[at].0.clone());
+                            mark.taken = Some((Rc::clone(&before), unit));
                             Place::Gap(followed.gap(unit))
                         }
                     }),
@@ -289,7 +309,7 @@ impl Changed {
                     None => None,
                 };
             }
-            before = after;
+            before = Rc::new(after);
         }
         let mut places = places.into_iter();
         self.marks

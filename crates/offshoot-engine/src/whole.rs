@@ -21,7 +21,7 @@ use crate::index::Index;
 use crate::projection::missing_content;
 use crate::sync::Synced;
 use crate::sync_disk::same_version;
-use crate::too_large::largest_file;
+use crate::too_large::{TooLarge, largest_file};
 use crate::workspace::is_session_metadata;
 
 /// Copies up to this size are held in memory.
@@ -50,6 +50,9 @@ pub struct WholeWorkspace {
     row: WorkspaceRow,
     /// Parents before what is in them.
     pub entries: Vec<WholeEntry>,
+    /// Files that are too large to be read, under the paths that were asked for. If one is among the
+    /// entries, it is there with what it held when it was last recorded.
+    pub too_large: Vec<TooLarge>,
 }
 
 /// The content of an entry: exactly `size` bytes, or an error before the last of them.
@@ -78,19 +81,42 @@ impl Engine {
             false => (None, Synced::default()),
         };
         let (row, top, mut entries) = self.index_below(&row, below)?;
-        let dir = match row.materialized {
-            true => Some(self.dir_of(&row)?),
-            false => None,
+        let shown = |file: TooLarge| {
+            let path = below.join(&file.path.strip_prefix(&top)?);
+            Some(TooLarge { path, ..file })
+        };
+        let mut too_large: Vec<TooLarge> = synced.too_large.into_iter().filter_map(shown).collect();
+        // A sync has brought a directory back that was gone; without one nobody holds the lock.
+        let dir = match (row.materialized, &lock) {
+            (true, Some(_)) => Some(self.dir_of(&row)?),
+            (true, None) => Some(self.dir_for_reader(&row)?.following_no_links()),
+            (false, _) => None,
         };
         if let Some(dir) = &dir {
             for entry in &mut entries {
                 note_time(dir, &top, below, entry)?;
             }
             let known: HashSet<RelPath> = entries.iter().map(|one| one.path.clone()).collect();
+            let limit = largest_file(self, &row);
             for ignored in &synced.ignored {
-                add_ignored(dir, &row, (&top, below), ignored, &known, &mut entries)?;
+                each_ignored(dir, &row, (&top, below), ignored, &mut |found, stat| {
+                    if known.contains(&found.path) {
+                        return;
+                    }
+                    if found.kind == EntryKind::File && stat.size > limit {
+                        too_large.push(TooLarge {
+                            path: found.path,
+                            size: stat.size,
+                            limit,
+                        });
+                        return;
+                    }
+                    entries.push(found);
+                })?;
             }
         }
+        too_large.sort_by(|a, b| a.path.cmp(&b.path));
+        too_large.dedup();
         drop(lock);
         if entries.is_empty() && !self.is_dir_now(&row, dir.as_ref(), &top)? {
             return Err(no_file(below));
@@ -100,6 +126,7 @@ impl Engine {
             engine: self.clone(),
             row,
             entries,
+            too_large,
         })
     }
 
@@ -162,30 +189,30 @@ fn note_time(dir: &SafeDir, top: &RelPath, below: &RelPath, entry: &mut WholeEnt
     Ok(())
 }
 
-/// Adds an ignored path with all that is below it, as far as it lies where we look.
-fn add_ignored(
+/// Gives an ignored path with all that is below it, as far as it lies where we look.
+fn each_ignored(
     dir: &SafeDir,
     row: &WorkspaceRow,
     (top, below): (&RelPath, &RelPath),
     ignored: &RelPath,
-    known: &HashSet<RelPath>,
-    entries: &mut Vec<WholeEntry>,
+    found: &mut dyn FnMut(WholeEntry, &Stat),
 ) -> Result<()> {
     let mut add = |path: &RelPath, stat: &Stat| {
         let (Some(kind), Some(inside)) = (stat.entry_kind(), path.strip_prefix(top)) else {
             return;
         };
         let path = below.join(&inside);
-        if inside.is_root() || known.contains(&path) || is_session_metadata(row, &path) {
+        if inside.is_root() || is_session_metadata(row, &path) {
             return;
         }
-        entries.push(WholeEntry {
+        let entry = WholeEntry {
             path,
             kind,
             perm: stat.perm,
             modified_at: stat.modified(),
             content: None,
-        });
+        };
+        found(entry, stat);
     };
     // It may have gone away meanwhile, as if it had never been there.
     let Some(stat) = dir.stat(ignored)? else {

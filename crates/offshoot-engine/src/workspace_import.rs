@@ -86,7 +86,7 @@ impl WorkspaceImport {
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             id: incoming.id,
-            object: Some(incoming.object),
+            object: incoming.object,
             size: incoming.size,
             options: WriteOptions {
                 executable: Some(executable),
@@ -186,19 +186,25 @@ fn store_all(engine: &Engine, objects: &[NewObject]) -> Result<()> {
 }
 
 impl Taken {
-    /// The contents that are only in memory. Whoever gets them has to store them.
+    /// The contents that are only in memory. Whoever gets them has to store them; what is left says
+    /// that they are stored.
     fn take_waiting(&mut self) -> Vec<NewObject> {
         self.waiting_bytes = 0;
         let mut objects = Vec::new();
         for path in std::mem::take(&mut self.waiting) {
             match self.entries.get_mut(&path) {
-                Some(New::File(file)) => objects.extend(file.object.take()),
-                Some(New::Link(_, target)) => objects.push(target.object.clone()),
+                Some(New::File(file)) => objects.push(take_bytes(&mut file.object)),
+                Some(New::Link(_, target)) => objects.push(take_bytes(&mut target.object)),
                 Some(New::Dir) | None => {}
             }
         }
         objects
     }
+}
+
+fn take_bytes(object: &mut NewObject) -> NewObject {
+    let stored = object.once_stored();
+    std::mem::replace(object, stored)
 }
 
 impl Engine {

@@ -40,8 +40,7 @@ const MOST_LANES: usize = 256;
 pub(crate) struct NewFile {
     pub(crate) target: Target,
     pub(crate) id: ObjectId,
-    /// The content; none if it is stored already.
-    pub(crate) object: Option<NewObject>,
+    pub(crate) object: NewObject,
     pub(crate) size: i64,
     pub(crate) options: WriteOptions,
     pub(crate) via: Via,
@@ -237,7 +236,7 @@ impl Engine {
         let file = NewFile {
             target: target.clone(),
             id: incoming.id,
-            object: Some(incoming.object.clone()),
+            object: incoming.object.clone(),
             size: incoming.size,
             options: options.clone(),
             via,
@@ -547,6 +546,7 @@ pub(crate) fn draft_file(draft: &mut Draft<'_>, file: &NewFile) -> Result<Vec<Re
         changed.push(dir.path.clone());
         draft.make_dir(dir, &file.cause)?;
     }
+    draft.content(file.object.clone());
     draft.line(line);
     changed.push(planned.entry.path.clone());
     draft.replace(planned.before, planned.entry)?;
@@ -561,9 +561,7 @@ fn put_planned(
     file: &NewFile,
     planned: Planned,
 ) -> Result<Landed> {
-    if let Some(object) = &file.object {
-        tx.put_object(object)?;
-    }
+    tx.put_object(&file.object)?;
     let line = LineFor {
         row: next,
         at: file.at,

@@ -5,8 +5,8 @@ mod rig;
 
 use std::collections::HashMap;
 
-use offshoot_core::{AgentId, ErrorCode, WorkspaceId};
-use offshoot_engine::Engine;
+use offshoot_core::{AgentId, ErrorCode, ProjectId, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Engine, ForkOptions};
 use offshoot_fs::ProviderName;
 use proptest::prelude::*;
 use rig::{Rig, user};
@@ -17,6 +17,8 @@ enum Event {
     Spawn { parent: usize, below_root: bool },
     End { agent: usize },
     DeleteWorkspace { agent: usize },
+    Fork { agent: usize },
+    Complete { agent: usize },
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -25,6 +27,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             .prop_map(|(parent, below_root)| Event::Spawn { parent, below_root }),
         1 => (0..64usize).prop_map(|agent| Event::End { agent }),
         1 => (0..64usize).prop_map(|agent| Event::DeleteWorkspace { agent }),
+        2 => (0..64usize).prop_map(|agent| Event::Fork { agent }),
+        1 => (0..64usize).prop_map(|agent| Event::Complete { agent }),
     ];
     prop::collection::vec(event, 1..24)
 }
@@ -36,6 +40,7 @@ struct Model {
     parent: HashMap<AgentId, Option<AgentId>>,
     owned: HashMap<AgentId, WorkspaceId>,
     ended: Vec<AgentId>,
+    forks: Vec<WorkspaceId>,
     deleted: Vec<WorkspaceId>,
 }
 
@@ -56,7 +61,13 @@ impl Model {
         self.order.get(number % self.order.len().max(1))
     }
 
-    fn apply(&mut self, engine: &Engine, event: &Event) {
+    /// The fork that an agent works in as its own.
+    fn own_fork(&self, agent: &AgentId) -> Option<&WorkspaceId> {
+        let own = self.owned.get(agent)?;
+        (self.forks.contains(own) && !self.deleted.contains(own)).then_some(own)
+    }
+
+    fn apply(&mut self, engine: &Engine, project: &ProjectId, event: &Event) {
         match event {
             Event::Spawn { parent, below_root } => {
                 let parent = self.pick(*parent).filter(|_| !below_root).cloned();
@@ -94,6 +105,32 @@ impl Model {
                 if let Some(workspace) = owned.cloned() {
                     engine.delete_workspace(&workspace, &user()).unwrap();
                     self.deleted.push(workspace);
+                }
+            }
+            Event::Fork { agent } => {
+                let agent = self.pick(*agent).cloned();
+                if let Some(agent) = agent.filter(|agent| !self.ended.contains(agent)) {
+                    let options = ForkOptions {
+                        agent: Some(agent.clone()),
+                        ..ForkOptions::default()
+                    };
+                    let fork = engine.fork(project, &options, &user()).unwrap();
+                    let id = fork.workspace.id;
+                    // The name of one that is gone may be used again.
+                    self.deleted.retain(|one| *one != id);
+                    self.forks.push(id.clone());
+                    // A further one does not take it away from what it is about.
+                    if self.own_fork(&agent).is_none() {
+                        self.owned.insert(agent, id);
+                    }
+                }
+            }
+            Event::Complete { agent } => {
+                let own = self.pick(*agent).and_then(|agent| self.own_fork(agent));
+                if let Some(own) = own.cloned() {
+                    let options = CompleteOptions::default();
+                    engine.complete(&own, &options, &user()).unwrap();
+                    self.deleted.push(own);
                 }
             }
         }
@@ -140,9 +177,10 @@ proptest! {
     #[test]
     fn each_agent_works_in_the_nearest_workspace_above_it(events in events()) {
         let mut rig = Rig::in_memory(ProviderName::Copy);
+        let project = rig.project("web");
         let mut model = Model::default();
         for event in &events {
-            model.apply(&rig.engine, event);
+            model.apply(&rig.engine, &project, event);
         }
         model.check(&rig.engine);
         // All of it is in the store.
@@ -198,11 +236,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
         workspace
     );
     rig.engine
-        .complete(
-            &workspace,
-            &offshoot_engine::CompleteOptions::default(),
-            &user(),
-        )
+        .complete(&workspace, &CompleteOptions::default(), &user())
         .unwrap();
     let none = rig.engine.workspace_of_agent(&helper.id).unwrap_err();
     assert_eq!(none.code(), ErrorCode::WorkspaceNotAssigned);

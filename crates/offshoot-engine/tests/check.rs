@@ -3,18 +3,22 @@
 
 mod rig;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use offshoot_core::{Layout, ProjectId, WorkspaceId};
+use offshoot_core::{
+    EMPTY_BLOB, Layout, ObjectKind, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
+};
 use offshoot_engine::{
     CompleteOptions, Content, Engine, EngineOptions, ForkOptions, ImportOptions, PrincipalKind,
     ProviderName, Quota, Scope, WriteOptions,
 };
 use offshoot_fs::{CopyUp, ForkDirs, LayerWriter, is_fork_mounted, provider_named};
+use offshoot_store::{Durability, HistoryFilter, WorkspaceRow, WriteTx};
 use offshoot_testkit::{Rng, is_root, skip};
 use rig::{Rig, p, user};
 
@@ -43,11 +47,9 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 fn something_of_everything(rig: &Rig) {
     let source = tempfile::tempdir().unwrap();
     for number in 0..60 {
-        fs::write(
-            source.path().join(format!("{number}")),
-            format!("{number}\n"),
-        )
-        .unwrap();
+        let file = source.path().join(format!("{number}"));
+        // So much of it that it goes into a pack.
+        fs::write(file, noise(1_000 + number, 4_000)).unwrap();
     }
     let imported: ProjectId = "imported".parse().unwrap();
     let options = ImportOptions::default();
@@ -55,8 +57,8 @@ fn something_of_everything(rig: &Rig) {
         .import_dir(&imported, source.path(), &options, &mut |_| {}, &user())
         .unwrap();
     let project = rig.project("web");
-    for (agent, text) in [("one", "mine\n"), ("two", "other\n")] {
-        let (id, path) = rig.fork(&project, agent);
+    let agents = [("one", "mine\n"), ("two", "other\n")];
+    for ((id, path), text) in agents.map(|(agent, text)| (rig.fork(&project, agent), text)) {
         fs::write(path.join("README"), text).unwrap();
         let completed = rig
             .engine
@@ -87,6 +89,121 @@ fn something_of_everything(rig: &Rig) {
         let path = format!("a-long-name-of-another-directory-{number}/a-long-name-of-a-file");
         write(&rig.engine, &id, &path, &noise(100 + number, 100));
     }
+    assert_eq!(empty_tables(rig), [] as [&str; 0]);
+}
+
+/// The tables without rows, but for those of merges that are under way.
+fn empty_tables(rig: &Rig) -> Vec<&'static str> {
+    let mut rows = BTreeMap::new();
+    let store = rig::store(rig);
+    let counted = store.read(|tx| {
+        rows.clear();
+        rows.insert("object", tx.objects_after(None, 1, false)?.len());
+        rows.insert("pack", tx.packs()?.len());
+        rows.insert("layer", tx.layers()?.len());
+        rows.insert("agent", tx.agents()?.len());
+        rows.insert("token", tx.tokens(None, 1)?.len());
+        rows.insert(
+            "history and operator",
+            tx.history(&HistoryFilter::default())?.len(),
+        );
+        let workspaces = tx.all_workspaces()?;
+        rows.insert("workspace", workspaces.len());
+        for row in &workspaces {
+            let mut add = |table, count| *rows.entry(table).or_default() += count;
+            add("entry", tx.entries_below(row.key, &RelPath::root())?.len());
+            add("snapshot", tx.snapshots(row.key, 0)?.len());
+            add("project", tx.project_settings(row.key)?.into_iter().count());
+            add("fork", tx.fork(row.key)?.into_iter().count());
+            add("merge", tx.merges(row.key, None, 1)?.len());
+        }
+        let reviews = tx.reviews(None, false)?;
+        rows.insert("review", reviews.len());
+        rows.insert("candidate", 0);
+        for review in reviews {
+            *rows.entry("candidate").or_default() += tx.candidates(&review.id)?.len();
+        }
+        Ok(())
+    });
+    counted.unwrap();
+    let empty = rows.into_iter().filter(|(_, count)| *count == 0);
+    empty.map(|(table, _)| table).collect()
+}
+
+/// What `check` says of one change of the rows, which is taken back afterwards.
+fn said_of(rig: &Rig, change: &dyn Fn(&mut dyn WriteTx) -> Result<()>) -> Vec<(String, String)> {
+    let store = rig::store(rig);
+    store.write(Durability::Synced, |tx| change(tx)).unwrap();
+    let problems = rig.engine.check().unwrap().problems;
+    let told = problems.into_iter();
+    told.map(|one| (one.what.to_owned(), one.message)).collect()
+}
+
+#[test]
+fn wrong_counters_are_named() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    something_of_everything(&rig);
+    rig.check();
+    let counters: [(&str, fn(&mut WorkspaceRow) -> &mut i64); 3] = [
+        ("files", |row| &mut row.files),
+        ("directories", |row| &mut row.dirs),
+        ("bytes", |row| &mut row.bytes),
+    ];
+    for id in ["plain", "web"] {
+        for (name, counter) in counters {
+            let add = |by: i64| {
+                move |tx: &mut dyn WriteTx| {
+                    let mut rows = tx.all_workspaces()?;
+                    rows.retain(|row| row.id.as_str() == id);
+                    *counter(&mut rows[0]) += by;
+                    tx.update_workspace(&rows[0])
+                }
+            };
+            let said = said_of(&rig, &add(1));
+            let is_named = |(what, message): &(String, String)| {
+                what == "workspace" && message.contains(&format!("`{id}` counts"))
+            };
+            assert!(said.len() == 1 && is_named(&said[0]), "{name}: {said:?}");
+            assert_eq!(said_of(&rig, &add(-1)), []);
+        }
+    }
+}
+
+#[test]
+fn what_is_named_and_not_there_is_named() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    something_of_everything(&rig);
+    rig.check();
+    // A content that only an entry names, and one that snapshots name too.
+    for path in [
+        "a-long-name-of-another-directory-7/a-long-name-of-a-file",
+        "a-long-name-of-a-directory-7/a-long-name-of-a-file",
+    ] {
+        let id: WorkspaceId = "plain".parse().unwrap();
+        let (content, _) = rig.engine.read_whole(&id, &p(path)).unwrap();
+        let content = offshoot_git::hash(ObjectKind::Blob, &content).unwrap();
+        let said = said_of(&rig, &|tx| {
+            assert!(tx.remove_object(&content, Timestamp(i64::MAX))?);
+            Ok(())
+        });
+        let is_named = |(what, message): &(String, String)| {
+            what == "entry" && message.contains(path) && message.contains(&content.to_hex())
+        };
+        assert!(said.iter().any(is_named), "{said:?}");
+    }
+    // A head that is none of the snapshots of its workspace.
+    let rig = Rig::in_memory(ProviderName::Copy);
+    something_of_everything(&rig);
+    let said = said_of(&rig, &|tx| {
+        let mut rows = tx.all_workspaces()?;
+        rows.retain(|row| row.id.as_str() == "plain");
+        rows[0].head = Some(EMPTY_BLOB);
+        tx.update_workspace(&rows[0])
+    });
+    let is_named = |(what, message): &(String, String)| {
+        what == "database" && message.contains("has a head that is none of its snapshots")
+    };
+    assert!(said.iter().any(is_named), "{said:?}");
 }
 
 /// Every page of the database but those that hold nothing: tables, indexes, long rows, and what

@@ -10,8 +10,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use offshoot_core::{Layout, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Content, Engine, Quota, WriteOptions};
+use offshoot_engine::{
+    CompleteOptions, Content, Engine, IgnoredFiles, MergeSettings, Quota, Resolution, WriteOptions,
+};
 use offshoot_fs::ProviderName;
+use offshoot_store::Landing;
 use rig::{Rig, p, user, with_each};
 
 /// What an agent has on disk once it has installed and built something.
@@ -305,4 +308,41 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
     assert_eq!(fs::read_to_string(path.join("later")).unwrap(), "later\n");
     assert_eq!(fs::read_to_string(path.join("own")).unwrap(), "mine\n");
     assert!(path.join("target/deep/object").exists() && path.join("target/0").exists());
+}
+
+/// The workspace goes with the last decision, and what goes with it is told there.
+#[test]
+fn the_last_decision_says_what_went_with_the_workspace() {
+    with_each(|rig| {
+        for landing in [Landing::Partial, Landing::Atomic] {
+            let project = rig.project(&format!("{landing:?}").to_lowercase());
+            let settings = MergeSettings {
+                policies: Vec::new(),
+                landing,
+                include_ignored: false,
+                protect: Vec::new(),
+            };
+            let set = (rig.engine).set_merge_settings(&project, &settings, &user());
+            set.unwrap();
+            let (id, path) = rig.fork(&project, &format!("ada-{project}"));
+            for file in ["README", "docs/a/b"] {
+                fs::write(path.join(file), "theirs\n").unwrap();
+                rig.put(&project, file, "ours\n");
+            }
+            fs::create_dir(path.join("target")).unwrap();
+            fs::write(path.join("target/app"), "built").unwrap();
+            let options = CompleteOptions::default();
+            let done = rig.engine.complete(&id, &options, &user()).unwrap();
+            assert_eq!(done.conflicts.len(), 2);
+            let resolve = |at: usize| {
+                let review = done.conflicts[at].review_id.as_deref().unwrap();
+                let resolved = rig.engine.resolve(review, Resolution::Theirs, &user());
+                resolved.unwrap().ignored_removed
+            };
+            assert_eq!(resolve(0), IgnoredFiles::default());
+            assert!(path.join("target/app").exists());
+            assert_eq!(resolve(1), IgnoredFiles { files: 1, bytes: 5 });
+            assert!(rig.engine.workspace(&id).is_err());
+        }
+    });
 }

@@ -8,11 +8,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use offshoot_core::{ErrorCode, Layout, WorkspaceId};
+use offshoot_core::{ErrorCode, Layout, Operator, WorkspaceId};
 use offshoot_engine::{
-    AfterMerge, CompleteOptions, Completed, Content, Engine, ForkOptions, Quota, WriteOptions,
+    AfterMerge, CompleteOptions, Completed, Content, Engine, ForkOptions, Principal, Quota,
+    WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
@@ -86,6 +88,17 @@ fn write(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
         .unwrap();
 }
 
+/// Takes a file in as an archive does.
+fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
+    let owner = Principal::owner(Operator::new("ann"));
+    let access = engine.access(Arc::new(owner), None);
+    let import = access.begin_workspace_import(id).unwrap();
+    access
+        .import_file(&import, &p(path), Content::Bytes(text.as_bytes()), false)
+        .unwrap();
+    access.finish_workspace_import(import).unwrap();
+}
+
 fn read(engine: &Engine, id: &WorkspaceId, path: &str) -> String {
     String::from_utf8(engine.read_whole(id, &p(path)).unwrap().0).unwrap()
 }
@@ -149,6 +162,37 @@ fn a_directory_that_is_gone_comes_back_at_every_door() {
     let restored = rig.engine.restore(&ws, &taken, None, &user()).unwrap();
     assert!(!restored.changes.changes.is_empty());
     assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
+    // Those that need the store alone leave it to the next one.
+    let gone_if_there = || {
+        let _ = fs::remove_dir_all(&dir);
+    };
+    gone();
+    let kept = rig.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let kept = rig
+        .engine
+        .file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
+    assert_eq!(kept.unwrap(), b"one");
+    gone_if_there();
+    assert!(rig.engine.sync(&ws, &user()).unwrap().changes.is_empty());
+    gone_if_there();
+    assert_eq!(rig.changes(&ws), []);
+    gone_if_there();
+    let whole = rig.engine.whole_workspace(&ws, &p("."), &user()).unwrap();
+    let paths: Vec<String> = whole.entries.iter().map(|one| one.path.to_text()).collect();
+    assert_eq!(paths, ["d", "d/f", "g"]);
+    gone_if_there();
+    let (content, options) = (Content::Bytes(b"four"), WriteOptions::default());
+    let uploaded = rig
+        .engine
+        .upload(&ws, b"up", content, &options, &user())
+        .unwrap();
+    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
+    let up = uploaded.path.to_text();
+    assert_eq!(fs::read_to_string(dir.join(up)).unwrap(), "four");
+    gone();
+    import(&rig.engine, &ws, "imported", "five");
+    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
+    assert_eq!(fs::read_to_string(dir.join("imported")).unwrap(), "five");
     gone();
     rig.reopen();
     assert_eq!(read(&rig.engine, &ws, "g"), "two");

@@ -241,6 +241,7 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
         (Layout::Plain, false),
         (Layout::Plain, true),
         (Layout::Session, false),
+        (Layout::Session, true),
     ] {
         let made = engine.create_workspace(None, layout, Quota::default(), &user());
         let id = made.unwrap().id;
@@ -251,22 +252,7 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
         let root = rig.host.path().join("data/workspaces").join(id.as_str());
         fs::create_dir(root.join("temp/d")).unwrap();
         fs::write(root.join("temp/d/b"), "outside\n").unwrap();
-        let (mut files, mut dirs, mut bytes) = (0, 0, 0);
-        let mut open = vec![offshoot_core::RelPath::root()];
-        while let Some(dir) = open.pop() {
-            for entry in engine.list(&id, &dir).unwrap() {
-                match entry.kind {
-                    offshoot_core::EntryKind::Dir => {
-                        dirs += 1;
-                        open.push(entry.path);
-                    }
-                    _ => {
-                        files += 1;
-                        bytes += entry.size;
-                    }
-                }
-            }
-        }
+        let (files, dirs, bytes) = listed(engine, &id);
         let info = engine.info(&id).unwrap();
         let counted = (info.file_count, info.dir_count, info.total_size);
         assert_eq!(counted, (files, dirs, bytes), "{layout:?} {handed_out}");
@@ -306,4 +292,48 @@ fn the_index_of_a_large_workspace_ends_and_says_so() {
     rig.engine.sync(&id, &user()).unwrap();
     let told = meta(&rig.engine, &id, ".meta");
     assert_eq!(told.get("more_files"), None);
+}
+
+/// Files, directories and bytes, as lists show them.
+fn listed(engine: &Engine, id: &WorkspaceId) -> (i64, i64, i64) {
+    let (mut files, mut dirs, mut bytes) = (0, 0, 0);
+    let mut open = vec![offshoot_core::RelPath::root()];
+    while let Some(dir) = open.pop() {
+        for entry in engine.list(id, &dir).unwrap() {
+            match entry.kind {
+                offshoot_core::EntryKind::Dir => {
+                    dirs += 1;
+                    open.push(entry.path);
+                }
+                _ => {
+                    files += 1;
+                    bytes += entry.size;
+                }
+            }
+        }
+    }
+    (files, dirs, bytes)
+}
+
+#[test]
+fn counts_of_a_fork_are_what_is_listed() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "ada");
+        let before = listed(&rig.engine, &id);
+        fs::create_dir(path.join("src/d")).unwrap();
+        fs::write(path.join("src/d/b"), "outside\n").unwrap();
+        fs::remove_file(path.join("docs/a/b")).unwrap();
+        fs::write(path.join("README"), "longer than before\n").unwrap();
+        for _ in 0..2 {
+            let info = rig.engine.info(&id).unwrap();
+            let counted = (info.file_count, info.dir_count, info.total_size);
+            let now = listed(&rig.engine, &id);
+            assert_eq!(counted, now);
+            assert_eq!((now.0, now.1), (before.0, before.1 + 1));
+            assert_eq!(now.2, before.2 + 8 - 5 + 11);
+            // And once more as the index has it.
+            rig.engine.sync(&id, &user()).unwrap();
+        }
+    });
 }

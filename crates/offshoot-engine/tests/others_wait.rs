@@ -9,9 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use offshoot_core::{Layout, Operator, ProjectId, WorkspaceId};
-use offshoot_engine::{CompleteOptions, Content, ImportOptions, Principal, Quota, WriteOptions};
+use offshoot_core::cancel::Cancel;
+use offshoot_core::{ErrorCode, Layout, Operator, ProjectId, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Content, ImportOptions, MergeSettings, Principal, Quota, Resolution,
+    WriteOptions,
+};
 use offshoot_fs::ProviderName;
+use offshoot_store::Landing;
 use rig::{Rig, p, user};
 
 /// The files of a large change.
@@ -47,6 +52,9 @@ impl Waits {
                     write(&self.rig, &self.bystander, &format!("f{}", number % 100));
                     longest = longest.max(began.elapsed());
                     number += 1;
+                    // One write in a moment tells as much as a hundred, and leaves the machine to the
+                    // work that is measured.
+                    std::thread::sleep(Duration::from_millis(2));
                 }
                 longest
             });
@@ -116,11 +124,8 @@ fn write_deep(root: &Path, text: &str) {
     }
 }
 
-/// Takes the files of a directory into a workspace, as an archive does.
-fn take_in(rig: &Rig, id: &WorkspaceId, root: &Path) {
-    let owner = Principal::owner(Operator::new("ann"));
-    let access = rig.engine.access(Arc::new(owner), None);
-    let import = access.begin_workspace_import(id).unwrap();
+/// The files below a directory, by their names there.
+fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
     let mut open = vec![root.to_path_buf()];
     while let Some(dir) = open.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -130,11 +135,20 @@ fn take_in(rig: &Rig, id: &WorkspaceId, root: &Path) {
                 continue;
             }
             let name = path.strip_prefix(root).unwrap().to_str().unwrap();
-            let content = fs::read(&path).unwrap();
-            let taken = access.import_file(&import, &p(name), Content::Bytes(&content), false);
-            taken.unwrap();
+            take(name, &fs::read(&path).unwrap());
         }
     }
+}
+
+/// Takes the files of a directory into a workspace, as an archive does.
+fn take_in(rig: &Rig, id: &WorkspaceId, root: &Path) {
+    let owner = Principal::owner(Operator::new("ann"));
+    let access = rig.engine.access(Arc::new(owner), None);
+    let import = access.begin_workspace_import(id).unwrap();
+    each_file(root, |name, content| {
+        let taken = access.import_file(&import, &p(name), Content::Bytes(content), false);
+        taken.unwrap();
+    });
     access.finish_workspace_import(import).unwrap();
 }
 
@@ -178,6 +192,18 @@ fn scene_of_a_workspace(
     let other = standalone(&waits.rig, "archive");
     let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
     note("archive", wait);
+    let (wait, _) = waits.longest(|rig| rig.engine.delete_workspace(&id, &user()).unwrap());
+    note("delete of the workspace", wait);
+    let (wait, cleaned) = waits.longest(|rig| {
+        let cleaned = rig.engine.clean(Duration::ZERO, false, &user());
+        cleaned.unwrap().workspaces
+    });
+    note("clean", wait);
+    assert!(cleaned.iter().any(|one| one.id == other));
+    for gone in [&id, &other] {
+        let (wait, _) = waits.longest(|rig| rig.engine.purge_workspace(gone, &user()).unwrap());
+        note("purge", wait);
+    }
 }
 
 /// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
@@ -218,6 +244,103 @@ fn scene_of_a_project(
     note("undo", wait);
     let (wait, _) = waits.longest(|rig| rig.engine.update(&id, false, &user()).unwrap());
     note("update", wait);
+}
+
+/// A project with many files, that came as an archive does.
+fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> ProjectId {
+    let source = offshoot_testkit::scratch();
+    write_wide(source.path(), "one\n");
+    fs::write(source.path().join("README"), "one\n").unwrap();
+    let project: ProjectId = "web".parse().unwrap();
+    waits.rig.engine.create_project(&project, &user()).unwrap();
+    let (wait, _) = waits.longest(|rig| {
+        let import = rig.engine.begin_import(&project).unwrap();
+        each_file(source.path(), |name, content| {
+            let taken = import.write_file(&p(name), Content::Bytes(content), false);
+            taken.unwrap();
+        });
+        import.finish(&user()).unwrap();
+    });
+    note("archive into a project", wait);
+    project
+}
+
+fn set(rig: &Rig, project: &ProjectId, landing: Landing, protect: &[&str]) {
+    let settings = MergeSettings {
+        policies: Vec::new(),
+        landing,
+        include_ignored: false,
+        protect: protect.iter().map(ToString::to_string).collect(),
+    };
+    let set = rig.engine.set_merge_settings(project, &settings, &user());
+    set.unwrap();
+}
+
+/// A merge that lands whole with the decision of its only conflict.
+fn scene_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
+    let waits = Waits::new();
+    let project = large_project(&waits, note);
+    set(&waits.rig, &project, Landing::Atomic, &[]);
+    let (id, path) = waits.rig.fork(&project, "agent");
+    write_wide(&path, "two, which is longer\n");
+    fs::write(path.join("README"), "theirs\n").unwrap();
+    waits.rig.put(&project, "README", "ours\n");
+    let done = (waits.rig.engine)
+        .complete(&id, &CompleteOptions::default(), &user())
+        .unwrap();
+    assert_eq!((done.conflicts.len(), done.snapshot), (1, None));
+    let review = done.conflicts[0].review_id.as_deref().unwrap();
+    let (wait, resolved) = waits.longest(|rig| {
+        let resolved = rig.engine.resolve(review, Resolution::Theirs, &user());
+        resolved.unwrap()
+    });
+    note("last decision", wait);
+    assert!(resolved.snapshot.is_some());
+    let now = waits.rig.project_text(&project, "wide/0/0");
+    assert_eq!(now, "two, which is longer\n");
+}
+
+/// A merge of as many protected files: each waits for a person on its own.
+fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
+    let waits = Waits::new();
+    let project = large_project(&waits, note);
+    set(&waits.rig, &project, Landing::Partial, &["wide/**"]);
+    let (id, path) = waits.rig.fork(&project, "agent");
+    write_wide(&path, "two, which is longer\n");
+    let options = CompleteOptions::default();
+    // Nobody waits for this one, so it ends before it has changed anything.
+    let cancel = Cancel::default();
+    let ended = std::thread::scope(|scope| {
+        let merge =
+            scope.spawn(|| cancel.run(|| waits.rig.engine.complete(&id, &options, &user())));
+        while waits.rig.engine.waiting_completions().unwrap() == 0 && !merge.is_finished() {
+            std::thread::yield_now();
+        }
+        drop(cancel.on_drop());
+        merge.join().unwrap()
+    });
+    assert_eq!(ended.unwrap_err().code(), ErrorCode::Timeout);
+    assert!(
+        waits
+            .rig
+            .engine
+            .reviews(Some(&project), true)
+            .unwrap()
+            .is_empty()
+    );
+    let (wait, done) = waits.longest(|rig| rig.engine.complete(&id, &options, &user()).unwrap());
+    note("merge of protected files", wait);
+    assert_eq!((done.conflicts.len(), done.merged.len()), (MANY, 0));
+}
+
+#[test]
+fn nobody_waits_for_the_decision_of_a_large_merge() {
+    nobody_waits(scene_of_a_decision);
+}
+
+#[test]
+fn nobody_waits_for_many_protected_files() {
+    nobody_waits(scene_of_protected_files);
 }
 
 #[test]

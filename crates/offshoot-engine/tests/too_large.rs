@@ -38,6 +38,13 @@ fn write(engine: &Engine, id: &WorkspaceId, path: &str) -> Result<(), ErrorCode>
     written.map(drop).map_err(|error| error.code())
 }
 
+/// Whether this process has a file open.
+fn is_open(path: &Path) -> bool {
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut open = open.filter_map(|one| fs::read_link(one.path()).ok());
+    open.any(|open| open == path)
+}
+
 #[test]
 fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     let rig = Rig::new(ProviderName::Copy);
@@ -114,6 +121,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
 
     let whole = engine.whole_workspace(&id, &p("."), &user()).unwrap();
     assert!(whole.entries.iter().all(|one| one.path != p("huge")));
+    assert_eq!(named(&whole.too_large), ["grows", "huge"]);
     let deleted = engine.delete_workspace(&id, &user()).unwrap_err();
     assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
     let cleaned = engine.clean(Duration::ZERO, false, &user()).unwrap();
@@ -201,18 +209,72 @@ fn holes_are_hashed_as_zeros() {
     assert!(stored.unwrap() == fs::read(dir.join("sparse")).unwrap());
 }
 
+/// The bytes that this process has read from files so far, by the account of the kernel.
+fn bytes_read() -> u64 {
+    let account = fs::read_to_string("/proc/self/io").unwrap();
+    let line = account
+        .lines()
+        .find_map(|line| line.strip_prefix("rchar: "));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn holes_are_not_read() {
+    const SIZE: u64 = 200 << 20;
+    let rig = Rig::new(ProviderName::Copy);
+    let (id, dir) = workspace(&rig.engine, "w", Quota::default());
+    let file = File::create(dir.join("sparse")).unwrap();
+    file.set_len(SIZE).unwrap();
+    let before = bytes_read();
+    let synced = rig.engine.sync(&id, &user()).unwrap();
+    assert_eq!(synced.changes.len(), 1);
+    let read = bytes_read() - before;
+    assert!(read < SIZE / 4, "{read} of {SIZE} bytes were read");
+}
+
+#[test]
+fn a_huge_file_that_is_ignored_is_left_alone() {
+    with_each(|rig| {
+        let project = rig.project("app");
+        let (id, dir) = rig.fork(&project, "agent");
+        fs::create_dir(dir.join("target")).unwrap();
+        make_huge(&dir.join("target/huge"));
+        fs::write(dir.join("README"), "changed\n").unwrap();
+        let synced = rig.engine.sync(&id, &user()).unwrap();
+        assert_eq!((synced.changes.len(), synced.too_large.len()), (1, 0));
+        assert_eq!(rig.changes(&id).len(), 1);
+        rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        // An archive has ignored files too, and names what it cannot have.
+        let whole = rig.engine.whole_workspace(&id, &p("."), &user()).unwrap();
+        assert!(whole.entries.iter().any(|one| one.path == p("target")));
+        assert!(whole.entries.iter().all(|one| one.path != p("target/huge")));
+        let left: Vec<(String, u64)> = (whole.too_large.iter())
+            .map(|one| (one.path.to_text(), one.size))
+            .collect();
+        assert_eq!(left, [("target/huge".to_owned(), HUGE)]);
+        let below = rig.engine.whole_workspace(&id, &p("src"), &user()).unwrap();
+        assert!(below.too_large.is_empty());
+        assert!(is_there(&dir.join("target/huge")));
+    });
+}
+
+/// Whoever asked goes away when the large file is being read.
 #[test]
 fn a_sync_that_nobody_waits_for_ends() {
     let rig = Rig::new(ProviderName::Copy);
     let (id, dir) = workspace(&rig.engine, "w", Quota::default());
     fs::write(dir.join("small"), "small").unwrap();
-    File::create(dir.join("sparse"))
-        .unwrap()
-        .set_len(12 << 30)
-        .unwrap();
+    let sparse = dir.join("sparse");
+    File::create(&sparse).unwrap().set_len(12 << 30).unwrap();
     let cancel = Cancel::default();
-    drop(cancel.on_drop());
-    let error = cancel.run(|| rig.engine.sync(&id, &user())).unwrap_err();
+    let error = std::thread::scope(|scope| {
+        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync(&id, &user())));
+        while !is_open(&sparse) && !sync.is_finished() {
+            std::thread::yield_now();
+        }
+        drop(cancel.on_drop());
+        sync.join().unwrap().unwrap_err()
+    });
     assert_eq!(error.code(), ErrorCode::Timeout);
     fs::remove_file(dir.join("sparse")).unwrap();
     let synced = rig.engine.sync(&id, &user()).unwrap();

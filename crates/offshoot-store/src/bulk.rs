@@ -9,7 +9,9 @@ use std::thread::{self, JoinHandle};
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
 
-use crate::objects::{LARGEST_IN_ROW, Store, cannot_store, new_object, new_pack_key};
+use crate::objects::{
+    LARGEST_IN_ROW, Store, cannot_store, new_object, new_pack_key, removed_meanwhile,
+};
 use crate::{NewObject, ObjectPlace, WriteTx};
 
 /// A pack is closed before it grows beyond this.
@@ -178,11 +180,7 @@ impl Bulk {
     pub fn insert(&self, tx: &mut dyn WriteTx) -> Result<()> {
         for id in &self.known {
             if !tx.renew_object(id)? {
-                return Err(Error::new(
-                    ErrorCode::StoreUnavailable,
-                    "an object was removed while it was about to be used again",
-                )
-                .with_hint("nothing was changed; try again"));
+                return Err(removed_meanwhile());
             }
         }
         for object in &self.rows {

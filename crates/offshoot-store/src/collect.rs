@@ -14,6 +14,8 @@ use crate::{Durability, ObjectPlace, ObjectRow, PackRow};
 
 /// Rows that one transaction looks at, so that writers never wait for long.
 const STEP: usize = 500;
+/// Blobs that one transaction erases: a file system takes its time over large ones.
+const BLOBS_AT_ONCE: usize = 16;
 /// The setting that says that erased content may still be found in the files.
 const REMAINS: &str = "erased_content_remains";
 
@@ -71,37 +73,86 @@ impl Store {
 
     /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
     /// own, and the packs that hold them, which are written anew. Afterwards the database is
-    /// scrubbed. Only for purging: whoever still names such an object finds it missing.
+    /// scrubbed.
+    ///
+    /// Each object comes with the age of its row in one view of the store in which nothing names
+    /// any of them. Whoever names one later renews its row in the same transaction: it is younger
+    /// then and stays.
     ///
     /// Writing packs and the database anew needs space. If there is too little, that is left to the
     /// next collection, and the answer says so.
-    pub fn erase(&self, ids: &[ObjectId]) -> Result<Collected> {
+    pub fn erase(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<Collected> {
         let mut collected = Collected::default();
-        let always = Timestamp(i64::MAX);
-        let rows = self.read(|tx| {
-            let found: Result<Vec<Option<ObjectRow>>> =
-                ids.iter().map(|id| tx.object(id)).collect();
-            Ok(found?.into_iter().flatten().collect::<Vec<ObjectRow>>())
-        })?;
-        let (removed, _) = self.remove_rows(rows, always, &mut collected)?;
-        let mut packs = HashSet::new();
-        for row in removed {
-            match row.place {
-                ObjectPlace::Blob => {
-                    self.remove_blob(&object_key(&row.id), always, &mut collected)?;
+        let (mut packs, mut blobs) = (HashSet::new(), Vec::new());
+        for step in unnamed.chunks(STEP) {
+            for row in self.erase_rows(step, &mut collected)? {
+                match row.place {
+                    ObjectPlace::Blob => blobs.push(row.id),
+                    ObjectPlace::Pack { pack, .. } => {
+                        packs.insert(pack);
+                    }
+                    ObjectPlace::Row(_) => {}
                 }
-                ObjectPlace::Pack { pack, .. } => {
-                    packs.insert(pack);
-                }
-                ObjectPlace::Row(_) => {}
             }
         }
+        self.erase_blobs(&blobs, &mut collected)?;
         let mut torn = Vec::new();
         for key in packs {
             torn.extend(self.read(|tx| tx.pack(key))?);
         }
         self.overwrite(torn, &mut collected)?;
         Ok(collected)
+    }
+
+    /// Removes the rows that were not renewed since. Returns those that went.
+    fn erase_rows(
+        &self,
+        unnamed: &[(ObjectId, Timestamp)],
+        collected: &mut Collected,
+    ) -> Result<Vec<ObjectRow>> {
+        let gone = self.write(Durability::Synced, |tx| {
+            let mut gone = Vec::new();
+            for (id, seen) in unnamed {
+                let row = tx.object(id)?;
+                if tx.remove_object(id, Timestamp(seen.0.saturating_add(1)))? {
+                    gone.extend(row);
+                }
+            }
+            Ok(gone)
+        })?;
+        for row in &gone {
+            self.forget(&row.id);
+            collected.objects += 1;
+            if matches!(row.place, ObjectPlace::Row(_)) {
+                collected.row_bytes += stored_length(row);
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Removes blobs whose row went, whatever their age. A writer may have put the same content
+    /// again and be about to name it, so this happens in transactions: those that name a blob look
+    /// whether it is there.
+    fn erase_blobs(&self, ids: &[ObjectId], collected: &mut Collected) -> Result<()> {
+        for step in ids.chunks(BLOBS_AT_ONCE) {
+            let (removed, bytes) = self.write(Durability::Relaxed, |tx| {
+                let (mut removed, mut bytes) = (0, 0);
+                for id in step {
+                    let row = tx.object(id)?;
+                    let key = object_key(id);
+                    let size = self.blobs().size(&key)?;
+                    if let Some(size) = size.filter(|_| row.is_none_or(|row| !is_blob(&row))) {
+                        self.blobs().delete(&key)?;
+                        removed += 1;
+                        bytes += size;
+                    }
+                }
+                Ok((removed, bytes))
+            })?;
+            collected.blobs_removed += removed;
+            collected.blob_bytes += bytes;
+        }
+        Ok(())
     }
 
     /// Writes these packs anew if they hold what no row names, and the database.
@@ -339,6 +390,10 @@ fn stored_length(row: &ObjectRow) -> u64 {
         ObjectPlace::Pack { length, .. } => *length,
         ObjectPlace::Blob => 0,
     }
+}
+
+fn is_blob(row: &ObjectRow) -> bool {
+    row.place == ObjectPlace::Blob
 }
 
 fn is_in(row: &ObjectRow, key: i64) -> bool {

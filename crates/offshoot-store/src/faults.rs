@@ -253,6 +253,7 @@ macro_rules! pass_on_merge_reads {
             reviews_after(project: Option<WorkspaceKey>, unresolved: bool, after: Option<&str>, limit: usize)
                 -> Vec<ReviewRow>;
             candidates(review: &str) -> Vec<CandidateRow>;
+            last_candidate(review: &str) -> Option<i64>;
         }
     };
 }

@@ -66,6 +66,9 @@ pub trait MergeReads {
 
     /// Proposed resolutions of a review, in the order of numbers.
     fn candidates(&self, review: &str) -> Result<Vec<CandidateRow>>;
+
+    /// The number of the last of them.
+    fn last_candidate(&self, review: &str) -> Result<Option<i64>>;
 }
 
 /// What can be changed about merges and reviews.

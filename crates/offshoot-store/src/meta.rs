@@ -221,11 +221,13 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
     /// Names an object whose bytes are durable. Returns false if the store had it.
     ///
     /// If it had it, the age of the row is renewed, so that garbage collection, which looks at
-    /// the age in the transaction that removes a row, does not take it from under us.
+    /// the age in the transaction that removes a row, does not take it from under us. Fails with
+    /// `store_unavailable` if its bytes were erased since they were made durable.
     fn put_object(&mut self, object: &NewObject) -> Result<bool>;
 
     /// Renews the age of an object's row, for a caller that found the object there and therefore
-    /// did not store it again. Returns false if it is gone meanwhile.
+    /// did not store it again. Returns false if it is gone meanwhile. The row is younger afterwards
+    /// whatever the clock says, which is how [`crate::Store::erase`] sees that it was renewed.
     fn renew_object(&mut self, id: &ObjectId) -> Result<bool>;
 
     /// Forgets an object if its row is older than `before`. Returns whether it did.

@@ -10,6 +10,7 @@ use crate::bulk::BulkWriter;
 use crate::cache::ObjectCache;
 use crate::checked::{Checked, ContentHasher, NewHasher, check_whole};
 use crate::compress::{Compression, LEVEL, damaged};
+use crate::rows::Assured;
 use crate::{BlobStore, Durability, MetaStore, NewObject, ObjectPlace, ObjectRow, ReadTx, WriteTx};
 
 /// Stored bytes up to this length are kept in the row: writing them with the commit that is
@@ -195,15 +196,15 @@ impl Store {
     /// as a blob unless they are small enough for the row.
     pub fn prepare(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<NewObject> {
         let (compressed, stored) = self.0.compression.compress(kind, bytes)?;
-        let place = if stored.len() <= LARGEST_IN_ROW {
-            ObjectPlace::Row(stored.into_owned())
-        } else {
-            self.0.blobs.put(&object_key(&id), &mut |out| {
-                out.write_all(&stored).map_err(cannot_store)
-            })?;
-            ObjectPlace::Blob
-        };
-        Ok(new_object(kind, id, bytes.len() as u64, compressed, place))
+        let size = bytes.len() as u64;
+        if stored.len() <= LARGEST_IN_ROW {
+            let place = ObjectPlace::Row(stored.into_owned());
+            return Ok(new_object(kind, id, size, compressed, place));
+        }
+        self.0.blobs.put(&object_key(&id), &mut |out| {
+            out.write_all(&stored).map_err(cannot_store)
+        })?;
+        Ok(self.new_blob(kind, id, size, compressed))
     }
 
     /// The same for content that is too large for memory. `reader` must give `size` bytes that hash
@@ -249,7 +250,12 @@ impl Store {
             check_length(copied, size, copied > size)?;
             content.check(&id)
         })?;
-        Ok(new_object(kind, id, size, compressed, ObjectPlace::Blob))
+        Ok(self.new_blob(kind, id, size, compressed))
+    }
+
+    fn new_blob(&self, kind: ObjectKind, id: ObjectId, size: u64, compressed: bool) -> NewObject {
+        let NewObject(row, _) = new_object(kind, id, size, compressed, ObjectPlace::Blob);
+        NewObject(row, Assured::ByBlob(Arc::clone(&self.0.blobs)))
     }
 
     /// Begins a bulk write: many objects in few packs.
@@ -376,14 +382,24 @@ pub(crate) fn new_object(
     compressed: bool,
     place: ObjectPlace,
 ) -> NewObject {
-    NewObject(ObjectRow {
+    let row = ObjectRow {
         id,
         kind,
         size,
         compressed,
         place,
         stored_at: Timestamp::now(),
-    })
+    };
+    NewObject(row, Assured::ByItself)
+}
+
+/// What was about to be named again was erased or collected before that.
+pub(crate) fn removed_meanwhile() -> Error {
+    Error::new(
+        ErrorCode::StoreUnavailable,
+        "an object was removed while it was about to be used again",
+    )
+    .with_hint("nothing was changed; try again")
 }
 
 /// A content that comes as a stream says itself why it ends, if it is not the disk.

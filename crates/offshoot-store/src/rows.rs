@@ -1,8 +1,12 @@
 //! What the store holds, row by row. These are persisted formats: change them with a migration.
 
+use std::sync::Arc;
+
 use offshoot_core::{
     Cause, EntryKind, Layout, ObjectId, ObjectKind, Operator, RelPath, Timestamp, WorkspaceId,
 };
+
+use crate::BlobStore;
 
 /// The number of a workspace inside the store. Unlike the id it is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,10 +143,38 @@ pub struct ObjectRow {
 /// An object whose bytes are durable (or in the row) and that a transaction may name.
 ///
 /// Only [`crate::Store`] makes these, which is how INV-1 is kept.
-#[derive(Clone, Debug)]
-pub struct NewObject(pub(crate) ObjectRow);
+#[derive(Clone)]
+pub struct NewObject(pub(crate) ObjectRow, pub(crate) Assured);
+
+/// Why the bytes of a [`NewObject`] are there when a transaction names it.
+#[derive(Clone)]
+pub(crate) enum Assured {
+    /// They are in its row, or in a pack that nobody else knows of.
+    ByItself,
+    /// They were put here as a blob, which whoever erased the same content may have taken since.
+    ByBlob(Arc<dyn BlobStore>),
+    /// An earlier transaction gave it a row, which may have been removed since.
+    ByRow,
+}
+
+impl std::fmt::Debug for NewObject {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("NewObject").field(&self.0).finish()
+    }
+}
 
 impl NewObject {
+    /// The same without its bytes, for who has stored it and names it in a later transaction, which
+    /// fails if it was removed meanwhile.
+    #[must_use]
+    pub fn once_stored(&self) -> NewObject {
+        let row = ObjectRow {
+            place: ObjectPlace::Row(Vec::new()),
+            ..self.0
+        };
+        NewObject(row, Assured::ByRow)
+    }
+
     /// Its id.
     pub fn id(&self) -> ObjectId {
         self.0.id

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::merges::part;
+use super::workspace::IgnoredFiles;
 use super::{Time, hex, time};
 
 /// One review.
@@ -168,6 +169,8 @@ pub struct Resolved {
     /// Why the workspace that was kept for its reviews is not gone, and what removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits: Option<String>,
+    /// Ignored files that went with the workspace, if it went with this decision.
+    ignored_removed: IgnoredFiles,
 }
 
 impl From<&engine::Resolved> for Resolved {
@@ -177,6 +180,7 @@ impl From<&engine::Resolved> for Resolved {
             snapshot: hex(resolved.snapshot.as_ref().map(|one| one.id)),
             recomputed: resolved.recomputed,
             waits: resolved.waits.clone(),
+            ignored_removed: resolved.ignored_removed.into(),
         }
     }
 }

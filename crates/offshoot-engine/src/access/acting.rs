@@ -15,7 +15,7 @@ use crate::engine::{Engine, no_workspace};
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, ListOptions,
     ListPage, Metadata, OpenFile, Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken,
-    WalkEntry, WholeWorkspace, Window, Workspace, WorkspaceImport, WriteOptions, Written,
+    TooLarge, WalkEntry, WholeWorkspace, Window, Workspace, WorkspaceImport, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -517,6 +517,8 @@ impl Access {
         }
         let mut whole = self.engine.whole_workspace(id, below, &self.cause)?;
         whole.entries.retain(|one| self.principal.reads(&one.path));
+        let may_know = |one: &TooLarge| self.principal.reads(&one.path);
+        whole.too_large.retain(may_know);
         Ok(whole)
     }
 

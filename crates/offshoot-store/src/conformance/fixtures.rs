@@ -5,6 +5,7 @@ use offshoot_core::{
     Timestamp,
 };
 
+use crate::rows::Assured;
 use crate::{
     Durability, EntryRow, HistoryOp, MetaStore, NewHistory, NewObject, ObjectPlace, ObjectRow,
     ReadTx, SnapshotRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
@@ -131,12 +132,13 @@ pub(super) fn snapshot(workspace: WorkspaceKey, number: i64, commit: ObjectId) -
 
 pub(super) fn object(id: ObjectId, place: ObjectPlace, stored_at: Timestamp) -> NewObject {
     let (kind, size, compressed) = (ObjectKind::Blob, 3, false);
-    NewObject(ObjectRow {
+    let row = ObjectRow {
         id,
         kind,
         size,
         compressed,
         place,
         stored_at,
-    })
+    };
+    NewObject(row, Assured::ByItself)
 }

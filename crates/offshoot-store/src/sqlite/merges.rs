@@ -238,6 +238,14 @@ impl MergeReads for Tx<'_> {
             candidate,
         )
     }
+
+    fn last_candidate(&self, review: &str) -> Result<Option<i64>> {
+        self.one(
+            "SELECT number FROM candidate WHERE review = ?1 ORDER BY number DESC LIMIT 1",
+            [review],
+            |row| row.get(0),
+        )
+    }
 }
 
 impl MergeWrites for Tx<'_> {

@@ -10,6 +10,8 @@ use super::codec::{
 };
 use super::error::SqlResult;
 use super::read::{bounds_below, split};
+use crate::objects::{object_key, removed_meanwhile};
+use crate::rows::Assured;
 use crate::{
     EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, TokenRow, WorkspaceKey,
     WorkspaceKind, WorkspaceRow, WriteTx,
@@ -242,7 +244,11 @@ impl WriteTx for Tx<'_> {
     }
 
     fn put_object(&mut self, object: &NewObject) -> Result<bool> {
-        let row = &object.0;
+        let NewObject(row, assured) = object;
+        if matches!(assured, Assured::ByRow) {
+            let renewed = self.renew_object(&row.id)?;
+            return renewed.then_some(false).ok_or_else(removed_meanwhile);
+        }
         let (pack, start, length, bytes) = match &row.place {
             ObjectPlace::Row(bytes) => (None, None, None, Some(bytes.as_slice())),
             ObjectPlace::Blob => (None, None, None, None),
@@ -274,13 +280,18 @@ impl WriteTx for Tx<'_> {
         )?;
         if added == 0 {
             self.renew_object(&row.id)?;
+        } else if let Assured::ByBlob(blobs) = assured
+            && blobs.size(&object_key(&row.id))?.is_none()
+        {
+            // Blobs are erased in transactions, so one that is there now stays.
+            return Err(removed_meanwhile());
         }
         Ok(added == 1)
     }
 
     fn renew_object(&mut self, id: &ObjectId) -> Result<bool> {
         let changed = self.change(
-            "UPDATE object SET stored_at = ?2 WHERE id = ?1",
+            "UPDATE object SET stored_at = max(?2, stored_at + 1) WHERE id = ?1",
             params![Id(id), Timestamp::now().0],
         )?;
         Ok(changed == 1)
