@@ -158,11 +158,14 @@ impl Read for BodyReader {
     }
 }
 
+/// In the details of an error: the client is the one who was too slow.
+pub(crate) const STOOD_STILL: &str = "stood_still";
+
 /// The error for a body that did not go on. Nothing is done with a part of a body.
 pub(crate) fn stood_still() -> Error {
     Error::new(ErrorCode::Timeout, "the body of the request stood still")
         .with_hint("nothing was changed; send it again")
-        .with_details(serde_json::json!({ "may_have_landed": false }))
+        .with_details(serde_json::json!({ "may_have_landed": false, STOOD_STILL: true }))
 }
 
 /// The error for a body beyond its limit.

@@ -39,9 +39,14 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     } else {
         String::from_utf8_lossy(below.name()).into_owned()
     };
-    let whole = blocking({
+    let (whole, left_out) = blocking({
         let below = below.clone();
-        move || caller.whole_workspace(&id, &below)
+        move || {
+            let whole = caller.whole_workspace(&id, &below)?;
+            let mut too_large = caller.sync(&id)?.too_large;
+            too_large.retain(|file| file.path.starts_with(&below));
+            Ok((whole, too_large.len()))
+        }
     })
     .await?;
     let body = written(move |out| pack(&whole, &below, format, out).map(drop));
@@ -51,6 +56,9 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
         header::CONTENT_TYPE,
         HeaderValue::from_static(format.media_type()),
     );
+    if left_out > 0 {
+        headers.insert("offshoot-left-out", HeaderValue::from(left_out));
+    }
     let plain: String = name
         .chars()
         .map(|c| {
