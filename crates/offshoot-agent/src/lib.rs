@@ -3,6 +3,7 @@
 //! A tool takes relative paths and no workspace: which one is meant comes from the caller's identity.
 //! What a tool may do is decided by the [`Access`] it is called with.
 
+mod bounds;
 pub mod find;
 mod registry;
 pub mod resources;

@@ -1,6 +1,6 @@
 //! The registry: which tools there are, what they take, and how one is called.
 
-use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
+use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Access, FileToWrite, Written};
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -103,6 +103,8 @@ pub struct Tool {
     pub output_schema: Value,
     /// What a caller should know.
     pub hints: Hints,
+    /// Whether its answer says which files the person shall see; see [`Tool::shown_by`].
+    pub shows_files: bool,
     /// Whether it takes a credential that has a project, or all of them.
     for_projects: bool,
     run: Run,
@@ -144,6 +146,7 @@ impl Tool {
             input_schema: object_schema::<A>(),
             output_schema: answer_schema::<R>(),
             hints,
+            shows_files: false,
             for_projects: false,
             quick: None,
             write: None,
@@ -152,6 +155,20 @@ impl Tool {
                 Ok(Box::new(answer))
             }),
         }
+    }
+
+    /// The same tool, whose answer has in `ui.paths` what the person shall see.
+    pub(crate) fn shows_files(mut self) -> Self {
+        self.shows_files = true;
+        self
+    }
+
+    /// The paths that an answer of such a tool shows to the person.
+    pub fn shown_by(answer: &dyn Answer) -> Result<Vec<RelPath>> {
+        let answer = answer.to_value()?;
+        let paths = answer["ui"]["paths"].as_array().into_iter().flatten();
+        let paths = paths.filter_map(Value::as_str);
+        paths.map(RelPath::parse_text).collect()
     }
 
     /// The same tool, offered only to credentials that have a project.

@@ -7,8 +7,9 @@ use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::{AskStatus, Cut, status};
 use crate::registry::Tool;
-use crate::tools::{Nothing, READS, REPLACES, WRITES, limit, path};
+use crate::tools::{READS, REPLACES, WRITES, limit, path};
 
 /// The most lines of a file in one answer of `blame`.
 const MOST_LINES: usize = 500;
@@ -113,12 +114,9 @@ fn with_the_project() -> Vec<Tool> {
     vec![
         Tool::new(
             "status",
-            "Show what changed in the workspace since its base, and how far the project is ahead of it.",
+            "Show what changed in the workspace since its base, and how far the project is ahead of it: at most 1000 paths a call. `total` says how many there are; go on with `after`.",
             READS,
-            |access, id, Nothing {}| {
-                let changes = access.changes(id)?;
-                Ok(wire::Status::new(id.as_str(), &changes))
-            },
+            |access, id, asked: AskStatus| status(access, id, &asked),
         ),
         Tool::new(
             "update",
@@ -126,7 +124,7 @@ fn with_the_project() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: wire::UpdateRequest| {
                 let updated = access.update(id, asked.dry_run)?;
-                Ok(wire::Updated::new(id.as_str(), asked.dry_run, &updated))
+                Cut::of(&wire::Updated::new(id.as_str(), asked.dry_run, &updated))
             },
         ),
         Tool::without_workspace(
@@ -134,7 +132,8 @@ fn with_the_project() -> Vec<Tool> {
             "Bring what changed in the workspace into its project. What fits lands at once; conflicts are listed and wait for a review. The workspace ends unless `keep` is set. Calling it again gives the same answer.",
             REPLACES,
             |access, asked: wire::CompleteRequest| {
-                wire::complete(access, &access.workspace_to_complete()?, &asked)
+                let id = access.workspace_to_complete()?;
+                Cut::of(&wire::complete(access, &id, &asked)?)
             },
         ),
         Tool::new(

@@ -2,15 +2,16 @@
 
 use std::io::Read as _;
 
-use offshoot_core::{RelPath, Result, WorkspaceId};
+use offshoot_core::{Error, RelPath, Result, WorkspaceId};
 use offshoot_engine::{
-    Access, Content, Expect, FileToWrite, MAX_WINDOW, Point, WriteOptions, history_as_json,
-    listing_as_text,
+    Access, Content, Expect, FileToWrite, ListOptions, MAX_WINDOW, Point, WriteOptions,
+    history_as_json, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::{Cut, Part, entries};
 use crate::registry::{Hints, Tool};
 use crate::search::{Search, search};
 use crate::together;
@@ -116,6 +117,12 @@ struct ListFiles {
     /// The directory, relative to the workspace.
     #[serde(default = "here", alias = "subDir")]
     path: String,
+    /// Only entries after this one: `next` of the answer before.
+    #[serde(default)]
+    after: Option<String>,
+    /// At most so many entries, never more than 1000.
+    #[serde(default)]
+    limit: Option<usize>,
 }
 
 fn here() -> String {
@@ -125,13 +132,13 @@ fn here() -> String {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ShowFiles {
-    /// The files to show to the person.
+    /// The files to show to the person, at most 100.
     paths: Vec<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+struct Nothing {}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -166,6 +173,12 @@ struct Diff {
     /// How many characters of the differences to leave out.
     #[serde(default)]
     offset: u64,
+    /// Only paths after this one: `next` of the answer before.
+    #[serde(default)]
+    after: Option<String>,
+    /// At most so many paths, never more than 1000.
+    #[serde(default)]
+    limit: Option<usize>,
 }
 
 /// Differences, as much of their text as one answer shows.
@@ -175,8 +188,38 @@ struct Differences {
     difference: wire::Difference,
     /// Where in the text of all differences this answer begins, in characters.
     start: u64,
-    /// How many characters there are; read on with `offset`.
+    /// How many characters there are in the differences of these paths; read on with `offset`.
     total: u64,
+    /// How many paths differ in all.
+    total_changes: usize,
+    /// Where the next paths begin, to be given as `after`; not there with the last ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+fn diff(access: &Access, id: &WorkspaceId, asked: Diff) -> Result<Differences> {
+    let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
+    let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
+    let mut set = access.diff(id, from, to)?;
+    let below = path_if_given(access, id, asked.path.as_deref())?.unwrap_or_default();
+    set.changes.retain(|change| change.path.starts_with(&below));
+    let total_changes = set.changes.len();
+    let paths = set.changes.iter().map(|change| &change.path);
+    let part = Part::of(paths, asked.after.as_deref(), entries(asked.limit))?;
+    set.changes.retain(|change| part.holds(&change.path));
+    let mut changes = wire::differences(access, &set.changes, &below, false)?;
+    let total = cut_differences(&mut changes, asked.offset);
+    Ok(Differences {
+        difference: wire::Difference {
+            from: asked.from,
+            to: asked.to,
+            changes,
+        },
+        start: asked.offset.min(total),
+        total,
+        total_changes,
+        next: part.next(),
+    })
 }
 
 /// Leaves of the text of all differences the window that begins at `offset`. Returns how many
@@ -217,14 +260,44 @@ struct Limit {
 
 /// The most lines or snapshots in one answer.
 const MOST: usize = 200;
+/// The most files that can be shown at once, and lines of history that come with each.
+const MOST_SHOWN: usize = 100;
+const SHOWN_LINES: usize = 20;
 
 /// A directory for programs, and as lines for models.
 #[derive(Serialize, JsonSchema)]
 struct Listed {
     #[serde(flatten)]
     listing: wire::Listing,
-    /// One line for each entry.
+    /// How many entries the directory has in all; `next` says how to go on.
+    total: usize,
+    /// One line for each entry, and a last one if there are more.
     text: String,
+}
+
+fn list_files(access: &Access, id: &WorkspaceId, asked: ListFiles) -> Result<Listed> {
+    let dir = path(access, id, &asked.path)?;
+    let options = ListOptions {
+        after: asked.after,
+        limit: entries(asked.limit),
+        ..ListOptions::default()
+    };
+    let page = access.list_page(id, &dir, &options)?;
+    let total = match (&options.after, &page.next) {
+        (None, None) => page.entries.len(),
+        _ => access.list(id, &dir)?.len(),
+    };
+    let mut text = listing_as_text(&page.entries);
+    if let Some(next) = &page.next {
+        text.push_str(&format!(
+            "[there are {total} entries; go on with `after`: {next}]\n"
+        ));
+    }
+    Ok(Listed {
+        listing: wire::Listing::from(page),
+        total,
+        text,
+    })
 }
 
 /// Files that the person is shown.
@@ -239,6 +312,28 @@ struct Shown {
 struct Highlight {
     action: &'static str,
     paths: Vec<String>,
+}
+
+fn show_files(access: &Access, id: &WorkspaceId, asked: ShowFiles) -> Result<Shown> {
+    if asked.paths.len() > MOST_SHOWN {
+        return Err(Error::invalid(format!(
+            "`paths` has {} entries, and at most {MOST_SHOWN} files are shown at once",
+            asked.paths.len()
+        )));
+    }
+    let (mut files, mut paths) = (Vec::new(), Vec::new());
+    for text in &asked.paths {
+        let path = path(access, id, text)?;
+        let mut metadata = access.metadata(id, &path)?;
+        metadata.history.truncate(SHOWN_LINES);
+        files.push(wire::Metadata::from(&metadata));
+        paths.push(path.to_text());
+    }
+    let ui = Highlight {
+        action: "highlight",
+        paths,
+    };
+    Ok(Shown { files, ui })
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -293,15 +388,9 @@ fn reading() -> Vec<Tool> {
         }),
         Tool::new(
             "list_files",
-            "List a directory. `text` has one line for each entry.",
+            "List a directory: at most 1000 entries a call. `text` has one line for each entry, `total` says how many there are; go on with `after`.",
             READS,
-            |access, id, asked: ListFiles| {
-                let entries = access.list(id, &path(access, id, &asked.path)?)?;
-                Ok(Listed {
-                    listing: wire::Listing::from(entries.as_slice()),
-                    text: listing_as_text(&entries),
-                })
-            },
+            list_files,
         ),
         Tool::new(
             "search_files",
@@ -313,20 +402,9 @@ fn reading() -> Vec<Tool> {
             "show_files",
             "Show files to the person you work with: their interface highlights them.",
             READS,
-            |access, id, asked: ShowFiles| {
-                let (mut files, mut paths) = (Vec::new(), Vec::new());
-                for text in &asked.paths {
-                    let path = path(access, id, text)?;
-                    files.push(wire::Metadata::from(&access.metadata(id, &path)?));
-                    paths.push(path.to_text());
-                }
-                let ui = Highlight {
-                    action: "highlight",
-                    paths,
-                };
-                Ok(Shown { files, ui })
-            },
-        ),
+            show_files,
+        )
+        .shows_files(),
         Tool::new(
             "get_workspace_info",
             "Count the files, directories and bytes of the workspace.",
@@ -433,35 +511,15 @@ fn remembering() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: Restore| {
                 let only = path_if_given(access, id, asked.path.as_deref())?;
-                Ok(wire::Restored::from(&access.restore(
-                    id,
-                    &asked.snapshot,
-                    only.as_ref(),
-                )?))
+                let restored = access.restore(id, &asked.snapshot, only.as_ref())?;
+                Cut::of(&wire::Restored::from(&restored))
             },
         ),
         Tool::new(
             "diff",
-            "Show what differs between two snapshots, or between one and now, as unified diffs: at most 5000 characters of them. `total` says how much there is; read on with `offset`, or name a `path`.",
+            "Show what differs between two snapshots, or between one and now, as unified diffs: at most 1000 paths and 5000 characters a call. `total` says how much there is; read on with `offset`, go on to further paths with `after`, or name a `path`.",
             READS,
-            |access, id, asked: Diff| {
-                let from = asked.from.as_deref().map_or(Point::Head, Point::Snapshot);
-                let to = asked.to.as_deref().map_or(Point::Now, Point::Snapshot);
-                let set = access.diff(id, from, to)?;
-                let below = path_if_given(access, id, asked.path.as_deref())?;
-                let below = below.unwrap_or_default();
-                let mut changes = wire::differences(access, &set.changes, &below, false)?;
-                let total = cut_differences(&mut changes, asked.offset);
-                Ok(Differences {
-                    difference: wire::Difference {
-                        from: asked.from,
-                        to: asked.to,
-                        changes,
-                    },
-                    start: asked.offset.min(total),
-                    total,
-                })
-            },
+            diff,
         ),
         Tool::new(
             "history",

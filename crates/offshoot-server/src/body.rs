@@ -124,7 +124,7 @@ impl BodyReader {
                 .block_on(async { tokio::time::timeout(idle, body.frame()).await });
             match next {
                 Err(_) => {
-                    return Err(self.fail(stood_still(false)));
+                    return Err(self.fail(stood_still()));
                 }
                 Ok(None) => return Ok(false),
                 Ok(Some(Err(cause))) => {
@@ -158,15 +158,14 @@ impl Read for BodyReader {
     }
 }
 
-/// The error for a body that did not go on, and whether a part of it was taken in before.
-pub(crate) fn stood_still(may_have_landed: bool) -> Error {
-    let hint = match may_have_landed {
-        true => "what came before is there: look before you send it again",
-        false => "nothing was changed; send it again",
-    };
+/// In the details of an error: the client is the one who was too slow.
+pub(crate) const STOOD_STILL: &str = "stood_still";
+
+/// The error for a body that did not go on. Nothing is done with a part of a body.
+pub(crate) fn stood_still() -> Error {
     Error::new(ErrorCode::Timeout, "the body of the request stood still")
-        .with_hint(hint)
-        .with_details(serde_json::json!({ "may_have_landed": may_have_landed }))
+        .with_hint("nothing was changed; send it again")
+        .with_details(serde_json::json!({ "may_have_landed": false, STOOD_STILL: true }))
 }
 
 /// The error for a body beyond its limit.
@@ -190,7 +189,7 @@ pub(crate) async fn collect(body: Body, limit: u64, idle: Duration) -> Result<By
         let wait_until = end.min(tokio::time::Instant::now() + idle);
         let next = tokio::time::timeout_at(wait_until, body.frame()).await;
         let frame = match next {
-            Err(_) => return Err(stood_still(false)),
+            Err(_) => return Err(stood_still()),
             Ok(None) => return Ok(all),
             Ok(Some(Err(cause))) => {
                 let message = "the body of the request broke off";

@@ -10,8 +10,8 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, ok};
-use crate::extract::{Json, Params, Query};
-use crate::handlers::forms::Form;
+use crate::extract::{Json, Params, Query, RequestKey};
+use crate::handlers::forms::take_uploads;
 use crate::handlers::{files, forks, snapshots};
 use crate::route::{Kind, Route, delete, get, post};
 use offshoot_wire as wire;
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .gives::<wire::Synced>(),
         post(&of("/upload"), "Upload one file or several", upload)
-            .takes_raw(&["multipart/form-data"])
+            .takes_form()
             .gives::<wire::Upload>(),
         delete(&of("/delete/{path}"), "Delete a file", delete_file).gives::<wire::Deleted>(),
         post(
@@ -60,7 +60,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Upload into the workspace of the credential",
             upload_to_own,
         )
-        .takes_raw(&["multipart/form-data"])
+        .takes_form()
         .gives::<wire::Upload>(),
         post(
             "/api/v1/workspace/{agent}/complete",
@@ -189,12 +189,11 @@ async fn upload(
     State(app): State<Shared>,
     caller: Caller,
     params: Params,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Answer {
     let id = params.workspace()?;
-    // Whoever may not see the workspace shall learn that before sending files.
-    check_reached(&caller, &id).await?;
-    answer_uploads(&app, caller, Some(id), request).await
+    answer_uploads(take_uploads(&app, caller, Some(id), key, request).await?)
 }
 
 /// `POST /api/upload`: the workspace is the one that the form or the header names, or else the
@@ -203,46 +202,15 @@ async fn upload_to_own(
     State(app): State<Shared>,
     caller: Caller,
     headers: HeaderMap,
+    RequestKey(key): RequestKey,
     request: Request,
 ) -> Answer {
     let named = session_header(&headers)?.map(str::parse).transpose()?;
-    if let Some(id) = &named {
-        check_reached(&caller, id).await?;
-    }
-    answer_uploads(&app, caller, named, request).await
+    answer_uploads(take_uploads(&app, caller, named, key, request).await?)
 }
 
-async fn check_reached(caller: &Caller, id: &WorkspaceId) -> Result<()> {
-    let (caller, id) = (caller.clone(), id.clone());
-    blocking(move || caller.workspace(&id).map(drop)).await
-}
-
-/// Takes a form in. One file is answered by itself, several as a list.
-async fn answer_uploads(
-    app: &Shared,
-    caller: Caller,
-    named: Option<WorkspaceId>,
-    request: Request,
-) -> Answer {
-    let form = Form::read(app, request).await?;
-    let id = match (form.workspace()?, named) {
-        (Some(id), named) => {
-            check_reached(&caller, &id).await?;
-            if named.is_some_and(|named| named != id) {
-                return Err(Error::invalid(
-                    "the field `workspaceId` names another workspace than the request",
-                )
-                .into());
-            }
-            id
-        }
-        (None, Some(named)) => named,
-        (None, None) => {
-            let caller = caller.clone();
-            blocking(move || caller.own_workspace()).await?
-        }
-    };
-    let mut uploads = form.upload(caller.access.clone(), id).await?;
+/// One file is answered by itself, several as a list.
+fn answer_uploads(mut uploads: Vec<wire::Upload>) -> Answer {
     match uploads.pop() {
         Some(only) if uploads.is_empty() => ok(&only),
         last => {

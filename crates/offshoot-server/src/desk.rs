@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::body::blocking;
 use crate::hold::Hold;
+use crate::shows::Shows;
 
 const MOST_CLERKS: usize = 2;
 /// So many writes a clerk takes at a time.
@@ -68,7 +69,11 @@ fn path_in(arguments: &Value) -> Option<String> {
 
 /// Where tools are called.
 #[derive(Default)]
-pub(crate) struct Desk(Mutex<HashMap<WorkspaceId, Line>>);
+pub(crate) struct Desk {
+    lines: Mutex<HashMap<WorkspaceId, Line>>,
+    /// For the streams of events; over stdio nobody listens.
+    pub(crate) shows: Arc<Shows>,
+}
 
 /// Those who write to one workspace.
 #[derive(Default)]
@@ -128,9 +133,14 @@ impl Desk {
             return Ok(Tool::answer_to_write(&written));
         }
         let (tools, name) = (Arc::clone(tools), name.to_owned());
+        let shows = Arc::clone(&self.shows);
         blocking(move || {
             let tool = tools.get(&name)?;
-            tool.call(&access, asked.arguments())
+            let answer = tool.call(&access, asked.arguments())?;
+            if tool.shows_files && shows.is_listened_to() {
+                shows.tell(&access, Tool::shown_by(&*answer)?)?;
+            }
+            Ok(answer)
         })
         .await
     }
@@ -170,7 +180,7 @@ impl Desk {
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<WorkspaceId, Line>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use offshoot_core::{Error, ErrorCode};
 
+use crate::body::STOOD_STILL;
+
 /// In the details of an error: the seconds after which to try again, as the header has them.
 const RETRY_AFTER: &str = "retry_after_s";
 
@@ -69,7 +71,12 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         if self.status.is_server_error() && self.status != StatusCode::NOT_IMPLEMENTED {
             // Details of our own failures are for the log alone.
-            tracing::error!(code = self.error.code().as_str(), error = ?self.error, "request failed");
+            let (code, error) = (self.error.code().as_str(), &self.error);
+            let details = error.details();
+            match details.is_some_and(|details| details[STOOD_STILL] == true) {
+                true => tracing::warn!(code, ?error, "the client was too slow"),
+                false => tracing::error!(code, ?error, "request failed"),
+            }
         }
         let mut response = json_bytes(self.status, self.error.to_json().to_string());
         response.extensions_mut().insert(self.error.code());

@@ -2,7 +2,7 @@
 //!
 //! A stream keeps a cursor and never a queue of its own, so that a slow one loses nothing and costs
 //! nothing. Recent events are shared; older ones come from the store. While no stream is open nobody
-//! follows: a write then costs nothing here.
+//! follows: a write then costs nothing here. What agents show (`shows.rs`) comes in between.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{Engine, Event, View, history_as_json};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::app::{App, Shared};
@@ -24,6 +25,7 @@ use crate::body::{ChannelBody, blocking};
 use crate::error::{Answer, Problem};
 use crate::extract::Query;
 use crate::hold::Hold;
+use crate::shows::Show;
 
 /// How often the store is asked for events of other processes.
 const POLL: Duration = Duration::from_millis(100);
@@ -213,6 +215,7 @@ struct Ended;
 impl Stream {
     async fn run(mut self) -> std::result::Result<(), Ended> {
         let mut latest = self.app.events.subscribe();
+        let mut shows = self.app.desk.shows.listen();
         let stopping = self.app.stopping.clone();
         let mut heartbeat = tokio::time::interval(self.app.options.limits.heartbeat);
         heartbeat.reset();
@@ -221,12 +224,44 @@ impl Stream {
             self.catch_up().await?;
             tokio::select! {
                 changed = latest.changed() => changed.map_err(|_| Ended)?,
+                shown = shows.recv() => match shown {
+                    Ok(show) => self.show(&show, &mut latest).await?,
+                    // Others were shown since; they are more to the point.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Err(Ended),
+                },
                 _ = heartbeat.tick() => self.send(Bytes::from_static(b": heartbeat\n\n")).await?,
                 () = tokio::time::sleep(RECHECK) => self.check().await?,
                 () = stopping.cancelled() => return Err(Ended),
                 () = self.sender.closed() => return Err(Ended),
             }
         }
+    }
+
+    /// Tells what an agent shows, after the changes that were made before: it may show them.
+    async fn show(
+        &mut self,
+        show: &Show,
+        latest: &mut watch::Receiver<i64>,
+    ) -> std::result::Result<(), Ended> {
+        let of_workspace = self
+            .workspace
+            .as_ref()
+            .is_none_or(|id| *id == show.workspace);
+        let of_project = self.project.is_none() || self.project == show.project;
+        if !of_workspace || !of_project {
+            return Ok(());
+        }
+        let Some(frame) = show.frame_for(&self.caller) else {
+            return Ok(());
+        };
+        let newest = self.app.engine.last_event().map_err(|_| Ended)?;
+        let is_followed = latest.wait_for(|seq| *seq >= newest);
+        let _ = tokio::time::timeout(RECHECK, is_followed).await;
+        self.catch_up().await?;
+        self.send(frame).await?;
+        self.app.metrics.events_sent.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn catch_up(&mut self) -> std::result::Result<(), Ended> {

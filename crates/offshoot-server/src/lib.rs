@@ -32,6 +32,7 @@ mod route;
 mod routes;
 mod server;
 mod shares;
+mod shows;
 mod sign_in;
 mod tls;
 mod unstuck;

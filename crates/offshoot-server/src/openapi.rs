@@ -9,7 +9,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::auth::MAX_MESSAGE_ID;
-use crate::route::{Kind, Payload, Route};
+use crate::handlers::forms::MAX_MODIFIED;
+use crate::route::{BYTES, Kind, Param, Payload, Route};
 use crate::routes::table;
 use offshoot_wire as wire;
 
@@ -97,6 +98,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         let mut request = body(route.request, "", generator);
         request["required"] = json!(match route.request {
             Payload::Empty => false,
+            Payload::Form(_) => true,
             Payload::Raw(_) => route.needs_body,
             // Where every field may be left out, so may the body.
             Payload::Json(_) => needs_fields(&request, generator),
@@ -174,7 +176,7 @@ fn parameters(route: &Route) -> Vec<Value> {
         json!({
             "name": "Offshoot-Message-Id", "in": "header", "required": false,
             "description": "The message that led to this; it is kept in the history",
-            "schema": { "type": "string", "minLength": 1, "maxLength": MAX_MESSAGE_ID },
+            "schema": schema_of(Kind::Message),
         })
     });
     in_path.chain(others).chain(message).collect()
@@ -186,6 +188,8 @@ fn schema_of(kind: Kind) -> Value {
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
         Kind::Id => json!({ "type": "string", "pattern": wire::ID_PATTERN }),
         Kind::Snapshot => json!({ "type": "string", "pattern": wire::SNAPSHOT_PATTERN }),
+        Kind::Message => json!({ "type": "string", "minLength": 1, "maxLength": MAX_MESSAGE_ID }),
+        Kind::Millis => json!({ "type": "integer", "minimum": 0, "maximum": MAX_MODIFIED }),
         Kind::Key => json!({ "type": "string", "minLength": 1, "maxLength": 255 }),
         // Without a value it means yes, as people write it by hand.
         Kind::Flag => json!({
@@ -215,6 +219,9 @@ fn body(payload: Payload, description: &str, generator: &mut SchemaGenerator) ->
                 .collect();
             json!({ "content": content })
         }
+        Payload::Form(fields) => {
+            json!({ "content": { "multipart/form-data": { "schema": form_schema(fields) } } })
+        }
     };
     if !description.is_empty() {
         body["description"] = json!(description);
@@ -225,15 +232,22 @@ fn body(payload: Payload, description: &str, generator: &mut SchemaGenerator) ->
 /// What a body that is no JSON document is for a generated client.
 fn raw_schema(media: &str) -> Value {
     match media {
-        "multipart/form-data" => json!({
-            "type": "object",
-            "required": ["file"],
-            "properties": { "file": { "type": "string", "format": "binary" } },
-        }),
         "application/json" => json!({}),
         text if text.starts_with("text/") => json!({ "type": "string" }),
         _ => json!({ "type": "string", "format": "binary" }),
     }
+}
+
+/// The schema of a form with a file and fields.
+fn form_schema(fields: &[Param]) -> Value {
+    let mut properties = Map::new();
+    properties.insert("file".to_owned(), raw_schema(BYTES));
+    for field in fields {
+        let mut schema = schema_of(field.kind);
+        schema["description"] = json!(field.about);
+        properties.insert(field.name.to_owned(), schema);
+    }
+    json!({ "type": "object", "required": ["file"], "properties": properties })
 }
 
 fn error_schema() -> Value {
@@ -281,9 +295,13 @@ pub(crate) fn page() -> String {
             escape(&route.path),
             escape(route.summary)
         );
-        if !route.params.is_empty() {
+        let fields = match route.request {
+            Payload::Form(fields) => fields,
+            _ => &[],
+        };
+        if !route.params.is_empty() || !fields.is_empty() {
             html.push_str("<ul>");
-            for param in &route.params {
+            for param in route.params.iter().chain(fields) {
                 let _ = write!(
                     html,
                     "<li><code>{}</code> ({}): {}</li>",

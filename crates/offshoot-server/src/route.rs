@@ -6,6 +6,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::app::Shared;
+use crate::handlers::forms::FIELDS;
 
 /// Makes the schema of a body.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -22,9 +23,11 @@ pub(crate) enum Payload {
     Json(SchemaOf),
     /// Something else, of one of these media types.
     Raw(&'static [&'static str]),
+    /// A form of files, and of fields that say more about them.
+    Form(&'static [Param]),
 }
 
-/// A parameter of the query or a header.
+/// A parameter of the query, a header or a field of a form.
 pub(crate) struct Param {
     pub(crate) name: &'static str,
     pub(crate) place: &'static str,
@@ -45,6 +48,10 @@ pub(crate) enum Kind {
     Snapshot,
     /// A key of at most 255 bytes.
     Key,
+    /// The id of a message.
+    Message,
+    /// A time in milliseconds since 1970.
+    Millis,
     /// Yes or no.
     Flag,
     /// A number from 1.
@@ -169,11 +176,22 @@ impl Route {
 
     /// Something is made: a repetition with the same key finds it.
     pub(crate) fn creates(self) -> Self {
-        self.status(201).also(200).header_of(
+        self.status(201).also(200).once_for_each_key()
+    }
+
+    /// A repetition with the same key does nothing more.
+    fn once_for_each_key(self) -> Self {
+        self.header_of(
             "Idempotency-Key",
             Kind::Key,
             "A repeated request with the same key creates nothing more",
         )
+    }
+
+    /// Takes a form with files.
+    pub(crate) fn takes_form(mut self) -> Self {
+        self.request = Payload::Form(FIELDS);
+        self.once_for_each_key()
     }
 
     /// Answers without a credential.

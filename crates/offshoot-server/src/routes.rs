@@ -199,7 +199,7 @@ fn file_routes() -> Vec<Route> {
             "Put files beside those there are; a taken name becomes `name (1).ext`",
             transfer::upload,
         )
-        .takes_raw(&["multipart/form-data"])
+        .takes_form()
         .gives::<wire::Uploads>(),
         get(
             &of("/archive"),

@@ -1,46 +1,74 @@
-//! Forms as older programs send them: files and, before or after them, fields that say where the
-//! files go and which message they belong to.
+//! Forms with files and, before or after them, fields that say where the files go, which message they
+//! belong to and when they were modified.
 //!
 //! What a form holds is kept in a temporary file until its end: only then is known where it goes, and
-//! nothing lands in a workspace that it does not mean.
+//! nothing lands in a workspace that it does not mean. Until then nothing has landed at all, so that
+//! a form that breaks off can be sent again.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read, Seek as _, SeekFrom};
 use std::time::{Duration, SystemTime};
 
-use axum::extract::multipart::Field;
+use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest as _, Multipart, Request};
+use bytes::Bytes;
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
 use offshoot_engine::{Access, Content, WriteOptions};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
 
-use super::transfer::{FieldReader, MAX_FILES, SendError, send_field, within};
 use crate::app::Shared;
-use crate::auth::check_message_id;
-use crate::body::{blocking, too_large};
+use crate::auth::{Caller, check_message_id};
+use crate::body::{blocking, stood_still, too_large};
 use crate::error::Problem;
+use crate::route::{Kind, Param};
 use offshoot_wire as wire;
 
+/// The most files in one form.
+const MAX_FILES: usize = 1000;
 /// The most bytes of a field that is no file.
 const MAX_FIELD: usize = 1024;
 /// The last moment of the year 9999, in milliseconds.
-const MAX_MODIFIED: u64 = 253_402_300_799_999;
+pub(crate) const MAX_MODIFIED: u64 = 253_402_300_799_999;
 
-/// When a file of the form was modified, in milliseconds as browsers have it (`File.lastModified`).
-/// With several files the first is for the first file, and so on.
-pub(super) const LAST_MODIFIED: &str = "lastModified";
 const WORKSPACE: &str = "workspaceId";
 const MESSAGE: &str = "messageId";
+const LAST_MODIFIED: &str = "lastModified";
+
+/// The fields of a form that are no files.
+pub(crate) const FIELDS: &[Param] = &[
+    Param {
+        name: WORKSPACE,
+        place: "form",
+        kind: Kind::Id,
+        about: "The workspace that the files go to; one that the request names otherwise must be the same",
+    },
+    Param {
+        name: MESSAGE,
+        place: "form",
+        kind: Kind::Message,
+        about: "The message that the files belong to; it goes before the header",
+    },
+    Param {
+        name: LAST_MODIFIED,
+        place: "form",
+        kind: Kind::Millis,
+        about: "When the file was modified, as browsers have it; with several files one for each, in their order, or each before its file",
+    },
+];
 
 /// A form that was read to its end.
-pub(crate) struct Form {
+struct Form {
     workspace: Option<String>,
     message: Option<String>,
-    modified: Vec<SystemTime>,
+    /// Times, each with the number of files that came before it.
+    modified: Vec<(usize, SystemTime)>,
     files: Vec<FormFile>,
     /// The content of all files, one after the other.
     spool: File,
 }
 
+#[derive(Debug)]
 struct FormFile {
     name: String,
     mime: Option<String>,
@@ -49,7 +77,7 @@ struct FormFile {
 
 impl Form {
     /// Reads a form, in bounded memory.
-    pub(crate) async fn read(app: &Shared, request: Request) -> Result<Form, Problem> {
+    async fn read(app: &Shared, request: Request) -> Result<Form, Problem> {
         let mut parts = Multipart::from_request(request, app)
             .await
             .map_err(no_form)?;
@@ -76,7 +104,7 @@ impl Form {
             let (sender, mut reader) = FieldReader::new();
             let mut spool = form.spool;
             let task = tokio::spawn(blocking(move || {
-                let length = std::io::copy(&mut reader, &mut spool).map_err(cannot_receive)?;
+                let length = io::copy(&mut reader, &mut spool).map_err(cannot_receive)?;
                 Ok((spool, length))
             }));
             let sent = send_field(field, sender, &mut left, limits.idle_timeout).await;
@@ -95,7 +123,7 @@ impl Form {
         if form.files.is_empty() {
             return Err(no_file().into());
         }
-        form.check_times()?;
+        form.times()?;
         Ok(form)
     }
 
@@ -111,7 +139,7 @@ impl Form {
                 &mut self.message
             }
             LAST_MODIFIED => {
-                self.modified.push(modified_at(&text)?);
+                self.modified.push((self.files.len(), modified_at(&text)?));
                 return Ok(());
             }
             _ => return Ok(()),
@@ -122,68 +150,145 @@ impl Form {
         }
     }
 
-    fn check_times(&self) -> Result<()> {
-        if self.modified.is_empty() || self.modified.len() == self.files.len() {
-            return Ok(());
+    /// When each file was modified, as far as the form tells: there is a time for each file, or each
+    /// time stands before its file.
+    fn times(&self) -> Result<Vec<Option<SystemTime>>> {
+        let (files, given) = (self.files.len(), self.modified.len());
+        if given == files {
+            return Ok(self.modified.iter().map(|(_, time)| Some(*time)).collect());
         }
-        Err(Error::invalid(format!(
-            "the form has {} files and {} times `{LAST_MODIFIED}`",
-            self.files.len(),
-            self.modified.len()
-        ))
-        .with_hint("send one for each file, in their order, or none"))
+        let mut times = vec![None; files];
+        for (before, time) in &self.modified {
+            match times.get_mut(*before) {
+                Some(place @ None) => *place = Some(*time),
+                _ => {
+                    return Err(Error::invalid(format!(
+                        "the form has {files} files and {given} times `{LAST_MODIFIED}`"
+                    ))
+                    .with_hint("send one for each file, in their order, or each before its file"));
+                }
+            }
+        }
+        Ok(times)
     }
 
     /// The workspace that the form names.
-    pub(crate) fn workspace(&self) -> Result<Option<WorkspaceId>> {
+    fn workspace(&self) -> Result<Option<WorkspaceId>> {
         self.workspace.as_deref().map(str::parse).transpose()
     }
 
-    /// Puts the files into a workspace, one after the other.
-    pub(crate) async fn upload(
+    /// Puts the files into a workspace, one after the other. The answers are kept under the key, if
+    /// there is one, and given again to whoever repeats the request. It blocks.
+    fn upload_once(
         mut self,
-        access: Access,
-        id: WorkspaceId,
+        access: &Access,
+        id: &WorkspaceId,
+        key: Option<&[u8]>,
     ) -> Result<Vec<wire::Upload>> {
-        let access = match self.message.take() {
-            Some(message) => access.for_message(message),
+        let access = match &self.message {
+            Some(message) => &access.clone().for_message(message.clone()),
             None => access,
         };
-        blocking(move || {
-            let mut uploads = Vec::with_capacity(self.files.len());
-            self.spool.seek(SeekFrom::Start(0)).map_err(cannot_read)?;
-            let mut times = self.modified.into_iter();
-            let mut end = 0;
-            for file in self.files {
-                let options = WriteOptions {
-                    mime: file.mime,
-                    modified: times.next(),
-                    ..WriteOptions::default()
-                };
-                let mut part = (&self.spool).take(file.length);
-                let content = Content::Stream(&mut part);
-                let written = access.upload(&id, file.name.as_bytes(), content, &options)?;
-                uploads.push(wire::Upload::from(&written));
-                end += file.length;
-                self.spool.seek(SeekFrom::Start(end)).map_err(cannot_read)?;
-            }
-            Ok(uploads)
-        })
-        .await
+        let request = match key {
+            Some(_) => Some((id.clone(), self.message.clone(), self.digest()?)),
+            None => None,
+        };
+        let mut uploads = None;
+        let (answers, _) = access.once("upload", key, &request, || {
+            let made = self.upload(access, id)?;
+            let answers = made.iter().map(wire::Upload::to_text).collect();
+            uploads = Some(made);
+            answers
+        })?;
+        match uploads {
+            Some(uploads) => Ok(uploads),
+            None => answers
+                .iter()
+                .map(|text| wire::Upload::from_text(text))
+                .collect(),
+        }
+    }
+
+    fn upload(&mut self, access: &Access, id: &WorkspaceId) -> Result<Vec<wire::Upload>> {
+        let mut uploads = Vec::with_capacity(self.files.len());
+        let mut start = 0;
+        for (file, modified) in self.files.iter().zip(self.times()?) {
+            let options = WriteOptions {
+                mime: file.mime.clone(),
+                modified,
+                ..WriteOptions::default()
+            };
+            // A writer that wanted no more of the file before has not read to its end.
+            self.spool
+                .seek(SeekFrom::Start(start))
+                .map_err(cannot_read)?;
+            let mut part = (&self.spool).take(file.length);
+            let content = Content::Stream(&mut part);
+            let written = access.upload(id, file.name.as_bytes(), content, &options)?;
+            uploads.push(wire::Upload::from(&written));
+            start += file.length;
+        }
+        Ok(uploads)
+    }
+
+    /// The hash of all that the files are, so that a key is not taken for another form.
+    fn digest(&mut self) -> Result<[u8; 32]> {
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{:?} {:?}", self.files, self.times()?));
+        self.spool.seek(SeekFrom::Start(0)).map_err(cannot_read)?;
+        io::copy(&mut self.spool, &mut hasher).map_err(cannot_read)?;
+        Ok(hasher.finalize().into())
     }
 }
 
+/// Takes a form in. Its files go to the workspace that the form or else the request names, or else to
+/// the one that the credential stands for.
+pub(crate) async fn take_uploads(
+    app: &Shared,
+    caller: Caller,
+    named: Option<WorkspaceId>,
+    key: Option<Vec<u8>>,
+    request: Request,
+) -> Result<Vec<wire::Upload>, Problem> {
+    if let Some(id) = &named {
+        // Whoever may not see the workspace shall learn that before sending files.
+        check_reached(&caller, id).await?;
+    }
+    let form = Form::read(app, request).await?;
+    let id = match (form.workspace()?, named) {
+        (Some(id), named) => {
+            check_reached(&caller, &id).await?;
+            if named.is_some_and(|named| named != id) {
+                return Err(Error::invalid(
+                    "the field `workspaceId` names another workspace than the request",
+                )
+                .into());
+            }
+            id
+        }
+        (None, Some(named)) => named,
+        (None, None) => {
+            let caller = caller.clone();
+            blocking(move || caller.own_workspace()).await?
+        }
+    };
+    let taken = blocking(move || form.upload_once(&caller, &id, key.as_deref()));
+    Ok(taken.await?)
+}
+
+async fn check_reached(caller: &Caller, id: &WorkspaceId) -> Result<()> {
+    let (caller, id) = (caller.clone(), id.clone());
+    blocking(move || caller.workspace(&id).map(drop)).await
+}
+
 /// What the browser says that a file is; nothing if it says nothing.
-pub(super) fn mime_of(field: &Field<'_>) -> Option<String> {
+fn mime_of(field: &Field<'_>) -> Option<String> {
     let given = field.content_type().map(str::to_owned);
     given.filter(|mime| mime != "application/octet-stream")
 }
 
 /// The name and the text of a field that is no file; none if it has no name.
-pub(super) async fn take_text(
-    mut field: Field<'_>,
-    idle: Duration,
-) -> Result<Option<(String, String)>> {
+async fn take_text(mut field: Field<'_>, idle: Duration) -> Result<Option<(String, String)>> {
     let Some(name) = field.name().map(str::to_owned) else {
         return Ok(None);
     };
@@ -204,7 +309,7 @@ pub(super) async fn take_text(
 }
 
 /// When a file was modified, by its field.
-pub(super) fn modified_at(text: &str) -> Result<SystemTime> {
+fn modified_at(text: &str) -> Result<SystemTime> {
     let millis: Option<u64> = text.trim().parse().ok();
     let millis = millis.filter(|millis| *millis <= MAX_MODIFIED);
     let millis = millis.ok_or_else(|| {
@@ -214,24 +319,102 @@ pub(super) fn modified_at(text: &str) -> Result<SystemTime> {
     Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
 }
 
-pub(super) fn no_form(cause: axum::extract::multipart::MultipartRejection) -> Error {
+fn no_form(cause: axum::extract::multipart::MultipartRejection) -> Error {
     Error::invalid("the body is no form of the type `multipart/form-data`").with_source(cause)
 }
 
-pub(super) fn too_many() -> Error {
+fn too_many() -> Error {
     Error::invalid(format!("a form holds at most {MAX_FILES} files"))
 }
 
-pub(super) fn no_file() -> Error {
+fn no_file() -> Error {
     Error::invalid("the form holds no file").with_hint("send each file as a part with a `filename`")
 }
 
-fn cannot_receive(cause: std::io::Error) -> Error {
+fn cannot_receive(cause: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the form could not be received")
         .with_hint("nothing was changed; check the free space")
         .with_source(cause)
 }
 
-fn cannot_read(cause: std::io::Error) -> Error {
+fn cannot_read(cause: io::Error) -> Error {
     Error::new(ErrorCode::ReadFailed, "the form could not be read again").with_source(cause)
+}
+
+enum SendError {
+    /// The receiving side did not want any more; it says why.
+    Unwanted,
+    TooLarge,
+    Broken(Error),
+}
+
+/// Waits for a part of a form, but not forever.
+async fn within<T>(
+    idle: Duration,
+    next: impl Future<Output = std::result::Result<T, MultipartError>>,
+) -> Result<T> {
+    match tokio::time::timeout(idle, next).await {
+        Ok(answer) => {
+            answer.map_err(|cause| Error::invalid("the form is damaged").with_source(cause))
+        }
+        Err(_) => Err(stood_still()),
+    }
+}
+
+/// Sends a file of a form on as it arrives.
+async fn send_field(
+    mut field: Field<'_>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    left: &mut u64,
+    idle: Duration,
+) -> std::result::Result<(), SendError> {
+    let broken = || Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    loop {
+        let chunk = match within(idle, field.chunk()).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(chunk)) => chunk,
+            Err(error) => {
+                let _ = sender.send(broken()).await;
+                return Err(SendError::Broken(error));
+            }
+        };
+        match left.checked_sub(chunk.len() as u64) {
+            Some(rest) => *left = rest,
+            None => {
+                let _ = sender.send(broken()).await;
+                return Err(SendError::TooLarge);
+            }
+        }
+        if sender.send(Ok(chunk)).await.is_err() {
+            return Err(SendError::Unwanted);
+        }
+    }
+}
+
+/// A part of a form as a blocking reader.
+struct FieldReader {
+    receiver: mpsc::Receiver<io::Result<Bytes>>,
+    chunk: Bytes,
+}
+
+impl FieldReader {
+    fn new() -> (mpsc::Sender<io::Result<Bytes>>, Self) {
+        let (sender, receiver) = mpsc::channel(8);
+        let chunk = Bytes::new();
+        (sender, FieldReader { receiver, chunk })
+    }
+}
+
+impl Read for FieldReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.chunk.is_empty() {
+            match self.receiver.blocking_recv() {
+                None => return Ok(0),
+                Some(chunk) => self.chunk = chunk?,
+            }
+        }
+        let n = self.chunk.len().min(buffer.len());
+        buffer[..n].copy_from_slice(&self.chunk.split_to(n));
+        Ok(n)
+    }
 }

@@ -99,6 +99,25 @@ impl Running {
         self.engine.wait_for_upkeep();
     }
 
+    /// Requests that are being answered, without the one that asks.
+    pub(crate) fn in_flight(&self) -> i64 {
+        let metrics = Client::new(self.address, "").get("/metrics").text();
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("offshoot_requests_in_flight "));
+        line.unwrap().parse::<i64>().unwrap() - 1
+    }
+
+    /// How many answers of a kind were given, as the metrics name it.
+    pub(crate) fn answered(&self, method: &str, route: &str) -> u64 {
+        let metrics = Client::new(self.address, "").get("/metrics").text();
+        let of = format!("offshoot_requests_total{{method=\"{method}\",route=\"{route}\"");
+        let counts = metrics.lines().filter(|line| line.starts_with(&of));
+        counts
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, &self.admin)
     }
@@ -439,7 +458,8 @@ impl Stream {
         self.stream.set_read_timeout(Some(time)).unwrap();
     }
 
-    /// The next event as its id, name and data; none when the stream ended or time is up.
+    /// The next event as its id, name and data; none when the stream ended or time is up. What has no
+    /// id has the id 0.
     pub(crate) fn next(&mut self) -> Option<(i64, String, serde_json::Value)> {
         loop {
             while let Some(end) = find(&self.body, b"\n\n") {
@@ -451,10 +471,11 @@ impl Stream {
                         .find_map(|line| line.strip_prefix(name))
                         .map(str::to_owned)
                 };
-                if let (Some(id), Some(event)) = (field("id: "), field("event: ")) {
+                if let Some(event) = field("event: ") {
                     let data = field("data: ").unwrap_or_default();
                     let data = serde_json::from_str(&data).unwrap();
-                    return Some((id.parse().unwrap(), event, data));
+                    let id = field("id: ").map_or(0, |id| id.parse().unwrap());
+                    return Some((id, event, data));
                 }
             }
             if !self.read_more() {

@@ -190,3 +190,95 @@ fn damaged_content_never_comes_whole() {
     }
     assert!(is_right(&get(&client, &at, &[]), &then));
 }
+
+/// What is computed from damaged content fails rather than show it.
+#[test]
+fn nothing_is_computed_from_damaged_content() {
+    let data = HostDir::new();
+    let running = Running::start(data.path());
+    let admin = running.client();
+    // Too random to be kept as anything but its bytes, and of lines all the same.
+    let mut rng = Rng::new(11);
+    let mut noise = |lines: usize| -> String {
+        let line = |rng: &mut Rng| -> String {
+            let mut bytes = vec![0; 60];
+            rng.fill(&mut bytes);
+            let letters = b"abcdefghijklmnopqrstuvwxyz0123456789-+*/ABCDEFGHIJKLMNOPQRSTUVWX";
+            let letter = |byte: &u8| char::from(letters[usize::from(*byte) % letters.len()]);
+            bytes.iter().map(letter).chain(['\n']).collect()
+        };
+        (0..lines).map(|_| line(&mut rng)).collect()
+    };
+    let (base, ours, theirs) = (noise(20_000), noise(20_000), noise(20_000));
+    admin.create_project("p", &[("file", &base)]);
+    let tag = |target: &str| {
+        let reply = admin.send("HEAD", target.as_bytes(), &[], b"");
+        reply.header("etag").unwrap().trim_matches('"').to_owned()
+    };
+    let base_id = tag("/api/v1/projects/p/files/file");
+    for (agent, content) in [("ada", &ours), ("bob", &theirs)] {
+        admin.fork("p", agent);
+        let target = format!("/api/v1/workspaces/{agent}/files/file");
+        assert_eq!(admin.put(&target, content.as_bytes()).status, 200);
+    }
+    let ours_id = tag("/api/v1/workspaces/ada/files/file");
+    let theirs_id = tag("/api/v1/workspaces/bob/files/file");
+    admin.done("/api/v1/workspaces/ada/complete", r#"{"keep":true}"#);
+    let done = admin.done("/api/v1/workspaces/bob/complete", r#"{"keep":true}"#);
+    let review = done["conflicts"][0]["review_id"].as_str().unwrap();
+    let sides = format!("/api/v1/reviews/{review}/sides");
+    let ada = running.agent("ada");
+    let version =
+        ada.get("/api/v1/workspaces/ada/history?path=file").json()["history"][0]["version"]
+            .as_i64()
+            .unwrap();
+    // A version that is not the newest comes from the store.
+    let later = ada.put("/api/v1/workspaces/ada/files/file", b"short\n");
+    assert_eq!(later.status, 200, "{}", later.text());
+    let old = format!("/api/v1/workspaces/ada/files/file?version={version}");
+    for (blob, target, expected) in [
+        (&ours_id, old.clone(), &ours),
+        (&base_id, format!("{sides}/base"), &base),
+        (&ours_id, format!("{sides}/ours"), &ours),
+        (&theirs_id, format!("{sides}/theirs"), &theirs),
+    ] {
+        let right = |transfer: &Transfer| is_right(transfer, expected.as_bytes());
+        assert!(right(&get(&admin, &target, &[])), "{target}");
+        for place in [0, 400_000] {
+            flip(data.path(), blob, place);
+            assert!(!right(&get(&admin, &target, &[])), "{target} {place}");
+            flip(data.path(), blob, place);
+        }
+        assert!(right(&get(&admin, &target, &[])), "{target}");
+    }
+    // Tools and what a person looks at.
+    let fails = |client: &Client, target: &str, body: Option<&str>| {
+        let ask = || match body {
+            Some(body) => client.post(target, body),
+            None => client.get(target),
+        };
+        let fine = ask();
+        assert_eq!(fine.status, 200, "{target} {}", fine.text());
+        flip(data.path(), &ours_id, 400_000);
+        let damaged = ask();
+        flip(data.path(), &ours_id, 400_000);
+        assert_eq!(
+            (damaged.status, damaged.code().as_str()),
+            (500, "read_failed"),
+            "{target} {body:?}"
+        );
+    };
+    let head = admin.get("/api/v1/workspaces/ada/snapshots").json();
+    let head = head["snapshots"][0]["id"].as_str().unwrap().to_owned();
+    let from = format!("{{\"from\":\"{head}\"}}");
+    fails(&ada, "/api/v1/tools/diff", Some(&from));
+    let at = format!("{{\"path\":\"file\",\"at\":\"{head}\"}}");
+    fails(&ada, "/api/v1/tools/blame", Some(&at));
+    fails(
+        &admin,
+        &format!("/api/v1/workspaces/ada/diff?from={head}"),
+        None,
+    );
+    fails(&admin, &format!("/api/v1/reviews/{review}/content"), None);
+    fails(&admin, "/api/v1/projects/p/blame/file", None);
+}

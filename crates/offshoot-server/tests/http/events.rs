@@ -221,3 +221,120 @@ fn a_stop_does_not_wait_for_idle_streams() {
     );
     assert!(streams.iter_mut().all(|stream| stream.next().is_none()));
 }
+
+/// What an agent shows reaches whoever looks at its workspace, through either door, after the changes
+/// before it, and nobody else.
+#[test]
+fn what_an_agent_shows_reaches_those_who_may_see_it() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    let admin = running.client();
+    for project in ["p", "q"] {
+        admin.create_project(project, &[("a.txt", "a\n"), ("secret/b.txt", "b\n")]);
+    }
+    admin.fork("p", "ada");
+    admin.fork("q", "eve");
+    let agent = running.agent("ada");
+    let open =
+        |client: &Client, query: &str| Stream::open(client, &format!("/api/v1/events{query}"), &[]);
+    let of_project = running.client_for_project("p", &[]);
+    let mut sees: Vec<Stream> = vec![
+        open(&admin, ""),
+        open(&admin, "?project=p"),
+        open(&admin, "?workspace=ada"),
+        open(&of_project, ""),
+        open(&agent, ""),
+    ];
+    let mut limited = open(&running.client_for_project("p", &["a.txt:read"]), "");
+    let mut others: Vec<Stream> = vec![
+        open(&running.client_for_project("q", &[]), ""),
+        open(&running.agent("eve"), ""),
+        open(&admin, "?project=q"),
+        open(&admin, "?workspace=eve"),
+        open(&running.client_for_project("p", &["none/**:read"]), ""),
+    ];
+    // Through the tools of the API, right after a write that it is about.
+    let put = agent.put("/api/v1/workspaces/ada/files/a.txt", b"new\n");
+    assert_eq!(put.status, 200, "{}", put.text());
+    let body = r#"{"paths":["a.txt","secret/b.txt"]}"#;
+    let headers = [("Offshoot-Message-Id", "m-7")];
+    let shown = agent.send(
+        "POST",
+        b"/api/v1/tools/show_files",
+        &headers,
+        body.as_bytes(),
+    );
+    assert_eq!(shown.status, 200, "{}", shown.text());
+    let next = |stream: &mut Stream| {
+        let (id, name, data) = stream.next().expect("nothing came");
+        assert_eq!((id > 0, name.as_str()), (true, "change"), "{data}");
+        assert_eq!(data["path"], "a.txt");
+        let (id, name, data) = stream.next().expect("nothing was shown");
+        assert_eq!((id, name.as_str()), (0, "show"));
+        data
+    };
+    let mut told = serde_json::json!({
+        "workspace": "ada", "project": "p", "paths": ["a.txt", "secret/b.txt"],
+        "operator": "ada", "message_id": "m-7",
+    });
+    for stream in &mut sees {
+        assert_eq!(next(stream), told);
+    }
+    told["paths"] = serde_json::json!(["a.txt"]);
+    assert_eq!(next(&mut limited), told);
+    // Over MCP, and what is refused is shown to nobody.
+    let arguments = |path: &str| serde_json::json!({ "paths": [path] });
+    let none = serde_json::json!({});
+    crate::mcp::call(&agent, "show_files", arguments("missing"), none.clone());
+    crate::mcp::call(&agent, "show_files", arguments("a.txt"), none);
+    for stream in &mut sees {
+        let (id, name, data) = stream.next().expect("nothing was shown");
+        assert_eq!((id, name.as_str()), (0, "show"));
+        assert_eq!(data["paths"], serde_json::json!(["a.txt"]));
+    }
+    // The first that the others hear of is something of their own.
+    admin.put("/api/v1/workspaces/eve/files/none/x", b"x");
+    admin.put("/api/v1/workspaces/ada/files/none/x", b"x");
+    for stream in &mut others {
+        let (_, name, data) = stream.next().expect("nothing came");
+        assert_eq!(name, "change", "{data}");
+        assert_eq!(
+            data["path"].as_str().unwrap().split('/').next(),
+            Some("none")
+        );
+    }
+}
+
+/// A stream that takes nothing costs no memory for what is shown meanwhile, and goes on afterwards.
+#[test]
+fn a_stream_that_does_not_keep_up_misses_what_is_shown() {
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    running.client().create("w");
+    let agent = running.agent("w");
+    agent.put("/api/v1/workspaces/w/files/a.txt", b"a\n");
+    let long = vec!["n".repeat(250); 15].join("/");
+    agent.put(&format!("/api/v1/workspaces/w/files/{long}"), b"a\n");
+    let mut slow = Stream::open(&agent, "/api/v1/events", &[]);
+    let paths = vec![long; 100];
+    let body = serde_json::json!({ "paths": paths }).to_string();
+    // Far more than a socket and the queue of the stream take.
+    const SHOWN: usize = 80;
+    for _ in 0..SHOWN {
+        let shown = agent.post("/api/v1/tools/show_files", &body);
+        assert_eq!(shown.status, 200, "{}", shown.text());
+    }
+    // The newest is never the one that is missed.
+    let last = agent.post("/api/v1/tools/show_files", r#"{"paths":["a.txt"]}"#);
+    assert_eq!(last.status, 200, "{}", last.text());
+    let mut count = 0;
+    loop {
+        let (_, name, data) = slow.next().expect("the stream ended");
+        assert_eq!(name, "show", "{data}");
+        if data["paths"] == serde_json::json!(["a.txt"]) {
+            break;
+        }
+        count += 1;
+    }
+    assert!(count < SHOWN, "all {count} were kept");
+}

@@ -159,6 +159,8 @@ fn bodies_of_unknown_length_and_broken_ones() {
     assert_eq!(common::read_reply(&mut stream, false).status, 201);
     assert_eq!(client.get(FILE).text(), "abcdefg");
     // A body that breaks off changes nothing.
+    let route = "/api/v1/workspaces/{workspace}/files/{*path}";
+    let before = running.answered("PUT", route);
     for length in ["100", "5000000"] {
         let mut stream = client.connect();
         let mut request = client.head("PUT", FILE.as_bytes(), &[("Content-Length", length)]);
@@ -166,7 +168,12 @@ fn bodies_of_unknown_length_and_broken_ones() {
         stream.write_all(&request).unwrap();
         drop(stream);
     }
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // The server has done with both, whatever it made of them.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while running.answered("PUT", route) < before + 2 || running.in_flight() > 0 {
+        assert!(std::time::Instant::now() < deadline, "a request goes on");
+        std::thread::yield_now();
+    }
     assert_eq!(client.get(FILE).text(), "abcdefg");
     assert_eq!(
         client.get("/api/v1/workspaces/w/history").json()["history"]

@@ -46,15 +46,6 @@ fn slow_clone(client: &Client) -> TcpStream {
     stream
 }
 
-/// Requests that are being answered, without the one that asks.
-fn in_flight(running: &Running) -> i64 {
-    let metrics = Client::new(running.address, "").get("/metrics").text();
-    let line = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix("offshoot_requests_in_flight "));
-    line.unwrap().parse::<i64>().unwrap() - 1
-}
-
 /// Asks until an answer is as it should be.
 fn until(ask: impl Fn() -> Reply, wanted: u16) -> Reply {
     let deadline = Instant::now() + SOON;
@@ -133,7 +124,7 @@ fn one_token_cannot_starve_the_others() {
         });
         // The first ones have their places before the others come.
         let patience = Instant::now() + Duration::from_secs(60);
-        while n < 6 && in_flight(&running) < n + 1 {
+        while n < 6 && running.in_flight() < n + 1 {
             assert!(Instant::now() < patience, "request {n} has no place");
             std::thread::yield_now();
         }
@@ -193,6 +184,44 @@ fn tokens_of_one_workspace_leave_room_for_other_workspaces() {
     );
     drop(uploads);
     until(|| last.get("/api/v1/workspaces/w/list"), 200);
+}
+
+#[test]
+fn streams_of_one_workspace_leave_room_for_other_workspaces() {
+    let data = HostDir::new();
+    let options = with_limits(|limits| {
+        // 2 streams a token, 4 a workspace.
+        (limits.max_streams, limits.max_wait) = (8, Duration::from_millis(100));
+    });
+    let running = Running::start_with(data.path(), options);
+    running.client().create("w");
+    running.client().create("other");
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let client = running.client_for("w", &[]);
+        streams.extend((0..2).map(|_| Stream::open(&client, "/api/v1/events", &[])));
+    }
+    // A stream that opens has no end to wait for, so only the head of the answer is read.
+    let ask = |client: &Client, target: &str| {
+        let mut connection = client.connect();
+        let mut request = client.head("GET", target.as_bytes(), &[]);
+        request.extend_from_slice(b"\r\n");
+        connection.write_all(&request).unwrap();
+        read_reply(&mut connection, true)
+    };
+    // Neither a fresh token of the workspace gets a fifth, nor one that names it.
+    let last = running.client_for("w", &[]);
+    let full = ask(&last, "/api/v1/events");
+    assert_eq!((full.status, full.header("retry-after")), (429, Some("1")));
+    let named = ask(&running.client(), "/api/v1/events?workspace=w");
+    assert_eq!(named.status, 429);
+    let other = running.client_for("other", &[]);
+    let mut stream = Stream::open(&other, "/api/v1/events", &[]);
+    other.put("/api/v1/workspaces/other/files/f", b"x");
+    assert_eq!(stream.next().unwrap().2["path"], "f");
+    drop(streams);
+    // Those that ended give their places back.
+    until(|| ask(&last, "/api/v1/events"), 200);
 }
 
 /// An agent gets no more by spawning others: their tokens take of its share.

@@ -1,5 +1,7 @@
 //! The tools of agents over plain HTTP: the workspace comes from the credential.
 
+use serde_json::json;
+
 use crate::common::{Client, Running};
 
 fn call(client: &Client, tool: &str, arguments: &str) -> serde_json::Value {
@@ -214,4 +216,84 @@ fn clients_that_write_at_once_are_answered_one_by_one() {
         let mine = written.keys().filter(|(of, _)| *of == ws);
         assert_eq!(creates.count(), mine.count(), "{ws}");
     }
+}
+
+/// However much a workspace holds, an answer holds so much of it, says how much there is, and the
+/// rest follows part by part.
+#[test]
+fn answers_do_not_grow_with_the_workspace() {
+    const FILES: usize = 10_000;
+    const MOST: usize = 1000;
+    let data = offshoot_testkit::HostDir::new();
+    let running = Running::start(data.path());
+    let admin = running.client();
+    admin.create_project("p", &[(".gitignore", "i-*\n")]);
+    let fork = admin.fork("p", "a");
+    let dir = std::path::PathBuf::from(fork["path"].as_str().unwrap());
+    let agent = running.agent("a");
+    let begun = call(&agent, "snapshot", r#"{"label":"empty"}"#);
+    for n in 0..FILES {
+        std::fs::write(dir.join(format!("f-{n:05}")), "x\n").unwrap();
+    }
+    for n in 0..MOST + 5 {
+        std::fs::write(dir.join(format!("i-{n:05}")), "x\n").unwrap();
+    }
+    // A part of a list by its paths, the whole answer, and where it goes on.
+    let part = |tool: &str, list: &str, after: Option<&str>| {
+        let asked = after.map_or(json!({}), |after| json!({ "after": after }));
+        let reply = agent.post(&format!("/api/v1/tools/{tool}"), &asked.to_string());
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(reply.body.len() < 1_000_000, "{tool}: {}", reply.body.len());
+        let answer = reply.json();
+        let part = answer[list].as_array().unwrap().iter();
+        let part: Vec<String> = part
+            .map(|one| one["path"].as_str().unwrap().to_owned())
+            .collect();
+        assert!(part.len() <= MOST, "{tool}: {}", part.len());
+        let next = answer["next"].as_str().map(str::to_owned);
+        (part, next, answer)
+    };
+    let files: Vec<String> = (0..FILES).map(|n| format!("f-{n:05}")).collect();
+    let (listed, next, answer) = part("list_files", "entries", None);
+    assert_eq!(listed[1..], files[..MOST - 1]);
+    assert_eq!(next.as_deref(), Some("f-00998"));
+    assert_eq!(answer["total"], 1 + FILES + MOST + 5);
+    let text = answer["text"].as_str().unwrap();
+    assert_eq!(text.lines().count(), MOST + 1);
+    assert!(text.ends_with("go on with `after`: f-00998]\n"), "{text}");
+    let (listed, next, answer) = part("list_files", "entries", Some("f-09999"));
+    assert_eq!((listed.len(), next.as_deref()), (MOST, Some("i-00999")));
+    assert_eq!(answer["total"], 1 + FILES + MOST + 5);
+    let (listed, next, _) = part("list_files", "entries", Some("i-00999"));
+    assert_eq!((listed.len(), next), (5, None));
+    for tool in ["status", "diff"] {
+        let (changed, next, answer) = part(tool, "changes", None);
+        assert_eq!(changed, files[..MOST], "{tool}");
+        assert_eq!(next.as_ref(), Some(&files[MOST - 1]), "{tool}");
+        match tool {
+            "status" => {
+                assert_eq!(answer["total"]["changes"], FILES);
+                assert_eq!(answer["total"]["ignored"], MOST + 5);
+            }
+            _ => assert_eq!(answer["total_changes"], FILES),
+        }
+        let (changed, ..) = part(tool, "changes", Some("f-09499"));
+        assert_eq!(changed, files[9500..], "{tool}");
+    }
+    // What is ignored is a list of the same paths.
+    let (_, next, answer) = part("status", "changes", Some("f-09999"));
+    assert_eq!(answer["ignored"].as_array().unwrap().len(), MOST);
+    assert_eq!(next.as_deref(), Some("i-00999"));
+    let few = call(&agent, "status", r#"{"limit":3,"after":"f-00009"}"#);
+    let few = few["changes"].as_array().unwrap().iter();
+    let few: Vec<&str> = few.map(|one| one["path"].as_str().unwrap()).collect();
+    assert_eq!(few, ["f-00010", "f-00011", "f-00012"]);
+    // What was done once cannot be asked for again part by part, so it says how much it was.
+    let restore = format!("{{\"snapshot\":{}}}", begun["id"]);
+    let restored = call(&agent, "restore", &restore);
+    assert_eq!(restored["changes"].as_array().unwrap().len(), MOST);
+    assert_eq!(restored["truncated"]["changes"], FILES);
+    let many = serde_json::json!({ "paths": vec!["a"; 101] }).to_string();
+    let refused = agent.post("/api/v1/tools/show_files", &many);
+    assert_eq!(refused.code(), "invalid_request");
 }

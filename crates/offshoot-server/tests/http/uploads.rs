@@ -231,3 +231,66 @@ fn uploads_keep_the_time_that_the_form_gives() {
         json!([])
     );
 }
+
+#[test]
+fn an_upload_that_is_repeated_with_its_key_is_made_once() {
+    let (_data, running) = start();
+    let mine = running.client_for("mine", &[]);
+    let key = [("Idempotency-Key", "k-1")];
+    for target in [
+        "/api/v1/workspaces/mine/uploads",
+        "/api/workspace/mine/upload",
+        "/api/upload",
+    ] {
+        let name = format!("{}.txt", target.len());
+        let parts = [
+            File(&name, b"one"),
+            File(&name, b"two"),
+            Field("messageId", "m-1"),
+        ];
+        let key = [("Idempotency-Key", name.as_str())];
+        let first = send(&mine, target, &key, &parts);
+        assert_eq!(first.status, 200, "{}", first.text());
+        let before = files(&running);
+        let again = send(&mine, target, &key, &parts);
+        assert_eq!(first.json(), again.json());
+        assert_eq!(files(&running), before);
+        // Without the key it is another upload, as ever.
+        assert_eq!(send(&mine, target, &[], &parts).status, 200);
+        assert_eq!(files(&running).len(), before.len() + 2);
+    }
+    // A key is not taken for another form: other bytes, another name, another place.
+    let made = send(&mine, "/api/upload", &key, &[File("a", b"1")]);
+    assert_eq!(made.status, 200, "{}", made.text());
+    for (name, content, message) in [("a", b"2", "m"), ("b", b"1", "m"), ("a", b"1", "m")] {
+        let parts = [File(name, content), Field("messageId", message)];
+        let other = send(&mine, "/api/upload", &key, &parts);
+        assert_eq!(
+            (other.status, other.code().as_str()),
+            (400, "invalid_request")
+        );
+    }
+    // Of somebody else it is another key.
+    let other = running.client_for("other", &[]);
+    let reply = send(&other, "/api/upload", &key, &[File("a", b"2")]);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// Repetitions that come while the first is under way wait for it.
+#[test]
+fn repetitions_at_once_make_one_file() {
+    let (_data, running) = start();
+    let mine = running.client_for("mine", &[]);
+    let content = vec![b'x'; 300_000];
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let key = [("Idempotency-Key", "same")];
+                let parts = [File("a.bin", &content[..])];
+                let reply = send(&mine, "/api/v1/workspaces/mine/uploads", &key, &parts);
+                assert_eq!(reply.json()["files"][0]["path"], "upload/a.bin");
+            });
+        }
+    });
+    assert_eq!(files(&running), ["mine/a.bin"]);
+}

@@ -418,3 +418,30 @@ fn work_for_a_client_that_is_gone_ends_soon() {
     let history = client.get(&of("w", "/history?path=other")).json();
     assert_eq!(history["history"][0]["via"], "sync", "{history}");
 }
+
+/// A file that is too large to be read is in no archive, and the answer says so before it begins.
+#[test]
+fn an_archive_says_what_it_leaves_out() {
+    let data = HostDir::new();
+    let running = Running::start(data.path());
+    let client = running.client();
+    client.create("w");
+    let at = "/api/v1/workspaces/w";
+    client.put(&format!("{at}/files/dir/small"), b"small");
+    client.put(&format!("{at}/files/other/small"), b"small");
+    let quota = client.put(&format!("{at}/quota"), br#"{"bytes":100000}"#);
+    assert_eq!(quota.status, 200, "{}", quota.text());
+    let place = client.get(&format!("{at}/path")).json();
+    let dir = std::path::PathBuf::from(place["path"].as_str().unwrap());
+    let left_out = |below: &str| {
+        let reply = client.get(&format!("{at}/archive?format=zip&path={below}"));
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.header("offshoot-left-out").map(str::to_owned)
+    };
+    assert_eq!(left_out("."), None);
+    std::fs::write(dir.join("dir/large"), vec![7; 200_000]).unwrap();
+    std::fs::write(dir.join("dir/larger"), vec![7; 300_000]).unwrap();
+    assert_eq!(left_out("."), Some("2".to_owned()));
+    assert_eq!(left_out("dir"), Some("2".to_owned()));
+    assert_eq!(left_out("other"), None);
+}

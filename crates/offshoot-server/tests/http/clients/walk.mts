@@ -61,6 +61,26 @@ const listed = good(
   }),
 );
 check(listed.entries.some((entry) => entry.path === "dir"), "the directory is listed");
+const uploaded = good(
+  await client.POST("/api/v1/workspaces/{workspace}/uploads", {
+    params: { path: { workspace: "tom" }, header: { "Idempotency-Key": "ts-1" } },
+    body: { file: "up", workspaceId: "tom", messageId: "m-3", lastModified: 1500000000123 },
+    bodySerializer: ({ file, ...fields }) => {
+      const form = new FormData();
+      form.append("file", new Blob([file]), "notes.txt");
+      for (const [name, value] of Object.entries(fields)) form.append(name, String(value));
+      return form;
+    },
+  }),
+);
+check(uploaded.files[0]?.path === "upload/notes.txt", "the upload has its place");
+const uploads = good(
+  await client.GET("/api/v1/workspaces/{workspace}/list", {
+    params: { path: { workspace: "tom" }, query: { path: "upload" } },
+  }),
+);
+const kept = uploads.entries[0]?.modified_at ?? "";
+check(Date.parse(kept) === 1500000000123, `the upload keeps its time: ${kept}`);
 const missing = await client.GET("/api/v1/workspaces/{workspace}/files/{path}", {
   params: { path: { workspace: "tom", path: "none" } },
 });

@@ -7,6 +7,7 @@ import io
 import sys
 
 from offshoot_client import AuthenticatedClient
+from offshoot_client.api.compatibility import post_api_upload as upload_to_own
 from offshoot_client.api.files import (
     get_workspaces_workspace_files_path as read_file,
     get_workspaces_workspace_list as list_files,
@@ -32,6 +33,7 @@ from offshoot_client.models import (
     Error,
     NewFork,
     NewProject,
+    PostApiUploadBody,
     PostWorkspacesWorkspaceUploadsBody,
     SnapshotRequest,
 )
@@ -61,9 +63,20 @@ written = good(
 )
 assert written.path == "dir/a.txt", written
 assert read_file.sync("pia", "dir/a.txt", client=client).payload.read() == b"one\ntwo\n"
-good(upload.sync("pia", client=client, body=PostWorkspacesWorkspaceUploadsBody(file=content(b"up"))))
-names = [entry.name for entry in good(list_files.sync("pia", client=client, path="upload")).entries]
-assert names == ["notes.txt"], names
+form = PostWorkspacesWorkspaceUploadsBody(
+    file=content(b"up"), workspace_id="pia", message_id="m-3", last_modified=1500000000123
+)
+good(upload.sync("pia", client=client, body=form, idempotency_key="py-1"))
+form.file = content(b"up")
+again = good(upload.sync("pia", client=client, body=form, idempotency_key="py-1"))
+assert [one.path for one in again.files] == ["upload/notes.txt"], again
+form = PostApiUploadBody(file=content(b"older"), workspace_id="pia", message_id="m-4")
+assert good(upload_to_own.sync(client=client, body=form)).path == "upload/notes (1).txt"
+entries = good(list_files.sync("pia", client=client, path="upload")).entries
+assert [entry.name for entry in entries] == ["notes (1).txt", "notes.txt"], entries
+assert entries[1].modified_at.timestamp() == 1500000000.123, entries[1]
+line = good(history.sync("pia", client=client, path="upload/notes.txt")).history[0]
+assert line.message_id == "m-3", line
 assert len(good(changes.sync("pia", client=client)).changes) >= 1
 line = good(history.sync("pia", client=client, path="dir/a.txt")).history[0]
 assert line.message_id == "m-1" and line.at.tzinfo is not None, line

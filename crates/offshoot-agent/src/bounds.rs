@@ -1,0 +1,197 @@
+//! Answers that stay short however much a workspace holds: a part of each list, and how much there is
+//! in all.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use offshoot_core::{Error, RelPath, Result, WorkspaceId};
+use offshoot_engine::{Access, Changes};
+use offshoot_wire as wire;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The most entries of a list in one answer.
+pub(crate) const MOST_ENTRIES: usize = 1000;
+
+/// How many entries are asked for.
+pub(crate) fn entries(asked: Option<usize>) -> usize {
+    asked.unwrap_or(MOST_ENTRIES).clamp(1, MOST_ENTRIES)
+}
+
+/// A part of all paths in their order.
+pub(crate) struct Part {
+    after: Option<RelPath>,
+    last: Option<RelPath>,
+}
+
+impl Part {
+    /// The part with at most `limit` of these paths that begins after what a caller names.
+    pub(crate) fn of<'a>(
+        paths: impl Iterator<Item = &'a RelPath>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Part> {
+        let after = after.map(RelPath::parse_text).transpose()?;
+        let is_left = |path: &&RelPath| after.as_ref().is_none_or(|after| *path > after);
+        let mut left: Vec<&RelPath> = paths.filter(is_left).collect();
+        left.sort_unstable();
+        left.dedup();
+        let last = match left.len() > limit {
+            true => left.get(limit - 1).map(|path| (*path).clone()),
+            false => None,
+        };
+        Ok(Part { after, last })
+    }
+
+    pub(crate) fn holds(&self, path: &RelPath) -> bool {
+        self.after.as_ref().is_none_or(|after| path > after)
+            && self.last.as_ref().is_none_or(|last| path <= last)
+    }
+
+    /// What to name to get the part that follows; none if there is no more.
+    pub(crate) fn next(&self) -> Option<String> {
+        self.last.as_ref().map(RelPath::to_text)
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskStatus {
+    /// Only paths after this: `next` of the answer before.
+    #[serde(default)]
+    after: Option<String>,
+    /// At most so many paths, never more than 1000.
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+/// What changed, as many paths of it as one answer tells.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct StatusPart {
+    #[serde(flatten)]
+    status: wire::Status,
+    /// How many entries each list has in all.
+    total: Totals,
+    /// Where the next part begins, to be given as `after`; not there in the last part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Totals {
+    changes: usize,
+    ignored: usize,
+    refused: usize,
+    too_large: usize,
+    /// Of the paths in `base_moved`.
+    overlap: usize,
+}
+
+fn overlap(changes: &Changes) -> &[RelPath] {
+    let moved = changes.moved.as_ref();
+    moved.map_or(&[], |moved| moved.overlap.as_slice())
+}
+
+/// The tool `status`: one part of the paths, the same in all lists.
+pub(crate) fn status(access: &Access, id: &WorkspaceId, asked: &AskStatus) -> Result<StatusPart> {
+    let mut changes = access.changes(id)?;
+    let total = Totals {
+        changes: changes.set.changes.len(),
+        ignored: changes.set.ignored.len(),
+        refused: changes.refused.len(),
+        too_large: changes.too_large.len(),
+        overlap: overlap(&changes).len(),
+    };
+    let changed = changes.set.changes.iter().map(|one| &one.path);
+    let refused = changes.refused.iter().map(|(path, _)| path);
+    let too_large = changes.too_large.iter().map(|one| &one.path);
+    let all = changed.chain(&changes.set.ignored).chain(refused);
+    let all = all.chain(too_large).chain(overlap(&changes));
+    let part = Part::of(all, asked.after.as_deref(), entries(asked.limit))?;
+    changes.set.changes.retain(|one| part.holds(&one.path));
+    changes.set.ignored.retain(|path| part.holds(path));
+    changes.refused.retain(|(path, _)| part.holds(path));
+    changes.too_large.retain(|one| part.holds(&one.path));
+    if let Some(moved) = &mut changes.moved {
+        moved.overlap.retain(|path| part.holds(path));
+    }
+    Ok(StatusPart {
+        status: wire::Status::new(id.as_str(), &changes),
+        total,
+        next: part.next(),
+    })
+}
+
+/// The answer to something that was done, with the beginning of each list in it. It cannot be asked
+/// for the rest, so it says how much that is.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Cut<T> {
+    #[serde(flatten)]
+    #[schemars(with = "T")]
+    answer: Map<String, Value>,
+    /// The lists of which only the first 1000 entries are told, and how many each has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<BTreeMap<String, usize>>,
+    #[serde(skip)]
+    shape: PhantomData<T>,
+}
+
+impl<T: Serialize> Cut<T> {
+    pub(crate) fn of(answer: &T) -> Result<Self> {
+        let unwritable =
+            |cause| Error::internal("an answer could not be written").with_source(cause);
+        let Value::Object(mut answer) = serde_json::to_value(answer).map_err(unwritable)? else {
+            return Err(Error::internal("an answer is no object"));
+        };
+        let mut truncated = BTreeMap::new();
+        for (name, value) in &mut answer {
+            if let Value::Array(items) = value
+                && items.len() > MOST_ENTRIES
+            {
+                truncated.insert(name.clone(), items.len());
+                items.truncate(MOST_ENTRIES);
+            }
+        }
+        Ok(Cut {
+            answer,
+            truncated: (!truncated.is_empty()).then_some(truncated),
+            shape: PhantomData,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse_text(text).unwrap()
+    }
+
+    #[test]
+    fn parts_follow_each_other_without_a_gap() {
+        let all: Vec<RelPath> = ["b", "a", "c/d", "b", "c"].map(path).to_vec();
+        let mut after: Option<String> = None;
+        let mut parts = Vec::new();
+        loop {
+            let part = Part::of(all.iter(), after.as_deref(), 2).unwrap();
+            let held = all.iter().filter(|path| part.holds(path));
+            parts.push(held.map(RelPath::to_text).collect::<Vec<_>>());
+            after = part.next();
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(parts, [vec!["b", "a", "b"], vec!["c/d", "c"]]);
+    }
+
+    #[test]
+    fn only_long_lists_are_cut() {
+        let answer = BTreeMap::from([("long", vec![0; 1001]), ("short", vec![0; 1000])]);
+        let cut = serde_json::to_value(Cut::of(&answer).unwrap()).unwrap();
+        assert_eq!(cut["long"].as_array().unwrap().len(), MOST_ENTRIES);
+        assert_eq!(cut["short"].as_array().unwrap().len(), 1000);
+        assert_eq!(cut["truncated"], serde_json::json!({ "long": 1001 }));
+    }
+}

@@ -1,0 +1,87 @@
+//! What agents show to people: told to the streams that are open, and kept nowhere.
+//!
+//! It is no change, so it is no line of the history and has no number. A stream that does not keep up
+//! misses what is older than the last few.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use offshoot_core::{ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_engine::Access;
+use serde_json::json;
+use tokio::sync::broadcast;
+
+/// So many are kept for a stream that is busy.
+const KEPT: usize = 32;
+
+/// Files that the person who looks at a workspace is shown.
+pub(crate) struct Show {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) project: Option<ProjectId>,
+    paths: Vec<RelPath>,
+    operator: String,
+    message_id: Option<String>,
+}
+
+impl Show {
+    fn new(access: &Access, paths: Vec<RelPath>) -> Result<Show> {
+        let workspace = access.own_workspace()?;
+        let fork = access.fork_named(&workspace);
+        Ok(Show {
+            project: fork.ok().map(|fork| fork.project),
+            workspace,
+            paths,
+            operator: access.principal().operator.as_str().to_owned(),
+            message_id: access.cause().message_id.clone(),
+        })
+    }
+
+    /// How a stream tells it; none if whoever listens may not know of it. Without an id, so that a
+    /// client that comes back goes on after the last change.
+    pub(crate) fn frame_for(&self, listener: &Access) -> Option<Bytes> {
+        listener.check_reach(&self.workspace).ok()?;
+        let readable = self.paths.iter();
+        let readable = readable.filter(|path| listener.principal().reads(path));
+        let paths: Vec<String> = readable.map(RelPath::to_text).collect();
+        if paths.is_empty() {
+            return None;
+        }
+        let mut value = json!({
+            "workspace": self.workspace.as_str(), "paths": paths, "operator": self.operator,
+        });
+        if let Some(project) = &self.project {
+            value["project"] = project.as_str().into();
+        }
+        if let Some(message) = &self.message_id {
+            value["message_id"] = message.as_str().into();
+        }
+        Some(format!("event: show\ndata: {value}\n\n").into())
+    }
+}
+
+/// All that is shown, for those who listen at that moment.
+pub(crate) struct Shows(broadcast::Sender<Arc<Show>>);
+
+impl Default for Shows {
+    fn default() -> Self {
+        Shows(broadcast::Sender::new(KEPT))
+    }
+}
+
+impl Shows {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Show>> {
+        self.0.subscribe()
+    }
+
+    pub(crate) fn is_listened_to(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    /// Tells whoever listens. It blocks.
+    pub(crate) fn tell(&self, access: &Access, paths: Vec<RelPath>) -> Result<()> {
+        let show = Show::new(access, paths)?;
+        // The last listener may have gone meanwhile.
+        let _ = self.0.send(Arc::new(show));
+        Ok(())
+    }
+}
