@@ -114,11 +114,13 @@ impl Engine {
                     Ok(false) => {}
                     // Somebody uses it.
                     Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
-                    Err(error) => return Err(error),
+                    // One that cannot go keeps no other.
+                    Err(error) => tracing::warn!(workspace = %row.id, ?error, "a session stays"),
                 }
             }
             if !gone.is_empty() {
-                self.store().erase(&self.unnamed_of(&named)?)?;
+                self.store()
+                    .erase_beside_others(&self.unnamed_of(&named)?)?;
             }
             Ok(gone)
         })

@@ -71,17 +71,42 @@ impl Store {
         Ok(collected)
     }
 
-    /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
-    /// own, and the packs that hold them, which are written anew. Afterwards the database is
-    /// scrubbed.
-    ///
-    /// Each object comes with the age of its row in one view of the store in which nothing names
-    /// any of them. Whoever names one later renews its row in the same transaction: it is younger
-    /// then and stays.
+    /// Erases objects as [`Store::erase_beside_others`] does and scrubs the database, which keeps
+    /// all writers waiting: also what was deleted before deletion overwrote it is gone then.
     ///
     /// Writing packs and the database anew needs space. If there is too little, that is left to the
     /// next collection, and the answer says so.
     pub fn erase(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<Collected> {
+        let (mut collected, torn) = self.erase_objects(unnamed)?;
+        self.overwrite(torn, &mut collected)?;
+        Ok(collected)
+    }
+
+    /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
+    /// own, and the packs that hold them, which are written anew. Nobody waits for longer than a
+    /// step of it. What the log of the database still holds goes when the log is written over.
+    ///
+    /// Each object comes with the age of its row in one view of the store in which nothing names
+    /// any of them. Whoever names one later renews its row in the same transaction: it is younger
+    /// then and stays.
+    pub fn erase_beside_others(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<Collected> {
+        let (mut collected, torn) = self.erase_objects(unnamed)?;
+        for pack in torn {
+            match self.rewrite_pack(&pack, Timestamp(i64::MAX), &mut collected) {
+                // The rest that can go gives it the space for the next time.
+                Err(error) if error.is_disk_full() => {}
+                done => done?,
+            }
+        }
+        self.meta().tidy()?;
+        Ok(collected)
+    }
+
+    /// Removes rows and blobs. Returns also the packs that hold what no row names any more.
+    fn erase_objects(
+        &self,
+        unnamed: &[(ObjectId, Timestamp)],
+    ) -> Result<(Collected, Vec<PackRow>)> {
         let mut collected = Collected::default();
         let (mut packs, mut blobs) = (HashSet::new(), Vec::new());
         for step in unnamed.chunks(STEP) {
@@ -100,8 +125,7 @@ impl Store {
         for key in packs {
             torn.extend(self.read(|tx| tx.pack(key))?);
         }
-        self.overwrite(torn, &mut collected)?;
-        Ok(collected)
+        Ok((collected, torn))
     }
 
     /// Removes the rows that were not renewed since. Returns those that went.

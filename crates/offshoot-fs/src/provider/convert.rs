@@ -35,7 +35,7 @@ pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Resul
             ErrorCode::Unsupported,
             "it is not known how the overlay noted the changes of the workspace",
         )
-        .with_hint("use the workspace once where overlays work, then try again")
+        .with_hint("complete it where it was made, or fork again")
     })?;
     let stack = LayerStack::open_with(layers, xattrs)?.with_nothing_own();
     let upper = SafeDir::open(from.upper())?.following_no_links();

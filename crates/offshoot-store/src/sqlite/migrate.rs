@@ -135,6 +135,11 @@ pub(super) fn open_connection(path: &Path, cache_bytes: i64) -> Result<Connectio
     connection
         .pragma_update(None, "trusted_schema", false)
         .sql()?;
+    // What is deleted is overwritten at once, so that erased content is not found in free pages and
+    // nobody has to wait until the whole file is written anew.
+    connection
+        .pragma_update(None, "secure_delete", true)
+        .sql()?;
     Ok(connection)
 }
 
