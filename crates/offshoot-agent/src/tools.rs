@@ -5,7 +5,7 @@ use std::io::Read as _;
 use offshoot_core::{Error, RelPath, Result, WorkspaceId};
 use offshoot_engine::{
     Access, Content, Expect, FileToWrite, ListOptions, MAX_WINDOW, Point, WriteOptions,
-    history_as_json, listing_as_text,
+    history_as_json, is_computed, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -383,6 +383,9 @@ fn reading() -> Vec<Tool> {
         )
         .or_quickly(|access, id, asked: &ReadFile| {
             let path = path(access, id, &asked.path)?;
+            if is_computed(&path) {
+                return Ok(None);
+            }
             let window = access.read_window_if_small(id, &path, asked.offset, asked.length)?;
             Ok(window.map(wire::Window::from))
         }),

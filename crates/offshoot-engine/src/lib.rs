@@ -140,7 +140,9 @@ pub use project_import::ProjectImport;
 pub use project_read::{FileVersion, ProjectDifference, ProjectEntry};
 pub use providers::probe_providers_in;
 pub use purge::Purged;
-pub use read::{Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, listing_as_text};
+pub use read::{
+    Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, is_computed, listing_as_text,
+};
 pub use regions::{PartChoice, PartChoices, Piece, Region, TextsMerged, merge_texts};
 pub use restore::{Point, Restored};
 pub use retention::{AGE_GUARD, Cleaned, CleanedWorkspace};

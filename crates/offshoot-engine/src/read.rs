@@ -201,6 +201,11 @@ fn byte_of_character(text: &str, number: u64) -> usize {
     places.nth(number as usize).unwrap_or(text.len())
 }
 
+/// Whether a path may name what is computed when it is read, which takes longer than a file does.
+pub fn is_computed(path: &RelPath) -> bool {
+    path.parts().next() == Some(b".meta")
+}
+
 impl Engine {
     /// Reads a part of a file: at most [`MAX_WINDOW`] characters, or bytes of what is no text.
     /// Characters are never split.
@@ -328,8 +333,7 @@ impl Engine {
             let text = crate::workspace::session_metadata(row);
             return Ok(Some(Source::of_bytes(text.into_bytes())));
         }
-        let mut parts = path.parts();
-        if parts.next() != Some(b".meta") {
+        if !is_computed(path) {
             return Ok(None);
         }
         let real = RelPath::from_normal(".meta");

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use offshoot_core::{Error, ErrorCode, ObjectId, RelPath, Result, WorkspaceId};
-use offshoot_engine::{Content, ListOptions, ListSort, OpenFile, WriteOptions};
+use offshoot_engine::{Content, ListOptions, ListSort, OpenFile, WriteOptions, is_computed};
 
 use crate::app::Shared;
 use crate::auth::Caller;
@@ -54,6 +54,7 @@ pub(crate) async fn read(
         (None, Some(version)) => {
             blocking(move || caller.open_file_version(&id, &of, version)).await?
         }
+        (None, None) if is_computed(&path) => blocking(move || caller.open_file(&id, &of)).await?,
         (None, None) => caller.open_file(&id, &path)?,
     };
     serve(file, &path, preview, &method, &headers).await
