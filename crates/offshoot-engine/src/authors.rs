@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use offshoot_core::{Cause, EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Conflict, ConflictKind, Grain, Limits, TreeEntry};
+use offshoot_merge::{Conflict, ConflictKind, Grain, Limits, TreeEntry, Units};
 use offshoot_store::{
     ForkRow, HistoryFilter, HistoryOp, HistoryRow, MergeRow, ReadTx, ReviewRow, Via, WorkspaceKey,
     WorkspaceRow,
@@ -413,24 +413,23 @@ impl<'a> Authors<'a> {
         unit: Option<(&Changed, &Mark)>,
         path: &RelPath,
     ) -> Result<Option<HistoryRow>> {
-        let trail = Trail::new(self.tx, merge.workspace, path).upto(merge.at)?;
-        self.written_in(trail, unit)
-    }
-
-    fn written_in(
-        &self,
-        mut trail: Trail<'_>,
-        unit: Option<(&Changed, &Mark)>,
-    ) -> Result<Option<HistoryRow>> {
-        let found = match unit {
-            None => trail.next()?,
-            Some((changed, mark)) => {
-                let mut one = changed.only(mark);
-                one.trace(self.objects, trail, &[], &|_| Ok(false))?;
-                one.marks.pop().and_then(|mark| mark.by)
-            }
+        let trail = || Trail::new(self.tx, merge.workspace, path).upto(merge.at);
+        let Some((changed, mark)) = unit else {
+            let last = trail()?.next()?;
+            return Ok(last.filter(|row| row.line.via != Via::Update));
         };
-        Ok(found.filter(|row| row.line.via != Via::Update))
+        let first = match mark.came {
+            true => None,
+            false => trail()?.began_with()?,
+        };
+        let began_with = match first {
+            Some(id) => cut_object(self.tx, self.objects, &id, changed.grain)?.unwrap_or_default(),
+            None => Units::default(),
+        };
+        let mut one = changed.only(mark, &began_with);
+        one.trace(self.objects, trail()?, &[], &|_| Ok(false))?;
+        let by = one.marks.pop().and_then(|mark| mark.by);
+        Ok(by.filter(|row| row.line.via != Via::Update))
     }
 
     /// Who wrote the parts of the workspace's side: always its agent, but with the operator and

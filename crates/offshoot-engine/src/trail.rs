@@ -92,6 +92,15 @@ impl<'a> Trail<'a> {
         Ok(self)
     }
 
+    /// What the path held before the first of the changes; none if it was not there.
+    pub(crate) fn began_with(mut self) -> Result<Option<ObjectId>> {
+        let mut first = None;
+        while let Some(step) = self.next()? {
+            first = self.before(&step, &[])?;
+        }
+        Ok(first)
+    }
+
     /// What a file was before a change of it, and the changes before that: where it stood under
     /// another name, there.
     fn before(&mut self, step: &HistoryRow, other_names: &[RelPath]) -> Result<Option<ObjectId>> {
@@ -184,7 +193,7 @@ impl Changed {
         })
     }
 
-    /// What a mark that went is about: a content, and the unit of it that is not there any more.
+    /// What the change that made a mark took away, if it went: a content, and the unit of it.
     pub(crate) fn gone<'a>(&'a self, mark: &'a Mark) -> (&'a Units, usize) {
         match &mark.taken {
             Some((units, unit)) => (units, *unit),
@@ -192,13 +201,18 @@ impl Changed {
         }
     }
 
-    /// The same with one mark alone, not yet explained: for who asks what led to the change that
-    /// made it.
-    pub(crate) fn only(&self, mark: &Mark) -> Changed {
-        let (base, unit) = match mark.came {
-            true => (&self.base, mark.unit),
-            false => self.gone(mark),
-        };
+    /// The same with one mark alone, not yet explained, for who asks what in a workspace led to the
+    /// change that made it. `began_with` is what the workspace had at first: what it took away stood
+    /// there, and may have been replaced in the project before that landed.
+    pub(crate) fn only(&self, mark: &Mark, began_with: &Units) -> Changed {
+        let (mut base, mut unit) = (&self.base, mark.unit);
+        if !mark.came {
+            (base, unit) = self.gone(mark);
+            let there = base.followed_to(began_with, &Limits::default()).unit(unit);
+            if let Some(there) = there {
+                (base, unit) = (began_with, there);
+            }
+        }
         Changed {
             grain: self.grain,
             base: base.clone(),
@@ -259,16 +273,18 @@ impl Changed {
                 }
             }
         }
-        self.follow_gone(tx, objects, &steps)
+        self.follow_gone(tx, objects, &steps, undoes)
     }
 
-    /// A unit of the base that others took the place of went with the last of these. One whose place
-    /// is taken now did not go: what stands there has an author of its own.
+    /// A unit of the base that others took the place of went with the last of these, unless what took
+    /// that one away brought back that the place was empty. One whose place is taken now did not go:
+    /// what stands there has an author of its own.
     fn follow_gone(
         &mut self,
         tx: &dyn ReadTx,
         objects: &dyn ObjectReader,
         steps: &[(HistoryRow, Before)],
+        undoes: &dyn Fn(&HistoryRow) -> Result<bool>,
     ) -> Result<()> {
         let limits = Limits::default();
         let first = |mark: &Mark| {
@@ -297,8 +313,11 @@ impl Changed {
                     Some(Place::Unit(unit)) => Some(match followed.unit(unit) {
                         Some(unit) => Place::Unit(unit),
                         None => {
-                            mark.by = Some(steps[at].0.clone());
-                            mark.taken = Some((Rc::clone(&before), unit));
+                            let step = &steps[at].0;
+                            if mark.taken.is_none() || !undoes(step)? {
+                                mark.by = Some(step.clone());
+                                mark.taken = Some((Rc::clone(&before), unit));
+                            }
                             Place::Gap(followed.gap(unit))
                         }
                     }),
