@@ -309,7 +309,10 @@ fn what_an_agent_shows_reaches_those_who_may_see_it() {
 #[test]
 fn a_stream_that_does_not_keep_up_misses_what_is_shown() {
     let data = offshoot_testkit::HostDir::new();
-    let running = Running::start(data.path());
+    let mut options = common::options();
+    // Nobody is cut off meanwhile, however busy the machine is.
+    options.limits.idle_timeout = Duration::from_secs(600);
+    let running = Running::start_with(data.path(), options);
     running.client().create("w");
     let agent = running.agent("w");
     agent.put("/api/v1/workspaces/w/files/a.txt", b"a\n");
