@@ -85,7 +85,8 @@ impl<'a> BaseLines<'a> {
             let new = &side.text[side.split.bytes(&after)];
             let cut = old.contains(&b'\n') || new.contains(&b'\n');
             let comment = comment_signs(old) != comment_signs(new)
-                || (self.begins_a_line(region.base.start) && comment_start(old) != comment_start(new));
+                || (self.begins_a_line(region.base.start)
+                    && comment_start(old) != comment_start(new));
             let last = region.base.end.max(region.base.start + 1) - 1;
             for line in &mut lines[self.line_of[region.base.start]..=self.line_of[last]] {
                 line.edited = true;

@@ -38,23 +38,49 @@ const KINDS: [Kind; 7] = [
     },
     Kind {
         path: "a.yml",
-        lines: &["key#: value", "other#: 1.2.#", "  - item #", "  nested#: [one, two]"],
+        lines: &[
+            "key#: value",
+            "other#: 1.2.#",
+            "  - item #",
+            "  nested#: [one, two]",
+        ],
     },
     Kind {
         path: "a.toml",
-        lines: &["key# = \"value\"", "dep# = \"1.#.0\"", "[table#]", "list# = [1, 2]"],
+        lines: &[
+            "key# = \"value\"",
+            "dep# = \"1.#.0\"",
+            "[table#]",
+            "list# = [1, 2]",
+        ],
     },
     Kind {
         path: "a.md",
-        lines: &["- item #", "- another item # of it", "A sentence with # words.", "## Part #"],
+        lines: &[
+            "- item #",
+            "- another item # of it",
+            "A sentence with # words.",
+            "## Part #",
+        ],
     },
     Kind {
         path: "a.py",
-        lines: &["import module_#", "from package import name_#", "x_# = make(#, 2)", "    go(#)"],
+        lines: &[
+            "import module_#",
+            "from package import name_#",
+            "x_# = make(#, 2)",
+            "    go(#)",
+        ],
     },
     Kind {
         path: "a.rs",
-        lines: &["use crate::part_#;", "mod part_#;", "let x_# = part(#);", "pub fn f_#() {", "}"],
+        lines: &[
+            "use crate::part_#;",
+            "mod part_#;",
+            "let x_# = part(#);",
+            "pub fn f_#() {",
+            "}",
+        ],
     },
 ];
 
@@ -66,7 +92,9 @@ impl Kind {
     }
 
     fn base(&self, chance: &mut Chance) -> Vec<String> {
-        (0..2 + chance.below(9)).map(|_| self.line(chance)).collect()
+        (0..2 + chance.below(9))
+            .map(|_| self.line(chance))
+            .collect()
     }
 
     /// One change around a line that both sides work at.
@@ -92,7 +120,10 @@ impl Kind {
             8 => {
                 let mut words: Vec<&str> = lines[at].split(' ').collect();
                 let place = chance.below(words.len() + 1);
-                words.insert(place, chance.pick(&["new", "extra", "3.4.5", "{", "more words"]));
+                words.insert(
+                    place,
+                    chance.pick(&["new", "extra", "3.4.5", "{", "more words"]),
+                );
                 lines[at] = words.join(" ");
             }
             _ => {
@@ -126,7 +157,12 @@ fn counts(lines: &[String]) -> BTreeMap<&str, usize> {
 
 /// The lines that are in the result more often than the sides allow: one that a side removed may be
 /// there only as often as the other side brought it in.
-fn too_often(base: &[String], ours: &[String], theirs: &[String], merged: &[String]) -> Vec<String> {
+fn too_often(
+    base: &[String],
+    ours: &[String],
+    theirs: &[String],
+    merged: &[String],
+) -> Vec<String> {
     let [base, ours, theirs, merged] = [base, ours, theirs, merged].map(counts);
     let of = |counts: &BTreeMap<&str, usize>, line| counts.get(line).copied().unwrap_or(0);
     let mut wrong = Vec::new();
@@ -142,7 +178,10 @@ fn too_often(base: &[String], ours: &[String], theirs: &[String], merged: &[Stri
 }
 
 fn text(lines: &[String]) -> Vec<u8> {
-    lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
+    lines
+        .iter()
+        .flat_map(|line| format!("{line}\n").into_bytes())
+        .collect()
 }
 
 #[test]
@@ -185,8 +224,18 @@ fn what_a_side_removed_is_gone_or_it_is_a_conflict() {
             ));
         }
     }
-    println!("soak: removed lines: {count} texts, {conflicts} conflicts by line, {resolved} resolved");
-    assert!(resolved * 50 > conflicts, "{resolved} of {conflicts}: hardly any is resolved");
-    let shown = wrong.iter().take(5).cloned().collect::<Vec<_>>().join("\n\n");
+    println!(
+        "soak: removed lines: {count} texts, {conflicts} conflicts by line, {resolved} resolved"
+    );
+    assert!(
+        resolved * 50 > conflicts,
+        "{resolved} of {conflicts}: hardly any is resolved"
+    );
+    let shown = wrong
+        .iter()
+        .take(5)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("\n\n");
     assert!(wrong.is_empty(), "{} of {resolved}:\n{shown}", wrong.len());
 }
