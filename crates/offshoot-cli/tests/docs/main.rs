@@ -291,7 +291,8 @@ impl Typing {
                 Some(code)
             }
             Err(id) => {
-                self.wrong.push((line, format!("the id {id} was never shown")));
+                self.wrong
+                    .push((line, format!("the id {id} was never shown")));
                 None
             }
         }
@@ -333,7 +334,9 @@ impl Typing {
                     let name = usage.split(' ').next().unwrap_or_default();
                     self.shell.add_program(name, &text);
                 }
-                None => self.wrong.push((line, "a script tells its usage".to_owned())),
+                None => self
+                    .wrong
+                    .push((line, "a script tells its usage".to_owned())),
             },
             Step::Json { line, shown } => {
                 let unspaced = |text: &str| vec![text.split_whitespace().collect::<String>()];
@@ -450,7 +453,10 @@ fn no_block_is_passed_over() {
     assert_eq!(steps(known).len(), 4);
     for kind in ["", "bash", "toml", "shell"] {
         let block = format!("text\n```{kind}\ntrue\n```\n");
-        assert!(std::panic::catch_unwind(|| steps(&block)).is_err(), "{kind}");
+        assert!(
+            std::panic::catch_unwind(|| steps(&block)).is_err(),
+            "{kind}"
+        );
         let told = steps(&format!("<!-- not typed: a reason -->\n{block}"));
         assert!(matches!(&told[..], [Step::NotTyped(reason)] if reason == "a reason"));
     }
