@@ -35,21 +35,13 @@ fn large_blobs(data: &Path) -> Vec<PathBuf> {
     blobs
 }
 
-fn overwrite(blob: &Path, bytes: &[u8]) {
-    let mut permissions = fs::metadata(blob).unwrap().permissions();
-    #[expect(clippy::permissions_set_readonly_false, reason = "it is removed soon")]
-    permissions.set_readonly(false);
-    fs::set_permissions(blob, permissions).unwrap();
-    fs::write(blob, bytes).unwrap();
-}
-
-/// Changes one byte in the middle of every blob, which its compression notices, too.
+/// Changes one byte in the middle of every blob.
 fn flip_bytes(data: &Path) {
     for blob in large_blobs(data) {
         let mut bytes = fs::read(&blob).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        overwrite(&blob, &bytes);
+        fs::write(&blob, &bytes).unwrap();
     }
 }
 
@@ -59,8 +51,8 @@ fn swap_blobs(data: &Path) {
         panic!("two contents are large");
     };
     let (first, second) = (fs::read(one).unwrap(), fs::read(two).unwrap());
-    overwrite(one, &second);
-    overwrite(two, &first);
+    fs::write(one, second).unwrap();
+    fs::write(two, first).unwrap();
 }
 
 #[track_caller]
