@@ -5,8 +5,10 @@
 mod support;
 
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use offshoot_testkit::skip;
 use support::{Place, Ran};
 
 fn refused(ran: &Ran) -> String {
@@ -65,6 +67,84 @@ fn data_remove_takes_everything_away() {
     assert_eq!(refused(&ran), "file_not_found");
 }
 
+/// A project with one file and a fork of it, whose path is returned if it is a mount.
+fn with_mounted_fork(place: &Place) -> Option<std::path::PathBuf> {
+    place.done(&["project", "create", "p"]);
+    place.run_with_input(&["project", "put", "p", "README"], b"begin\n");
+    let path = place.done(&["fork", "p", "--agent", "ada"]).stdout;
+    let forks = place.done(&["--json", "forks"]).json();
+    if forks["forks"][0]["provider"] != "overlay" {
+        skip("forks are no mounts here");
+        return None;
+    }
+    Some(path.trim_end().into())
+}
+
+fn unmount(path: &Path) {
+    let ended = Command::new("umount").arg(path).status().unwrap();
+    assert!(ended.success());
+}
+
+#[test]
+fn data_remove_after_a_restart_of_the_machine() {
+    let place = Place::new();
+    let Some(path) = with_mounted_fork(&place) else {
+        return;
+    };
+    // A restart leaves the place of the mount, which nothing can be written into or removed from.
+    unmount(&path);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    assert!(fs::write(path.join("lost"), "work").is_err());
+    assert!(fs::remove_dir_all(place.data()).is_err(), "`rm -r` cannot");
+
+    let ran = place.done(&["data", "remove", "--yes"]);
+    assert!(ran.stdout.contains("0 mounts"), "{}", ran.golden());
+    assert!(!place.data().exists());
+}
+
+#[test]
+fn workspace_convert_makes_a_copy_of_a_fork_that_cannot_be_mounted() {
+    let place = Place::new();
+    let Some(path) = with_mounted_fork(&place) else {
+        return;
+    };
+    fs::write(path.join("README"), "changed\n").unwrap();
+    fs::write(path.join("new"), "new\n").unwrap();
+    place.done(&["status", "ada"]);
+    // Nobody has recorded this one when the mount goes.
+    fs::write(path.join("late"), "late\n").unwrap();
+    unmount(&path);
+    // Without a work directory of its own an overlay cannot be mounted.
+    let work = place.data().join("forks/ada.1/work");
+    fs::remove_dir_all(&work).unwrap();
+    std::os::unix::fs::symlink("/proc", &work).unwrap();
+
+    let ran = place.run(&["status", "ada"]);
+    assert_eq!(ran.code, 1, "{}", ran.golden());
+    let convert = "workspace convert ada --provider copy";
+    assert!(ran.stderr.contains(convert), "{}", ran.golden());
+    let ran = place.done(&convert.split(' ').collect::<Vec<_>>());
+    assert_eq!(ran.stdout, "`ada` is made by copy now\n");
+    assert_eq!(fs::read(path.join("README")).unwrap(), b"changed\n");
+    assert_eq!(fs::read(path.join("late")).unwrap(), b"late\n");
+    let forks = place.done(&["--json", "forks"]).json();
+    assert_eq!(forks["forks"][0]["provider"], "copy");
+    let ran = place.done(&convert.split(' ').collect::<Vec<_>>());
+    assert!(ran.stdout.starts_with("nothing to do"), "{}", ran.golden());
+
+    // It is a fork like any other.
+    place.done(&["complete", "ada"]);
+    assert_eq!(
+        place.done(&["project", "cat", "p", "README"]).stdout,
+        "changed\n"
+    );
+    assert_eq!(
+        place.done(&["project", "cat", "p", "late"]).stdout,
+        "late\n"
+    );
+    place.done(&["check"]);
+}
+
 #[test]
 fn data_remove_touches_nothing_that_is_not_offshoots() {
     let place = Place::with_workspace();
@@ -96,7 +176,7 @@ fn data_remove_waits_for_no_server_and_no_shell() {
     // A program works in a fork. Only a mount shows that; a copy is removed under its hands.
     let mounted = place.done(&["--json", "forks"]).json()["forks"][0]["provider"] == "overlay";
     if mounted {
-        let mut shell = std::process::Command::new("sleep")
+        let mut shell = Command::new("sleep")
             .arg("1000")
             .current_dir(path)
             .stdin(Stdio::null())

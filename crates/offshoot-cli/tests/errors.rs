@@ -259,3 +259,40 @@ fn names_cannot_drive_a_terminal() {
         );
     }
 }
+
+#[test]
+fn what_is_not_there_yet_is_told_with_the_next_step() {
+    let place = Place::new();
+    let fork = "fork PROJECT --agent ada";
+    let ran = place.run(&["mcp", "--agent", "ada"]);
+    assert_eq!(ran.code, 1, "{}", ran.golden());
+    assert!(ran.stderr.contains(fork), "{}", ran.golden());
+    // The block for a client may be printed before there is anything for it.
+    let ran = place.done(&["mcp", "config", "claude", "--agent", "ada"]);
+    assert!(
+        ran.stderr.contains("not yet") && ran.stderr.contains(fork),
+        "{}",
+        ran.golden()
+    );
+    let ran = place.done(&["mcp", "config", "claude", "--workspace", "w"]);
+    assert!(
+        ran.stderr.contains("not yet: there is no workspace `w`"),
+        "{}",
+        ran.golden()
+    );
+    for (flag, missing) in [
+        ("--workspace", "there is no workspace `w`"),
+        ("--project", "there is no project `w`"),
+    ] {
+        let ran = place.done(&["token", "issue", flag, "w"]);
+        assert!(ran.stderr.contains(missing), "{}", ran.golden());
+    }
+    place.done(&["workspace", "create", "w"]);
+    for args in [
+        &["mcp", "config", "claude", "--workspace", "w"][..],
+        &["token", "issue", "--workspace", "w"],
+    ] {
+        let ran = place.done(args);
+        assert!(!ran.stderr.contains("yet"), "{}", ran.golden());
+    }
+}

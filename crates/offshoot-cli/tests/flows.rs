@@ -412,3 +412,44 @@ fn the_tour_runs_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(&temp).unwrap().count(), 0);
     assert!(!place.data().exists());
 }
+
+#[test]
+fn status_names_files_that_are_too_large() {
+    let place = Place::with_workspace();
+    place.put("small", b"small");
+    let path = place.done(&["workspace", "path", "w"]).stdout;
+    let large = std::path::Path::new(path.trim_end()).join("large");
+    // A hole of 15 TB takes no space and would take hours to read.
+    let size: u64 = 15 << 40;
+    let file = std::fs::File::create(&large).unwrap();
+    file.set_len(size).unwrap();
+    drop(file);
+
+    for command in ["status", "sync"] {
+        let ran = place.done(&[command, "w"]);
+        let named = ran.stderr.lines().find(|line| line.contains("large"));
+        let named = named.unwrap_or_else(|| panic!("{command}: {}", ran.golden()));
+        assert!(
+            named.contains("left out large: it has 15.0 TiB") && named.contains("16.0 GiB"),
+            "{named}"
+        );
+        let answer = place.done(&["--json", command, "w"]).json();
+        let told = serde_json::json!([{ "path": "large", "size": size, "limit": 16u64 << 30 }]);
+        assert_eq!(answer["too_large"], told, "{command}");
+    }
+    // The rest of the workspace is as usable as before, and nothing takes the file away.
+    place.put("small", b"changed");
+    let ran = place.done(&["status", "w"]);
+    assert!(
+        ran.stdout.contains("small") && !ran.stdout.contains("large"),
+        "{}",
+        ran.golden()
+    );
+    let ran = place.run(&["--json", "workspace", "delete", "w"]);
+    assert_eq!(ran.code, 1, "{}", ran.golden());
+    assert!(large.exists());
+    std::fs::remove_file(&large).unwrap();
+    let answer = place.done(&["--json", "status", "w"]).json();
+    assert_eq!(answer["too_large"], serde_json::json!([]));
+    place.done(&["workspace", "delete", "w"]);
+}

@@ -106,7 +106,8 @@ fn a_project_from_a_directory() {
     assert_eq!(
         place.done(&["project", "delete", "q"]).golden(),
         "exit 0\n--- stdout\ndeleted `q`\n\
-         its last state is kept as snapshot ID\n--- stderr\n"
+         its last state is kept as snapshot ID\n--- stderr\n\
+         look at it again with: offshoot workspace create q --from ID\n"
     );
     assert_eq!(place.done(&["check"]).code, 0);
 }

@@ -27,6 +27,7 @@ mod limits;
 mod markers;
 mod outcome;
 mod reason;
+mod removed;
 mod rules;
 mod same_line;
 mod split;

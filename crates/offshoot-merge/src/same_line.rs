@@ -31,7 +31,7 @@ struct LineEdit {
     edited: bool,
     /// A newline came or went: the line was cut or joined.
     cut: bool,
-    /// Another number of comment signs than before.
+    /// Another number of comment signs than before, or a comment where there was none.
     comment: bool,
     words_gone: usize,
 }
@@ -84,11 +84,14 @@ impl<'a> BaseLines<'a> {
             let old = &self.hunk.texts.base[self.hunk.words.base.bytes(&region.base)];
             let new = &side.text[side.split.bytes(&after)];
             let cut = old.contains(&b'\n') || new.contains(&b'\n');
+            let comment = comment_signs(old) != comment_signs(new)
+                || (self.begins_a_line(region.base.start)
+                    && comment_start(old) != comment_start(new));
             let last = region.base.end.max(region.base.start + 1) - 1;
             for line in &mut lines[self.line_of[region.base.start]..=self.line_of[last]] {
                 line.edited = true;
                 line.cut |= cut;
-                line.comment |= comment_signs(old) != comment_signs(new);
+                line.comment |= comment;
             }
             for place in region.base.clone() {
                 let token = &self.hunk.texts.base[self.hunk.words.base.bytes(&(place..place + 1))];
@@ -96,6 +99,16 @@ impl<'a> BaseLines<'a> {
             }
         }
         lines
+    }
+
+    /// Whether only blanks stand before a word in its line.
+    fn begins_a_line(&self, word: usize) -> bool {
+        let base = &self.hunk.words.base;
+        let before = (0..word).rev().map(|place| base.bytes(&(place..place + 1)));
+        before
+            .map(|bytes| &self.hunk.texts.base[bytes])
+            .take_while(|token| *token != b"\n")
+            .all(|token| token.iter().all(u8::is_ascii_whitespace))
     }
 
     fn side(&self, who: Who) -> SideEdits<'a> {
@@ -194,22 +207,37 @@ fn whole_lines_start(split: &Split, text: &[u8], run: Range<usize>) -> Option<us
 }
 
 /// How many signs of a comment a text has, each kind by itself.
-fn comment_signs(text: &[u8]) -> [usize; 7] {
-    const SIGNS: [&[u8]; 7] = [b"//", b"/*", b"*/", b"<!--", b"-->", b"#", b"\"\"\""];
+fn comment_signs(text: &[u8]) -> [usize; 8] {
+    const SIGNS: [&[u8]; 8] = [
+        b"//", b"/*", b"*/", b"<!--", b"-->", b"#", b"\"\"\"", b"'''",
+    ];
     SIGNS.map(|sign| {
         let windows = text.windows(sign.len());
         windows.filter(|window| *window == sign).count()
     })
 }
 
+/// The sign that makes a line a comment where the line begins with it, and means something else
+/// anywhere else: `i--`, `a % b`, the `;` at the end of a statement. A sign that a word is tied to,
+/// as in `--flag value`, is part of that word.
+fn comment_start(text: &[u8]) -> Option<&'static [u8]> {
+    const SIGNS: [&[u8]; 3] = [b"--", b";", b"%"];
+    let text = text.trim_ascii_start();
+    let sign = SIGNS.into_iter().find(|sign| text.starts_with(sign))?;
+    let after = text.iter().find(|byte| !sign.contains(byte));
+    let only_signs = !text.iter().any(|byte| is_word(&[*byte]));
+    (only_signs || after.is_some_and(u8::is_ascii_whitespace)).then_some(sign)
+}
+
 /// Whether edits of either side begin or end a comment over several lines.
 pub(crate) fn turn_into_comment(old: &[u8], new: &[u8]) -> bool {
     let open = |text: &[u8]| {
-        let [_, begin, end, html_begin, html_end, _, quotes] = comment_signs(text);
+        let [_, begin, end, html_begin, html_end, _, double, single] = comment_signs(text);
         (
             begin as isize - end as isize,
             html_begin as isize - html_end as isize,
-            quotes % 2,
+            double % 2,
+            single % 2,
         )
     };
     open(old) != open(new)

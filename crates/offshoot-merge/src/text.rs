@@ -8,6 +8,7 @@ use crate::entries::EntryFormat;
 use crate::hunk::ConflictingHunk;
 use crate::limits::{Budget, Limits};
 use crate::reason::{Reason, Reasons};
+use crate::removed::LineCounts;
 use crate::split::{ThreeWay, line_length};
 use crate::words::Texts;
 
@@ -104,6 +105,7 @@ pub(crate) fn merge_text(
     let mut merge = TextMerge { pieces, lines };
     merge.refuse_opposite_sides(ours, theirs);
     merge.refuse_open_blocks(base, ours, theirs);
+    merge.refuse_removed_lines(base, ours, theirs);
     merge
 }
 
@@ -147,6 +149,25 @@ impl TextMerge {
         let before = net(base);
         if before == net(ours) && before == net(theirs) && before != net(&merged) {
             self.pieces.iter_mut().for_each(Piece::refuse);
+        }
+    }
+}
+
+impl TextMerge {
+    /// What either side removed is gone from what was put together, or it is a conflict.
+    fn refuse_removed_lines(&mut self, base: &[u8], ours: &[u8], theirs: &[u8]) {
+        let resolved = |piece: &Piece| matches!(piece, Piece::Resolved(..));
+        if !self.pieces.iter().any(resolved) {
+            return;
+        }
+        let Some(merged) = self.clean_bytes(ours, theirs) else {
+            return;
+        };
+        let counts = LineCounts::of(base, ours, theirs, &merged);
+        for piece in &mut self.pieces {
+            if matches!(piece, Piece::Resolved(bytes, ..) if counts.brings_back(bytes)) {
+                piece.refuse();
+            }
         }
     }
 }

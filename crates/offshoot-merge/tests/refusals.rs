@@ -101,17 +101,28 @@ fn a_line_that_was_moved_is_not_removed() {
 
 #[test]
 fn a_word_is_not_put_into_a_line_that_was_commented_out() {
-    for sign in ["// ", "# ", "/* "] {
-        let commented = format!("{sign}call(first, second, third, fourth)\n");
-        assert_conflict(
-            "a.x",
-            [
-                "call(first, second, third, fourth)\n",
-                &commented,
-                "call(first, second, third, 4)\n",
-            ],
-        );
+    let signs = [
+        "// ", "# ", "/* ", "-- ", "--", "; ", ";; ", "% ", "%", "''' ", "\"\"\" ",
+    ];
+    for sign in signs {
+        for indent in ["", "    "] {
+            let [base, commented, edited] = [("", "fourth"), (sign, "fourth"), ("", "4")]
+                .map(|(sign, last)| format!("{indent}{sign}call(first, second, third, {last})\n"));
+            assert_conflict("a.x", [&base, &commented, &edited]);
+            // Nor into one that is none any more.
+            let still = format!("{indent}{sign}call(first, second, third, 4)\n");
+            assert_conflict("a.x", [&commented, &base, &still]);
+        }
     }
+    // A comment over several lines, which begins and ends with the same sign.
+    assert_conflict(
+        "a.py",
+        [
+            "first(one)\nsecond(two, words, here, now)\n",
+            "'''first(one)\nsecond(two, words, here, now)\n",
+            "first(one)\nsecond(two, words, there, now)\n",
+        ],
+    );
     // A comment over several lines.
     assert_conflict(
         "a.html",
@@ -121,6 +132,45 @@ fn a_word_is_not_put_into_a_line_that_was_commented_out() {
             "<p>one</p>\n<p>two words there now</p>\n",
         ],
     );
+}
+
+#[test]
+fn what_is_a_comment_at_the_start_of_a_line_is_none_elsewhere() {
+    for (base, ours, theirs, both) in [
+        (
+            "for i in 0 to count do step; i = next",
+            "for i in 0 to count do step; i--; i = next",
+            "for k in 0 to count do step; i = next",
+            "for k in 0 to count do step; i--; i = next",
+        ),
+        (
+            "    run --quiet all of the things",
+            "    run --quiet --force all of the things",
+            "    run --quiet all of the other things",
+            "    run --quiet --force all of the other things",
+        ),
+        (
+            "    build the first target now",
+            "    --release build the first target now",
+            "    build the first target later",
+            "    --release build the first target later",
+        ),
+        (
+            "total = first plus second minus third",
+            "total = first plus second minus third;",
+            "sum = first plus second minus third",
+            "sum = first plus second minus third;",
+        ),
+        (
+            "rest = (first + second) + third",
+            "rest = (first + second) + third % 7",
+            "left = (first + second) + third",
+            "left = (first + second) + third % 7",
+        ),
+    ] {
+        let [base, ours, theirs, both] = [base, ours, theirs, both].map(|line| format!("{line}\n"));
+        assert_clean("a.x", [&base, &ours, &theirs], &both);
+    }
 }
 
 #[test]

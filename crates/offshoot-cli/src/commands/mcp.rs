@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use offshoot_core::{Error, Operator};
-use offshoot_engine::{Principal, PrincipalKind, Reach, Scope};
+use offshoot_core::{Error, Operator, Result};
+use offshoot_engine::{Access, Principal, PrincipalKind, Reach, Scope};
 use offshoot_server::{Registry, serve_stdio};
 use serde_json::json;
 
@@ -25,18 +25,29 @@ fn serve(cx: &mut Context<'_>, target: &McpTarget) -> CommandResult {
     } else {
         Registry::limited(&target.tools)?
     };
-    let message = cx.cause.message_id.clone();
-    let access = cx.engine.access(Arc::new(principal), message);
-    // A client that names a workspace which is not there learns it now, not with its first call.
-    access
-        .own_workspace()
-        .and_then(|id| access.workspace(&id))?;
+    let access = access_of(cx, principal, target)?;
     serve_stdio(access, tools)?;
     Ok(Exit::Done)
 }
 
+/// What the client may do. One that names a workspace which is not there learns it now, not with its
+/// first call.
+fn access_of(cx: &Context<'_>, principal: Principal, target: &McpTarget) -> Result<Access> {
+    let message = cx.cause.message_id.clone();
+    let access = cx.engine.access(Arc::new(principal), message);
+    let there = access.own_workspace().and_then(|id| access.workspace(&id));
+    match (there, &target.agent) {
+        (Ok(_), _) => Ok(access),
+        (Err(error), Some(agent)) if error.hint().is_none() => {
+            let fork = cx.command_line(&["fork", "PROJECT", "--agent", agent]);
+            Err(error.with_hint(format!("give it one, with: {fork}")))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
 /// Whoever starts the program owns the data directory; the client gets one workspace of it.
-fn principal(cx: &Context<'_>, target: &McpTarget) -> offshoot_core::Result<Principal> {
+fn principal(cx: &Context<'_>, target: &McpTarget) -> Result<Principal> {
     let (kind, reach, operator) = match (&target.agent, &target.workspace) {
         (Some(agent), _) => (
             PrincipalKind::Agent,
@@ -67,7 +78,15 @@ fn principal(cx: &Context<'_>, target: &McpTarget) -> offshoot_core::Result<Prin
 }
 
 fn show_config(cx: &mut Context<'_>, client: McpClient, target: &McpTarget) -> CommandResult {
-    principal(cx, target)?;
+    let principal = principal(cx, target)?;
+    // The block is right all the same: what is missing may be made before the client starts.
+    if let Err(missing) = access_of(cx, principal, target) {
+        cx.output
+            .note(format_args!("not yet: {}", missing.message()));
+        if let Some(hint) = missing.hint() {
+            cx.output.note(hint);
+        }
+    }
     let data = std::path::absolute(&cx.settings.data.value)
         .unwrap_or_else(|_| cx.settings.data.value.clone());
     let program = std::env::current_exe().map_or_else(

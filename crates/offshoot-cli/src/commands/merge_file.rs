@@ -38,10 +38,10 @@ pub(crate) struct MergeFileArgs {
 pub(crate) const FAILED: Exit = Exit::Code(255);
 /// The same if the command line was not understood, as git has it.
 pub(crate) const MISUSED: Exit = Exit::Code(129);
-/// The exit code is the number of conflicts up to here, as git has it.
-const MOST_COUNTED: usize = 127;
+/// Conflicts, however many: a script tells them from errors without counting.
+const CONFLICT: Exit = Exit::Code(1);
 
-/// Merges. Exit code 0 if clean, otherwise the number of conflicts.
+/// Merges. Exit code 0 if clean, 1 if something conflicts.
 pub(crate) fn run(args: &MergeFileArgs, output: &mut Output) -> CommandResult {
     let (base, ours, theirs) = (read(&args.base)?, read(&args.ours)?, read(&args.theirs)?);
     let name = args
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &MergeFileArgs, output: &mut Output) -> CommandResult {
     let merged = merge_file(name.as_bytes(), &base, &ours, &theirs, &options);
     let (bytes, exit) = match &merged {
         FileMerge::Clean { bytes, .. } => (Some(bytes), Exit::Done),
-        FileMerge::Conflict { marked, .. } => (marked.as_ref(), conflicts(&merged)),
+        FileMerge::Conflict { marked, .. } => (marked.as_ref(), CONFLICT),
     };
     if let (Some(bytes), Some(target)) = (bytes, &args.output) {
         write(target, bytes)?;
@@ -78,11 +78,6 @@ pub(crate) fn run(args: &MergeFileArgs, output: &mut Output) -> CommandResult {
         output.note("nothing was written; `--markers` writes text with the conflicts marked");
     }
     Ok(exit)
-}
-
-fn conflicts(merged: &FileMerge) -> Exit {
-    let number = merged.parts().len().clamp(1, MOST_COUNTED);
-    Exit::Code(u8::try_from(number).unwrap_or(u8::MAX))
 }
 
 fn outcome(merged: &FileMerge, bytes: Option<&Vec<u8>>, with_content: bool) -> Value {

@@ -484,9 +484,14 @@ fn delete(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
     }
     cx.output.line(format_args!("deleted `{id}`"))?;
     match kept {
-        Some(kept) => cx
-            .output
-            .line(format_args!("its last state is kept as snapshot {kept}"))?,
+        Some(kept) => {
+            cx.output
+                .line(format_args!("its last state is kept as snapshot {kept}"))?;
+            let words = ["workspace", "create", id.as_str(), "--from", &kept.to_hex()];
+            let command = cx.command_line(&words);
+            cx.output
+                .note(format_args!("look at it again with: {command}"));
+        }
         None => cx.output.line("it held nothing to keep")?,
     }
     Ok(Exit::Done)

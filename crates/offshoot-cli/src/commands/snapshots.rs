@@ -59,11 +59,13 @@ fn note_refused(cx: &mut Context<'_>, refused: &[(RelPath, String)]) {
 
 /// Names files that no snapshot holds.
 fn note_too_large(cx: &mut Context<'_>, files: &[TooLarge]) {
+    let bytes = |bytes: u64| size(i64::try_from(bytes).unwrap_or(i64::MAX));
     for file in files {
         cx.output.note(format_args!(
-            "left out {}: {}",
+            "left out {}: it has {}, and files of more than {} are not read",
             shown(&file.path),
-            file.reason()
+            bytes(file.size),
+            bytes(file.limit)
         ));
     }
 }

@@ -3,8 +3,13 @@
 //!
 //! Each document has a home, a data directory and a shell of its own. In a `console` block a line
 //! that begins with `$ ` is typed; lines that follow are what it prints on either stream, or may be
-//! left out altogether. A command ends with 0 unless the line says `# exit code N`. Comments in the
-//! document say what a reader does not see:
+//! left out altogether. A command ends with 0 unless the line says `# exit code N`. In an `sh` block
+//! every line is typed, and neither fails nor prints the error of a server; a stream (`curl -N`) is
+//! read for a moment. One that begins with `#!` is a script: it gets the name that its usage tells,
+//! on the path. A `json` block is what the command before it printed, however it is spaced. Other
+//! blocks are not known, so that none is passed over.
+//!
+//! Comments in the document say what a reader does not see:
 //!
 //! - `<!-- not typed: REASON -->` before a block that cannot be run here;
 //! - `<!-- typed unseen` … `-->` around lines that stand for what the text tells in other words;
@@ -15,6 +20,7 @@ mod matching;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
@@ -24,11 +30,14 @@ use offshoot_testkit::{HostDir, Process, skip};
 const BINARY: &str = env!("CARGO_BIN_EXE_offshoot");
 
 /// Blocks that are shown and not typed, with the reason.
-const NOT_TYPED: [(&str, &str); 5] = [
+const NOT_TYPED: [(&str, &str); 8] = [
     ("README.md", "builds the project"),
     ("docs/containers.md", "needs docker and an image"),
     ("docs/containers.md", "needs docker and an image"),
+    ("docs/external-agents.md", "needs docker and an image"),
     ("docs/http.md", "runs until it is stopped"),
+    ("docs/http.md", "runs until it is stopped"),
+    ("docs/merging.md", "names the fields and no values"),
     ("docs/projects.md", "needs docker and an image"),
 ];
 
@@ -39,6 +48,20 @@ enum Step {
         line: usize,
         command: String,
         shown: Vec<String>,
+    },
+    /// A line of a block that shows no answers.
+    Do {
+        line: usize,
+        command: String,
+    },
+    Script {
+        line: usize,
+        text: String,
+    },
+    /// What the command before it printed.
+    Json {
+        line: usize,
+        shown: String,
     },
     Unseen {
         line: usize,
@@ -70,14 +93,53 @@ fn steps(text: &str) -> Vec<Step> {
                 line: number + 1,
                 script,
             });
-        } else if line == "```console" {
+        } else if let Some(kind) = line.strip_prefix("```") {
             let block = until("```");
             match skipped.take() {
                 Some(reason) => steps.push(Step::NotTyped(reason)),
-                None => steps.extend(typed_in(&block)),
+                None => steps.extend(block_steps(kind, number + 1, &block)),
             }
-        } else if line.starts_with("```") {
-            until("```");
+        }
+    }
+    steps
+}
+
+fn block_steps(kind: &str, line: usize, block: &[(usize, &str)]) -> Vec<Step> {
+    let text = |end: &str| -> String {
+        let lines = block.iter().map(|(_, line)| format!("{line}{end}"));
+        lines.collect()
+    };
+    match kind {
+        "console" => typed_in(block),
+        "sh" if text("").starts_with("#!") => vec![Step::Script {
+            line,
+            text: text("\n"),
+        }],
+        "sh" => done_in(block),
+        "json" => vec![Step::Json {
+            line,
+            shown: text(""),
+        }],
+        _ => panic!(
+            "line {line}: a block is `console`, `sh` or `json`, or a comment before it says why it is \
+             not typed: `{kind}`"
+        ),
+    }
+}
+
+fn done_in(block: &[(usize, &str)]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for (number, line) in block {
+        match steps.last_mut() {
+            Some(Step::Do { command, .. }) if command.ends_with('\\') => {
+                command.push('\n');
+                command.push_str(line);
+            }
+            _ if line.is_empty() || line.starts_with('#') => {}
+            _ => steps.push(Step::Do {
+                line: number + 1,
+                command: (*line).to_owned(),
+            }),
         }
     }
     steps
@@ -175,6 +237,12 @@ impl Shell {
         (printed.lines().map(recent).collect(), code)
     }
 
+    fn add_program(&self, name: &str, text: &str) {
+        let path = self.home.path().join("bin").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     fn serve(&mut self) {
         let mut command = Command::new(BINARY);
         command.args(["--json", "serve", "--listen", "localhost:0"]);
@@ -203,55 +271,129 @@ fn recent(line: &str) -> String {
     }
 }
 
-/// Types one document. Returns what is wrong with it.
-fn type_document(name: &str, text: &str) -> Vec<String> {
-    let mut shell = Shell::new();
-    let mut ids = Ids::default();
-    let mut wrong = Vec::new();
-    for step in steps(text) {
+/// One document while it is typed.
+struct Typing {
+    shell: Shell,
+    ids: Ids,
+    /// What the last command printed.
+    printed: Vec<String>,
+    /// What is wrong with the document, each with its line.
+    wrong: Vec<(usize, String)>,
+}
+
+impl Typing {
+    /// Runs a line of the document. Returns how it ended, or none if nobody could have typed it.
+    fn typed(&mut self, line: usize, command: &str) -> Option<String> {
+        match self.ids.typed(command) {
+            Ok(typed) => {
+                let (printed, code) = self.shell.run(&typed);
+                self.printed = printed;
+                Some(code)
+            }
+            Err(id) => {
+                self.wrong
+                    .push((line, format!("the id {id} was never shown")));
+                None
+            }
+        }
+    }
+
+    fn ended_with(&mut self, line: usize, code: &str, command: &str) {
+        let printed = self.printed.join("\n");
+        let wrong = format!("exit code {code}: {command}\n{printed}");
+        self.wrong.push((line, wrong));
+    }
+
+    fn compare(&mut self, line: usize, of: &str, shown: &[String], printed: &[String]) {
+        if !matches(shown, printed, &mut self.ids) {
+            let (shown, printed) = (shown.join("\n"), printed.join("\n"));
+            let wrong = format!("{of}\n--- the document shows\n{shown}\n--- it prints\n{printed}");
+            self.wrong.push((line, wrong));
+        }
+    }
+
+    fn step(&mut self, step: Step) {
         match step {
             Step::NotTyped(_) => {}
-            Step::Serve => shell.serve(),
+            Step::Serve => self.shell.serve(),
             Step::Unseen { line, script } => {
-                let (printed, code) = shell.run(&script);
+                let (printed, code) = self.shell.run(&script);
+                self.printed = printed;
                 if code != "0" {
-                    let printed = printed.join("\n");
-                    wrong.push(format!("{name}:{line}: exit code {code}:\n{printed}"));
+                    self.ended_with(line, &code, "what is unseen");
                 }
             }
             Step::Type {
                 line,
                 command,
                 shown,
-            } => {
-                let typed = match ids.typed(&command) {
-                    Ok(typed) => typed,
-                    Err(id) => {
-                        wrong.push(format!("{name}:{line}: the id {id} was never shown"));
-                        continue;
-                    }
-                };
-                let (printed, code) = shell.run(&typed);
-                let told = command
-                    .split_once("# exit code ")
-                    .map_or("0", |(_, code)| code);
-                let told = told.split(|c: char| !c.is_ascii_digit()).next();
-                if told != Some(&code) {
-                    let printed = printed.join("\n");
-                    wrong.push(format!(
-                        "{name}:{line}: exit code {code}: {command}\n{printed}"
-                    ));
-                } else if !shown.is_empty() && !matches(&shown, &printed, &mut ids) {
-                    wrong.push(format!(
-                        "{name}:{line}: $ {command}\n--- the document shows\n{}\n--- it prints\n{}",
-                        shown.join("\n"),
-                        printed.join("\n")
-                    ));
+            } => self.answered(line, &command, &shown),
+            Step::Do { line, command } => self.done(line, &command),
+            Step::Script { line, text } => match text.split_once("# usage: ") {
+                Some((_, usage)) => {
+                    let name = usage.split(' ').next().unwrap_or_default();
+                    self.shell.add_program(name, &text);
                 }
+                None => self
+                    .wrong
+                    .push((line, "a script tells its usage".to_owned())),
+            },
+            Step::Json { line, shown } => {
+                let unspaced = |text: &str| vec![text.split_whitespace().collect::<String>()];
+                let printed = unspaced(&self.printed.concat());
+                self.compare(line, "the command before it", &unspaced(&shown), &printed);
             }
         }
     }
+
+    fn answered(&mut self, line: usize, command: &str, shown: &[String]) {
+        let Some(code) = self.typed(line, command) else {
+            return;
+        };
+        let told = command
+            .split_once("# exit code ")
+            .map_or("0", |(_, code)| code);
+        let told = told.split(|c: char| !c.is_ascii_digit()).next();
+        if told != Some(&code) {
+            self.ended_with(line, &code, command);
+        } else if !shown.is_empty() {
+            let printed = self.printed.clone();
+            self.compare(line, &format!("$ {command}"), shown, &printed);
+        }
+    }
+
+    fn done(&mut self, line: usize, command: &str) {
+        let moment = "-N --max-time 2 ";
+        let is_stream = command.contains(" -N ");
+        let limited = command.replace("-N ", moment);
+        let typed = if is_stream { &limited } else { command };
+        let Some(code) = self.typed(line, typed) else {
+            return;
+        };
+        // How curl says that the moment is over.
+        let done = if is_stream { "28" } else { "0" };
+        let is_error = |text: &String| text.starts_with("{\"error\"");
+        if code != done || self.printed.iter().any(is_error) {
+            self.ended_with(line, &code, command);
+        }
+    }
+}
+
+/// Types one document. Returns what is wrong with it.
+fn type_document(name: &str, text: &str) -> Vec<String> {
+    let mut typing = Typing {
+        shell: Shell::new(),
+        ids: Ids::default(),
+        printed: Vec::new(),
+        wrong: Vec::new(),
+    };
+    for step in steps(text) {
+        typing.step(step);
+    }
+    let wrong = typing.wrong.into_iter();
     wrong
+        .map(|(line, wrong)| format!("{name}:{line}: {wrong}"))
+        .collect()
 }
 
 fn root() -> PathBuf {
@@ -303,4 +445,19 @@ fn blocks_that_are_not_typed_are_known() {
     }
     let known = NOT_TYPED.map(|(name, reason)| (name.to_owned(), reason.to_owned()));
     assert_eq!(found, known);
+}
+
+#[test]
+fn no_block_is_passed_over() {
+    let known = "```console\n$ true\n```\n```sh\ntrue\n\ncurl -N x\n```\n```json\n{}\n```\n";
+    assert_eq!(steps(known).len(), 4);
+    for kind in ["", "bash", "toml", "shell"] {
+        let block = format!("text\n```{kind}\ntrue\n```\n");
+        assert!(
+            std::panic::catch_unwind(|| steps(&block)).is_err(),
+            "{kind}"
+        );
+        let told = steps(&format!("<!-- not typed: a reason -->\n{block}"));
+        assert!(matches!(&told[..], [Step::NotTyped(reason)] if reason == "a reason"));
+    }
 }

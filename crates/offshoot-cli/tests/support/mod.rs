@@ -6,6 +6,8 @@
     reason = "each test binary uses the part of this that it needs"
 )]
 
+pub(crate) mod served;
+
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
