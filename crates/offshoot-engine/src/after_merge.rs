@@ -115,18 +115,25 @@ impl Engine {
         completed: &Completed,
         cause: &Cause,
     ) -> Result<Deleted> {
-        let waiting = self.store().read(|tx| {
+        let (waiting, last) = self.store().read(|tx| {
             let reviews = tx.reviews_of(row.key)?;
             let mut states = reviews.iter().map(|review| review.state);
-            Ok(states.any(|state| state != ReviewState::Resolved))
+            let waiting = states.any(|state| state != ReviewState::Resolved);
+            Ok((waiting, tx.last_merge(row.key)?))
         })?;
-        if waiting {
+        // A merge that lands whole may wait although nobody is asked about it any more.
+        let has_landed = match &last {
+            Some(last) => !receipt(last)?.waits_whole(),
+            None => true,
+        };
+        if waiting || !has_landed {
             return Ok(Deleted::not());
         }
         // Somebody may have worked on in it since: after the merge, or because the process that
         // merged was killed before it came here. That is not merged, so the workspace stays
         // (INV-6).
-        let unchanged = |row: &WorkspaceRow| match &completed.theirs {
+        let merged = last.map(|last| last.theirs).or(completed.theirs);
+        let unchanged = |row: &WorkspaceRow| match &merged {
             Some(theirs) => Ok(!self.has_changed_since(row, theirs)?),
             None => Ok(true),
         };
@@ -138,7 +145,8 @@ impl Engine {
             cause,
             unchanged,
         )?;
-        self.note_ignored(completed, deleted.ignored)?;
+        // It is gone. Without the note, asking again tells no numbers.
+        let _ = self.note_ignored(completed, deleted.ignored);
         Ok(deleted)
     }
 

@@ -26,7 +26,6 @@ use crate::decide::{Decided, decide, keep_lost};
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{fork_row, project_name};
 use crate::ignored::IgnoredFiles;
-use crate::index::Index;
 use crate::left_out::{LeftOut, git_refuses_any};
 use crate::lines::LineFor;
 use crate::merge_base::{merge_base, merged_from_here};
@@ -36,6 +35,7 @@ use crate::policy::{MergeSettings, Policy};
 use crate::project::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row};
 use crate::protect::{self, Protection, decided_before, held_review};
 use crate::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
+use crate::review_land::needs_new_merge;
 use crate::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
 use crate::snapshot::check_label;
 use crate::state::State;
@@ -108,6 +108,9 @@ pub struct Completed {
     pub keep: bool,
     /// Whether nothing lands before every conflict is decided.
     pub atomic: bool,
+    /// Whether every conflict has ended by now and the project had all of it already.
+    #[serde(default)]
+    pub landed_nothing: bool,
     /// What became of the workspace; none in a plan and in the log.
     #[serde(skip)]
     pub after: Option<AfterMerge>,
@@ -116,7 +119,8 @@ pub struct Completed {
 impl Completed {
     /// Whether all of it waits until its last conflict is decided.
     pub(crate) fn waits_whole(&self) -> bool {
-        self.atomic && !self.conflicts.is_empty() && self.snapshot.is_none()
+        let has_ended = self.snapshot.is_some() || self.landed_nothing;
+        self.atomic && !self.conflicts.is_empty() && !has_ended
     }
 }
 
@@ -157,9 +161,9 @@ pub struct Together {
 
 /// What a merge would do to a project as it is now.
 pub(crate) struct MergePlan {
-    project: WorkspaceRow,
+    pub(crate) project: WorkspaceRow,
     draft: Option<ProjectDraft>,
-    completed: Completed,
+    pub(crate) completed: Completed,
     reviews: Vec<ReviewRow>,
     /// Reviews that close by themselves.
     closed: Vec<ReviewRow>,
@@ -222,50 +226,6 @@ impl Engine {
                 )
                 .with_hint("nothing was lost; try again")
             })
-    }
-
-    /// What completing a workspace would do now. Nothing is stored but what outside programs did.
-    pub fn plan_completion(
-        &self,
-        id: &WorkspaceId,
-        options: &CompleteOptions,
-        cause: &Cause,
-    ) -> Result<Completed> {
-        let (row, _lock) = self.hold_alone(id)?;
-        let project = self.project_of_fork(&row)?;
-        let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
-        let include_ignored = options.include_ignored || settings.include_ignored;
-        let synced = self.sync_held(&row, include_ignored, cause)?;
-        let ignored = match options.keep || synced.ignored.is_empty() {
-            true => IgnoredFiles::default(),
-            false => self.count_ignored(&row, &self.dir_of(&row)?, &synced.ignored)?,
-        };
-        self.store().read(|tx| {
-            let row = open_row_by_key(tx, &row)?;
-            let fork = fork_row(tx, &row)?;
-            let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let pending = index.pending(include_ignored)?;
-            let merging = Merging {
-                row: &row,
-                fork: &fork,
-                theirs: index.base().edit(&mut bench, &pending.edits)?,
-                snapshot: None,
-                options,
-                id: "",
-                cause,
-            };
-            let mut completed = self.plan_merge(tx, &bench, &merging)?.completed;
-            completed.merge_id = None;
-            completed.snapshot = None;
-            completed.ignored_removed = ignored;
-            let too_large = synced.too_large.iter().map(LeftOut::from);
-            completed.left_out.extend(too_large);
-            for waiting in &mut completed.conflicts {
-                waiting.review_id = None;
-            }
-            Ok(completed)
-        })
     }
 
     /// Does every merge that was asked for and not done, in all projects. For the start of a
@@ -388,13 +348,8 @@ impl Engine {
             Durability::Relaxed,
         )?;
         let theirs = taken.snapshot;
-        let last = self.store().read(|tx| tx.last_merge(row.key))?;
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
-        if let Some(last) = last
-            && last.theirs == theirs.id
-            && last.base == fork.base
-        {
-            let mut completed = receipt(&last)?;
+        if let Some(mut completed) = self.same_merge(&row, &fork, &theirs.id)? {
             // The same merge, but whether the workspace stays is for this request to say, and so is
             // what stands in its way: files that no snapshot holds.
             completed.keep = options.keep;
@@ -431,6 +386,7 @@ impl Engine {
                 if plan.draft.is_some() {
                     self.publish(plan.project.key);
                 }
+                self.land_with_closed(&plan.closed);
                 return Ok(plan.completed);
             }
         }
@@ -438,6 +394,34 @@ impl Engine {
             Error::new(ErrorCode::WorkspaceBusy, "the project keeps changing")
                 .with_hint("nothing was merged; try again"),
         )
+    }
+
+    /// What came of merging a workspace as it is now before; none if it has to be merged. What waits
+    /// whole for nobody any more lands now.
+    fn same_merge(
+        &self,
+        row: &WorkspaceRow,
+        fork: &ForkRow,
+        theirs: &ObjectId,
+    ) -> Result<Option<Completed>> {
+        // Also decisions about what the workspace merged before: they are not asked for again.
+        match self.land_what_waits(row.key) {
+            Ok(()) => {}
+            Err(error) if needs_new_merge(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let last = self.store().read(|tx| tx.last_merge(row.key))?;
+        let same = last.filter(|last| last.theirs == *theirs && last.base == fork.base);
+        same.as_ref().map(receipt).transpose()
+    }
+
+    /// Lands the merges of workspaces whose last conflict a merge has settled. This is no part of
+    /// that merge: what cannot be done now is done when those workspaces are completed again.
+    fn land_with_closed(&self, closed: &[ReviewRow]) {
+        let workspaces: BTreeSet<i64> = closed.iter().map(|row| row.workspace.0).collect();
+        for workspace in workspaces {
+            let _ = self.land_what_waits(WorkspaceKey(workspace));
+        }
     }
 
     /// What merging would do, given the project as it is in this transaction.
@@ -503,6 +487,7 @@ impl Engine {
             ignored_removed: IgnoredFiles::default(),
             keep: merging.options.keep,
             atomic,
+            landed_nothing: false,
             after: None,
         };
         let mut reviews = Vec::new();
@@ -701,7 +686,7 @@ impl Engine {
         })
     }
 
-    fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {
+    pub(crate) fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{}` is no fork", row.id))
                 .with_hint("only forks of a project can be merged into it"));

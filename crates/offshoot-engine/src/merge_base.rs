@@ -7,7 +7,6 @@
 use offshoot_core::{ObjectId, Result};
 use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceRow};
 
-use crate::complete::receipt;
 use crate::fork::{base_state, fork_row};
 use crate::left_out::{edit_back, without_left_out};
 use crate::objects::Workbench;
@@ -15,19 +14,38 @@ use crate::review_row::{KnownReviews, LandsIn};
 use crate::snapshot::state_of;
 use crate::state::{State, StateEdits};
 
-/// The snapshot of a fork whose changes its project got from the base that the fork still has; none
-/// if it was not merged since it got that base, or if that was undone.
+/// The snapshot of a fork whose changes its project got from the base that the fork still has, and
+/// still has; none if it was not merged since it got that base, or if that was undone.
+///
+/// A fork is merged with all that it has. So what a merge brought that was undone later is in every
+/// merge after it, up to the undoing: those do not count either. One that came after that brought it
+/// again.
 pub(crate) fn merged_from_here(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Option<ObjectId>> {
     let fork = fork_row(tx, row)?;
-    let last = tx.last_merge(row.key)?;
-    let Some(last) = last.filter(|last| last.base == fork.base && last.undone_by.is_none()) else {
-        return Ok(None);
+    let number = |snapshot: &Option<ObjectId>| -> Result<Option<i64>> {
+        let row = match snapshot {
+            Some(id) => tx.snapshot(fork.project, id)?,
+            None => None,
+        };
+        Ok(row.map(|row| row.number))
     };
-    match last.snapshot {
-        Some(_) => Ok(Some(last.theirs)),
-        // It landed nothing: what counts is the merge before it.
-        None => Ok(receipt(&last)?.since),
+    let mut undone = Vec::new();
+    for merge in tx.undone_merges(row.key, &fork.base)? {
+        undone.push((number(&merge.snapshot)?, number(&merge.undone_by)?));
     }
+    let mut next = tx.last_landed(row.key, &fork.base, None)?;
+    while let Some(merge) = next {
+        let landed = number(&merge.snapshot)?;
+        // Later merges are no part of this one, and earlier undoings were before it.
+        let is_whole = |&(brought, taken): &(Option<i64>, Option<i64>)| {
+            brought > landed || (taken.is_some() && taken < landed)
+        };
+        if undone.iter().all(is_whole) {
+            return Ok(Some(merge.theirs));
+        }
+        next = tx.last_landed(row.key, &fork.base, Some(&merge.id))?;
+    }
+    Ok(None)
 }
 
 /// What a merge of a fork compares with: its base with what was merged from it since. Conflicts of

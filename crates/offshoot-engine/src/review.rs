@@ -10,8 +10,8 @@ use offshoot_core::{
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Choice, MergeOptions};
 use offshoot_store::{
-    CandidateRow, Durability, HistoryOp, MergeRow, NewHistory, ReadTx, ReviewRow, ReviewState,
-    Store, Via, WorkspaceKey, WorkspaceRow, WriteTx,
+    CandidateRow, Durability, HistoryOp, NewHistory, ReadTx, ReviewRow, ReviewState, Store,
+    WorkspaceKey, WorkspaceRow,
 };
 
 use crate::complete::{Completed, receipt};
@@ -19,13 +19,13 @@ use crate::engine::Engine;
 use crate::ignored::IgnoredFiles;
 use crate::incoming::Content;
 use crate::index::Index;
-use crate::left_out::{git_refuses_any, refuse_what_git_refuses, without_left_out};
+use crate::left_out::{git_refuses_any, refuse_what_git_refuses};
 use crate::objects::{StoredObjects, Workbench};
-use crate::project::{Proposal, Recorded, open_project};
-use crate::protect::{Protection, known_paths};
+use crate::project::{Proposal, open_project};
 use crate::regions::{PartChoices, cannot_join_parts};
+use crate::review_land::{DecidedReview, ToLand};
 use crate::review_row::{
-    Decision, LandsIn, Who, already_resolved, as_json, details_of, find_review, mark_resolved,
+    Decision, LandsIn, There, Who, already_resolved, as_json, details_of, find_review,
     refuse_other, who,
 };
 use crate::snapshot::{Snapshot, state_of};
@@ -136,14 +136,6 @@ struct AfterReviews {
     ignored_removed: IgnoredFiles,
 }
 
-/// Who decides.
-struct Decider<'a> {
-    cause: &'a Cause,
-    /// Refuses what they may not change. Asked of everything that a decision comes to, but for what
-    /// is protected: that only those decide who may.
-    allowed: &'a dyn Fn(&StateEdits) -> Result<()>,
-}
-
 /// A decision, ready to be applied to any head.
 pub(crate) enum Wanted {
     Choice(Choice),
@@ -212,26 +204,28 @@ impl Engine {
     /// Decides a review. The project gets what was chosen as a new snapshot; a merge that lands
     /// whole waits until its last conflict is decided.
     pub fn resolve(&self, id: &str, how: Resolution<'_>, cause: &Cause) -> Result<Resolved> {
-        self.resolve_if(id, how, &|_| Ok(()), cause)
+        self.resolve_as(id, how, true, cause)
     }
 
-    /// The same if what the decision changes is allowed, whatever the project has become meanwhile.
-    pub(crate) fn resolve_if(
+    /// The same by somebody who may change protected paths or not, whatever the project has become
+    /// by the time the decision lands.
+    pub(crate) fn resolve_as(
         &self,
         id: &str,
         how: Resolution<'_>,
-        allowed: &dyn Fn(&StateEdits) -> Result<()>,
+        over_protected: bool,
         cause: &Cause,
     ) -> Result<Resolved> {
-        let decider = Decider { cause, allowed };
         let (row, merge) = self.store().read(|tx| {
             let row = find_review(tx, id)?;
             let merge = tx.merge(&row.merge)?;
             Ok((row, merge))
         })?;
         if row.state == ReviewState::Resolved {
-            // Whoever decided it may have been stopped before the workspace was taken away.
+            // Whoever decided it may have been stopped before the merge landed, or before the
+            // workspace was taken away.
             if let Some(merge) = &merge {
+                self.land_what_waits(row.workspace)?;
                 self.tidy_after_reviews(&row, &receipt(merge)?, cause);
             }
             return Err(already_resolved(id));
@@ -247,6 +241,7 @@ impl Engine {
                 Wanted::Parts(parts) => Some(parts.clone()),
                 _ => None,
             },
+            over_protected,
             by: who(cause, self.now()),
         };
         if details_of(&row)?.lands_in == LandsIn::Workspace {
@@ -263,10 +258,14 @@ impl Engine {
         let completed = merge.as_ref().map(receipt).transpose()?;
         let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
         if whole {
-            return self.decide(&row, wanted, decision, &decider);
+            return self.decide((row, wanted, decision), cause);
         }
         let recomputed = self.review(id)?.changed_since;
-        let snapshot = self.land(&[(row.clone(), wanted, decision)], None, &decider)?;
+        let snapshot = self.land(&ToLand {
+            decided: &[(row.clone(), wanted, decision)],
+            merge: None,
+            cause,
+        })?;
         let after = match &completed {
             Some(completed) => self.tidy_after_reviews(&row, completed, cause),
             None => AfterReviews::default(),
@@ -281,19 +280,18 @@ impl Engine {
     }
 
     /// Notes a decision of a merge that lands whole, and lands it with the last one.
-    fn decide(
-        &self,
-        row: &ReviewRow,
-        wanted: Wanted,
-        decision: Decision,
-        decider: &Decider<'_>,
-    ) -> Result<Resolved> {
+    fn decide(&self, decided: DecidedReview, cause: &Cause) -> Result<Resolved> {
+        self.check_decision(&decided)?;
+        let (row, wanted, decision) = &decided;
         let recomputed = self.review(&row.id)?.changed_since;
         let open = self.store().write(Durability::Synced, |tx| {
-            if let Wanted::Content(_, object) = &wanted {
+            if let Wanted::Content(_, object) = wanted {
                 tx.put_object(object)?;
             }
             let mut now = find_review(tx, &row.id)?;
+            if now.state == ReviewState::Resolved {
+                return Err(already_resolved(&row.id));
+            }
             refuse_other(&now, row)?;
             let mut details = details_of(&now)?;
             details.decision = Some(decision.clone());
@@ -307,13 +305,13 @@ impl Engine {
                 .count();
             if open > 0 {
                 // The last one makes a line when all of it lands.
-                let line = line_at(tx, row, HistoryOp::ReviewResolve, decider.cause, self.now())?;
+                let line = line_at(tx, row, HistoryOp::ReviewResolve, cause, self.now())?;
                 tx.add_history(&line)?;
             }
             Ok(open)
         })?;
         let (snapshot, after) = if open == 0 {
-            self.land_whole(row, decider)?
+            self.land_whole(row, cause)?
         } else {
             (None, AfterReviews::default())
         };
@@ -330,7 +328,7 @@ impl Engine {
     fn land_whole(
         &self,
         row: &ReviewRow,
-        decider: &Decider<'_>,
+        cause: &Cause,
     ) -> Result<(Option<Snapshot>, AfterReviews)> {
         let (reviews, merge) = self.store().read(|tx| {
             let mut reviews = tx.reviews_of(row.workspace)?;
@@ -341,144 +339,17 @@ impl Engine {
         let Some(merge) = merge else {
             return Err(Error::internal("a review belongs to no merge"));
         };
-        let mut decided = Vec::new();
-        for review in reviews {
-            let decision = details_of(&review)?
-                .decision
-                .ok_or_else(|| Error::internal("a decided review has no decision"))?;
-            let wanted = match (decision.content, &decision.parts) {
-                (Some(content), _) => self.wanted_content(content)?,
-                (None, Some(parts)) => Wanted::Parts(parts.clone()),
-                (None, None) => Wanted::Choice(choice_named(&decision.choice)?),
-            };
-            decided.push((review, wanted, decision));
-        }
-        let snapshot = self.land(&decided, Some(&merge), decider)?;
-        let completed = receipt(&merge)?;
-        let after = self.tidy_after_reviews(row, &completed, decider.cause);
-        Ok((snapshot, after))
-    }
-
-    /// Brings decisions into the project, and with them the rest of a merge that waited for them.
-    fn land(
-        &self,
-        decided: &[(ReviewRow, Wanted, Decision)],
-        merge: Option<&MergeRow>,
-        decider: &Decider<'_>,
-    ) -> Result<Option<Snapshot>> {
-        let cause = decider.cause;
-        let Some((first, ..)) = decided.first() else {
-            return Ok(None);
-        };
-        let project = self.store().read(|tx| {
-            let row = tx.workspace_by_key(first.project)?;
-            row.ok_or_else(|| Error::internal("the project of a review is gone"))
-        })?;
-        let project_id: ProjectId = project.id.as_str().parse()?;
-        let paths: Vec<String> = decided.iter().map(|one| one.0.path.to_text()).collect();
-        let label = format!("Resolve {}", paths.join(", "));
-        let recorded = Recorded {
-            label: &label,
-            further_parents: &[],
-            op: HistoryOp::ReviewResolve,
-            via: Via::Merge,
+        let decided = self.as_decided(reviews)?;
+        let snapshot = self.land(&ToLand {
+            decided: &decided,
+            merge: match self.is_last_merge(&merge)? {
+                true => Some(&merge),
+                false => None,
+            },
             cause,
-            at: self.now(),
-        };
-        let make = |objects: &StoredObjects<'_>, head: &State| {
-            let mut proposal = Proposal::default();
-            if let Some(merge) = merge {
-                proposal = self.rest_of_merge(objects, head, merge)?;
-            }
-            for (review, wanted, _) in decided {
-                let more = self.settle(objects, head, review, wanted)?;
-                if !details_of(review)?.protected {
-                    (decider.allowed)(&more.edits)?;
-                }
-                proposal.edits.extend(more.edits);
-                proposal.contents.extend(more.contents);
-            }
-            Ok(proposal)
-        };
-        let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
-            for (review, wanted, decision) in decided {
-                mark_resolved(tx, review, wanted, decision, snapshot)?;
-            }
-            if let (Some(merge), Some(snapshot)) = (merge, snapshot) {
-                let mut completed = receipt(merge)?;
-                completed.snapshot = Some(snapshot);
-                tx.put_merge(&MergeRow {
-                    snapshot: Some(snapshot),
-                    outcome: as_json(&completed)?,
-                    ..merge.clone()
-                })?;
-            }
-            Ok(())
-        };
-        let (snapshot, created) =
-            self.change_project(&project_id, &recorded, make, |tx, draft| {
-                mark(tx, Some(draft.snapshot.id))
-            })?;
-        if created {
-            return Ok(Some(snapshot));
-        }
-        // The project has it already: the decision is noted all the same.
-        let line = |row: &WorkspaceRow| -> NewHistory {
-            line_of(row, HistoryOp::ReviewResolve, cause, recorded.at)
-        };
-        self.store().write(Durability::Synced, |tx| {
-            mark(tx, None)?;
-            tx.add_history(&line(&project)).map(drop)
         })?;
-        Ok(None)
-    }
-
-    /// What a merge that waited brings beside its conflicts, onto the head as it is now.
-    fn rest_of_merge(
-        &self,
-        objects: &StoredObjects<'_>,
-        head: &State,
-        merge: &MergeRow,
-    ) -> Result<Proposal> {
-        let mut bench = Workbench::new(objects);
-        let base = self.state_at(merge.project, &merge.base)?;
-        let theirs = self.state_at(merge.workspace, &merge.theirs)?;
-        let base = match &receipt(merge)?.since {
-            Some(since) => {
-                let merged = self.state_at(merge.workspace, since)?;
-                without_left_out(&mut bench, &base, &merged)?
-            }
-            None => base,
-        };
-        let objects: &dyn ObjectReader = &bench;
-        let states = ThreeStates {
-            base: &base,
-            ours: head,
-            theirs: &theirs,
-        };
-        let options = MergeOptions::default();
-        let mut again = merge_into_project(self.store(), objects, states, &options)?;
-        let (known, protection) = self.store().read(|tx| {
-            let known = known_paths(tx, merge.workspace, &merge.id)?;
-            Ok((known, Protection::read(tx, merge.project)?))
-        })?;
-        // What is protected lands by its own decision, like a conflict.
-        let held = protection.hold(objects, states, &mut again)?;
-        let conflicts = again.conflicts.iter().map(|conflict| &conflict.path);
-        let new: Vec<String> = conflicts
-            .chain(held.iter().map(|one| &one.path))
-            .filter(|path| !known.contains(path))
-            .map(RelPath::to_text)
-            .collect();
-        if !new.is_empty() {
-            return Err(Error::new(
-                ErrorCode::MergeConflict,
-                "the project has changed since, and more paths conflict now",
-            )
-            .with_hint("complete the workspace again: every conflict gets its review")
-            .with_details(serde_json::json!({ "conflicts": new })));
-        }
-        Ok(again.proposal)
+        let after = self.tidy_after_reviews(row, &receipt(&merge)?, cause);
+        Ok((snapshot, after))
     }
 
     /// The state of a snapshot that a merge or a review names.
@@ -592,7 +463,7 @@ impl Engine {
         }
     }
 
-    fn wanted_content(&self, id: ObjectId) -> Result<Wanted> {
+    pub(crate) fn wanted_content(&self, id: ObjectId) -> Result<Wanted> {
         let bytes = self.whole_object(&id)?;
         let object = self.store().prepare(ObjectKind::Blob, id, &bytes)?;
         Ok(Wanted::Content(id, object))
@@ -662,10 +533,14 @@ impl Engine {
             by: who(&one.cause, one.at),
             note: one.note,
         });
+        let then = match details.there {
+            There::Content(content) => content,
+            There::Unknown => row.ours,
+        };
         Ok(Review {
             candidates: candidates.collect(),
             changed_since: row.state != ReviewState::Resolved
-                && now.and_then(|entry| entry.id) != details.there,
+                && now.and_then(|entry| entry.id) != then,
             project,
             workspace,
             merge_id: Some(row.merge).filter(|merge| !merge.is_empty()),
@@ -791,7 +666,7 @@ fn put(
     })
 }
 
-fn choice_named(word: &str) -> Result<Choice> {
+pub(crate) fn choice_named(word: &str) -> Result<Choice> {
     match word {
         "ours" => Ok(Choice::Ours),
         "theirs" => Ok(Choice::Theirs),

@@ -81,7 +81,7 @@ pub(crate) fn closed_by_update(
     for (row, details) in known.open() {
         let is_settled = match details.lands_in {
             LandsIn::Workspace => brings(changes, row, details),
-            LandsIn::Project => has_same(tx, objects, (row, details), |path| {
+            LandsIn::Project => agrees(tx, objects, (row, details), |path| {
                 head.entry(objects, path)
             })?,
         };
@@ -114,11 +114,21 @@ pub(crate) fn closed_by_agreement(
             continue;
         }
         let details = details_of(&row)?;
-        if details.lands_in == LandsIn::Project && has_same(tx, objects, (&row, &details), after)? {
+        if details.lands_in == LandsIn::Project && agrees(tx, objects, (&row, &details), after)? {
             closed.push(close(&row, &details, SETTLED)?);
         }
     }
     Ok(closed)
+}
+
+/// Whether a project has what a workspace wanted. A review that knows no paths says nothing of that.
+fn agrees(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    (row, details): (&ReviewRow, &Details),
+    now: impl Fn(&RelPath) -> Result<Option<StateEntry>>,
+) -> Result<bool> {
+    Ok(!details.paths.is_empty() && has_same(tx, objects, (row, details), now)?)
 }
 
 fn ids_and_paths(rows: &[ReviewRow]) -> (HashSet<&str>, HashSet<&RelPath>) {
@@ -126,10 +136,11 @@ fn ids_and_paths(rows: &[ReviewRow]) -> (HashSet<&str>, HashSet<&RelPath>) {
     (ids, rows.iter().map(|row| &row.path).collect())
 }
 
-/// Whether a workspace has changes of its own where a review is.
+/// Whether a workspace has changes of its own where a review is: at its path, and for what the owner
+/// decides at all that waits with it.
 fn brings(changes: &Changed, row: &ReviewRow, details: &Details) -> bool {
-    let mut paths = details.paths.iter().chain([&row.path]);
-    paths.any(|path| changes.contains(path))
+    let brought = |path: &RelPath| changes.contains(path);
+    brought(&row.path) && (!details.protected || details.paths.iter().all(brought))
 }
 
 fn close(row: &ReviewRow, details: &Details, choice: &str) -> Result<ReviewRow> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use offshoot_core::{EntryKind, Error, ErrorCode, ObjectId, RelPath, Result};
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Conflict, MergeOptions};
+use offshoot_merge::{Conflict, Limits, MergeOptions, Part};
 use offshoot_store::{ReadTx, ReviewRow};
 
 use crate::engine::Engine;
@@ -88,29 +88,48 @@ impl Engine {
                 regions: Vec::new(),
                 review: review.clone(),
             };
-            if let Some(conflict) = sides.conflict {
-                if let Some(parts) = &conflict.content {
-                    let regions = regions_of(parts);
-                    if regions.iter().all(|region| region.part.is_some()) {
-                        content.merged = Some(SideContent::of(with_ours(parts)));
-                        content.regions = regions;
-                    }
-                }
-                return Ok(content);
+            let parts = sides.conflict.as_ref().and_then(|one| one.content.as_ref());
+            let regions = parts.map(regions_of).unwrap_or_default();
+            if regions.iter().all(|region| region.part.is_some()) {
+                content.regions = regions;
             }
-            // Nothing conflicts by now, or it waits because its path is protected.
-            content.merged = match (sides.ours, sides.theirs) {
-                (Some(ours), Some(theirs)) => {
-                    let bytes = |id: ObjectId| self.whole_object(&id);
-                    let base = sides.base.map(bytes).transpose()?.unwrap_or_default();
-                    let all = [&*base, &*bytes(ours)?, &*bytes(theirs)?];
-                    let merged = merge_texts(&row.path, all, None)?;
-                    merged.clean.then(|| SideContent::of(merged.content))
-                }
-                _ => content.theirs.clone(),
+            content.merged = match self.merged_now(tx, &row.path, &sides)? {
+                Some(Fitting::Text(text)) => Some(SideContent::of(text)),
+                Some(Fitting::Theirs) => content.theirs.clone(),
+                None => None,
             };
             Ok(content)
         })
+    }
+
+    /// What fits of both sides; none where that cannot be, or is too large to be merged.
+    fn merged_now(
+        &self,
+        tx: &dyn ReadTx,
+        path: &RelPath,
+        sides: &SidesNow,
+    ) -> Result<Option<Fitting>> {
+        if let Some(conflict) = &sides.conflict {
+            let parts = conflict.content.as_ref();
+            let parts =
+                parts.filter(|parts| !parts.parts.iter().any(|one| one.part == Part::Whole));
+            return Ok(parts.map(|parts| Fitting::Text(with_ours(parts))));
+        }
+        // Nothing conflicts by now, or it waits because its path is protected.
+        let (Some(ours), Some(theirs)) = (sides.ours, sides.theirs) else {
+            return Ok(Some(Fitting::Theirs));
+        };
+        for id in sides.base.into_iter().chain([ours, theirs]) {
+            // Nothing is read that a merge would not look into.
+            if tx.object_size(&id)?.unwrap_or(0) > Limits::default().bytes {
+                return Ok(None);
+            }
+        }
+        let bytes = |id: ObjectId| self.whole_object(&id);
+        let base = sides.base.map(bytes).transpose()?.unwrap_or_default();
+        let all = [&*base, &*bytes(ours)?, &*bytes(theirs)?];
+        let merged = merge_texts(path, all, None)?;
+        Ok(merged.clean.then_some(Fitting::Text(merged.content)))
     }
 
     fn side(&self, tx: &dyn ReadTx, id: ObjectId) -> Result<SideContent> {
@@ -134,13 +153,17 @@ impl Engine {
                 format!("the review `{id}` has no content for {what}"),
             )
         };
-        if side == ReviewSide::Merged {
-            let merged = self.review_content(id)?.merged;
-            let merged = merged.and_then(|merged| merged.bytes);
-            let merged = merged.ok_or_else(|| missing("`merged`"))?;
-            return OpenFile::of(Source::of_bytes(merged.to_vec()), &review.path);
-        }
         let (content, what) = match side {
+            ReviewSide::Merged => {
+                let (fitting, theirs) = self.store().read(|tx| {
+                    let sides = self.sides_now(tx, &find_review(tx, id)?)?;
+                    Ok((self.merged_now(tx, &review.path, &sides)?, sides.theirs))
+                })?;
+                if let Some(Fitting::Text(text)) = fitting {
+                    return OpenFile::of(Source::of_bytes(text), &review.path);
+                }
+                (theirs.filter(|_| fitting.is_some()), "`merged`".to_owned())
+            }
             ReviewSide::Candidate(number) => {
                 let mut candidates = review.candidates.iter();
                 let found = candidates.find(|one| one.number == number);
@@ -276,14 +299,23 @@ fn with_paths_of(
 }
 
 impl SideContent {
-    /// What was merged just now; it is told however large it is, for nobody else has it.
+    /// What was merged just now.
     fn of(bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
         SideContent {
             id: None,
-            size: bytes.len() as u64,
-            bytes: Some(bytes.into()),
+            size,
+            bytes: (size <= MOST_SHOWN).then(|| bytes.into()),
         }
     }
+}
+
+/// What fits of both sides of a review.
+enum Fitting {
+    /// This text.
+    Text(Vec<u8>),
+    /// What the workspace has, if that is anything.
+    Theirs,
 }
 
 /// See [`Engine::sides_now`].

@@ -100,6 +100,41 @@ impl Engine {
         })
     }
 
+    /// The same of one workspace as it is now, by what it has and not by a look at all.
+    pub(crate) fn find_reviews_of(
+        &self,
+        workspace: &WorkspaceId,
+        filter: &ReviewFilter,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Review>> {
+        self.store().read(|tx| {
+            let Some(workspace) = tx.workspace(workspace)? else {
+                return Ok(Vec::new());
+            };
+            let project = match &filter.project {
+                Some(id) => Some(open_project(tx, id)?.key),
+                None => None,
+            };
+            let mut rows = tx.reviews_of(workspace.key)?;
+            if let Some(after) = after {
+                let place = rows.iter().position(|row| row.id == after);
+                rows.drain(..place.map_or(rows.len(), |place| place + 1));
+            }
+            let mut found = Vec::new();
+            for row in rows {
+                let is_there = project.is_none_or(|project| row.project == project);
+                if is_there && filter.takes(tx, &row)? {
+                    found.push(self.as_review(tx, row)?);
+                    if found.len() == limit {
+                        break;
+                    }
+                }
+            }
+            Ok(found)
+        })
+    }
+
     /// Some of the reviews of a project: those after another, or from the first; at most `limit`,
     /// 0 means all.
     pub fn reviews_after(

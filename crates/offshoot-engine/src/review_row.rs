@@ -49,8 +49,8 @@ pub(crate) struct Details {
     #[serde(with = "as_text::list")]
     pub(crate) paths: Vec<RelPath>,
     /// The content at the path where the decision goes, when the review was opened.
-    #[serde(default, with = "as_text::optional")]
-    pub(crate) there: Option<ObjectId>,
+    #[serde(default, with = "there", skip_serializing_if = "There::is_unknown")]
+    pub(crate) there: There,
     pub(crate) ours_by: Option<Who>,
     pub(crate) theirs_by: Option<Who>,
     pub(crate) decision: Option<Decision>,
@@ -61,6 +61,40 @@ pub(crate) struct Details {
     pub(crate) protected: bool,
 }
 
+/// What stood at a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum There {
+    /// An earlier version opened the review, and did not note it.
+    #[default]
+    Unknown,
+    /// This content, or none.
+    Content(Option<ObjectId>),
+}
+
+impl There {
+    fn is_unknown(&self) -> bool {
+        matches!(self, There::Unknown)
+    }
+}
+
+mod there {
+    use serde::{Deserializer, Serializer};
+
+    use super::There;
+    use crate::as_text::optional;
+
+    pub(super) fn serialize<S: Serializer>(there: &There, to: S) -> Result<S::Ok, S::Error> {
+        match there {
+            There::Unknown => to.serialize_none(),
+            There::Content(content) => optional::serialize(content, to),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<There, D::Error> {
+        optional::deserialize(from).map(There::Content)
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) choice: String,
@@ -69,6 +103,10 @@ pub(crate) struct Decision {
     /// For a choice by parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<PartChoices>,
+    /// Whether whoever decided may change protected paths. It is they who decided, so it is their
+    /// rights that count, whoever makes it land.
+    #[serde(default)]
+    pub(crate) over_protected: bool,
     pub(crate) by: Who,
 }
 
@@ -89,6 +127,7 @@ impl Decision {
             choice: choice.to_owned(),
             content: None,
             parts: None,
+            over_protected: false,
             by: who(&Cause::by(Operator::system()), Timestamp::now()),
         }
     }
@@ -255,7 +294,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         since: finding.since,
         theirs_snapshot: finding.snapshot,
         paths: subject.paths,
-        there: there.and_then(|entry| entry.id),
+        there: There::Content(there.and_then(|entry| entry.id)),
         ours_by,
         theirs_by,
         decision: None,

@@ -344,5 +344,34 @@ fn the_last_decision_says_what_went_with_the_workspace() {
             assert_eq!(resolve(1), IgnoredFiles { files: 1, bytes: 5 });
             assert!(rig.engine.workspace(&id).is_err());
         }
+#[test]
+fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
+    with_each(|rig| {
+        let engine = &rig.engine;
+        let project = rig.project("app");
+        let (fork, path) = rig.fork(&project, "ada");
+        let size = 4 << 20;
+        install_and_build(&path, 100, size);
+        fs::write(path.join("taken.log"), "mine\n").unwrap();
+        rig.put(&project, "taken.log", "of others\n");
+        engine
+            .plan_completion(&fork, &CompleteOptions::default(), &user())
+            .unwrap();
+        let before = stored(&rig);
+        let options = CompleteOptions {
+            include_ignored: true,
+            ..CompleteOptions::default()
+        };
+        let plan = engine.plan_completion(&fork, &options, &user()).unwrap();
+        let more = stored(&rig).saturating_sub(before);
+        assert!(more < size / 4, "{more} bytes were stored");
+        assert!(plan.merged.contains(&p("target/app")), "{:?}", plan.merged);
+        assert!(plan.ignored_removed.is_empty());
+        let conflicts: Vec<_> = plan.conflicts.iter().map(|one| &one.path).collect();
+        assert_eq!(conflicts, [&p("taken.log")]);
+        let done = engine.complete(&fork, &options, &user()).unwrap();
+        assert_eq!(done.merged, plan.merged);
+        assert_eq!(done.conflicts.len(), 1);
+        rig.check();
     });
 }

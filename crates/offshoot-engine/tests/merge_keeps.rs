@@ -168,3 +168,82 @@ fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
         rig.check();
     });
 }
+
+/// A merge that was undone is not there any more, whatever came after it.
+#[test]
+fn what_was_undone_counts_as_not_merged() {
+    let mut stayed = 0;
+    with_each_counted(&mut stayed, |rig, stayed| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let _standing = fs::File::open(path.join("src")).unwrap();
+        let complete = || {
+            let keep = CompleteOptions {
+                keep: true,
+                ..CompleteOptions::default()
+            };
+            rig.engine.complete(&id, &keep, &user()).unwrap()
+        };
+        fs::write(path.join("new"), "one\n").unwrap();
+        let first = complete();
+        if first.after.as_ref().unwrap().moved == Some(true) {
+            return;
+        }
+        *stayed += 1;
+        rig.put(&project, "README", "of others\n");
+        fs::write(path.join("README"), "mine\n").unwrap();
+        let second = complete();
+        assert_eq!((second.conflicts.len(), second.snapshot), (1, None));
+        let undo = |id: &Option<String>| {
+            let undone = rig.engine.undo_merge(id.as_ref().unwrap(), &user());
+            undone.unwrap();
+        };
+        undo(&first.merge_id);
+        fs::write(path.join("more"), "more\n").unwrap();
+        complete();
+        assert_eq!(rig.project_text(&project, "more"), "more\n");
+        assert_eq!(rig.project_text(&project, "new"), "one\n");
+        rig.check();
+    });
+    assert!(stayed > 0, "no fork stayed where it was");
+}
+
+#[test]
+fn a_fork_is_not_set_against_what_it_merged_before_the_merge_that_was_undone() {
+    let mut stayed = 0;
+    with_each_counted(&mut stayed, |rig, stayed| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let _standing = fs::File::open(path.join("src")).unwrap();
+        let complete = || {
+            let keep = CompleteOptions {
+                keep: true,
+                ..CompleteOptions::default()
+            };
+            rig.engine.complete(&id, &keep, &user()).unwrap()
+        };
+        fs::write(path.join("new"), "one\n").unwrap();
+        if complete().after.unwrap().moved == Some(true) {
+            return;
+        }
+        *stayed += 1;
+        rig.put(&project, "new", "one\nof others\n");
+        fs::write(path.join("more"), "more\n").unwrap();
+        let second = complete();
+        let undone = rig.engine.undo_merge(&second.merge_id.unwrap(), &user());
+        undone.unwrap();
+        fs::write(path.join("last"), "last\n").unwrap();
+        let third = complete();
+        assert!(third.conflicts.is_empty(), "{third:?}");
+        assert_eq!(rig.project_text(&project, "more"), "more\n");
+        assert_eq!(rig.project_text(&project, "new"), "one\nof others\n");
+        rig.check();
+    });
+    assert!(stayed > 0, "no fork stayed where it was");
+}
+
+/// Runs a test with each provider, which counts.
+fn with_each_counted(count: &mut usize, test: impl Fn(Rig, &mut usize)) {
+    let counted = std::cell::RefCell::new(count);
+    with_each(|rig| test(rig, &mut counted.borrow_mut()));
+}

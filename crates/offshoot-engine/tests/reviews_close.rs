@@ -256,3 +256,138 @@ fn a_decision_about_what_is_something_else_by_now_is_refused() {
         scene.rig.check();
     }
 }
+
+#[test]
+fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
+    let scene = Scene::new();
+    let engine = &scene.rig.engine;
+    scene.rig.put(&scene.project, "ci/b.yml", "run: 1\n");
+    let mut settings = engine.merge_settings(&scene.project).unwrap();
+    settings.protect = vec![".github/**".to_owned()];
+    let set = engine.set_merge_settings(&scene.project, &settings, &user());
+    set.unwrap();
+    let (id, path) = scene.fork("one");
+    fs::create_dir(path.join(".github")).unwrap();
+    fs::rename(path.join("ci/b.yml"), path.join(".github/b.yml")).unwrap();
+    fs::write(path.join("more"), "more\n").unwrap();
+    assert_eq!(scene.complete(&id, true).conflicts.len(), 1);
+    assert_eq!(scene.waiting(), [".github/b.yml"]);
+    // The fork has moved on, and works on what it has there now.
+    fs::write(path.join("ci/b.yml"), "run: 2\n").unwrap();
+    assert!(scene.complete(&id, true).conflicts.is_empty());
+    assert_eq!(
+        scene.rig.project_text(&scene.project, "ci/b.yml"),
+        "run: 2\n"
+    );
+    assert_eq!(scene.waiting(), [".github/b.yml"], "nobody has decided");
+    scene.rig.check();
+}
+
+#[test]
+fn a_conflict_waits_while_only_what_is_beside_it_is_touched() {
+    let scene = Scene::new();
+    let (other, theirs) = scene.fork("two");
+    let (id, path) = scene.fork("one");
+    fs::rename(theirs.join("src/lib.rs"), theirs.join("src/a.rs")).unwrap();
+    scene.complete(&other, false);
+    fs::rename(path.join("src/lib.rs"), path.join("src/b.rs")).unwrap();
+    let done = scene.complete(&id, true);
+    assert_eq!(done.conflicts.len(), 1, "{done:?}");
+    let asked = scene.waiting();
+    // Some path beside the one that the review is at: the fork puts something of its own there.
+    let beside = ["src/lib.rs", "src/b.rs"].into_iter();
+    for beside in beside.filter(|beside| asked != [*beside]) {
+        fs::write(path.join(beside), "of its own\n").unwrap();
+    }
+    assert!(scene.complete(&id, true).conflicts.is_empty());
+    assert_eq!(scene.waiting(), asked, "nobody has decided");
+    scene.rig.check();
+}
+
+/// Rows of reviews as the store has them.
+fn change_details(scene: &Scene, change: impl Fn(&mut serde_json::Value)) {
+    let store = rig::store(&scene.rig);
+    let rows = store.read(|tx| tx.reviews(None, true)).unwrap();
+    for mut row in rows {
+        let mut details = serde_json::from_str(&row.details).unwrap();
+        change(&mut details);
+        row.details = details.to_string();
+        let put = store.write(offshoot_store::Durability::Synced, |tx| tx.put_review(&row));
+        put.unwrap();
+    }
+}
+
+#[test]
+fn a_review_of_an_earlier_version_does_not_say_that_its_path_has_changed() {
+    let scene = Scene::new();
+    scene.conflicting(false);
+    change_details(&scene, |details| {
+        details.as_object_mut().unwrap().remove("there").unwrap();
+    });
+    let only = || scene.rig.engine.reviews(None, false).unwrap().remove(0);
+    assert!(!only().changed_since);
+    scene.rig.put(&scene.project, "README", "something else\n");
+    assert!(only().changed_since);
+}
+
+/// Files, directories and empty directories in each other's place.
+#[test]
+fn every_review_knows_the_paths_that_it_is_about() {
+    type Change = fn(&std::path::Path);
+    let changes: [(&str, Change); 7] = [
+        ("an empty directory", |at| {
+            fs::create_dir(at.join("new")).unwrap();
+        }),
+        ("a file", |at| {
+            fs::write(at.join("new"), format!("{at:?}")).unwrap();
+        }),
+        ("a directory", |at| {
+            fs::create_dir(at.join("new")).unwrap();
+            fs::write(at.join("new/file"), format!("{at:?}")).unwrap();
+        }),
+        ("an empty directory for a file", |at| {
+            fs::remove_file(at.join("README")).unwrap();
+            fs::create_dir(at.join("README")).unwrap();
+        }),
+        ("another file", |at| {
+            fs::write(at.join("README"), format!("{at:?}")).unwrap();
+        }),
+        ("an emptied directory", |at| {
+            fs::remove_file(at.join("docs/a/b")).unwrap();
+        }),
+        ("a file for a directory", |at| {
+            fs::remove_dir_all(at.join("docs")).unwrap();
+            fs::write(at.join("docs"), format!("{at:?}")).unwrap();
+        }),
+    ];
+    for (ours, change_ours) in changes {
+        for (theirs, change_theirs) in changes {
+            let scene = Scene::new();
+            let (first, first_path) = scene.fork("one");
+            let (second, second_path) = scene.fork("two");
+            change_ours(&first_path);
+            change_theirs(&second_path);
+            scene.complete(&first, false);
+            scene.complete(&second, true);
+            change_details(&scene, |details| {
+                let paths = details["paths"].as_array().unwrap();
+                assert!(!paths.is_empty(), "{ours} and {theirs}: {details}");
+            });
+            let asked = scene.waiting();
+            scene.rig.put(&scene.project, "something", "else\n");
+            scene.rig.engine.update(&second, false, &user()).unwrap();
+            assert_eq!(scene.waiting(), asked, "{ours} and {theirs}");
+        }
+    }
+}
+
+/// One that names no path of its workspace, as a row of an earlier version may.
+#[test]
+fn a_review_that_names_no_paths_does_not_close_by_itself() {
+    let scene = Scene::new();
+    let (id, _) = scene.conflicting(true);
+    change_details(&scene, |details| details["paths"] = serde_json::json!([]));
+    scene.rig.put(&scene.project, "something", "else\n");
+    scene.rig.engine.update(&id, false, &user()).unwrap();
+    assert_eq!(scene.waiting(), ["README"]);
+}

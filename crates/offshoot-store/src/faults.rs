@@ -244,6 +244,9 @@ macro_rules! pass_on_merge_reads {
             merge_ids(prefix: &str) -> Vec<String>;
             merges(project: WorkspaceKey, before: Option<&str>, limit: usize) -> Vec<MergeRow>;
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
+            last_landed(workspace: WorkspaceKey, base: &ObjectId, before: Option<&str>)
+                -> Option<MergeRow>;
+            undone_merges(workspace: WorkspaceKey, base: &ObjectId) -> Vec<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
             merges_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<MergeRow>;
             reviews_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<ReviewRow>;

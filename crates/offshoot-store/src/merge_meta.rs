@@ -29,6 +29,18 @@ pub trait MergeReads {
     /// The newest merge of a workspace.
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
 
+    /// The newest merge of a workspace from this base that landed something and was not undone, by an
+    /// index: the one before another, or the newest.
+    fn last_landed(
+        &self,
+        workspace: WorkspaceKey,
+        base: &ObjectId,
+        before: Option<&str>,
+    ) -> Result<Option<MergeRow>>;
+
+    /// Merges of a workspace from this base that were undone, by an index, oldest first.
+    fn undone_merges(&self, workspace: WorkspaceKey, base: &ObjectId) -> Result<Vec<MergeRow>>;
+
     /// Merges that landed as this snapshot of a project, by an index: one, or none.
     fn merges_landed_as(&self, project: WorkspaceKey, snapshot: &ObjectId)
     -> Result<Vec<MergeRow>>;

@@ -537,21 +537,24 @@ impl Access {
     /// See [`crate::Engine::propose`].
     pub fn propose(&self, id: &str, content: Content<'_>, note: Option<&str>) -> Result<Review> {
         self.review(id)?;
+        self.principal
+            .allows_all_below(Operation::Write, &RelPath::root())?;
         self.engine.propose(id, content, note, &self.cause)?;
         self.review(id)
     }
 
     /// See [`crate::Engine::resolve`].
     pub fn resolve(&self, id: &str, how: Resolution<'_>) -> Result<Resolved> {
-        let review = self.review(id)?;
+        self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
         if !self.may_change_protected() && self.engine.is_protected_review(id)? {
             return Err(needs_owner(id));
         }
-        let name = review.project.parse()?;
-        let allowed = |edits: &StateEdits| self.refuse_protected(&name, edits);
-        let mut resolved = self.engine.resolve_if(id, how, &allowed, &self.cause)?;
+        let over_protected = self.may_change_protected();
+        let mut resolved = self
+            .engine
+            .resolve_as(id, how, over_protected, &self.cause)?;
         resolved.review = self.review(id)?;
         Ok(resolved)
     }

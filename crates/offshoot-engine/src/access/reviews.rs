@@ -50,9 +50,9 @@ impl Access {
         if let Some(other) = filter.workspace.filter(|other| *other != own) {
             return Err(no_workspace(&other));
         }
-        filter.workspace = Some(own);
+        filter.workspace = None;
         filter.lands_in = Some(LandsIn::Workspace);
-        let mut found = self.engine.find_reviews(&filter, after, limit)?;
+        let mut found = self.engine.find_reviews_of(&own, &filter, after, limit)?;
         for review in &mut found {
             review.ours_by = None;
         }

@@ -115,9 +115,35 @@ pub(super) fn receipts(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.merges(project, None, 1))[0], second);
     assert_eq!(read(meta, |tx| tx.last_merge(fork)), Some(second));
     assert_eq!(read(meta, |tx| tx.last_merge(project)), None);
+    landed_and_undone(meta, project, fork);
     let landed = |project, snapshot| read(meta, |tx| tx.merges_landed_as(project, &snapshot));
     assert_eq!(landed(project, id(3, 2))[0].id, "first");
     assert!(landed(project, id(3, 1)).is_empty() && landed(fork, id(3, 2)).is_empty());
+}
+
+/// Some that landed, one that was undone, one that landed nothing, and one from another base.
+fn landed_and_undone(meta: &dyn MetaStore, project: WorkspaceKey, fork: WorkspaceKey) {
+    let base = id(4, 0);
+    let names = ["landed", "undone", "again", "nothing", "elsewhere"];
+    for (n, name) in names.into_iter().enumerate() {
+        let mut row = merge(name, project, fork);
+        row.base = if name == "elsewhere" { id(4, 1) } else { base };
+        row.snapshot = (name != "nothing").then(|| id(5, n as u8));
+        row.undone_by = (name == "undone").then(|| id(6, 0));
+        write(meta, |tx| tx.put_merge(&row));
+    }
+    let last = |of, before: Option<&'static str>| {
+        let row = read(meta, |tx| tx.last_landed(of, &base, before));
+        row.map(|row| row.id)
+    };
+    assert_eq!(last(fork, None).as_deref(), Some("again"));
+    assert_eq!(last(fork, Some("again")).as_deref(), Some("landed"));
+    assert_eq!(last(fork, Some("landed")), None);
+    assert_eq!(last(project, None), None);
+    let undone = read(meta, |tx| tx.undone_merges(fork, &base));
+    assert_eq!(undone.len(), 1);
+    assert_eq!(undone[0].id, "undone");
+    assert!(read(meta, |tx| tx.undone_merges(fork, &id(4, 1))).is_empty());
 }
 
 pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {

@@ -139,6 +139,35 @@ impl MergeReads for Tx<'_> {
         )
     }
 
+    fn last_landed(
+        &self,
+        workspace: WorkspaceKey,
+        base: &ObjectId,
+        before: Option<&str>,
+    ) -> Result<Option<MergeRow>> {
+        self.one(
+            &format!(
+                "{MERGE} WHERE workspace = ?1 AND base = ?2 AND snapshot IS NOT NULL
+                 AND undone_by IS NULL AND (?3 IS NULL
+                 OR number < (SELECT number FROM merge WHERE id = ?3 AND workspace = ?1))
+                 ORDER BY number DESC LIMIT 1"
+            ),
+            params![workspace.0, Id(base), before],
+            merge,
+        )
+    }
+
+    fn undone_merges(&self, workspace: WorkspaceKey, base: &ObjectId) -> Result<Vec<MergeRow>> {
+        self.all(
+            &format!(
+                "{MERGE} WHERE workspace = ?1 AND base = ?2 AND undone_by IS NOT NULL
+                 ORDER BY number"
+            ),
+            params![workspace.0, Id(base)],
+            merge,
+        )
+    }
+
     fn merges_landed_as(
         &self,
         project: WorkspaceKey,
