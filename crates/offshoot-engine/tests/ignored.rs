@@ -344,6 +344,9 @@ fn the_last_decision_says_what_went_with_the_workspace() {
             assert_eq!(resolve(1), IgnoredFiles { files: 1, bytes: 5 });
             assert!(rig.engine.workspace(&id).is_err());
         }
+    });
+}
+
 #[test]
 fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
     with_each(|rig| {
