@@ -26,7 +26,14 @@ fn workspace(engine: &Engine, name: &str, layout: Layout) -> WorkspaceId {
 
 /// Every tenth content is too large for its row.
 fn content(round: u64, file: u64) -> Vec<u8> {
-    let mut bytes = vec![0; if file.is_multiple_of(10) { 100_000 } else { 300 }];
+    let mut bytes = vec![
+        0;
+        if file.is_multiple_of(10) {
+            100_000
+        } else {
+            300
+        }
+    ];
     Rng::new(round * FILES + file).fill(&mut bytes);
     bytes
 }

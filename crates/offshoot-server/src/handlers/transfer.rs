@@ -39,16 +39,12 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     } else {
         String::from_utf8_lossy(below.name()).into_owned()
     };
-    let (whole, left_out) = blocking({
+    let whole = blocking({
         let below = below.clone();
-        move || {
-            let whole = caller.whole_workspace(&id, &below)?;
-            let mut too_large = caller.sync(&id)?.too_large;
-            too_large.retain(|file| file.path.starts_with(&below));
-            Ok((whole, too_large.len()))
-        }
+        move || caller.whole_workspace(&id, &below)
     })
     .await?;
+    let left_out = whole.too_large.len();
     let body = written(move |out| pack(&whole, &below, format, out).map(drop));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
