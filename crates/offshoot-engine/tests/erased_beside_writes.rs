@@ -93,7 +93,7 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
 fn content_of_a_retired_session_stays_with_who_writes_it_meanwhile() {
     all_of_it_stays(Layout::Session, |engine, going| {
         let gone = engine.retire_sessions(Duration::ZERO).unwrap();
-        assert_eq!(gone, std::slice::from_ref(&going));
+        assert_eq!(gone, std::slice::from_ref(going));
     });
 }
 

@@ -72,6 +72,7 @@ impl Scene {
             },
             token: None,
             expires_at: None,
+            home: None,
         };
         self.rig.engine.access(Arc::new(principal), None)
     }
