@@ -284,7 +284,8 @@ fn what_is_not_there_yet_is_told_with_the_next_step() {
         ("--workspace", "there is no workspace `w`"),
         ("--project", "there is no project `w`"),
     ] {
-        let ran = place.done(&["token", "issue", flag, "w"]);
+        let ran = place.run(&["token", "issue", flag, "w"]);
+        assert_eq!(ran.code, 1, "{}", ran.golden());
         assert!(ran.stderr.contains(missing), "{}", ran.golden());
     }
     place.done(&["workspace", "create", "w"]);

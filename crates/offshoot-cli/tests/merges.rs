@@ -345,7 +345,7 @@ fn reviews_are_listed_shown_proposed_for_and_resolved() {
     let resolved = json(&place, &["review", "resolve", &review, "candidate", "1"]);
     assert_eq!(
         keys(&resolved),
-        BTreeSet::from(["review", "snapshot", "recomputed"])
+        BTreeSet::from(["review", "snapshot", "recomputed", "ignored_removed"])
     );
     assert_eq!(resolved["review"]["state"], "resolved");
     assert_eq!(resolved["review"]["decision"]["choice"], "candidate 1");

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::access::{Home, Principal, PrincipalKind, Reach, Scope};
 use crate::agents::check_known;
 use crate::engine::{Engine, last_row_in};
+use crate::project::open_project;
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
 pub const TOKEN_PREFIX: &str = "ofs_";
@@ -44,8 +45,8 @@ pub struct IssuedToken {
 }
 
 impl Engine {
-    /// Issues a token. The secret is in the answer and nowhere else. One for an agent or a workspace
-    /// that nobody knows is refused: whoever gets that name later would share it.
+    /// Issues a token. The secret is in the answer and nowhere else. One for an agent, a workspace or
+    /// a project that nobody knows is refused: whoever gets that name later would share it.
     pub fn issue_token(
         &self,
         scope: &Scope,
@@ -152,7 +153,7 @@ impl Engine {
 fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
     match reach {
         Reach::Everything => Ok(None),
-        Reach::Project(id) => tx.project(id)?.map(|row| home_of(tx, &row)).transpose(),
+        Reach::Project(id) => home_of(tx, &open_project(tx, id)?).map(Some),
         Reach::Workspace(id) => home_of(tx, &last_row_in(tx, id)?).map(Some),
         Reach::Agent(agent) => {
             check_known(tx, agent)?;

@@ -18,6 +18,7 @@ use crate::error::Problem;
 use crate::hold::{HeldBody, Hold};
 use crate::host;
 use crate::mcp;
+use crate::unread::read_to_end;
 
 /// Requests with a larger body may take as long as the body keeps coming.
 pub(crate) const LARGE_BODY: u64 = 1 << 20;
@@ -64,6 +65,7 @@ pub(crate) async fn guard(State(app): State<Shared>, request: Request, next: Nex
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let takes_gzip = compress::takes_gzip(request.headers());
     let hold = Arc::new(Hold::default());
+    let request = request.map(read_to_end);
     let mut response = answer(&app, &hold, request, next)
         .instrument(span.clone())
         .await

@@ -35,6 +35,7 @@ mod shares;
 mod shows;
 mod sign_in;
 mod tls;
+mod unread;
 mod unstuck;
 mod watch;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use offshoot_engine::Reach;
 use offshoot_wire as wire;
 
 use super::Context;
@@ -37,23 +36,7 @@ fn issue(cx: &mut Context<'_>, command: &TokenCommand, ttl: Option<&str>) -> Com
     cx.output
         .note("this is shown once; send it as `Authorization: Bearer …`");
     cx.output.note(format_args!("take it back with: {command}"));
-    note_missing(cx, &issued.token.scope.reach);
     Ok(Exit::Done)
-}
-
-/// A token may be issued before what it is for; more often the name was mistyped.
-fn note_missing(cx: &mut Context<'_>, reach: &Reach) {
-    let missing = match reach {
-        Reach::Workspace(id) => cx.engine.workspace(id).err(),
-        Reach::Project(id) => cx.engine.project(id).err(),
-        Reach::Everything | Reach::Agent(_) => None,
-    };
-    if let Some(missing) = missing {
-        cx.output.note(format_args!(
-            "it reaches nothing yet: {}",
-            missing.message()
-        ));
-    }
 }
 
 /// What was typed, in the shape that HTTP has too.

@@ -94,7 +94,8 @@ impl Served {
         stream
             .write_all(self.head(method, target, body.len() as u64).as_bytes())
             .unwrap();
-        stream.write_all(body).unwrap();
+        // It may be refused before all of it has come.
+        let _ = stream.write_all(body);
         let (status, length, mut reader) = read_head(stream).unwrap();
         let mut body = vec![0; length as usize];
         reader.read_exact(&mut body).unwrap();
