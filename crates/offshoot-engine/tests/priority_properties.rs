@@ -368,7 +368,7 @@ impl Stage {
         scene: &Scene,
     ) {
         let engine = &self.rig.engine;
-        for at in 0..2 {
+        for (at, file) in files.iter().enumerate() {
             let number = self.number();
             let message = (!step.outside).then(|| format!("m-{number}"));
             let setter = Setter {
@@ -378,22 +378,22 @@ impl Stage {
                 at: (!step.outside || !is_last).then_some(number),
             };
             let before = fork.theirs[at].clone();
-            files[at].edit(&mut fork.theirs[at], number, &setter, &step.edits[at]);
+            file.edit(&mut fork.theirs[at], number, &setter, &step.edits[at]);
             if fork.theirs[at] == before {
                 continue;
             }
-            let text = files[at].render(&fork.theirs[at], scene.minified);
+            let text = file.render(&fork.theirs[at], scene.minified);
             match &message {
                 Some(message) => {
                     let (content, options) =
                         (Content::Bytes(text.as_bytes()), WriteOptions::default());
-                    let (path, cause) = (p(files[at].path), because_of(message));
+                    let (path, cause) = (p(file.path), because_of(message));
                     let written = engine.write_file(&fork.id, &path, content, &options, &cause);
                     written.unwrap();
                 }
                 None => {
                     let dir = engine.hand_out_path(&fork.id).unwrap();
-                    fs::write(dir.join(files[at].path), text).unwrap();
+                    fs::write(dir.join(file.path), text).unwrap();
                     if !is_last {
                         engine.sync(&fork.id, &user()).unwrap();
                     }

@@ -255,7 +255,7 @@ impl Store {
 
     fn new_blob(&self, kind: ObjectKind, id: ObjectId, size: u64, compressed: bool) -> NewObject {
         let NewObject(row, _) = new_object(kind, id, size, compressed, ObjectPlace::Blob);
-        NewObject(row, Assured::ByBlob(Arc::clone(&self.0.blobs)))
+        NewObject(row, Assured::Blob(Arc::clone(&self.0.blobs)))
     }
 
     /// Begins a bulk write: many objects in few packs.
@@ -390,7 +390,7 @@ pub(crate) fn new_object(
         place,
         stored_at: Timestamp::now(),
     };
-    NewObject(row, Assured::ByItself)
+    NewObject(row, Assured::Itself)
 }
 
 /// What was about to be named again was erased or collected before that.

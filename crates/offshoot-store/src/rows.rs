@@ -150,11 +150,11 @@ pub struct NewObject(pub(crate) ObjectRow, pub(crate) Assured);
 #[derive(Clone)]
 pub(crate) enum Assured {
     /// They are in its row, or in a pack that nobody else knows of.
-    ByItself,
+    Itself,
     /// They were put here as a blob, which whoever erased the same content may have taken since.
-    ByBlob(Arc<dyn BlobStore>),
+    Blob(Arc<dyn BlobStore>),
     /// An earlier transaction gave it a row, which may have been removed since.
-    ByRow,
+    Row,
 }
 
 impl std::fmt::Debug for NewObject {
@@ -172,7 +172,7 @@ impl NewObject {
             place: ObjectPlace::Row(Vec::new()),
             ..self.0
         };
-        NewObject(row, Assured::ByRow)
+        NewObject(row, Assured::Row)
     }
 
     /// Its id.

@@ -140,5 +140,5 @@ pub(super) fn object(id: ObjectId, place: ObjectPlace, stored_at: Timestamp) -> 
         place,
         stored_at,
     };
-    NewObject(row, Assured::ByItself)
+    NewObject(row, Assured::Itself)
 }

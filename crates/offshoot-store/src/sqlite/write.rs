@@ -245,7 +245,7 @@ impl WriteTx for Tx<'_> {
 
     fn put_object(&mut self, object: &NewObject) -> Result<bool> {
         let NewObject(row, assured) = object;
-        if matches!(assured, Assured::ByRow) {
+        if matches!(assured, Assured::Row) {
             let renewed = self.renew_object(&row.id)?;
             return renewed.then_some(false).ok_or_else(removed_meanwhile);
         }
@@ -280,7 +280,7 @@ impl WriteTx for Tx<'_> {
         )?;
         if added == 0 {
             self.renew_object(&row.id)?;
-        } else if let Assured::ByBlob(blobs) = assured
+        } else if let Assured::Blob(blobs) = assured
             && blobs.size(&object_key(&row.id))?.is_none()
         {
             // Blobs are erased in transactions, so one that is there now stays.
