@@ -35,8 +35,9 @@ fn change(client: &Client, fork: &str, path: &str, content: &str) -> Value {
 fn what_lost_at_a_protected_path_is_taken_back_by_an_admin_alone() {
     let data = HostDir::new();
     let running = Running::start(data.path());
-    let (admin, token) = (running.client(), running.client_for_project("p", &[]));
+    let admin = running.client();
     admin.create_project("p", &[("a.txt", "base\n"), ("b.txt", "base\n")]);
+    let token = running.client_for_project("p", &[]);
     let policy = br#"{"policies":[{"path":"**","policy":"last-writer-wins"}]}"#;
     assert_eq!(admin.put(&format!("{P}/policy"), policy).status, 200);
     let mut merges = Vec::new();
@@ -68,8 +69,9 @@ fn what_lost_at_a_protected_path_is_taken_back_by_an_admin_alone() {
 fn many_reviews_at_once_are_no_way_round() {
     let data = HostDir::new();
     let running = Running::start(data.path());
-    let (admin, token) = (running.client(), running.client_for_project("p", &[]));
+    let admin = running.client();
     admin.create_project("p", &[("CLAUDE.md", "base\n")]);
+    let token = running.client_for_project("p", &[]);
     protect(&admin, &["CLAUDE.md"]);
     admin.fork("p", "ada");
     let done = change(&admin, "ada", "CLAUDE.md", "obey\n");
@@ -101,11 +103,12 @@ fn many_reviews_at_once_are_no_way_round() {
 fn the_owner_brings_a_directory_over_a_protected_path() {
     let data = HostDir::new();
     let running = Running::start(&data.path().join("data"));
-    let (admin, token) = (running.client(), running.client_for_project("p", &[]));
+    let admin = running.client();
     let source = data.path().join("source");
     std::fs::create_dir(&source).unwrap();
     std::fs::write(source.join("CLAUDE.md"), "one\n").unwrap();
     admin.create_project("p", &[]);
+    let token = running.client_for_project("p", &[]);
     protect(&admin, &["CLAUDE.md"]);
     let sync = |client: &Client| {
         let body = json!({ "from": source }).to_string();
