@@ -138,7 +138,7 @@ impl Engine {
             // What is too large to be kept keeps the directory.
             let is_kept = include_ignored && row.handed_out;
             let too_large = is_kept && counted.largest > largest_file(self, &row);
-            if too_large || !synced.too_large.is_empty() {
+            if too_large || !synced.too_large.is_empty() || !synced.unrecorded.is_empty() {
                 continue;
             }
             let ignored = match include_ignored {
@@ -187,7 +187,7 @@ impl Engine {
             synced = detached.sync(true, Durability::Synced)?;
         }
         // What is too large to be kept keeps the directory (INV-5).
-        if !synced.too_large.is_empty() {
+        if !synced.too_large.is_empty() || !synced.unrecorded.is_empty() {
             return Ok(None);
         }
         let ignored = detached.count_ignored(&synced)?;

@@ -72,6 +72,24 @@ pub struct Synced {
     pub unsettled: Vec<RelPath>,
     /// Files that were not read for their size. They are in no snapshot and stay where they are.
     pub too_large: Vec<TooLarge>,
+    /// Those of `refused` that are files or directories: nothing else holds what is in them.
+    pub(crate) unrecorded: Vec<RelPath>,
+}
+
+impl Synced {
+    /// Refuses to take away a directory with what could not be recorded (INV-5).
+    pub(crate) fn refuse_unrecorded(&self) -> Result<()> {
+        match self.unrecorded.first() {
+            None => Ok(()),
+            Some(path) => Err(Error::new(
+                ErrorCode::WorkspaceBusy,
+                format!("`{path}` cannot be kept, and would be lost with the directory"),
+            )
+            .with_hint(
+                "`offshoot status` says why; move it elsewhere or delete it, then try again",
+            )),
+        }
+    }
 }
 
 /// What stands at a path of the disk; none if nothing does.
@@ -187,7 +205,12 @@ impl Engine {
                 .extend(misplaced.iter().map(|path| (path.clone(), why.to_owned())));
             synced.ignored.clone_from(&scan.ignored);
             synced.ignored.retain(|path| !misplaced.contains(path));
-            synced.refused.extend(take_too_deep(&mut synced.ignored));
+            let too_deep = take_too_deep(&mut synced.ignored);
+            synced.unrecorded = misplaced.iter().cloned().collect();
+            synced
+                .unrecorded
+                .extend(too_deep.iter().map(|(path, _)| path.clone()));
+            synced.refused.extend(too_deep);
             synced.unsettled = outcome.unsettled;
             synced.too_large = outcome.too_large;
             synced.changes.extend(outcome.recorded.changes);

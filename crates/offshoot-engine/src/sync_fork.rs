@@ -94,6 +94,7 @@ impl Engine {
         for round in 1..=ROUNDS {
             let started = self.now();
             synced.refused.clear();
+            synced.unrecorded.clear();
             synced.ignored.clear();
             synced.unsettled.clear();
             synced.too_large.clear();
@@ -336,6 +337,7 @@ impl Walk<'_> {
         };
         if known.is_none() && is_too_deep(one.path.as_bytes()) {
             self.synced.refused.push((one.path.clone(), why_too_deep()));
+            self.synced.unrecorded.push(one.path.clone());
             return Ok(None);
         }
         if kind == EntryKind::Dir {

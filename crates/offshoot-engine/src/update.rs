@@ -144,6 +144,7 @@ impl Engine {
         if let Some(file) = synced.too_large.first() {
             return Err(file.refuse());
         }
+        synced.refuse_unrecorded()?;
         let kept = self.keep_last_state(&row, "before update", cause)?;
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
@@ -176,6 +177,7 @@ impl Engine {
         if let Some(file) = synced.too_large.first() {
             return Err(file.refuse());
         }
+        synced.refuse_unrecorded()?;
         if !plan.conflicts.is_empty() {
             return Err(Error::new(
                 ErrorCode::MergeConflict,

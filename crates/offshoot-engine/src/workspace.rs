@@ -395,6 +395,7 @@ impl Engine {
                 ..Deleted::not()
             });
         }
+        synced.refuse_unrecorded()?;
         let ignored = detached.count_ignored(&synced)?;
         // The commit below waits for the disk if there is anything that was not there before.
         let durability = match synced.changes.is_empty() {

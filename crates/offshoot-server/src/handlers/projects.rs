@@ -99,10 +99,12 @@ pub(crate) async fn show(caller: Caller, params: Params) -> Answer {
 }
 
 /// `DELETE /projects/{project}`
-pub(crate) async fn delete(caller: Caller, params: Params) -> Answer {
+pub(crate) async fn delete(State(app): State<Shared>, caller: Caller, params: Params) -> Answer {
     let id = params.project()?;
     let name = id.to_string();
     let kept = blocking(move || caller.delete_project(&id)).await?;
+    // Its tokens reach nothing from now on, also not the next project of that name.
+    app.tokens.clear();
     ok(&wire::DeletedProject {
         name,
         kept_snapshot: kept.map(ObjectId::to_hex),
