@@ -94,6 +94,12 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         .restore(&id, &taken.id.to_hex(), None, &user())
         .unwrap();
     assert!(root.join("skills").is_dir() && root.join("loose").exists());
+    // Nothing else holds what lies beside the places.
+    engine.delete_workspace(&id, &user()).unwrap_err();
+    fs::remove_file(root.join("loose")).unwrap();
+    for dir in ["beside", "skills/evil"] {
+        fs::remove_dir_all(root.join(dir)).unwrap();
+    }
     engine.delete_workspace(&id, &user()).unwrap();
     let again = engine
         .create_workspace_from(
