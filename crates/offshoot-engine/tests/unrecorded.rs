@@ -1,6 +1,6 @@
 //! What no snapshot can hold, because it is too deep or lies beside the places of a session, is not
 //! taken away with its directory (INV-5).
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod rig;
 
