@@ -7,11 +7,17 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use axum::body::Body;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest as _, Multipart, Request};
 use bytes::Bytes;
+use http_body::Frame;
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
 use offshoot_engine::{Access, Content, WriteOptions};
 use sha2::{Digest as _, Sha256};
@@ -28,6 +34,11 @@ use offshoot_wire as wire;
 const MAX_FILES: usize = 1000;
 /// The most bytes of a field that is no file.
 const MAX_FIELD: usize = 1024;
+/// The longest name of a file, as a path of another machine.
+const MAX_FILE_NAME: usize = 4096;
+/// The most bytes of a form that are not content of files: heads of parts, fields, and what was read
+/// ahead. They are in memory.
+const MAX_BESIDE_FILES: u64 = 16 << 20;
 /// The last moment of the year 9999, in milliseconds.
 pub(crate) const MAX_MODIFIED: u64 = 253_402_300_799_999;
 
@@ -57,6 +68,60 @@ pub(crate) const FIELDS: &[Param] = &[
     },
 ];
 
+/// Counts the bytes of a form that are not content of its files.
+#[derive(Clone, Default)]
+struct BesideFiles(Arc<AtomicU64>);
+
+impl BesideFiles {
+    /// Counts what comes, and breaks the body off where that is too much.
+    fn watch(self, request: Request) -> Request {
+        request.map(|body| Body::new(Watched { body, beside: self }))
+    }
+
+    /// So many bytes were content.
+    fn is_content(&self, length: usize) {
+        self.0.fetch_sub(length as u64, Ordering::Relaxed);
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > MAX_BESIDE_FILES
+    }
+}
+
+/// A body that ends with an error once too much of it is not content.
+struct Watched {
+    body: Body,
+    beside: BesideFiles,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+            self.beside.0.fetch_add(length, Ordering::Relaxed);
+        }
+        match self.beside.is_too_much() {
+            true => Poll::Ready(Some(Err(axum::Error::new(too_much_beside())))),
+            false => Poll::Ready(frame),
+        }
+    }
+}
+
+fn too_much_beside() -> Error {
+    Error::new(
+        ErrorCode::PayloadTooLarge,
+        format!("a form has at most {MAX_BESIDE_FILES} bytes beside its files"),
+    )
+    .with_hint("send fewer files at once, with shorter names and fields")
+}
+
 /// A form that was read to its end.
 struct Form {
     workspace: Option<String>,
@@ -78,6 +143,20 @@ struct FormFile {
 impl Form {
     /// Reads a form, in bounded memory.
     async fn read(app: &Shared, request: Request) -> Result<Form, Problem> {
+        let beside = BesideFiles::default();
+        let request = beside.clone().watch(request);
+        let read = Form::read_parts(app, request, &beside).await;
+        match beside.is_too_much() {
+            true => Err(too_much_beside().into()),
+            false => read,
+        }
+    }
+
+    async fn read_parts(
+        app: &Shared,
+        request: Request,
+        beside: &BesideFiles,
+    ) -> Result<Form, Problem> {
         let mut parts = Multipart::from_request(request, app)
             .await
             .map_err(no_form)?;
@@ -100,6 +179,9 @@ impl Form {
             if form.files.len() >= MAX_FILES {
                 return Err(too_many().into());
             }
+            if name.len() > MAX_FILE_NAME {
+                return Err(Error::invalid("the name of a file in the form is too long").into());
+            }
             let mime = mime_of(&field);
             let (sender, mut reader) = FieldReader::new();
             let mut spool = form.spool;
@@ -107,7 +189,7 @@ impl Form {
                 let length = io::copy(&mut reader, &mut spool).map_err(cannot_receive)?;
                 Ok((spool, length))
             }));
-            let sent = send_field(field, sender, &mut left, limits.idle_timeout).await;
+            let sent = send_field(field, sender, &mut left, beside, limits.idle_timeout).await;
             let spooled = task.await.map_err(|cause| {
                 Error::internal("an upload ended in a panic").with_source(cause)
             })?;
@@ -366,6 +448,7 @@ async fn send_field(
     mut field: Field<'_>,
     sender: mpsc::Sender<io::Result<Bytes>>,
     left: &mut u64,
+    beside: &BesideFiles,
     idle: Duration,
 ) -> std::result::Result<(), SendError> {
     let broken = || Err(io::Error::from(io::ErrorKind::UnexpectedEof));
@@ -378,6 +461,7 @@ async fn send_field(
                 return Err(SendError::Broken(error));
             }
         };
+        beside.is_content(chunk.len());
         match left.checked_sub(chunk.len() as u64) {
             Some(rest) => *left = rest,
             None => {

@@ -294,3 +294,27 @@ fn repetitions_at_once_make_one_file() {
     });
     assert_eq!(files(&running), ["mine/a.bin"]);
 }
+
+/// What is no content of a file is held in memory, so there is a limit to it.
+#[test]
+fn a_form_has_little_beside_its_files() {
+    let (_data, running) = start();
+    let client = running.client();
+    let target = "/api/v1/workspaces/mine/uploads";
+    let refused = send(&client, target, &[], &[File(&"n".repeat(5_000), b"x")]);
+    assert_eq!(refused.code(), "invalid_request", "{}", refused.text());
+    let much = "v".repeat(20 << 20);
+    for parts in [
+        &[Field("unknown", &much), File("a", b"x")][..],
+        &[File(&much, b"x")],
+    ] {
+        let refused = send(&client, target, &[], parts);
+        let code = refused.code();
+        assert_eq!((refused.status, code.as_str()), (413, "payload_too_large"));
+    }
+    assert!(files(&running).is_empty());
+    let large = vec![7; 24 << 20];
+    let sent = send(&client, target, &[], &[File("large", &large)]);
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    assert_eq!(files(&running), ["mine/large"]);
+}
