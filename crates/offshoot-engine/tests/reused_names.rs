@@ -6,8 +6,11 @@ mod rig;
 
 use std::sync::Arc;
 
-use offshoot_core::{AgentId, ErrorCode, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{Access, CompleteOptions, Expect, ForkOptions, PrincipalKind, Reach, Scope};
+use offshoot_core::{AgentId, ErrorCode, Layout, ProjectId, Result, WorkspaceId};
+use offshoot_engine::{
+    Access, CompleteOptions, Content, Expect, ForkOptions, PrincipalKind, Quota, Reach, Scope,
+    WriteOptions,
+};
 use offshoot_fs::ProviderName;
 use rig::{Rig, p, user};
 
@@ -291,4 +294,29 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
     let mut seen = events.iter().filter(|event| view.sees(event)).peekable();
     assert!(seen.peek().is_some());
     assert!(seen.all(|event| event.row.seq > before));
+}
+
+#[test]
+fn events_of_an_earlier_plain_workspace_are_not_of_the_next_one_of_its_name() {
+    let scene = Scene::new();
+    let engine = &scene.rig.engine;
+    let id: WorkspaceId = "talk".parse().unwrap();
+    let make = |path: &str| {
+        let made =
+            engine.create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
+        made.unwrap();
+        let options = WriteOptions::default();
+        let written = engine.write_file(&id, &p(path), Content::Bytes(b"x"), &options, &user());
+        written.unwrap();
+    };
+    make("old-secret-name");
+    engine.delete_workspace(&id, &user()).unwrap();
+    make("new");
+    let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(id.clone()));
+    let view = scene.present(&secret).unwrap().view().unwrap();
+    let events = engine.events_after(0, None, 0).unwrap();
+    let seen = events.iter().filter(|event| view.sees(event));
+    let paths: Vec<String> = seen.map(|event| event.row.line.path.to_text()).collect();
+    assert!(paths.contains(&"new".to_owned()), "{paths:?}");
+    assert!(!paths.contains(&"old-secret-name".to_owned()), "{paths:?}");
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
-use offshoot_store::{HistoryRow, ReadTx};
+use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
 use super::{Access, Home, Operation, Principal};
 use crate::engine::{Engine, no_workspace};
@@ -200,13 +200,10 @@ impl Access {
         let reached = match &self.principal.scope.reach {
             Reach::Everything => Reached::Everything,
             Reach::Workspace(_) | Reach::Agent(_) => match self.one_workspace()? {
-                Some(id) => {
-                    let home = self.engine.store().read(|tx| {
-                        let row = tx.workspace(&id)?;
-                        row.map(|row| home_of(tx, &row)).transpose()
-                    })?;
-                    Reached::Workspace(id, home)
-                }
+                Some(id) => self.engine.store().read(|tx| match tx.workspace(&id)? {
+                    Some(row) => Ok(Reached::Workspace(id.clone(), home_of(tx, &row)?, row.key)),
+                    None => Ok(Reached::Nothing),
+                })?,
                 None => Reached::Nothing,
             },
             Reach::Project(id) => match self.engine.store().read(|tx| tx.project(id))? {
@@ -223,8 +220,9 @@ impl Access {
 
 enum Reached {
     Everything,
-    /// What the workspace belongs to comes with its name: another one may have had it before.
-    Workspace(WorkspaceId, Option<Home>),
+    /// What the workspace belongs to comes with its name, and its number: another one may have had
+    /// the name before.
+    Workspace(WorkspaceId, Home, WorkspaceKey),
     Project(Home),
     Nothing,
 }
@@ -240,8 +238,10 @@ impl View {
     pub fn sees(&self, event: &Event) -> bool {
         let within = match &self.reached {
             Reached::Everything => true,
-            Reached::Workspace(own, home) => {
-                event.workspace.as_ref() == Some(own) && Some(event.home) == *home
+            Reached::Workspace(own, home, key) => {
+                // The forks that an agent had in one project, one after the other, are all its own.
+                let is_own = event.row.line.workspace == *key || *home != Home::None;
+                event.workspace.as_ref() == Some(own) && event.home == *home && is_own
             }
             Reached::Project(own) => event.home == *own,
             Reached::Nothing => false,
