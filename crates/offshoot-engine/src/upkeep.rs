@@ -36,6 +36,8 @@ struct Queue {
     working: bool,
     /// It found nothing more to do and lets go of the engine.
     ending: bool,
+    /// It removes what an unclean stop left, which may take long.
+    clearing_up: bool,
 }
 
 /// What waits to be done.
@@ -62,12 +64,26 @@ impl Upkeep {
     }
 }
 
+impl Upkeep {
+    /// The same without what an unclean stop left: a command does not wait for that. If its process
+    /// ends meanwhile, that is one more unclean stop, and the next start goes on.
+    fn wait_for_short_work(&self) {
+        let mut queue = self.queue();
+        while queue.working && !queue.clearing_up {
+            queue = self
+                .idle
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// Held by the handles that users have, not by the thread: dropping the last one waits.
 pub(crate) struct LastHandle(pub(crate) Arc<Upkeep>);
 
 impl Drop for LastHandle {
     fn drop(&mut self) {
-        self.0.wait();
+        self.0.wait_for_short_work();
     }
 }
 
@@ -138,7 +154,7 @@ fn work(engine: Engine, upkeep: &Upkeep) {
     impl Drop for Done<'_> {
         fn drop(&mut self) {
             let mut queue = self.0.queue();
-            (queue.working, queue.ending) = (false, false);
+            (queue.working, queue.ending, queue.clearing_up) = (false, false, false);
             drop(queue);
             self.0.idle.notify_all();
         }
@@ -152,6 +168,10 @@ fn work(engine: Engine, upkeep: &Upkeep) {
             queue.ending = true;
             return;
         };
+        queue.clearing_up = matches!(job, Job::ClearUp(_));
+        if queue.clearing_up {
+            upkeep.idle.notify_all();
+        }
         drop(queue);
         engine.run(job);
     }
