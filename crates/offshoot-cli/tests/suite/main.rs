@@ -1,0 +1,22 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod check_beside;
+mod damage;
+mod data;
+mod docs;
+mod errors;
+mod flows;
+mod forks;
+mod from_elsewhere;
+mod full_disk;
+mod kill;
+mod merge_file;
+mod merges;
+mod power_cut;
+mod projects;
+mod serve;
+mod support;
+mod surface;
+mod writers;

@@ -1,0 +1,43 @@
+//! Proposed resolutions of a review: each has its own number, and there are not too many.
+
+use std::fs;
+
+use crate::rig::{Rig, user};
+use offshoot_core::ErrorCode;
+use offshoot_engine::{CompleteOptions, Content};
+use offshoot_fs::ProviderName;
+
+#[test]
+fn a_review_takes_so_many_candidates_and_no_more() {
+    const MOST: usize = 32;
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "ada");
+    fs::write(path.join("README"), "theirs\n").unwrap();
+    rig.put(&project, "README", "ours\n");
+    let options = CompleteOptions::default();
+    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    let review = done.conflicts[0].review_id.as_deref().unwrap();
+    let propose = &|text: &str| {
+        let content = Content::Bytes(text.as_bytes());
+        rig.engine.propose(review, content, None, &user())
+    };
+    // Whoever comes at the same time as others gets a number of their own, or is refused.
+    let taken: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let each = move |number| propose(&format!("{thread} {number}\n"));
+                scope.spawn(move || (0..MOST / 3).map(each).filter(Result::is_ok).count())
+            })
+            .collect();
+        let counts = threads.into_iter().map(|thread| thread.join().unwrap());
+        counts.sum()
+    });
+    assert_eq!(taken, MOST);
+    let refused = propose("one more\n").unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::InvalidRequest);
+    let candidates = rig.engine.review(review).unwrap().candidates;
+    let numbers: Vec<i64> = candidates.iter().map(|one| one.number).collect();
+    assert_eq!(numbers, (1..=MOST as i64).collect::<Vec<_>>());
+    rig.check();
+}

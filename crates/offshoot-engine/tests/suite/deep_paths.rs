@@ -1,0 +1,208 @@
+//! How deep a path may be: what every door says of one that is deeper, and what becomes of those
+//! that were stored before there was a limit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::rig::{Rig, p, user};
+use offshoot_core::{
+    EMPTY_BLOB, EntryKind, Error, ErrorCode, Layout, MAX_DEPTH, ProjectId, RelPath, WorkspaceId,
+};
+use offshoot_engine::{Content, ImportOptions, Quota, WriteOptions};
+use offshoot_fs::ProviderName;
+use offshoot_store::{Durability, EntryRow, MetaStore, SqliteOptions, SqliteStore};
+use offshoot_testkit::git;
+
+/// A path of so many parts.
+fn deep(parts: usize) -> RelPath {
+    p(&vec!["d"; parts].join("/"))
+}
+
+fn standalone(rig: &Rig, name: &str) -> WorkspaceId {
+    let id: WorkspaceId = name.parse().unwrap();
+    let made =
+        rig.engine
+            .create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
+    made.unwrap();
+    id
+}
+
+fn says_how_deep<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    let error = answer.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    let text = error.to_string();
+    assert!(text.contains("at most 256 are possible"), "{text}");
+}
+
+#[test]
+fn deep_paths_are_refused_by_every_door() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let id = standalone(&rig, "ws");
+    let options = WriteOptions::default();
+    let write = |path: &RelPath| {
+        let content = Content::Bytes(b"x");
+        rig.engine.write_file(&id, path, content, &options, &user())
+    };
+    write(&deep(MAX_DEPTH)).unwrap();
+    says_how_deep(write(&deep(MAX_DEPTH + 1)));
+    says_how_deep(rig.engine.make_dir_in(&id, &deep(MAX_DEPTH + 1), &user()));
+    says_how_deep(
+        rig.engine
+            .make_link(&id, &deep(MAX_DEPTH + 1), b"target", &user()),
+    );
+    // What is below moves along.
+    rig.engine.make_dir_in(&id, &p("top"), &user()).unwrap();
+    let moved = rig.engine.move_file(&id, &p("d"), &p("top/d"), &user());
+    says_how_deep(moved);
+    rig.engine
+        .move_file(&id, &p("d"), &p("other"), &user())
+        .unwrap();
+    let project: ProjectId = "web".parse().unwrap();
+    rig.engine.create_project(&project, &user()).unwrap();
+    let put = |path: &RelPath| {
+        let content = Content::Bytes(b"x");
+        rig.engine
+            .put_in_project(&project, path, content, &options, &user())
+    };
+    put(&deep(MAX_DEPTH)).unwrap();
+    says_how_deep(put(&deep(MAX_DEPTH + 1)));
+    let import = rig.engine.begin_import(&project).unwrap();
+    says_how_deep(import.write_file(&deep(MAX_DEPTH + 1), Content::Bytes(b"x"), false));
+    rig.check();
+}
+
+/// Makes directories below each other, with a file in the last.
+fn make_deep(root: &Path, levels: usize) -> PathBuf {
+    let dir = root.join(deep(levels - 1).to_text());
+    fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("file");
+    fs::write(&file, "deep\n").unwrap();
+    file
+}
+
+#[test]
+fn deep_paths_that_others_made_are_left_out_and_said() {
+    let too_deep = deep(MAX_DEPTH + 1);
+    let why = "it is more than 256 levels deep".to_owned();
+    let left_out = vec![(too_deep.clone(), why)];
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let id = standalone(&rig, "ws");
+    let path = rig.engine.hand_out_path(&id).unwrap();
+    let file = make_deep(&path, MAX_DEPTH + 40);
+    for _ in 0..2 {
+        let synced = rig.engine.sync(&id, &user()).unwrap();
+        assert_eq!(synced.refused, left_out);
+        assert_eq!(synced.ignored, []);
+        let workspace = rig.engine.workspace(&id).unwrap();
+        assert_eq!((workspace.files, workspace.dirs), (0, MAX_DEPTH as i64));
+    }
+    let project: ProjectId = "imported".parse().unwrap();
+    let options = ImportOptions::default();
+    let source = offshoot_testkit::scratch();
+    make_deep(source.path(), MAX_DEPTH + 40);
+    let imported = rig
+        .engine
+        .import_dir(&project, source.path(), &options, &mut |_| {}, &user())
+        .unwrap();
+    assert_eq!(imported.dropped, left_out);
+    let (fork, path) = rig.fork(&project, "agent");
+    make_deep(&path, MAX_DEPTH + 40);
+    let synced = rig.engine.sync(&fork, &user()).unwrap();
+    assert!(synced.changes.is_empty());
+    assert!(
+        synced.refused.contains(&left_out[0]),
+        "{:?}",
+        synced.refused
+    );
+    // What was left out is in the way of nothing.
+    rig.engine.snapshot(&id, None, false, &user()).unwrap();
+    assert!(file.exists());
+    rig.engine
+        .delete_file(&id, &p("d/d/d"), true, &user())
+        .unwrap();
+    assert!(!file.exists());
+    rig.check();
+}
+
+#[test]
+fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    for (levels, fits) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
+        let source = offshoot_testkit::scratch();
+        make_deep(source.path(), levels);
+        for args in [&["init"][..], &["add", "-A"], &["commit", "-m", "deep"]] {
+            git(source.path(), args);
+        }
+        let project: ProjectId = format!("git{levels}").parse().unwrap();
+        let imported = rig
+            .engine
+            .import_git(&project, source.path(), &mut |_| {}, &user());
+        assert_eq!(imported.is_ok(), fits, "{levels}");
+        if let Err(error) = imported {
+            assert_eq!(error.code(), ErrorCode::InvalidRequest);
+            assert!(error.to_string().contains("256 levels"), "{error}");
+        }
+    }
+}
+
+/// Rows of directories below each other, as they were stored before there was a limit.
+fn store_deep(rig: &Rig, id: &WorkspaceId, levels: usize) {
+    let database = rig.host.path().join("data/offshoot.db");
+    let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
+    let work = &mut |tx: &mut dyn offshoot_store::WriteTx| {
+        let mut row = tx.workspace(id)?.unwrap();
+        row.revision += 1;
+        for level in 1..=levels {
+            let leaf = level == levels;
+            tx.put_entry(
+                row.key,
+                &EntryRow {
+                    path: deep(level),
+                    kind: Some(if leaf {
+                        EntryKind::File
+                    } else {
+                        EntryKind::Dir
+                    }),
+                    opaque: false,
+                    perm: if leaf { 0o644 } else { 0o755 },
+                    id: leaf.then_some(EMPTY_BLOB),
+                    size: 0,
+                    revision: row.revision,
+                },
+            )?;
+        }
+        row.files += 1;
+        row.dirs += levels as i64 - 1;
+        tx.update_workspace(&row)
+    };
+    store.write(Durability::Synced, work).unwrap();
+}
+
+#[test]
+fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
+    const LEVELS: usize = 600;
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let id = standalone(&rig, "old");
+    // The empty content is known to the store from here on.
+    let (content, options) = (Content::Bytes(b""), WriteOptions::default());
+    let empty = rig
+        .engine
+        .write_file(&id, &p("empty"), content, &options, &user());
+    assert_eq!(empty.unwrap().id, EMPTY_BLOB);
+    rig.engine.clean(Duration::ZERO, false, &user()).unwrap();
+    store_deep(&rig, &id, LEVELS);
+    let (bytes, _) = rig.engine.read_whole(&id, &deep(LEVELS)).unwrap();
+    assert_eq!(bytes, b"");
+    let first = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+    rig.engine
+        .move_file(&id, &p("d/d"), &p("up"), &user())
+        .unwrap();
+    rig.engine
+        .restore(&id, &first.snapshot.id.to_hex(), None, &user())
+        .unwrap();
+    assert!(rig.engine.read_whole(&id, &deep(LEVELS)).is_ok());
+    let gone = rig.engine.delete_file(&id, &p("d"), true, &user()).unwrap();
+    assert_eq!(gone, 1);
+    assert_eq!(rig.engine.workspace(&id).unwrap().dirs, 0);
+}

@@ -1,0 +1,332 @@
+//! A full disk has a way out: what frees space works, what needs some is refused with the right
+//! code, nothing that was acknowledged is lost, and work goes on by itself.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use offshoot_core::{Cause, ErrorCode, Layout, Operator, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Content, Engine, EngineOptions, ForkOptions, Quota, WriteOptions, Written,
+    reserve_in,
+};
+use offshoot_testkit::{FileSystem, LoopImage, Rng, skip};
+
+const DISK: u64 = 64 << 20;
+
+fn user() -> Cause {
+    Cause::by(Operator::user())
+}
+
+fn p(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
+    Rng::new(seed).fill(&mut noise);
+    noise
+}
+
+fn write(engine: &Engine, id: &WorkspaceId, path: &str, content: &[u8]) -> Result<Written> {
+    let options = WriteOptions::default();
+    engine.write_file(id, &p(path), Content::Bytes(content), &options, &user())
+}
+
+fn workspace(engine: &Engine, name: &str) -> Result<WorkspaceId> {
+    let id: WorkspaceId = name.parse().unwrap();
+    engine.create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user())?;
+    Ok(id)
+}
+
+/// Fills the disk to the last byte with a file of somebody else.
+fn fill(disk: &Path) -> PathBuf {
+    let path = disk.join("foreign");
+    let mut file = File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .unwrap();
+    let mut length = 0;
+    loop {
+        for step in [1 << 20, 64 << 10, 4 << 10, 512, 1] {
+            let bytes = vec![7; step];
+            while file
+                .write_all(&bytes)
+                .and_then(|()| file.sync_all())
+                .is_ok()
+            {}
+        }
+        // What was deleted a moment ago is free once the journal has noted it.
+        File::open(disk).unwrap().sync_all().unwrap();
+        let now = file.metadata().unwrap().len();
+        if std::mem::replace(&mut length, now) == now {
+            return path;
+        }
+    }
+}
+
+#[track_caller]
+fn assert_full<T>(answer: Result<T>) {
+    let Err(error) = answer else {
+        panic!("the disk was not full");
+    };
+    assert_eq!(error.code(), ErrorCode::QuotaExceeded, "{error:?}");
+    assert!(error.is_disk_full(), "{error:?}");
+    assert!(
+        error.hint().is_some_and(|hint| hint.contains("purge")),
+        "{error:?}"
+    );
+}
+
+fn open(disk: &Path) -> Engine {
+    Engine::open(EngineOptions::new(disk.join("data"))).unwrap()
+}
+
+fn assert_whole(engine: &Engine) {
+    engine.wait_for_upkeep();
+    assert_eq!(engine.check().unwrap().problems, []);
+}
+
+#[test]
+fn loop_a_disk_that_somebody_filled_has_a_way_out() {
+    if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
+        return skip(&reason);
+    }
+    let disk = LoopImage::create(FileSystem::Ext4, DISK);
+    let engine = open(disk.path());
+    let (wanted, held) = reserve_in(&disk.path().join("data"));
+    assert!(
+        wanted < 4 << 20,
+        "a small disk has a small reserve: {wanted}"
+    );
+    assert_eq!(held, Some(wanted));
+    let project: ProjectId = "web".parse().unwrap();
+    engine.create_project(&project, &user()).unwrap();
+    let options = WriteOptions::default();
+    let put = |path: &str, text: &[u8]| {
+        engine.put_in_project(&project, &p(path), Content::Bytes(text), &options, &user())
+    };
+    put("README", b"read me\n").unwrap();
+    let fork = ForkOptions::default();
+    let (mine, path) = engine.fork_out(&project, &fork, &user()).unwrap();
+    fs::write(path.join("README"), b"mine\n").unwrap();
+    fs::write(path.join("big"), noise(300, 1_000_000)).unwrap();
+    let one = workspace(&engine, "one").unwrap();
+    let two = workspace(&engine, "two").unwrap();
+    let three = workspace(&engine, "three").unwrap();
+    for number in 0..8 {
+        write(&engine, &one, &format!("small-{number}"), b"small").unwrap();
+        let large = noise(number, 300_000);
+        write(&engine, &one, &format!("large-{number}"), &large).unwrap();
+        write(
+            &engine,
+            &two,
+            &format!("large-{number}"),
+            &noise(100 + number, 90_000),
+        )
+        .unwrap();
+    }
+    write(&engine, &three, "f", &noise(200, 500_000)).unwrap();
+
+    let foreign = fill(disk.path());
+    // What needs a block. A small commit may still fit where the log has been before.
+    let refused = || {
+        assert_full(write(&engine, &one, "new", b"small"));
+        assert_full(write(&engine, &one, "small-7", &noise(1, 70_000)));
+        assert_full(write(&engine, &one, "new", &noise(1, 3_000_000)));
+        assert_full(engine.make_dir_in(&one, &p("dir"), &user()));
+        assert_full(engine.fork_out(&project, &fork, &user()));
+        assert_full(engine.complete(&mine.workspace.id, &CompleteOptions::default(), &user()));
+        assert_full(put("big", &noise(9, 1_000_000)));
+        if let Err(error) = engine.snapshot(&one, None, false, &user()) {
+            assert_full::<()>(Err(error));
+        }
+    };
+    refused();
+    // Deleting single files, each on a disk that is full to the last byte.
+    for number in 0..4 {
+        engine
+            .delete_file(&one, &p(&format!("small-{number}")), false, &user())
+            .unwrap();
+        fill(disk.path());
+        refused();
+    }
+    let rest = engine.delete_file(&one, &p("large-0"), false, &user());
+    assert_eq!(rest.unwrap(), 1);
+    // The next process can open it, read and delete.
+    fill(disk.path());
+    let other = open(disk.path());
+    assert_eq!(
+        other.read_whole(&one, &p("large-1")).unwrap().0,
+        noise(1, 300_000)
+    );
+    other.delete_workspace(&two, &user()).unwrap();
+    fill(disk.path());
+    engine.clean(Duration::ZERO, false, &user()).unwrap();
+    fill(disk.path());
+    let purged = other.purge_workspace(&two, &user()).unwrap();
+    assert_eq!(purged.workspaces, 1);
+    drop(other);
+    fill(disk.path());
+    engine.purge_path(&three, &p("f"), &user()).unwrap();
+    engine.wait_for_upkeep();
+    fill(disk.path());
+    refused();
+
+    // Somebody makes room: the same engine goes on.
+    fs::remove_file(&foreign).unwrap();
+    write(&engine, &one, "new", &noise(5, 3_000_000)).unwrap();
+    assert_eq!(
+        engine.read_whole(&one, &p("new")).unwrap().0,
+        noise(5, 3_000_000)
+    );
+    put("README", b"newer\n").unwrap();
+    let done = engine.complete(&mine.workspace.id, &CompleteOptions::default(), &user());
+    assert_eq!(done.unwrap().conflicts.len(), 1);
+    engine
+        .clean(Duration::from_secs(3600), false, &user())
+        .unwrap();
+    assert_eq!(reserve_in(&disk.path().join("data")).1, Some(wanted));
+    assert_whole(&engine);
+}
+
+/// What has to be kept first does not fit: that is said, and `purge` still works.
+#[test]
+fn loop_what_needs_more_than_the_reserve_points_to_purge() {
+    if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
+        return skip(&reason);
+    }
+    let disk = LoopImage::create(FileSystem::Ext4, DISK);
+    let engine = open(disk.path());
+    let id = workspace(&engine, "one").unwrap();
+    write(&engine, &id, "f", b"f").unwrap();
+    let path = engine.hand_out_path(&id).unwrap();
+    // Changes of an outside program that no version holds yet.
+    fs::write(path.join("outside"), noise(1, 12_000_000)).unwrap();
+    fill(disk.path());
+    let refused = engine.delete_workspace(&id, &user()).unwrap_err();
+    assert!(refused.is_disk_full(), "{refused:?}");
+    assert!(
+        refused.hint().unwrap().contains("purge workspace"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        fs::read(path.join("outside")).unwrap(),
+        noise(1, 12_000_000)
+    );
+    engine.purge_workspace(&id, &user()).unwrap();
+    assert!(!path.exists());
+    let id = workspace(&engine, "two").unwrap();
+    write(&engine, &id, "f", &noise(2, 1_000_000)).unwrap();
+    assert_whole(&engine);
+
+    // Without a reserve there is no way in, and SQLite itself does not say why.
+    drop(engine);
+    fs::remove_file(disk.path().join("data/reserve")).unwrap();
+    let foreign = fill(disk.path());
+    assert_full(Engine::open(EngineOptions::new(disk.path().join("data"))).map(drop));
+    fs::remove_file(foreign).unwrap();
+    assert_whole(&open(disk.path()));
+}
+
+/// A history that is longer than the space that is set aside is erased all the same.
+#[test]
+fn loop_a_long_history_is_purged_on_a_full_disk() {
+    if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
+        return skip(&reason);
+    }
+    let disk = LoopImage::create(FileSystem::Ext4, DISK);
+    let engine = open(disk.path());
+    let id = workspace(&engine, "one").unwrap();
+    let path = engine.hand_out_path(&id).unwrap();
+    let name = "n".repeat(200);
+    fs::create_dir(path.join("d")).unwrap();
+    for number in 0..4_500 {
+        fs::write(path.join(format!("d/{name}-{number}")), b"same").unwrap();
+    }
+    engine.sync(&id, &user()).unwrap();
+    engine.delete_file(&id, &p("d"), true, &user()).unwrap();
+    engine.checkpoint().unwrap();
+    let rows = fs::metadata(disk.path().join("data/offshoot.db"));
+    let (reserve, _) = reserve_in(&disk.path().join("data"));
+    assert!(rows.unwrap().len() > 2 * reserve);
+    fill(disk.path());
+    engine.purge_workspace(&id, &user()).unwrap();
+    let id = workspace(&engine, "two").unwrap();
+    write(&engine, &id, "f", b"f").unwrap();
+    assert_whole(&engine);
+}
+
+/// Writers fill the disk themselves. What was acknowledged is there, what was not is refused as
+/// full, and after some of it is deleted and erased writes go on.
+#[test]
+fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
+    if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
+        return skip(&reason);
+    }
+    let disk = LoopImage::create(FileSystem::Ext4, DISK);
+    let engine = open(disk.path());
+    let ids: Vec<WorkspaceId> = (0..4)
+        .map(|number| workspace(&engine, &format!("w{number}")).unwrap())
+        .collect();
+    let acknowledged: Mutex<BTreeMap<(usize, String), Vec<u8>>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for (writer, id) in ids.iter().enumerate() {
+            let (engine, acknowledged) = (&engine, &acknowledged);
+            scope.spawn(move || {
+                let mut refused = 0;
+                for number in 0_u64.. {
+                    let size = [900, 30_000, 100_000, 700_000][number as usize % 4];
+                    let content = noise(writer as u64 * 10_000 + number, size);
+                    let path = format!("d/{}", number % 60);
+                    match write(engine, id, &path, &content) {
+                        Ok(_) => {
+                            let mut all = acknowledged.lock().unwrap();
+                            all.insert((writer, path), content);
+                        }
+                        refusal => {
+                            assert_full(refusal);
+                            refused += 1;
+                        }
+                    }
+                    if refused > 8 {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let acknowledged = acknowledged.into_inner().unwrap();
+    let all_there = |engine: &Engine, except: usize| {
+        for ((writer, path), content) in &acknowledged {
+            if *writer != except {
+                let (read, _) = engine.read_whole(&ids[*writer], &p(path)).unwrap();
+                assert!(read == *content, "{path} of {writer}");
+            }
+        }
+    };
+    all_there(&engine, usize::MAX);
+    // Nobody has it open any more, so the next one needs files that are not there.
+    drop(engine);
+    fill(disk.path());
+    let engine = open(disk.path());
+    all_there(&engine, usize::MAX);
+    assert_whole(&engine);
+    // What the last one could not move out of its log any more gave space back.
+    fill(disk.path());
+    assert_full(write(&engine, &ids[1], "after", &noise(1, 400_000)));
+    engine.delete_file(&ids[0], &p("d"), true, &user()).unwrap();
+    engine.delete_workspace(&ids[0], &user()).unwrap();
+    engine.purge_workspace(&ids[0], &user()).unwrap();
+    write(&engine, &ids[1], "after", &noise(1, 400_000)).unwrap();
+    all_there(&engine, 0);
+    assert_whole(&engine);
+    drop(engine);
+    let engine = open(disk.path());
+    all_there(&engine, 0);
+    assert_whole(&engine);
+}

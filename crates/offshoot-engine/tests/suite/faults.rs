@@ -1,0 +1,683 @@
+//! The n-th call to store or disk fails, for every n: each operation happens whole or not at all,
+//! nothing is damaged, and a retry works.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use crate::support::{Bed, chmod, out_of_line, p, prove_store, user, write};
+use offshoot_core::{ErrorCode, Result, WorkspaceId};
+use offshoot_engine::{Content, Engine, WriteOptions};
+use offshoot_fs::Form;
+use offshoot_testkit::DirImage;
+
+/// No operation here makes more calls than this: beyond it the test itself is broken.
+const MOST_CALLS: u64 = 3_000;
+
+/// What can be seen of a workspace from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    open: bool,
+    image: DirImage,
+    snapshots: usize,
+}
+
+fn look(bed: &Bed, ws: &WorkspaceId) -> Seen {
+    let open = bed.engine().workspace(ws).is_ok();
+    Seen {
+        open,
+        image: bed.image(ws),
+        snapshots: if open {
+            bed.engine().snapshots(ws, 0).unwrap().len()
+        } else {
+            0
+        },
+    }
+}
+
+/// How a call fails: once, or with every call after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failing {
+    Once,
+    FromThenOn,
+}
+
+impl Failing {
+    fn arm(self, bed: &Bed, n: u64) {
+        match self {
+            Failing::Once => bed.plan.arm(n),
+            Failing::FromThenOn => bed.plan.arm_from(n),
+        }
+    }
+
+    /// Every call is tried by failing once. That a disk stays away looks much the same from one
+    /// call to the next, so outside of a soak some of them are enough.
+    fn step(self) -> u64 {
+        if self == Failing::Once || offshoot_testkit::soak() {
+            1
+        } else {
+            5
+        }
+    }
+}
+
+/// An operation and what has to be there for it.
+struct Case<'a> {
+    prepare: &'a dyn Fn(&Bed, &WorkspaceId),
+    operate: &'a dyn Fn(&Engine, &WorkspaceId) -> Result<()>,
+    /// Whether a half that is a state of its own may remain: a restore and a deletion keep the
+    /// present state as a snapshot before they begin.
+    keeps_first: bool,
+}
+
+fn every_fault(form: Option<Form>, case: &Case<'_>) {
+    for failing in [Failing::Once, Failing::FromThenOn] {
+        let mut bed = Bed::with_form(form);
+        let (before, after) = clean_run(&bed, case);
+        let step = failing.step();
+        let mut n = 0;
+        loop {
+            n += if n == 0 { 1 } else { step };
+            assert!(n < MOST_CALLS, "the fault strikes again and again");
+            let ws = bed.create(&format!("w{n}"));
+            (case.prepare)(&bed, &ws);
+            failing.arm(&bed, n);
+            let outcome = (case.operate)(bed.engine(), &ws);
+            if !bed.plan.disarm() {
+                outcome.unwrap();
+                assert_eq!(look(&bed, &ws), after);
+                break;
+            }
+            let at = format!("{failing:?} at call {n}: {outcome:?}");
+            if outcome.is_err() {
+                bed.reopen();
+            }
+            check_whole(&bed, &ws, case, &before, &after, &at);
+            let retried = (case.operate)(bed.engine(), &ws);
+            let now = look(&bed, &ws);
+            assert_eq!(
+                (now.open, &now.image),
+                (after.open, &after.image),
+                "retry after {at}: {retried:?}"
+            );
+            if now.open {
+                assert_eq!(out_of_line(&bed, &ws), None, "after the retry, {at}");
+            }
+        }
+        assert!(n > 3, "an operation of {n} calls was not really tried");
+        prove(&mut bed);
+    }
+}
+
+/// Nothing is damaged: by the engine's own check, and by a second look that shares no code with it.
+fn prove(bed: &mut Bed) {
+    let report = bed.engine().check().unwrap();
+    assert_eq!(report.problems, []);
+    assert!(report.objects > 0 && report.workspaces > 0);
+    bed.close();
+    prove_store(bed);
+}
+
+/// What it looks like before and after when nothing fails.
+fn clean_run(bed: &Bed, case: &Case<'_>) -> (Seen, Seen) {
+    let ws = bed.create("clean");
+    (case.prepare)(bed, &ws);
+    let before = look(bed, &ws);
+    (case.operate)(bed.engine(), &ws).unwrap();
+    let after = look(bed, &ws);
+    assert_ne!(before, after, "the operation must do something");
+    if after.open {
+        assert_eq!(out_of_line(bed, &ws), None, "without any fault");
+        (case.operate)(bed.engine(), &ws).unwrap();
+        assert_eq!(bed.image(&ws), after.image, "done twice");
+        assert_eq!(out_of_line(bed, &ws), None, "done twice");
+    }
+    (before, after)
+}
+
+fn check_whole(
+    bed: &Bed,
+    ws: &WorkspaceId,
+    case: &Case<'_>,
+    before: &Seen,
+    after: &Seen,
+    at: &str,
+) {
+    let now = look(bed, ws);
+    let kept = Seen {
+        snapshots: before.snapshots + 1,
+        ..before.clone()
+    };
+    let whole = now == *before || now == *after || (case.keeps_first && now == kept);
+    assert!(
+        whole,
+        "half done, {at}:\n{now:#?}\nneither {before:#?}\nnor {after:#?}"
+    );
+    // Without outside programs the directory always equals the index. With them it may be ahead
+    // until the next sync, which the retry does.
+    if now.open && !bed.engine().workspace(ws).unwrap().handed_out {
+        assert_eq!(out_of_line(bed, ws), None, "{at}");
+    }
+}
+
+fn put(engine: &Engine, ws: &WorkspaceId, path: &str, bytes: &[u8]) -> Result<()> {
+    write(engine, ws, &p(path), bytes).map(drop)
+}
+
+fn some_files(bed: &Bed, ws: &WorkspaceId) {
+    bed.write(ws, "a.txt", b"one");
+    bed.write(ws, "d/b.txt", b"two");
+    bed.write(ws, "d/e/c.txt", b"three");
+    bed.engine()
+        .make_dir_in(ws, &p("empty/inner"), &user())
+        .unwrap();
+}
+
+/// Changes of every sort that an outside program can make.
+fn outside_edits(bed: &Bed, ws: &WorkspaceId) {
+    let root = bed.engine().hand_out_path(ws).unwrap();
+    fs::write(root.join("a.txt"), b"eno").unwrap();
+    chmod(&root.join("d/b.txt"), 0o600);
+    fs::remove_dir_all(root.join("d/e")).unwrap();
+    symlink("../a.txt", root.join("d/e")).unwrap();
+    fs::create_dir_all(root.join("new/.git")).unwrap();
+    fs::write(root.join("new/.git/HEAD"), b"ref").unwrap();
+    fs::write(root.join("new/large"), vec![7; 40_000]).unwrap();
+}
+
+#[test]
+fn fault_write_makes_the_directory_or_nothing() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|_, _| {},
+            operate: &|engine, ws| put(engine, ws, "a.txt", b"first"),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_write_over_a_file() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| put(engine, ws, "a.txt", b"second"),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_write_below_new_directories() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| put(engine, ws, "x/y/z.txt", b"deep"),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_write_of_a_blob() {
+    let noise: Vec<u8> = {
+        let mut bytes = vec![0; 300_000];
+        offshoot_testkit::Rng::new(5).fill(&mut bytes);
+        bytes
+    };
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| put(engine, ws, "a.txt", &noise),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_write_beside_outside_programs() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                some_files(bed, ws);
+                let root = bed.engine().hand_out_path(ws).unwrap();
+                fs::write(root.join("d/b.txt"), b"from outside").unwrap();
+            },
+            operate: &|engine, ws| put(engine, ws, "d/b.txt", b"second"),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_write_by_the_portable_form() {
+    every_fault(
+        Some(Form::Portable),
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| put(engine, ws, "x/y/z.txt", b"deep"),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_upload() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                bed.write(ws, "upload/a.txt", b"taken");
+            },
+            operate: &|engine, ws| {
+                // A retry after an upload that happened would rightly make one more file.
+                let options = WriteOptions::default();
+                if engine.read_whole(ws, &p("upload/a (1).txt")).is_ok() {
+                    return Ok(());
+                }
+                engine
+                    .upload(ws, b"a.txt", Content::Bytes(b"mine"), &options, &user())
+                    .map(drop)
+            },
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_edit() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| {
+                match engine.edit_file(ws, &p("a.txt"), "one", "1", false, &user()) {
+                    // The edit before had happened.
+                    Err(error) if error.code() == ErrorCode::InvalidRequest => Ok(()),
+                    other => other.map(drop),
+                }
+            },
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_mkdir() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| engine.make_dir_in(ws, &p("x/y"), &user()).map(drop),
+            keeps_first: false,
+        },
+    );
+}
+
+/// What a second try answers when the first one had done it.
+fn or_gone(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.code() == ErrorCode::FileNotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[test]
+fn fault_delete() {
+    for (path, recursive) in [("a.txt", false), ("d", true), ("d/e/c.txt", true)] {
+        for snapshot_first in [false, true] {
+            every_fault(
+                None,
+                &Case {
+                    prepare: &|bed, ws| {
+                        some_files(bed, ws);
+                        if snapshot_first {
+                            bed.engine().snapshot(ws, None, false, &user()).unwrap();
+                        }
+                    },
+                    operate: &|engine, ws| {
+                        let outcome = engine.delete_file(ws, &p(path), recursive, &user());
+                        or_gone(outcome.map(drop))
+                    },
+                    keeps_first: false,
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn fault_move() {
+    for (from, to) in [("a.txt", "x/y.txt"), ("d", "n/m"), ("d/e", "e")] {
+        every_fault(
+            None,
+            &Case {
+                prepare: &|bed, ws| {
+                    some_files(bed, ws);
+                    bed.engine().snapshot(ws, None, false, &user()).unwrap();
+                },
+                operate: &|engine, ws| {
+                    or_gone(engine.move_file(ws, &p(from), &p(to), &user()).map(drop))
+                },
+                keeps_first: false,
+            },
+        );
+    }
+}
+
+#[test]
+fn fault_snapshot() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &some_files,
+            operate: &|engine, ws| engine.snapshot(ws, None, false, &user()).map(drop),
+            keeps_first: false,
+        },
+    );
+}
+
+#[test]
+fn fault_snapshot_beside_outside_programs() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                some_files(bed, ws);
+                outside_edits(bed, ws);
+            },
+            operate: &|engine, ws| engine.snapshot(ws, None, false, &user()).map(drop),
+            keeps_first: false,
+        },
+    );
+}
+
+/// A state, then another one that differs from it in every way.
+fn two_states(bed: &Bed, ws: &WorkspaceId) -> String {
+    some_files(bed, ws);
+    bed.write(ws, "other/b.txt", b"not to be touched");
+    outside_edits(bed, ws);
+    let first = bed.engine().snapshot(ws, None, false, &user()).unwrap();
+    let root = bed.engine().hand_out_path(ws).unwrap();
+    // A file becomes a directory, a directory a link to another one that has the same names.
+    fs::remove_file(root.join("a.txt")).unwrap();
+    fs::create_dir(root.join("a.txt")).unwrap();
+    fs::write(root.join("a.txt/inside"), b"inside").unwrap();
+    fs::remove_dir_all(root.join("d")).unwrap();
+    symlink("other", root.join("d")).unwrap();
+    fs::remove_dir_all(root.join("new")).unwrap();
+    fs::write(root.join("late"), b"late").unwrap();
+    first.snapshot.id.to_hex()
+}
+
+/// The snapshot that [`two_states`] took, also when restores have added newer ones.
+fn oldest(engine: &Engine, ws: &WorkspaceId) -> Result<String> {
+    let all = engine.snapshots(ws, 0)?;
+    Ok(all
+        .last()
+        .map_or_else(String::new, |oldest| oldest.id.to_hex()))
+}
+
+#[test]
+fn fault_restore() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                two_states(bed, ws);
+            },
+            operate: &|engine, ws| {
+                let target = oldest(engine, ws)?;
+                engine.restore(ws, &target, None, &user()).map(drop)
+            },
+            keeps_first: true,
+        },
+    );
+}
+
+#[test]
+fn fault_restore_to_links() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                let first = two_states(bed, ws);
+                bed.engine().restore(ws, &first, None, &user()).unwrap();
+            },
+            operate: &|engine, ws| {
+                let all = engine.snapshots(ws, 0)?;
+                let kept = all.iter().find(|snapshot| snapshot.number == 2).unwrap().id;
+                engine.restore(ws, &kept.to_hex(), None, &user()).map(drop)
+            },
+            keeps_first: true,
+        },
+    );
+}
+
+#[test]
+fn fault_restore_of_one_path() {
+    for path in ["d", "new/.git/HEAD", "late"] {
+        every_fault(
+            None,
+            &Case {
+                prepare: &|bed, ws| {
+                    two_states(bed, ws);
+                },
+                operate: &|engine, ws| {
+                    let target = oldest(engine, ws)?;
+                    or_gone(
+                        engine
+                            .restore(ws, &target, Some(&p(path)), &user())
+                            .map(drop),
+                    )
+                },
+                keeps_first: true,
+            },
+        );
+    }
+}
+
+#[test]
+fn fault_restore_in_a_workspace_of_our_own() {
+    for form in [None, Some(Form::Portable)] {
+        every_fault(
+            form,
+            &Case {
+                prepare: &|bed, ws| {
+                    some_files(bed, ws);
+                    bed.engine().snapshot(ws, None, false, &user()).unwrap();
+                    bed.engine()
+                        .delete_file(ws, &p("d"), true, &user())
+                        .unwrap();
+                    bed.write(ws, "d", b"a file now");
+                    bed.engine()
+                        .delete_file(ws, &p("a.txt"), false, &user())
+                        .unwrap();
+                    bed.write(ws, "a.txt/b", b"a directory now");
+                },
+                operate: &|engine, ws| {
+                    let target = oldest(engine, ws)?;
+                    engine.restore(ws, &target, None, &user()).map(drop)
+                },
+                keeps_first: true,
+            },
+        );
+    }
+}
+
+#[test]
+fn fault_sync() {
+    for form in [None, Some(Form::Portable)] {
+        // The directory is the same before and after; what is recorded is what changes.
+        let mut bed = Bed::with_form(form);
+        for n in 1..MOST_CALLS {
+            let ws = bed.create(&format!("w{n}"));
+            some_files(&bed, &ws);
+            outside_edits(&bed, &ws);
+            let image = bed.image(&ws);
+            let lines = bed.engine().history(&ws, None, 0).unwrap().len();
+            bed.plan.arm(n);
+            let outcome = bed.engine().sync(&ws, &user());
+            let struck = bed.plan.disarm();
+            if outcome.is_err() {
+                bed.reopen();
+                let now = bed.engine().history(&ws, None, 0).unwrap().len();
+                assert_eq!(now, lines, "half a sync is in the history at call {n}");
+            }
+            assert_eq!(
+                bed.image(&ws),
+                image,
+                "a sync changed the directory at call {n}"
+            );
+            bed.engine().sync(&ws, &user()).unwrap();
+            assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
+            if !struck {
+                prove(&mut bed);
+                break;
+            }
+            assert!(n + 1 < MOST_CALLS, "the fault strikes again and again");
+        }
+    }
+}
+
+#[test]
+fn fault_hand_out() {
+    let mut bed = Bed::new();
+    for n in 1..MOST_CALLS {
+        let ws = bed.create(&format!("w{n}"));
+        if n % 2 == 0 {
+            some_files(&bed, &ws);
+        }
+        let image = bed.image(&ws);
+        bed.plan.arm(n);
+        let outcome = bed.engine().hand_out_path(&ws);
+        let struck = bed.plan.disarm();
+        if outcome.is_err() {
+            bed.reopen();
+            assert!(!bed.engine().workspace(&ws).unwrap().handed_out);
+        }
+        assert_eq!(bed.image(&ws), image);
+        bed.engine().hand_out_path(&ws).unwrap();
+        assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
+        if !struck {
+            return;
+        }
+    }
+    panic!("the fault strikes again and again");
+}
+
+#[test]
+fn fault_delete_workspace() {
+    every_fault(
+        None,
+        &Case {
+            prepare: &|bed, ws| {
+                some_files(bed, ws);
+                outside_edits(bed, ws);
+            },
+            operate: &|engine, ws| engine.delete_workspace(ws, &user()).map(drop),
+            keeps_first: true,
+        },
+    );
+}
+
+/// A data directory of its own for every call: a clean-up looks at all there is.
+#[test]
+fn fault_clean() {
+    for failing in [Failing::Once, Failing::FromThenOn] {
+        for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
+            let mut bed = Bed::new();
+            let ws = bed.create("w");
+            some_files(&bed, &ws);
+            outside_edits(&bed, &ws);
+            bed.engine().sync(&ws, &user()).unwrap();
+            let other = bed.create("other");
+            some_files(&bed, &other);
+            let images = [bed.image(&ws), bed.image(&other)];
+            failing.arm(&bed, n);
+            let clean = |bed: &Bed| bed.engine().clean(Duration::ZERO, false, &user());
+            let outcome = clean(&bed);
+            let struck = bed.plan.disarm();
+            let at = format!("{failing:?} at call {n}: {outcome:?}");
+            if outcome.is_err() {
+                bed.reopen();
+            }
+            for (ws, image) in [&ws, &other].into_iter().zip(&images) {
+                let now = bed.image(ws);
+                if bed.engine().workspace(ws).unwrap().materialized {
+                    assert_eq!(now, *image, "{at}");
+                }
+                assert_eq!(out_of_line(&bed, ws), None, "{at}");
+            }
+            clean(&bed).unwrap();
+            for (ws, image) in [&ws, &other].into_iter().zip(&images) {
+                assert!(!bed.engine().workspace(ws).unwrap().materialized, "{at}");
+                assert!(!bed.path_of(ws).exists(), "{at}");
+                bed.engine().hand_out_path(ws).unwrap();
+                assert_eq!(bed.image(ws), *image, "it did not come back, {at}");
+            }
+            // Reading everything back is the slow part, and damage would not go away by itself.
+            if !struck || n % 8 == 1 {
+                prove(&mut bed);
+            }
+            if !struck {
+                break;
+            }
+        }
+    }
+}
+
+/// Leaves the mark of a process that was killed.
+fn mark_unclean(bed: &Bed) {
+    fs::write(bed.data().join("run/0000"), b"").unwrap();
+}
+
+/// A kill or a power cut left the last changes of a directory behind: files that lack, are empty
+/// or hold what was there before. Whatever call fails on the way, an open puts everything right.
+#[test]
+fn fault_recovery() {
+    for handed_out in [false, true] {
+        for failing in [Failing::Once, Failing::FromThenOn] {
+            for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
+                let mut bed = Bed::new();
+                let ws = bed.create("w");
+                some_files(&bed, &ws);
+                if handed_out {
+                    bed.engine().hand_out_path(&ws).unwrap();
+                }
+                bed.write(&ws, "a.txt", b"the newest");
+                bed.engine()
+                    .delete_file(&ws, &p("empty"), true, &user())
+                    .unwrap();
+                bed.engine()
+                    .move_file(&ws, &p("d/e"), &p("x/e"), &user())
+                    .unwrap();
+                let image = bed.image(&ws);
+                bed.close();
+                let root = bed.path_of(&ws);
+                fs::write(root.join("a.txt"), b"one").unwrap();
+                fs::write(root.join("d/b.txt"), b"").unwrap();
+                fs::create_dir_all(root.join("empty/inner")).unwrap();
+                fs::remove_dir_all(root.join("x")).unwrap();
+                fs::create_dir_all(root.join("d/e")).unwrap();
+                fs::write(root.join("d/e/c.txt"), b"three").unwrap();
+                fs::write(root.join(".offshoot-stage-0"), b"half").unwrap();
+                mark_unclean(&bed);
+                failing.arm(&bed, n);
+                drop(bed.open_another());
+                let struck = bed.plan.disarm();
+                bed.reopen();
+                assert_eq!(bed.image(&ws), image, "{failing:?} at call {n}");
+                assert_eq!(out_of_line(&bed, &ws), None, "{failing:?} at call {n}");
+                if !struck {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Forks with a `.git`: stock git works in them, and nothing of it is content.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::rig::{Rig, p, user, with_each};
+use offshoot_core::{ChangeKind, ErrorCode, ObjectId, ProjectId, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Content, ForkOptions, ImportOptions, WriteOptions};
+use offshoot_fs::ProviderName;
+use offshoot_testkit::git_command;
+
+/// git in a fork as an agent runs it: with the identity that the fork gives.
+fn git(dir: &Path, args: &[&str]) -> String {
+    let (ok, text) = try_git(dir, args);
+    assert!(ok, "git {args:?}: {text}");
+    text
+}
+
+fn try_git(dir: &Path, args: &[&str]) -> (bool, String) {
+    let mut command = git_command(dir);
+    for role in ["AUTHOR", "COMMITTER"] {
+        command.env_remove(format!("GIT_{role}_NAME"));
+        command.env_remove(format!("GIT_{role}_EMAIL"));
+    }
+    let output = command.args(args).output().unwrap();
+    let text = if output.status.success() {
+        output.stdout
+    } else {
+        output.stderr
+    };
+    let text = String::from_utf8(text).unwrap();
+    (output.status.success(), text.trim_end().to_owned())
+}
+
+fn fork_at(
+    rig: &Rig,
+    project: &ProjectId,
+    agent: &str,
+    at: Option<String>,
+) -> (WorkspaceId, PathBuf) {
+    let options = ForkOptions {
+        agent: Some(agent.parse().unwrap()),
+        git: true,
+        at,
+        ..ForkOptions::default()
+    };
+    let (fork, path) = rig.engine.fork_out(project, &options, &user()).unwrap();
+    assert!(fork.git);
+    (fork.workspace.id, path)
+}
+
+fn fork(rig: &Rig, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
+    fork_at(rig, project, agent, None)
+}
+
+fn base(rig: &Rig, id: &WorkspaceId) -> ObjectId {
+    rig.engine.fork_of(id).unwrap().unwrap().base
+}
+
+#[test]
+fn git_commands_of_an_agent_work() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let first = rig.engine.project(&project).unwrap().head.unwrap();
+        rig.put(&project, "README", "second\n");
+        let (id, path) = fork(&rig, &project, "ada");
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
+        assert_eq!(git(&path, &["rev-parse", "HEAD"]), base(&rig, &id).to_hex());
+        assert_eq!(git(&path, &["rev-list", "--count", "HEAD"]), "6");
+        assert_eq!(git(&path, &["fsck", "--strict"]), "");
+
+        fs::write(path.join("README"), "mine\n").unwrap();
+        fs::write(path.join("new"), "new\n").unwrap();
+        assert_eq!(git(&path, &["status", "--porcelain"]), " M README\n?? new");
+        assert!(git(&path, &["diff"]).contains("-second\n+mine"));
+        git(&path, &["add", "-A"]);
+        git(&path, &["commit", "-q", "-m", "mine"]);
+        assert_eq!(
+            git(&path, &["log", "-1", "--format=%an %ae %s"]),
+            "ada ada@offshoot.invalid mine"
+        );
+        git(&path, &["checkout", "-q", "-b", "side"]);
+        fs::write(path.join("src/main.rs"), "fn main() { side() }\n").unwrap();
+        git(&path, &["stash", "-q"]);
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        git(&path, &["stash", "pop", "-q"]);
+        git(&path, &["checkout", "-q", "-f", &first.to_hex()]);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
+        git(&path, &["checkout", "-q", "ada"]);
+        git(&path, &["gc", "-q"]);
+        assert_eq!(git(&path, &["fsck", "--no-dangling"]), "");
+
+        // Its files are changes of the fork, its `.git` is not.
+        let expected = [
+            ("README".to_owned(), ChangeKind::Modified),
+            ("new".to_owned(), ChangeKind::Added),
+        ];
+        assert_eq!(rig.changes(&id), expected);
+        let taken = rig.engine.snapshot(&id, None, true, &user()).unwrap();
+        let hex = taken.snapshot.id.to_hex();
+        rig.engine.restore(&id, &hex, None, &user()).unwrap();
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        let done = rig
+            .engine
+            .complete(&id, &CompleteOptions::default(), &user())
+            .unwrap();
+        assert_eq!(done.merged.len(), 2, "{done:?}");
+        let image = rig.project_image(&project, None);
+        assert!(image.keys().all(|path| !path.0.starts_with(b".git/")));
+        assert_eq!(rig.project_text(&project, "README"), "mine\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn forks_share_one_layer_and_do_not_see_each_other() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (one, path) = fork(&rig, &project, "one");
+        let (_, other) = fork(&rig, &project, "two");
+        fs::write(path.join("README"), "one\n").unwrap();
+        git(&path, &["commit", "-q", "-a", "-m", "one"]);
+        assert_eq!(git(&other, &["status", "--porcelain"]), "");
+        assert_eq!(git(&other, &["log", "--all", "--grep=^one$"]), "");
+        assert_eq!(
+            git(&other, &["branch", "--format=%(refname:short)"]),
+            "main\ntwo"
+        );
+        // A second one of the same agent, a fork without `.git`, and one of an older snapshot.
+        let (again, second) = fork(&rig, &project, "one");
+        assert_eq!(again.as_str(), "one~2");
+        assert_eq!(git(&second, &["symbolic-ref", "--short", "HEAD"]), "one-2");
+        let (_, plain) = rig.fork(&project, "plain");
+        assert!(!plain.join(".git").exists());
+        let layers = || {
+            let names = fs::read_dir(rig.host.path().join("data/layers")).unwrap();
+            let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.filter(|name| name.ends_with(".own")).count()
+        };
+        assert_eq!(layers(), 1);
+        let old = base(&rig, &one);
+        rig.put(&project, "later", "later\n");
+        let (_, newest) = fork(&rig, &project, "newest");
+        assert_eq!(
+            git(&newest, &["log", "-1", "--name-only", "--format="]),
+            "later"
+        );
+        let (_, older) = fork_at(&rig, &project, "older", Some(old.to_hex()));
+        assert_eq!(git(&older, &["rev-parse", "HEAD"]), old.to_hex());
+        assert_eq!(git(&older, &["status", "--porcelain"]), "");
+        assert_eq!(layers(), 2);
+        rig.check();
+    });
+}
+
+#[test]
+fn a_fork_of_a_fork_shows_what_differs_from_the_base() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        // The same size as before: only who reads it sees the change.
+        fs::write(path.join("README"), "READ ME\n").unwrap();
+        fs::remove_file(path.join("src/main.rs")).unwrap();
+        fs::write(path.join("new"), "new\n").unwrap();
+        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let (_, path) = fork_at(&rig, &project, "two", Some(taken.snapshot.id.to_hex()));
+        assert_eq!(
+            git(&path, &["status", "--porcelain"]),
+            " M README\n D src/main.rs\n?? new"
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn git_reads_nothing_to_see_that_a_fork_is_clean() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        rig.engine.wait_for_upkeep();
+        // Files that are as young as the index are read by git to be sure.
+        std::thread::sleep(std::time::Duration::from_millis(1_100));
+        let (id, path) = fork(&rig, &project, "ada");
+        let before = fs::metadata(path.join(".git/index"))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(
+            git(&path, &["diff-files", "--name-only"]),
+            "",
+            "no entry needs a look"
+        );
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        let after = fs::metadata(path.join(".git/index"))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(before, after, "git had nothing to note");
+        if rig.provider == ProviderName::Overlay {
+            let upper = rig
+                .host
+                .path()
+                .join(format!("data/forks/{id}.1/upper/.git/index"));
+            assert!(!upper.exists());
+        }
+    });
+}
+
+#[test]
+fn an_update_keeps_the_commits_of_the_agent() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = fork(&rig, &project, "ada");
+        let old = base(&rig, &id);
+        fs::write(path.join("mine"), "mine\n").unwrap();
+        git(&path, &["add", "-A"]);
+        git(&path, &["commit", "-q", "-m", "mine"]);
+        let own = git(&path, &["rev-parse", "HEAD"]);
+        git(&path, &["branch", "other", &old.to_hex()]);
+        git(&path, &["config", "my.setting", "kept"]);
+        git(&path, &["pack-refs", "--all"]);
+        fs::write(path.join("not-committed"), "x\n").unwrap();
+        rig.put(&project, "theirs", "theirs\n");
+        rig.engine.update(&id, false, &user()).unwrap();
+
+        let now = base(&rig, &id);
+        assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
+        for branch in ["HEAD", "main"] {
+            assert_eq!(git(&path, &["rev-parse", branch]), now.to_hex());
+        }
+        assert_eq!(
+            git(&path, &["status", "--porcelain"]),
+            "?? mine\n?? not-committed"
+        );
+        let kept = format!("before-update-{}", &now.to_hex()[..8]);
+        assert_eq!(git(&path, &["rev-parse", &kept]), own);
+        assert_eq!(git(&path, &["show", &format!("{kept}:mine")]), "mine");
+        assert_eq!(git(&path, &["rev-parse", "other"]), old.to_hex());
+        assert_eq!(git(&path, &["config", "my.setting"]), "kept");
+        assert_eq!(git(&path, &["fsck", "--no-dangling"]), "");
+        git(&path, &["add", "-A"]);
+        git(&path, &["commit", "-q", "-m", "again"]);
+        assert_eq!(git(&path, &["log", "-1", "--format=%s"]), "again");
+        assert_eq!(rig.changes(&id).len(), 2);
+
+        // Without commits of its own nothing has to be kept.
+        let (second, other) = fork(&rig, &project, "bob");
+        rig.put(&project, "theirs", "newer\n");
+        rig.engine.update(&second, false, &user()).unwrap();
+        assert_eq!(git(&other, &["status", "--porcelain"]), "");
+        assert_eq!(
+            git(&other, &["branch", "--format=%(refname:short)"]),
+            "bob\nmain"
+        );
+        assert_eq!(
+            git(&other, &["log", "-1", "--format=%s", "--", "theirs"])
+                .lines()
+                .count(),
+            1
+        );
+        rig.check();
+    });
+}
+
+#[test]
+fn an_update_waits_for_what_git_has_not_finished() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = fork(&rig, &project, "ada");
+        fs::write(path.join("README"), "ada\n").unwrap();
+        git(&path, &["commit", "-q", "-a", "-m", "ada"]);
+        git(&path, &["checkout", "-q", "-b", "side", "main"]);
+        fs::write(path.join("README"), "side\n").unwrap();
+        git(&path, &["commit", "-q", "-a", "-m", "side"]);
+        assert!(!try_git(&path, &["merge", "ada"]).0);
+        rig.put(&project, "theirs", "theirs\n");
+        let refused = rig.engine.update(&id, false, &user()).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::WorkspaceBusy);
+        assert!(refused.message().contains("MERGE_HEAD"), "{refused:?}");
+        git(&path, &["merge", "--abort"]);
+        rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "side");
+        assert_eq!(git(&path, &["status", "--porcelain"]), " M README");
+        assert_eq!(git(&path, &["log", "-1", "--format=%s", "ada"]), "ada");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_repository_that_the_agent_made_instead_stays_the_agents() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = fork(&rig, &project, "ada");
+        fs::remove_dir_all(path.join(".git")).unwrap();
+        git(&path, &["init", "-q", "-b", "trunk"]);
+        git(
+            &path,
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@b",
+                "commit",
+                "-q",
+                "--allow-empty",
+                "-m",
+                "own",
+            ],
+        );
+        rig.put(&project, "theirs", "theirs\n");
+        rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(git(&path, &["log", "--format=%s", "--all"]), "own");
+        assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "trunk");
+        assert!(rig.changes(&id).is_empty());
+        // One that was removed comes back with the next update.
+        fs::remove_dir_all(path.join(".git")).unwrap();
+        assert!(rig.changes(&id).is_empty());
+        rig.put(&project, "theirs", "newer\n");
+        rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
+        rig.check();
+    });
+}
+
+#[test]
+fn nothing_below_git_is_content_by_any_door() {
+    with_each(|mut rig| {
+        let project = rig.project("web");
+        let (id, path) = fork(&rig, &project, "ada");
+        std::os::unix::fs::symlink(".git", path.join("detour")).unwrap();
+        let options = WriteOptions::default();
+        for door in [".git/hooks/post-commit", ".git", "detour/x"] {
+            let content = Content::Bytes(b"x");
+            let refused = rig
+                .engine
+                .write_file(&id, &p(door), content, &options, &user());
+            let code = refused.unwrap_err().code();
+            assert!(
+                matches!(code, ErrorCode::PermissionDenied | ErrorCode::IsADirectory),
+                "{door}: {code:?}"
+            );
+            assert!(
+                rig.engine
+                    .delete_file(&id, &p(door), true, &user())
+                    .is_err()
+            );
+        }
+        assert!(rig.engine.make_dir_in(&id, &p(".git/x"), &user()).is_err());
+        assert!(
+            rig.engine
+                .move_file(&id, &p("README"), &p(".git/README"), &user())
+                .is_err()
+        );
+        assert_eq!(rig.changes(&id).len(), 1, "the link");
+        // Nor after a restart, and a lazy fork has it when it is needed.
+        rig.reopen();
+        assert_eq!(git(&path, &["status", "--porcelain"]), "?? detour");
+        let lazy = ForkOptions {
+            git: true,
+            ..ForkOptions::default()
+        };
+        let lazy = rig.engine.fork(&project, &lazy, &user()).unwrap();
+        let content = Content::Bytes(b"x");
+        rig.engine
+            .write_file(&lazy.workspace.id, &p("new"), content, &options, &user())
+            .unwrap();
+        rig.check();
+        let lazy = rig.engine.hand_out_path(&lazy.workspace.id).unwrap();
+        assert_eq!(git(&lazy, &["status", "--porcelain"]), "?? new");
+        // Commits are nowhere else, so a clean-up leaves such forks alone.
+        let cleaned = rig
+            .engine
+            .clean(std::time::Duration::ZERO, false, &user())
+            .unwrap();
+        assert!(cleaned.workspaces.is_empty(), "{cleaned:?}");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "stray");
+        git(&path, &["init", "-q"]);
+        fs::write(path.join("mine"), "mine\n").unwrap();
+        rig.engine
+            .complete(&id, &CompleteOptions::default(), &user())
+            .unwrap();
+        let refused = rig.engine.put_in_project(
+            &project,
+            &p(".git/config"),
+            Content::Bytes(b"content\n"),
+            &WriteOptions::default(),
+            &user(),
+        );
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
+        let (_, path) = fork(&rig, &project, "ada");
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        assert_eq!(git(&path, &["ls-files", "mine"]), "mine");
+    });
+}
+
+/// What a fork with `.git` costs beside a plain one, and the first `git status` in it.
+#[test]
+fn the_cost_of_a_fork_with_git_does_not_follow_the_project() {
+    with_each(|rig| {
+        let source = rig.host.path().join("source");
+        for n in 0..2_000 {
+            let dir = source.join(format!("d{}", n / 100));
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join(format!("f{n}")), format!("file {n}\n")).unwrap();
+        }
+        let project: ProjectId = "big".parse().unwrap();
+        let options = ImportOptions::default();
+        rig.engine
+            .import_dir(&project, &source, &options, &mut |_| {}, &user())
+            .unwrap();
+        rig.engine.wait_for_upkeep();
+        let started = Instant::now();
+        fork(&rig, &project, "first");
+        let layer = started.elapsed();
+        let mut plain = Vec::new();
+        let mut with_git = Vec::new();
+        for round in 0..5 {
+            let started = Instant::now();
+            rig.fork(&project, &format!("plain{round}"));
+            plain.push(started.elapsed());
+            let started = Instant::now();
+            fork(&rig, &project, &format!("git{round}"));
+            with_git.push(started.elapsed());
+        }
+        plain.sort();
+        with_git.sort();
+        let path = rig.host.path().join("data/workspaces/git0");
+        let started = Instant::now();
+        assert_eq!(git(&path, &["status", "--porcelain"]), "");
+        println!(
+            "{} with 2,000 files: fork {:?}, with .git {:?}, the first one of a base {layer:?}, \
+             first git status {:?}",
+            rig.provider,
+            plain[2],
+            with_git[2],
+            started.elapsed()
+        );
+        if rig.provider == ProviderName::Overlay {
+            assert!(with_git[2] < plain[2] * 10, "{with_git:?} {plain:?}");
+        }
+    });
+}

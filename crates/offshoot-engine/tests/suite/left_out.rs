@@ -1,0 +1,631 @@
+//! What never gets from one agent to another: repositories of git in every disguise, what git
+//! refuses in a tree, and the places that are ours.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::rig::{Rig, p, user, with_each};
+use offshoot_core::{ErrorCode, ObjectId, ProjectId, RelPath, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Completed, Content, ForkOptions, ImportOptions, LeftOut, Policy, Resolution,
+    WriteOptions,
+};
+use offshoot_fs::ProviderName;
+use offshoot_testkit::{git, git_command};
+
+const HOSTILE: &str = "[core]\n\tfsmonitor = touch ../pwned; false\n";
+
+fn write(dir: &Path, path: &str, content: &str) {
+    let place = dir.join(path);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(place, content).unwrap();
+}
+
+fn complete(rig: &Rig, id: &WorkspaceId) -> Completed {
+    rig.engine
+        .complete(id, &CompleteOptions::default(), &user())
+        .unwrap()
+}
+
+fn paths(left_out: &[LeftOut]) -> Vec<String> {
+    assert!(left_out.iter().all(|one| !one.reason.is_empty()));
+    left_out.iter().map(|one| one.path.to_text()).collect()
+}
+
+fn of_project(rig: &Rig, project: &ProjectId) -> Vec<String> {
+    let image = rig.project_image(project, None);
+    let text = |path: &[u8]| RelPath::from_normal(path).to_text();
+    image.keys().map(|path| text(&path.0)).collect()
+}
+
+/// What stock git says of the project or a workspace: nothing.
+fn assert_clean(rig: &Rig, project: &ProjectId, workspace: Option<&WorkspaceId>) {
+    let target = rig.host.path().join("exported.git");
+    match workspace {
+        Some(id) => rig
+            .engine
+            .snapshot(id, None, false, &user())
+            .and_then(|_| rig.engine.export_git(id, &target, &mut |_| {}))
+            .map(drop),
+        None => rig
+            .engine
+            .export_project_git(project, &target, None, &mut |_| {})
+            .map(drop),
+    }
+    .unwrap();
+    let fsck = git_command(&target)
+        .args(["fsck", "--strict", "--no-dangling"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&fsck.stderr);
+    assert!(fsck.status.success() && !told.contains("error"), "{told}");
+    fs::remove_dir_all(&target).unwrap();
+}
+
+fn import(rig: &Rig, name: &str, source: &Path) -> ProjectId {
+    let id: ProjectId = name.parse().unwrap();
+    rig.engine
+        .import_dir(&id, source, &ImportOptions::default(), &mut |_| {}, &user())
+        .unwrap();
+    id
+}
+
+fn fork_at(rig: &Rig, project: &ProjectId, agent: &str, at: ObjectId) -> (WorkspaceId, PathBuf) {
+    let options = ForkOptions {
+        agent: Some(agent.parse().unwrap()),
+        at: Some(at.to_hex()),
+        ..ForkOptions::default()
+    };
+    let (fork, path) = rig.engine.fork_out(project, &options, &user()).unwrap();
+    (fork.workspace.id, path)
+}
+
+/// Every disguise in which git, somewhere, would find a repository.
+fn disguise(dir: &Path) -> Vec<String> {
+    git(dir, &["init", "-q"]);
+    fs::write(dir.join(".git/config"), HOSTILE).unwrap();
+    for name in [
+        "a/b/.git/config",
+        "caps/.GIT/config",
+        "dots/.git. ./config",
+        "hfs/.g\u{200c}it/config",
+        "short/git~1/config",
+        "stream/.git::$INDEX_ALLOCATION/config",
+    ] {
+        write(dir, name, HOSTILE);
+    }
+    write(dir, "file/.git", "gitdir: ../../elsewhere\n");
+    write(dir, "windows/x\\.git\\config", HOSTILE);
+    fs::create_dir(dir.join("link")).unwrap();
+    symlink("../a/b/.git", dir.join("link/.git")).unwrap();
+    [
+        ".git",
+        "a/b/.git",
+        "caps/.GIT",
+        "dots/.git. .",
+        "file/.git",
+        "hfs/.g\u{200c}it",
+        "link/.git",
+        "short/git~1",
+        "stream/.git::$INDEX_ALLOCATION",
+        "windows/x\\x5c.git\\x5cconfig",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+#[test]
+fn a_repository_of_one_agent_reaches_nobody() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (other, other_path) = rig.fork(&project, "bob");
+        write(&other_path, "bob.txt", "bob\n");
+        let (id, path) = rig.fork(&project, "ada");
+        let hidden = disguise(&path);
+        write(&path, "real.txt", "real\n");
+        let plan = rig
+            .engine
+            .plan_completion(&id, &CompleteOptions::default(), &user())
+            .unwrap();
+        assert_eq!(paths(&plan.left_out), hidden);
+        assert_clean(&rig, &project, Some(&id));
+        let options = CompleteOptions {
+            include_ignored: true,
+            ..CompleteOptions::default()
+        };
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert_eq!(paths(&done.left_out), hidden);
+        assert_eq!(done.merged, [p("real.txt")]);
+        assert_eq!(
+            rig.engine
+                .merge(done.merge_id.as_ref().unwrap())
+                .unwrap()
+                .completed,
+            // The log says what was merged; what became of the workspace is in the answer alone.
+            Completed {
+                after: None,
+                ..done
+            }
+        );
+        let held = of_project(&rig, &project);
+        assert!(
+            !held.iter().any(|one| hidden
+                .iter()
+                .any(|top| one.starts_with(top.as_str()) && one != ".gitignore")),
+            "{held:?}"
+        );
+        assert_clean(&rig, &project, None);
+
+        // A new fork, one that is updated, and one with a repository of its own: git runs nothing.
+        let (_, fresh) = rig.fork(&project, "eve");
+        rig.engine.update(&other, false, &user()).unwrap();
+        for dir in [&fresh, &other_path] {
+            assert!(dir.join("real.txt").exists() && !dir.join(".git").exists());
+            let _ = git_command(dir).arg("status").output().unwrap();
+            assert!(!dir.join("../pwned").exists());
+        }
+        let git_fork = ForkOptions {
+            git: true,
+            ..ForkOptions::default()
+        };
+        let (_, with_git) = rig.engine.fork_out(&project, &git_fork, &user()).unwrap();
+        assert_eq!(git(&with_git, &["status", "--porcelain"]), "");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "ada");
+        let hidden = disguise(&path);
+        write(&path, "real.txt", "real\n");
+        write(&path, ".meta/.meta", "forged\n");
+        let snapshot = rig
+            .engine
+            .snapshot(&id, None, false, &user())
+            .unwrap()
+            .snapshot;
+        let (beside, begun) = fork_at(&rig, &project, "bob", snapshot.id);
+        assert!(begun.join("real.txt").exists() && !begun.join(".git").exists());
+        for top in ["short/git~1", "caps/.GIT", "file/.git", ".meta"] {
+            assert!(!begun.join(top).exists(), "{top}");
+        }
+        let changed: Vec<String> = rig.changes(&beside).into_iter().map(|one| one.0).collect();
+        assert!(changed.contains(&"real.txt".to_owned()));
+        let options = CompleteOptions {
+            keep: true,
+            ..CompleteOptions::default()
+        };
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert_eq!(done.left_out.len(), hidden.len() + 1);
+        // It goes on with its repositories, and they are left out again.
+        assert_eq!(
+            fs::read_to_string(path.join(".git/config")).unwrap(),
+            HOSTILE
+        );
+        write(&path, "more.txt", "more\n");
+        let again = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert_eq!(again.merged, [p("more.txt")]);
+        assert_eq!(again.left_out, done.left_out);
+        fs::remove_dir_all(path.join("short")).unwrap();
+        rig.engine
+            .restore(&id, &snapshot.id.to_hex(), None, &user())
+            .unwrap();
+        assert!(path.join("short/git~1/config").exists());
+
+        assert_eq!(complete(&rig, &beside).left_out, []);
+        let elsewhere = rig
+            .engine
+            .create_workspace_from(
+                Some("ws".parse().unwrap()),
+                &snapshot.id.to_hex(),
+                Default::default(),
+                &user(),
+            )
+            .unwrap();
+        let place = rig.engine.hand_out_path(&elsewhere.id).unwrap();
+        assert!(place.join("real.txt").exists() && !place.join(".git").exists());
+        assert_clean(&rig, &project, Some(&elsewhere.id));
+        rig.check();
+    });
+}
+
+#[test]
+fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
+    let rig = Rig::new(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "ada");
+    rig.put(&project, "README", "the project's\n");
+    write(&path, "README", "ada's\n");
+    write(&path, "new.txt", "new\n");
+    write(&path, "a/.git/hooks/post-checkout", "#!/bin/sh\n");
+    let options = CompleteOptions {
+        atomic: Some(true),
+        ..CompleteOptions::default()
+    };
+    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    assert_eq!(
+        (done.snapshot, paths(&done.left_out)),
+        (None, vec!["a/.git".to_owned()])
+    );
+    let review = done.conflicts[0].review_id.clone().unwrap();
+    rig.engine
+        .resolve(&review, Resolution::Theirs, &user())
+        .unwrap();
+    assert_eq!(rig.project_text(&project, "new.txt"), "new\n");
+    assert!(
+        !of_project(&rig, &project)
+            .iter()
+            .any(|one| one.contains(".git/"))
+    );
+    let merge = done.merge_id.unwrap();
+    rig.engine.undo_merge(&merge, &user()).unwrap();
+    assert_clean(&rig, &project, None);
+}
+
+#[test]
+fn a_repository_of_the_owner_is_nobody_elses_to_change() {
+    let rig = Rig::new(ProviderName::Copy);
+    let source = rig.host.path().join("source");
+    for (file, text) in [
+        ("src/main.rs", "fn main() {}\n"),
+        ("vendor/x/.git/config", "[core]\n"),
+        ("vendor/x/.git/HEAD", "ref: refs/heads/main\n"),
+        ("vendor/x/lib.rs", "x\n"),
+        ("vendor/y/.git/HEAD", "y\n"),
+        ("vendor/y/lib.rs", "y\n"),
+    ] {
+        write(&source, file, text);
+    }
+    let project = import(&rig, "app", &source);
+    let (id, path) = rig.fork(&project, "ada");
+    assert!(path.join("vendor/x/.git/config").exists());
+    fs::write(path.join("vendor/x/.git/config"), HOSTILE).unwrap();
+    fs::rename(path.join("src/main.rs"), path.join("vendor/x/.git/main.rs")).unwrap();
+    fs::rename(path.join("vendor/x/.git/HEAD"), path.join("taken")).unwrap();
+    fs::remove_dir_all(path.join("vendor/y")).unwrap();
+    let done = complete(&rig, &id);
+    assert_eq!(paths(&done.left_out), ["vendor/x/.git"]);
+    let held = of_project(&rig, &project);
+    assert!(held.contains(&"taken".to_owned()) && !held.contains(&"src/main.rs".to_owned()));
+    assert_eq!(
+        rig.project_text(&project, "vendor/x/.git/config"),
+        "[core]\n"
+    );
+    assert_eq!(
+        rig.project_text(&project, "vendor/x/.git/HEAD"),
+        "ref: refs/heads/main\n"
+    );
+    // With the directory that it is in, a repository goes.
+    assert!(
+        !held.iter().any(|one| one.starts_with("vendor/y")),
+        "{held:?}"
+    );
+
+    // A directory becomes a file that points at a repository.
+    let (id, path) = rig.fork(&project, "bob");
+    fs::remove_dir_all(path.join("vendor/x/.git")).unwrap();
+    fs::write(path.join("vendor/x/.git"), "gitdir: ../../evil\n").unwrap();
+    assert_eq!(paths(&complete(&rig, &id).left_out), ["vendor/x/.git"]);
+    assert_eq!(
+        rig.project_text(&project, "vendor/x/.git/config"),
+        "[core]\n"
+    );
+    rig.check();
+}
+
+#[test]
+fn modules_that_git_refuses_stay_where_they_are() {
+    let rig = Rig::new(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "ada");
+    write(
+        &path,
+        ".gitmodules",
+        "[submodule \"x\"]\n\turl = -u./payload\n",
+    );
+    write(
+        &path,
+        "a/.gitmodules",
+        "[submodule \"x\"]\n\tpath = x\n\turl = ../x\n",
+    );
+    write(&path, "b/.gitattributes", &"x".repeat(4_000));
+    write(&path, "c/.gitmodules/file", "a directory\n");
+    symlink("../README", path.join("docs/.gitmodules")).unwrap();
+    symlink("README", path.join("gi7eba~1")).unwrap();
+    assert_clean(&rig, &project, Some(&id));
+    let snapshot = rig
+        .engine
+        .snapshot(&id, None, false, &user())
+        .unwrap()
+        .snapshot;
+    fs::remove_file(path.join(".gitmodules")).unwrap();
+    rig.engine
+        .restore(&id, &snapshot.id.to_hex(), None, &user())
+        .unwrap();
+    assert!(path.join(".gitmodules").exists());
+    assert_clean(&rig, &project, Some(&id));
+    let done = complete(&rig, &id);
+    let expected = [
+        ".gitmodules",
+        "b/.gitattributes",
+        "c/.gitmodules",
+        "docs/.gitmodules",
+        "gi7eba~1",
+    ];
+    assert_eq!(paths(&done.left_out), expected);
+    assert_eq!(done.merged, [p("a/.gitmodules")]);
+    assert_clean(&rig, &project, None);
+    rig.check();
+}
+
+#[test]
+fn an_import_keeps_what_git_refuses_out_of_the_tree() {
+    let rig = Rig::new(ProviderName::Copy);
+    let source = rig.host.path().join("source");
+    write(&source, "README", "read me\n");
+    write(
+        &source,
+        ".gitmodules",
+        "[submodule \"x\"]\n\tupdate = !evil\n",
+    );
+    write(&source, "n/GIT~1/HEAD", "x\n");
+    let project = import(&rig, "app", &source);
+    assert_clean(&rig, &project, None);
+    assert!(rig.project_text(&project, ".gitmodules").contains("!evil"));
+    write(
+        &source,
+        ".gitmodules",
+        "[submodule \"y\"]\n\tupdate = !evil\n",
+    );
+    rig.engine
+        .sync_project_from(
+            &project,
+            &source,
+            &ImportOptions::default(),
+            &mut |_| {},
+            &user(),
+        )
+        .unwrap();
+    assert_clean(&rig, &project, None);
+    assert!(rig.project_text(&project, "n/GIT~1/HEAD").contains('x'));
+    rig.check();
+}
+
+#[test]
+fn nobody_puts_them_into_a_project_by_hand() {
+    let rig = Rig::new(ProviderName::Copy);
+    let project = rig.project("web");
+    let put = |path: &str, text: &str| {
+        let content = Content::Bytes(text.as_bytes());
+        let options = WriteOptions::default();
+        rig.engine
+            .put_in_project(&project, &p(path), content, &options, &user())
+    };
+    let bad = "[submodule \"..\"]\n\turl = x\n";
+    for (path, text) in [
+        (".git/config", "x"),
+        ("a/.GIT", "x"),
+        (".gitmodules", bad),
+        (".meta/.meta", "x"),
+        (".logs/x", "x"),
+    ] {
+        let refused = put(path, text).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::PermissionDenied, "{path}");
+        assert!(refused.hint().is_some());
+        let import = rig.engine.begin_import(&project).unwrap();
+        let refused = import.write_file(&p(path), Content::Bytes(text.as_bytes()), false);
+        assert_eq!(
+            refused.unwrap_err().code(),
+            ErrorCode::PermissionDenied,
+            "{path}"
+        );
+    }
+    put(".gitmodules", "[submodule \"x\"]\n\turl = ../x\n").unwrap();
+    let import = rig.engine.begin_import(&project).unwrap();
+    assert!(import.make_link(&p("x/.gitmodules"), b"y").is_err());
+    assert!(import.make_dir(&p("x/.git")).is_err());
+
+    // Nor as the decision of a conflict.
+    let (id, path) = rig.fork(&project, "ada");
+    put(".gitmodules", "[submodule \"x\"]\n\turl = ../y\n").unwrap();
+    write(&path, ".gitmodules", "[submodule \"x\"]\n\turl = ../z\n");
+    let done = complete(&rig, &id);
+    let review = done.conflicts[0].review_id.clone().unwrap();
+    let content = Resolution::Content(Content::Bytes(bad.as_bytes()));
+    let refused = rig.engine.resolve(&review, content, &user()).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::PermissionDenied);
+    rig.engine
+        .resolve(&review, Resolution::Theirs, &user())
+        .unwrap();
+    assert_clean(&rig, &project, None);
+}
+
+#[test]
+fn places_of_ours_cannot_be_forged() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "ada");
+        let write_file = |path: &str| {
+            rig.engine.write_file(
+                &id,
+                &p(path),
+                Content::Bytes(b"forged"),
+                &WriteOptions::default(),
+                &user(),
+            )
+        };
+        for name in [".meta/.meta", ".meta/README", ".meta", ".logs/x"] {
+            assert_eq!(
+                write_file(name).unwrap_err().code(),
+                ErrorCode::PermissionDenied,
+                "{name}"
+            );
+        }
+        let denied = |code| assert_eq!(code, ErrorCode::PermissionDenied);
+        denied(
+            rig.engine
+                .make_dir_in(&id, &p(".meta"), &user())
+                .unwrap_err()
+                .code(),
+        );
+        denied(
+            rig.engine
+                .make_link(&id, &p(".meta"), b"src", &user())
+                .unwrap_err()
+                .code(),
+        );
+        denied(
+            rig.engine
+                .move_file(&id, &p("src"), &p(".meta"), &user())
+                .unwrap_err()
+                .code(),
+        );
+        write_file("a/.meta/x").unwrap();
+
+        write(&path, ".meta/.meta", "{\"files\": []}");
+        write(&path, ".logs/run", "log\n");
+        write(&path, "real", "real\n");
+        let read = |id: &WorkspaceId| {
+            let (bytes, _) = rig.engine.read_whole(id, &p(".meta/.meta")).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        rig.engine.sync(&id, &user()).unwrap();
+        assert!(read(&id).contains("real"));
+        let done = complete(&rig, &id);
+        assert_eq!(paths(&done.left_out), [".logs", ".meta"]);
+        let (next, place) = rig.fork(&project, "bob");
+        assert!(read(&next).contains("real") && !place.join(".meta").exists());
+    });
+}
+
+#[test]
+fn a_real_one_that_was_imported_stays_a_plain_directory() {
+    let rig = Rig::new(ProviderName::Copy);
+    let source = rig.host.path().join("source");
+    write(&source, ".meta/.meta", "the owner's\n");
+    write(&source, "README", "read me\n");
+    let project = import(&rig, "app", &source);
+    let (id, path) = rig.fork(&project, "ada");
+    assert_eq!(
+        rig.engine.read_whole(&id, &p(".meta/.meta")).unwrap().0,
+        b"the owner's\n"
+    );
+    rig.engine
+        .write_file(
+            &id,
+            &p(".meta/a"),
+            Content::Bytes(b"a"),
+            &WriteOptions::default(),
+            &user(),
+        )
+        .unwrap();
+    write(&path, ".meta/b", "b");
+    let done = complete(&rig, &id);
+    assert_eq!(
+        (done.merged, done.left_out),
+        (vec![p(".meta/a"), p(".meta/b")], vec![])
+    );
+    rig.put(&project, ".meta/c", "c");
+}
+
+#[test]
+fn what_earlier_merges_brought_is_taken_out_once() {
+    use offshoot_store::{Durability, HistoryOp, NewHistory, Via};
+    let rig = Rig::new(ProviderName::Copy);
+    let source = rig.host.path().join("source");
+    for (file, text) in [
+        ("lib/.git/HEAD", "the owner's\n"),
+        ("lib/.git/config", HOSTILE),
+        ("lib/.git/hooks/x", "evil\n"),
+        ("app/.git/config", HOSTILE),
+        ("README", "read me\n"),
+    ] {
+        write(&source, file, text);
+    }
+    let project = import(&rig, "app", &source);
+    // As if merges of an earlier version had brought some of it.
+    let before = offshoot_git::hash(offshoot_core::ObjectKind::Blob, b"the owner's\n").unwrap();
+    let store = crate::rig::store(&rig);
+    store
+        .write(Durability::Synced, |tx| {
+            let row = tx.project(&project)?.unwrap();
+            tx.put_setting(&format!("project-{}-has-no-merged-git", row.key.0), "0")?;
+            let mut line = |op, path: &str, before| {
+                tx.add_history(&NewHistory {
+                    workspace: row.key,
+                    revision: row.revision,
+                    at: row.created_at,
+                    op,
+                    via: Via::Merge,
+                    path: p(path),
+                    from: None,
+                    cause: user(),
+                    kind: None,
+                    before,
+                    after: None,
+                    size: 0,
+                    mime: None,
+                })
+                .map(drop)
+            };
+            line(HistoryOp::Mkdir, "app/.git", None)?;
+            line(HistoryOp::Create, "app/.git/config", None)?;
+            line(HistoryOp::Write, "lib/.git/config", Some(before))?;
+            line(HistoryOp::Create, "lib/.git/hooks/x", None)
+        })
+        .unwrap();
+    let (_, path) = rig.fork(&project, "ada");
+    assert!(!path.join("app/.git").exists() && path.join("app").exists());
+    assert!(!path.join("lib/.git/hooks/x").exists());
+    assert_eq!(
+        fs::read_to_string(path.join("lib/.git/config")).unwrap(),
+        "the owner's\n"
+    );
+    let head = rig.engine.project(&project).unwrap().head;
+    rig.fork(&project, "bob");
+    assert_eq!(rig.engine.project(&project).unwrap().head, head);
+    rig.check();
+}
+
+#[test]
+fn a_receipt_from_before_is_read() {
+    let old = r#"{"merge_id":"m","project":"p","workspace":"w","snapshot":null,"theirs":null,
+        "merged":[],"conflicts":[],"unchanged":[],"auto_resolved":[],"decided":[],
+        "keep":false,"atomic":false}"#;
+    let receipt: Completed = serde_json::from_str(old).unwrap();
+    assert_eq!(receipt.left_out, []);
+}
+
+/// Content that git refuses under one name and not under another comes to it by a rename.
+#[test]
+fn a_decision_brings_no_gitmodules_that_git_refuses() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    let text = |url: &str| {
+        format!("[submodule \"a\"]\n\tpath = a\n\tbranch = main\n\turl = {url}\n\tshallow = true\n")
+    };
+    rig.put(&project, "modules", &text("https://example.org/a"));
+    let (hostile, path) = rig.fork(&project, "hostile");
+    write(&path, "modules", &text("-u./run-this"));
+    let (other, path) = rig.fork(&project, "other");
+    fs::remove_file(path.join("modules")).unwrap();
+    write(&path, ".gitmodules", &text("https://example.org/b"));
+    assert!(complete(&rig, &other).conflicts.is_empty());
+    let options = CompleteOptions {
+        policy: Some(Policy::Theirs),
+        ..CompleteOptions::default()
+    };
+    let done = rig.engine.complete(&hostile, &options, &user()).unwrap();
+    assert_eq!(done.conflicts.len(), 1, "{done:?}");
+    assert_clean(&rig, &project, None);
+    let review = done.conflicts[0].review_id.clone().unwrap();
+    let refused = rig.engine.resolve(&review, Resolution::Theirs, &user());
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
+    let good = text("https://example.org/b");
+    assert_eq!(rig.project_text(&project, ".gitmodules"), good);
+    rig.check();
+}

@@ -1,0 +1,425 @@
+//! `kill -9` in the middle of large merges, and two processes that merge into one project at once.
+
+use std::fs;
+use std::io::BufRead;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::rig::child::{Child, Task, say, task};
+use crate::rig::{Rig, open, p, user, working};
+use offshoot_core::{ProjectId, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Completed, Resolution};
+use offshoot_fs::ProviderName;
+use offshoot_testkit::{HostDir, Rng, soak};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Files that every second large merge finds changed by both sides. The others end with the removal
+/// of the fork, so that kills fall into that too.
+const CONFLICTS: usize = 3;
+
+#[test]
+fn child() {
+    if let Some(task) = task() {
+        complete_what_is_asked_for(&task);
+    }
+}
+
+/// Completes the workspaces whose names come in, and says what came of each.
+fn complete_what_is_asked_for(task: &Task) {
+    let engine = open(&task.host, task.provider);
+    say("ready");
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let id: WorkspaceId = line.parse().unwrap();
+        say("begin");
+        let options = CompleteOptions::default();
+        let answer = engine.complete(&id, &options, &user());
+        say(&match answer {
+            Ok(done) => format!("done {} {}", done.merged.len(), done.conflicts.len()),
+            Err(error) => format!("failed {error:?}"),
+        });
+    }
+}
+
+fn best_provider() -> ProviderName {
+    let place = HostDir::new();
+    working(place.path())[0]
+}
+
+/// A project of many files that one fork after the other changes all at once.
+struct Large {
+    rig: Rig,
+    project: ProjectId,
+    files: usize,
+    round: usize,
+}
+
+impl Large {
+    fn new(files: usize) -> Large {
+        let rig = Rig::new(best_provider());
+        let project = rig.project("web");
+        let (first, path) = rig.fork(&project, "first");
+        let large = Large {
+            rig,
+            project,
+            files,
+            round: 0,
+        };
+        large.write_files(&path, "round 0\n");
+        for number in 0..CONFLICTS {
+            fs::write(path.join(format!("both{number}")), "base\n").unwrap();
+        }
+        large.complete(&first);
+        large
+    }
+
+    /// Half of them exist in every round, the others are new in this one.
+    fn write_files(&self, root: &Path, text: &str) {
+        for number in 0..self.files {
+            let dir = if number % 2 == 0 {
+                format!("old/{}", number % 10)
+            } else {
+                format!("new{}/{}", self.round, number % 10)
+            };
+            fs::create_dir_all(root.join(&dir)).unwrap();
+            fs::write(root.join(dir).join(number.to_string()), text).unwrap();
+        }
+    }
+
+    fn complete(&self, id: &WorkspaceId) -> Completed {
+        self.rig
+            .engine
+            .complete(id, &CompleteOptions::default(), &user())
+            .unwrap()
+    }
+
+    /// How many conflicts the merge of this round has.
+    fn conflicts(&self) -> usize {
+        CONFLICTS * (self.round % 2)
+    }
+
+    /// A fork that changed all files, some of them against the project.
+    fn prepare(&mut self) -> WorkspaceId {
+        self.round += 1;
+        let (id, path) = self
+            .rig
+            .fork(&self.project, &format!("agent{}", self.round));
+        self.write_files(&path, &format!("round {}\n", self.round));
+        for number in 0..self.conflicts() {
+            let name = format!("both{number}");
+            fs::write(path.join(&name), format!("theirs {}\n", self.round)).unwrap();
+            self.rig
+                .put(&self.project, &name, &format!("ours {}\n", self.round));
+        }
+        self.rig.engine.wait_for_upkeep();
+        id
+    }
+
+    /// Whether the merge of this round is in the project: all of it or nothing.
+    fn is_merged(&self) -> bool {
+        let image = self.rig.project_image(&self.project, None);
+        let text = format!("round {}\n", self.round).into_bytes();
+        let is_of_round = |node: &offshoot_testkit::Node| matches!(node, offshoot_testkit::Node::File(_, bytes) if *bytes == text);
+        let there = image.values().filter(|node| is_of_round(node)).count();
+        assert!(
+            there == 0 || there == self.files,
+            "{there} of {} files are merged",
+            self.files
+        );
+        there > 0
+    }
+
+    fn check_reviews(&self, merged: bool) {
+        let reviews = self.rig.engine.reviews(Some(&self.project), false).unwrap();
+        assert_eq!(reviews.len(), if merged { self.conflicts() } else { 0 });
+        for review in reviews {
+            let content = |id: Option<_>| {
+                String::from_utf8(self.rig.engine.content_of(&id.unwrap()).unwrap()).unwrap()
+            };
+            assert_eq!(content(review.ours), format!("ours {}\n", self.round));
+            assert_eq!(content(review.theirs), format!("theirs {}\n", self.round));
+            assert!(review.base.is_some());
+            assert_eq!(review.workspace, format!("agent{}", self.round));
+        }
+    }
+
+    /// Decides every review, by which the fork goes.
+    fn resolve_all(&self, id: &WorkspaceId) {
+        for review in self.rig.engine.reviews(Some(&self.project), false).unwrap() {
+            let done = self
+                .rig
+                .engine
+                .resolve(&review.id, Resolution::Theirs, &user());
+            done.unwrap();
+        }
+        self.rig.engine.wait_for_upkeep();
+        assert!(self.rig.engine.workspace(id).is_err(), "the fork went");
+        for number in 0..self.conflicts() {
+            let text = self
+                .rig
+                .project_text(&self.project, &format!("both{number}"));
+            assert_eq!(text, format!("theirs {}\n", self.round));
+        }
+    }
+}
+
+/// Starts a child, lets it complete a workspace and kills it after so long. Returns whether it
+/// was alive in the middle of it.
+fn kill_in_the_middle(large: &Large, id: &WorkspaceId, after: Duration) -> bool {
+    let host = large.rig.host.path();
+    let mut child = Child::start("merge_kill", "complete", host, large.rig.provider);
+    assert_eq!(child.hear(LIMIT).unwrap(), "ready");
+    child.tell(id.as_str());
+    assert_eq!(child.hear(LIMIT).unwrap(), "begin");
+    std::thread::sleep(after);
+    let said = child.kill();
+    assert!(
+        said.iter().all(|line| !line.starts_with("failed")),
+        "{said:?}"
+    );
+    said.is_empty()
+}
+
+/// How long a child needs when nobody kills it, so that kills are spread over all of it.
+fn time_of_a_merge(large: &mut Large) -> Duration {
+    let id = large.prepare();
+    let mut child = Child::start(
+        "merge_kill",
+        "complete",
+        large.rig.host.path(),
+        large.rig.provider,
+    );
+    assert_eq!(child.hear(LIMIT).unwrap(), "ready");
+    child.tell(id.as_str());
+    assert_eq!(child.hear(LIMIT).unwrap(), "begin");
+    let started = Instant::now();
+    assert!(child.hear(LIMIT).unwrap().starts_with("done"));
+    let took = started.elapsed();
+    child.end();
+    large.rig.reopen();
+    large.resolve_all(&id);
+    took
+}
+
+#[test]
+fn merge_kill_in_the_middle_of_large_merges() {
+    let (kills, files) = if soak() { (300, 1_000) } else { (10, 100) };
+    let mut large = Large::new(files);
+    let mut rng = Rng::new(3);
+    let mut whole = time_of_a_merge(&mut large);
+    let (mut caught, mut landed) = (0, 0);
+    let mut rounds = 0;
+    while caught < kills {
+        // What is checked after each kill grows with every merge, so a new project now and then.
+        rounds += 1;
+        if rounds % 10 == 0 {
+            large = Large::new(files);
+        }
+        let id = large.prepare();
+        // Landing is the end of it, so the second half gets most of the kills.
+        let micros = whole.as_micros() as usize;
+        let from = if rng.chance(700) { micros / 2 } else { 0 };
+        let after = Duration::from_micros(rng.between(from, micros) as u64);
+        let alive = kill_in_the_middle(&large, &id, after);
+        caught += usize::from(alive);
+        // Follows what a merge takes on this machine right now.
+        whole = if alive {
+            whole * 103 / 100
+        } else {
+            (whole * 9 / 10).max(Duration::from_millis(1))
+        };
+        large.rig.reopen();
+        let merged = large.is_merged();
+        assert!(merged || alive, "an acknowledged merge is not there");
+        landed += usize::from(merged && alive);
+        large.check_reviews(merged);
+        large.rig.check();
+        let done = large.complete(&id);
+        assert_eq!(
+            (done.merged.len(), done.conflicts.len()),
+            (files, large.conflicts())
+        );
+        assert!(large.is_merged());
+        large.check_reviews(true);
+        assert_eq!(large.complete(&id), done, "completing again");
+        large.resolve_all(&id);
+    }
+    large.rig.check();
+    // Or kills were never late enough, or never early enough, to show anything.
+    assert!(
+        !soak() || (landed > 0 && landed < caught),
+        "{landed} landed"
+    );
+    println!(
+        "soak: merge-kill: {caught} kills in merges of {files} files: {landed} after it had landed, {} before; nothing in between, {CONFLICTS} reviews in every second one, check clean",
+        caught - landed
+    );
+}
+
+/// How long a data directory takes to open now.
+fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
+    let started = Instant::now();
+    let engine = open(host, provider);
+    let took = started.elapsed();
+    drop(engine);
+    took
+}
+
+/// Waits until something is true of what a child does.
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_true() {
+        assert!(started.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Kills a merge of many files when it has recorded what the fork holds, and again when it has
+/// landed and its layer is made and the fork taken away. Returns how long the next process took to
+/// open the data directory each time.
+fn starts_after_kills(files: usize) -> [Duration; 2] {
+    let mut large = Large::new(1);
+    let (id, path) = large.rig.fork(&large.project, "many");
+    for number in 0..files {
+        let dir = path.join(format!("many/{}", number % 100));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(number.to_string()), format!("{number}\n")).unwrap();
+    }
+    large.rig.engine.wait_for_upkeep();
+    let files = files as i64;
+    let begin = |large: &Large| {
+        let mut child = Child::start(
+            "merge_kill",
+            "complete",
+            large.rig.host.path(),
+            large.rig.provider,
+        );
+        assert_eq!(child.hear(LIMIT).unwrap(), "ready");
+        child.tell(id.as_str());
+        child
+    };
+    let child = begin(&large);
+    let recorded = |large: &Large| large.rig.engine.workspace(&id).unwrap().files > files;
+    wait_until("the fork is recorded", || recorded(&large));
+    child.kill();
+    let after_record = time_to_open(large.rig.host.path(), large.rig.provider);
+    let child = begin(&large);
+    let is_open = |large: &Large| large.rig.engine.workspace(&id).is_ok();
+    wait_until("the fork goes", || !is_open(&large));
+    child.kill();
+    let after_landing = time_to_open(large.rig.host.path(), large.rig.provider);
+    let project = large.rig.engine.project(&large.project).unwrap();
+    assert!(project.files > files, "{} files are merged", project.files);
+    large.rig.reopen();
+    large.rig.check();
+    [after_record, after_landing]
+}
+
+#[test]
+fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..3 {
+        // What a busy machine takes for nothing at all is not ours.
+        let place = HostDir::new();
+        let limit = Duration::from_millis(500) + 5 * time_to_open(place.path(), best_provider());
+        let starts = starts_after_kills(10_000);
+        println!("starts after kills: {starts:?}, limit {limit:?}");
+        for (best, start) in best.iter_mut().zip(starts) {
+            *best = start.min(*best);
+        }
+        if best.iter().all(|start| *start < limit) {
+            return;
+        }
+    }
+    panic!("it takes too long to start after a kill: {best:?}");
+}
+
+/// What two agents do to one file, and what must come of it.
+#[derive(Clone, Copy, Debug)]
+enum Clash {
+    /// Files of their own: both are in.
+    Apart,
+    /// Different lines: both are in.
+    DifferentLines,
+    /// The same line: one is in, the other waits.
+    SameLine,
+    /// The same change: it is in.
+    Equal,
+}
+
+#[test]
+fn two_completers_of_one_project_lose_nothing() {
+    let rounds = if soak() { 1_000 } else { 30 };
+    let rig = Rig::new(best_provider());
+    let project = rig.project("web");
+    let host = rig.host.path();
+    let mut children = [0, 1].map(|_| Child::start("merge_kill", "complete", host, rig.provider));
+    for child in &children {
+        assert_eq!(child.hear(LIMIT).unwrap(), "ready");
+    }
+    let mut rng = Rng::new(8);
+    let mut waiting = 0;
+    for round in 0..rounds {
+        use Clash::{Apart, DifferentLines, Equal, SameLine};
+        let clash = *rng.pick(&[Apart, DifferentLines, SameLine, SameLine, Equal]);
+        let file = format!("f{round}");
+        rig.put(&project, &file, "a\nb\nc\nd\ne\nf\n");
+        let forks = [0, 1].map(|side| {
+            let (id, path) = rig.fork(&project, &format!("agent{round}-{side}"));
+            fs::write(path.join(format!("own{round}-{side}")), "own\n").unwrap();
+            let text = match (clash, side) {
+                (Apart, _) => None,
+                (Equal, _) => Some("a\nEQUAL\nc\nd\ne\nf\n"),
+                (SameLine, 0) => Some("a\nb\nc\nd\ne\nZERO\n"),
+                (DifferentLines, 0) => Some("ZERO\nb\nc\nd\ne\nf\n"),
+                _ => Some("a\nb\nc\nd\ne\nONE\n"),
+            };
+            if let Some(text) = text {
+                fs::write(path.join(&file), text).unwrap();
+            }
+            id
+        });
+        for (child, id) in children.iter_mut().zip(&forks) {
+            child.tell(id.as_str());
+        }
+        let mut conflicts = 0;
+        for child in &children {
+            assert_eq!(child.hear(LIMIT).unwrap(), "begin");
+            let answer = child.hear(LIMIT).unwrap();
+            let words: Vec<&str> = answer.split(' ').collect();
+            assert_eq!(words[0], "done", "{answer}");
+            conflicts += words[2].parse::<usize>().unwrap();
+        }
+        let now = rig.project_text(&project, &file);
+        let (expected, lost): (&[&str], _) = match clash {
+            Apart => (&["a\nb\nc\nd\ne\nf\n"], 0),
+            DifferentLines => (&["ZERO\nb\nc\nd\ne\nONE\n"], 0),
+            Equal => (&["a\nEQUAL\nc\nd\ne\nf\n"], 0),
+            SameLine => (&["a\nb\nc\nd\ne\nZERO\n", "a\nb\nc\nd\ne\nONE\n"], 1),
+        };
+        assert!(expected.contains(&now.as_str()), "round {round}: {now:?}");
+        assert_eq!(conflicts, lost, "round {round}, {clash:?}");
+        for side in 0..2 {
+            let own = rig.project_text(&project, &format!("own{round}-{side}"));
+            assert_eq!(own, "own\n");
+        }
+        if lost == 1 {
+            waiting += 1;
+            let reviews = rig.engine.reviews(Some(&project), false).unwrap();
+            let review = reviews.iter().find(|one| one.path == p(&file)).unwrap();
+            let theirs = rig.engine.content_of(&review.theirs.unwrap()).unwrap();
+            let ours = rig.engine.content_of(&review.ours.unwrap()).unwrap();
+            assert_eq!(ours, now.as_bytes());
+            assert!(theirs != ours && expected.contains(&std::str::from_utf8(&theirs).unwrap()));
+            rig.engine
+                .resolve(&review.id, Resolution::Theirs, &user())
+                .unwrap();
+            assert_eq!(rig.project_text(&project, &file).as_bytes(), theirs);
+        }
+    }
+    children.into_iter().for_each(Child::end);
+    rig.check();
+    assert!(waiting > 0);
+    println!(
+        "soak: two-completers: {rounds} rounds by two processes, {waiting} conflicts, every one in a review; nothing lost, check clean"
+    );
+}

@@ -1,0 +1,171 @@
+//! Forks beside each other: what each changed, how far it is behind, and where they meet; and the
+//! files of a project by page.
+
+use std::fs;
+
+use crate::rig::{Rig, p, user, with_each};
+use offshoot_core::RelPath;
+use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
+use offshoot_fs::ProviderName;
+
+fn overview(rig: &Rig) -> Vec<ForkOverview> {
+    rig.engine.overview(None, true, &user()).unwrap()
+}
+
+/// The other forks and the paths that `one` shares with each.
+fn overlap(one: &ForkOverview) -> Vec<(String, Vec<RelPath>)> {
+    let overlap = one.overlap.iter();
+    overlap
+        .map(|other| (other.fork.to_string(), other.paths.clone()))
+        .collect()
+}
+
+#[test]
+fn an_overview_shows_changes_and_which_forks_changed_the_same_paths() {
+    with_each(|rig| {
+        let web = rig.project("web");
+        let (_, one) = rig.fork(&web, "one");
+        let (_, two) = rig.fork(&web, "two");
+        rig.fork(&web, "three");
+        fs::write(one.join("README"), "one\n").unwrap();
+        fs::write(one.join("notes"), "a file\n").unwrap();
+        fs::write(one.join("debug.log"), "ignored\n").unwrap();
+        fs::write(two.join("README"), "two\n").unwrap();
+        fs::create_dir_all(two.join("notes/deep")).unwrap();
+        fs::write(two.join("notes/deep/a"), "below a directory\n").unwrap();
+        // A name between `notes` and what is below it, in the order of paths.
+        fs::write(two.join("notes-2"), "beside\n").unwrap();
+        rig.put(&web, "docs/a/b", "later\n");
+        rig.put(&web, "README", "the project's\n");
+
+        // Another project has nothing to do with it.
+        let other = rig.project("other");
+        let (_, path) = rig.fork(&other, "four");
+        fs::write(path.join("README"), "four\n").unwrap();
+
+        let all = overview(&rig);
+        let ids: Vec<&str> = all.iter().map(|one| one.workspace.id.as_str()).collect();
+        assert_eq!(ids, ["four", "one", "three", "two"]);
+        let [four, one, three, two] = &all[..] else {
+            panic!("four forks");
+        };
+        assert_eq!((one.project.as_str(), one.behind), ("web", 2));
+        assert_eq!(one.agent.as_ref().unwrap().as_str(), "one");
+        assert_eq!(one.provider, Some(rig.provider));
+        assert_eq!(one.changed, 2, "an ignored file is none of its changes");
+        assert_eq!(one.overlap_with_project, [p("README")]);
+        let shared = vec![p("README"), p("notes")];
+        assert_eq!(overlap(one), [("two".to_owned(), shared)]);
+        let shared = vec![p("README"), p("notes/deep/a")];
+        assert_eq!(overlap(two), [("one".to_owned(), shared)]);
+        assert_eq!(
+            (three.changed, three.overlap.len(), three.behind),
+            (0, 0, 2)
+        );
+        assert_eq!((four.changed, four.overlap.len(), four.behind), (1, 0, 0));
+        assert_eq!(one.last_operation.as_ref().unwrap().line.path, p("notes"));
+
+        let of_web = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        assert_eq!(of_web.len(), 3);
+    });
+}
+
+#[test]
+fn an_overview_counts_open_reviews_and_looks_only_when_told_to() {
+    with_each(|rig| {
+        let web = rig.project("web");
+        let (one, path) = rig.fork(&web, "one");
+        fs::write(path.join("README"), "one\n").unwrap();
+        let recorded = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        assert_eq!(recorded[0].changed, 0);
+        rig.put(&web, "README", "the project's\n");
+        let options = CompleteOptions::default();
+        let completed = rig.engine.complete(&one, &options, &user()).unwrap();
+        assert_eq!(completed.conflicts.len(), 1);
+        let all = overview(&rig);
+        assert_eq!((all[0].open_reviews, all[0].changed), (1, 1));
+    });
+}
+
+#[test]
+fn the_overview_of_no_project_says_so() {
+    with_each(|rig| {
+        let error = rig
+            .engine
+            .overview(Some(&"nothing".parse().unwrap()), true, &user())
+            .unwrap_err();
+        assert_eq!(error.code().as_str(), "project_not_found");
+        let web = rig.project("web");
+        rig.engine
+            .fork(&web, &ForkOptions::default(), &user())
+            .unwrap();
+        assert_eq!(overview(&rig)[0].changed, 0);
+    });
+}
+
+#[test]
+fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let web = rig.project("web");
+    let (one_id, one) = rig.fork(&web, "one");
+    let (_, two) = rig.fork(&web, "two");
+    for number in 0..25 {
+        for place in [&one, &two] {
+            fs::write(place.join(format!("f{number:02}")), "new\n").unwrap();
+        }
+    }
+    // A file on one side, a directory on the other.
+    fs::write(one.join("z"), "file\n").unwrap();
+    fs::create_dir(two.join("z")).unwrap();
+    for name in ["a", "b"] {
+        fs::write(two.join("z").join(name), "below\n").unwrap();
+    }
+    let all = overview(&rig);
+    let named: Vec<RelPath> = (0..20).map(|n| p(&format!("f{n:02}"))).collect();
+    assert_eq!(
+        (&all[0].overlap[0].paths, all[0].overlap[0].more),
+        (&named, 6)
+    );
+    assert_eq!(
+        (&all[1].overlap[0].paths, all[1].overlap[0].more),
+        (&named, 7)
+    );
+
+    // Beside one fork the others are told as they are recorded.
+    fs::write(two.join("unseen"), "new\n").unwrap();
+    fs::write(one.join("unseen"), "new\n").unwrap();
+    let beside = rig.engine.overview_beside(&one_id, &user()).unwrap();
+    let changed: Vec<usize> = beside.iter().map(|fork| fork.changed).collect();
+    assert_eq!(changed, [all[0].changed + 1, all[1].changed]);
+}
+
+/// Pages of a project's files join to all of them, in the order that a workspace is walked in.
+#[test]
+fn the_files_of_a_project_are_walked_by_page() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    for path in ["a/z", "a-b", "a/b/c", "z", "b/1", "b/2", "b/3"] {
+        rig.put(&project, path, "x\n");
+    }
+    let (fork, _) = rig.fork(&project, "ada");
+    let walked = rig.engine.walk_files(&fork, None, 100, &|_| true).unwrap();
+    let walked: Vec<_> = walked.into_iter().map(|file| file.path).collect();
+    for limit in [1, 2, 3, 100] {
+        let mut all = Vec::new();
+        loop {
+            let page = rig
+                .engine
+                .walk_project_files(&project, all.last(), limit, &|_| true)
+                .unwrap();
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            all.extend(page);
+        }
+        assert_eq!(all, walked, "{limit}");
+    }
+    let only_b = |path: &RelPath| path.to_text().starts_with("b/");
+    let some = rig.engine.walk_project_files(&project, None, 2, &only_b);
+    assert_eq!(some.unwrap(), [p("b/1"), p("b/2")]);
+}

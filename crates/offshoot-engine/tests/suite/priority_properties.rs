@@ -1,0 +1,590 @@
+//! Priority over random sequences of agents: the project is what a model says that knows, for each
+//! line of a text and each member of a JSON document, who last set it, with what weight and because
+//! of which message. Every decision is told exactly as the model says: its parts, its winner, who
+//! wrote what lost and what the project had.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+
+use crate::rig::{Rig, p, user};
+use offshoot_core::{AgentId, Cause, ObjectKind, ProjectId, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Completed, Content, ForkOptions, Policy, Resolution, WriteOptions,
+};
+use offshoot_fs::ProviderName;
+use offshoot_testkit::soak;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// How many lines and members can be set.
+const SLOTS: usize = 5;
+const CASES: u32 = 100;
+
+/// What is done to the text and to the document at once: slots are set, or taken away.
+type Edits = [Vec<(usize, bool)>; 2];
+
+#[derive(Clone, Debug)]
+struct Step {
+    edits: Edits,
+    /// Whether an outside program does it, in the directory of the fork, rather than a call with a
+    /// message.
+    outside: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Agent {
+    priority: i64,
+    /// Whether the priority is that of the agent, and not one of its fork.
+    is_known: bool,
+    /// How many of those before it have completed when it forks.
+    forked_after: usize,
+    steps: Vec<Step>,
+    /// What a person does to the project before it completes.
+    person: Option<Edits>,
+    /// How a person decides its conflicts, if at all: for the agent, or for the project.
+    decided_for_it: Option<bool>,
+    /// Whether its merge is undone at once.
+    undone: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Scene {
+    agents: Vec<Agent>,
+    /// Whether the document stands in one line.
+    minified: bool,
+}
+
+fn any_edits(most: usize) -> impl Strategy<Value = Edits> {
+    let edits = move || prop::collection::vec((0..SLOTS, prop::bool::weighted(0.8)), 0..most);
+    [edits(), edits()]
+}
+
+fn any_scene() -> impl Strategy<Value = Scene> {
+    let step = (any_edits(4), prop::bool::weighted(0.3))
+        .prop_map(|(edits, outside)| Step { edits, outside });
+    let agent = (
+        (0..4i64, any::<bool>()),
+        any::<prop::sample::Index>(),
+        prop::collection::vec(step, 1..3),
+        prop::option::weighted(0.2, any_edits(2)),
+        prop::option::weighted(0.7, any::<bool>()),
+        prop::bool::weighted(0.2),
+    );
+    let agents = prop::collection::vec(agent, 2..7).prop_map(|agents| {
+        let with_fork = agents.into_iter().enumerate();
+        with_fork
+            .map(
+                |(at, ((priority, is_known), fork, steps, person, decided_for_it, undone))| Agent {
+                    priority,
+                    is_known,
+                    // Often from the start, so that there are conflicts.
+                    forked_after: fork.index(2 * at + 1).saturating_sub(at),
+                    steps,
+                    person,
+                    decided_for_it,
+                    undone,
+                },
+            )
+            .collect()
+    });
+    (agents, any::<bool>()).prop_map(|(agents, minified)| Scene { agents, minified })
+}
+
+/// Who set something, or took it away.
+#[derive(Clone, Debug, PartialEq)]
+struct Setter {
+    name: String,
+    priority: i64,
+    message: Option<String>,
+    /// When it was recorded; none as long as it is not.
+    at: Option<usize>,
+}
+
+/// A line or member: what it is, and who made it so.
+#[derive(Clone, Debug, PartialEq)]
+struct Slot {
+    value: Option<String>,
+    by: Setter,
+}
+
+type Slots = Vec<Slot>;
+
+/// Words of letters alone and of one length, so that no two can be put together.
+fn word(letter: char, number: usize) -> String {
+    let digit = |number: usize| char::from(b'a' + (number % 26) as u8);
+    let (high, low) = (digit(number / 26), digit(number));
+    format!("{letter}{high}{letter}{low}{high}{low}")
+}
+
+fn person(message: Option<String>, at: usize) -> Setter {
+    Setter {
+        name: "user".to_owned(),
+        priority: 0,
+        message,
+        at: Some(at),
+    }
+}
+
+fn first_slots(letter: char) -> Slots {
+    let slot = |_| Slot {
+        value: Some(word(letter, 0)),
+        by: person(None, 0),
+    };
+    (0..SLOTS).map(slot).collect()
+}
+
+/// Lines far enough from each other that none of them share a part of a conflict.
+fn as_text(slots: &Slots) -> String {
+    let around = |at: usize| format!("before {at}\n{at} before\n");
+    let line = |(at, slot): (usize, &Slot)| {
+        let value = slot
+            .value
+            .as_ref()
+            .map_or(String::new(), |value| format!("{value}\n"));
+        format!("{}{value}", around(at))
+    };
+    let all: String = slots.iter().enumerate().map(line).collect();
+    format!("{all}the end\nof it\n")
+}
+
+fn key(at: usize) -> String {
+    format!("k{}", char::from(b'a' + at as u8))
+}
+
+fn as_json(slots: &Slots, minified: bool) -> String {
+    let members = slots.iter().enumerate().filter_map(|(at, slot)| {
+        let value = slot.value.as_ref()?;
+        Some((key(at), value))
+    });
+    let members: serde_json::Map<String, serde_json::Value> = members
+        .map(|(key, value)| (key, value.as_str().into()))
+        .collect();
+    match minified {
+        true => serde_json::to_string(&members).unwrap(),
+        false => serde_json::to_string_pretty(&members).unwrap() + "\n",
+    }
+}
+
+/// One file, and what the model says it is.
+#[derive(Clone)]
+struct File {
+    path: &'static str,
+    letter: char,
+    slots: Slots,
+}
+
+/// What a decision has to say.
+#[derive(Debug, PartialEq)]
+struct Told {
+    winner: &'static str,
+    parts: Vec<String>,
+    lost: Option<(String, Option<String>)>,
+    ours: Option<(String, Option<String>)>,
+}
+
+/// What becomes of the slots of a file in a merge.
+struct Outcome {
+    merged: Slots,
+    /// The slots that conflict, each with whether theirs wins; none if somebody has to decide.
+    conflicts: Vec<(usize, Option<bool>)>,
+}
+
+impl File {
+    fn is_json(&self) -> bool {
+        self.path == "f.json"
+    }
+
+    fn render(&self, slots: &Slots, minified: bool) -> String {
+        match self.is_json() {
+            true => as_json(slots, minified),
+            false => as_text(slots),
+        }
+    }
+
+    /// What somebody makes of it, with words of this number.
+    fn edit(&self, slots: &mut Slots, number: usize, by: &Setter, edits: &[(usize, bool)]) {
+        for (at, keep) in edits {
+            // What is gone stays gone: where it would be put back is not for a model to say.
+            if slots[*at].value.is_some() {
+                slots[*at] = Slot {
+                    value: keep.then(|| word(self.letter, number)),
+                    by: by.clone(),
+                };
+            }
+        }
+    }
+
+    /// Merges what an agent made of a base, by priority or as a person decides who is for the agent.
+    fn merge(&self, base: &Slots, theirs: &Slots, for_it: bool) -> Outcome {
+        let mut outcome = Outcome {
+            merged: self.slots.clone(),
+            conflicts: Vec::new(),
+        };
+        for at in 0..SLOTS {
+            let (base, theirs, ours) = (&base[at], &theirs[at], &mut outcome.merged[at]);
+            if theirs.value == base.value || theirs.value == ours.value {
+                continue;
+            }
+            let mut wins = Some(true);
+            if ours.value != base.value {
+                let (theirs, ours) = (theirs.by.priority, ours.by.priority);
+                wins = (theirs != ours).then_some(theirs > ours);
+                outcome.conflicts.push((at, wins));
+            }
+            if for_it || wins == Some(true) {
+                *ours = theirs.clone();
+            }
+        }
+        outcome
+    }
+
+    /// The part of a conflict that a slot is, as it is called in what the project has.
+    fn part(&self, at: usize) -> String {
+        if self.is_json() {
+            return format!("/{}", key(at));
+        }
+        let above = self.slots[..at].iter().filter(|slot| slot.value.is_some());
+        let above = above.count() + 2 * (at + 1);
+        match self.slots[at].value {
+            Some(_) => format!("line {}", above + 1),
+            None => format!("after line {above}"),
+        }
+    }
+
+    /// What is told of the conflicts that one side wins; none if there are none.
+    fn told(&self, theirs: &Slots, outcome: &Outcome, wins: bool) -> Option<Told> {
+        let at: Vec<usize> = (outcome.conflicts.iter())
+            .filter(|(_, theirs)| *theirs == Some(wins))
+            .map(|(at, _)| *at)
+            .collect();
+        let first = |slots: &Slots| {
+            let setters = at.iter().map(|at| &slots[*at].by);
+            let first = setters.max_by_key(|by| (by.priority, by.at));
+            first.map(|by| (by.name.clone(), by.message.clone()))
+        };
+        let ours = first(&self.slots);
+        (!at.is_empty()).then(|| Told {
+            winner: if wins { "theirs" } else { "ours" },
+            parts: at.iter().map(|at| self.part(*at)).collect(),
+            lost: if wins { ours.clone() } else { first(theirs) },
+            ours,
+        })
+    }
+}
+
+struct Fork {
+    id: WorkspaceId,
+    base: [Slots; 2],
+    theirs: [Slots; 2],
+}
+
+impl Fork {
+    /// What was found with the merge is recorded now, and what has no message is part of the
+    /// message that led to the merge.
+    fn recorded(&mut self, name: &str, message: &str, at: usize) {
+        let slots = self.theirs.iter_mut().flatten();
+        for slot in slots.filter(|slot| slot.by.name == name) {
+            slot.by.at.get_or_insert(at);
+            slot.by.message.get_or_insert_with(|| message.to_owned());
+        }
+    }
+}
+
+struct Stage {
+    rig: Rig,
+    projects: Cell<usize>,
+    /// Words and moments, each once in a scene.
+    numbers: Cell<usize>,
+}
+
+fn because_of(message: &str) -> Cause {
+    Cause {
+        message_id: Some(message.to_owned()),
+        ..user()
+    }
+}
+
+impl Stage {
+    fn number(&self) -> usize {
+        self.numbers.set(self.numbers.get() + 1);
+        self.numbers.get()
+    }
+
+    fn project(&self, files: &[File; 2], minified: bool) -> ProjectId {
+        self.projects.set(self.projects.get() + 1);
+        self.numbers.set(0);
+        let id: ProjectId = format!("p{}", self.projects.get()).parse().unwrap();
+        self.rig.engine.create_project(&id, &user()).unwrap();
+        for file in files {
+            self.rig
+                .put(&id, file.path, &file.render(&file.slots, minified));
+        }
+        id
+    }
+
+    fn fork(&self, project: &ProjectId, scene: &Scene, agent: usize, files: &[File; 2]) -> Fork {
+        let engine = &self.rig.engine;
+        let name = name_of(project, agent);
+        let Agent {
+            priority, is_known, ..
+        } = scene.agents[agent];
+        let id: AgentId = name.parse().unwrap();
+        if is_known {
+            let spawned =
+                engine.spawn_named(Some(&id), "root", "coder", None, Some(priority), &user());
+            spawned.unwrap();
+        }
+        let options = ForkOptions {
+            agent: Some(id),
+            priority: (!is_known).then_some(priority),
+            ..ForkOptions::default()
+        };
+        let made = engine.fork(project, &options, &user()).unwrap();
+        let base = [0, 1].map(|at: usize| files[at].slots.clone());
+        let mut fork = Fork {
+            id: made.workspace.id,
+            theirs: base.clone(),
+            base,
+        };
+        let steps = &scene.agents[agent].steps;
+        for (number, step) in steps.iter().enumerate() {
+            let is_last = number + 1 == steps.len();
+            self.work(&mut fork, files, (&name, priority), step, is_last, scene);
+        }
+        fork
+    }
+
+    /// One step of an agent. What an outside program does last is found by the merge.
+    fn work(
+        &self,
+        fork: &mut Fork,
+        files: &[File; 2],
+        (name, priority): (&str, i64),
+        step: &Step,
+        is_last: bool,
+        scene: &Scene,
+    ) {
+        let engine = &self.rig.engine;
+        for (at, file) in files.iter().enumerate() {
+            let number = self.number();
+            let message = (!step.outside).then(|| format!("m-{number}"));
+            let setter = Setter {
+                name: name.to_owned(),
+                priority,
+                message: message.clone(),
+                at: (!step.outside || !is_last).then_some(number),
+            };
+            let before = fork.theirs[at].clone();
+            file.edit(&mut fork.theirs[at], number, &setter, &step.edits[at]);
+            if fork.theirs[at] == before {
+                continue;
+            }
+            let text = file.render(&fork.theirs[at], scene.minified);
+            match &message {
+                Some(message) => {
+                    let (content, options) =
+                        (Content::Bytes(text.as_bytes()), WriteOptions::default());
+                    let (path, cause) = (p(file.path), because_of(message));
+                    let written = engine.write_file(&fork.id, &path, content, &options, &cause);
+                    written.unwrap();
+                }
+                None => {
+                    let dir = engine.hand_out_path(&fork.id).unwrap();
+                    fs::write(dir.join(file.path), text).unwrap();
+                    if !is_last {
+                        engine.sync(&fork.id, &user()).unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a person does to the project itself.
+    fn put(&self, project: &ProjectId, files: &mut [File; 2], edits: &Edits, minified: bool) {
+        for (file, edits) in files.iter_mut().zip(edits) {
+            let number = self.number();
+            let message = format!("p-{number}");
+            let mut slots = file.slots.clone();
+            file.edit(
+                &mut slots,
+                number,
+                &person(Some(message.clone()), number),
+                edits,
+            );
+            if slots == file.slots {
+                continue;
+            }
+            file.slots = slots;
+            let text = file.render(&file.slots, minified);
+            let (content, options) = (Content::Bytes(text.as_bytes()), WriteOptions::default());
+            let (path, cause) = (p(file.path), because_of(&message));
+            let engine = &self.rig.engine;
+            let put = engine.put_in_project(project, &path, content, &options, &cause);
+            put.unwrap();
+        }
+    }
+
+    fn check_text(&self, project: &ProjectId, file: &File, when: &str) {
+        let text = self.rig.project_text(project, file.path);
+        match file.is_json() {
+            true => {
+                let expected = as_json(&file.slots, true);
+                let now: serde_json::Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(now.to_string(), expected, "{when}");
+            }
+            false => assert_eq!(text, as_text(&file.slots), "{when}"),
+        }
+    }
+}
+
+fn name_of(project: &ProjectId, agent: usize) -> String {
+    format!("{project}-w{agent}")
+}
+
+/// Compares what is told of one file with the model.
+fn check_told(done: &Completed, file: &File, fork: &Fork, at: usize, outcome: &Outcome) {
+    let waits = outcome.conflicts.iter().any(|(_, wins)| wins.is_none());
+    let waiting: Vec<&Vec<String>> = (done.conflicts.iter())
+        .filter(|one| one.path == p(file.path))
+        .map(|one| &one.parts)
+        .collect();
+    let decided: Vec<Told> = (done.decided.iter())
+        .filter(|one| one.path == p(file.path))
+        .map(|one| {
+            assert_eq!(one.policy, Policy::Priority);
+            let with = |name: &Option<String>, message: &Option<String>| {
+                name.clone().map(|name| (name, message.clone()))
+            };
+            Told {
+                winner: if one.winner == "theirs" {
+                    "theirs"
+                } else {
+                    "ours"
+                },
+                parts: one.parts.clone(),
+                lost: with(&one.lost_by, &one.lost_message_id),
+                ours: with(&one.ours_by, &one.ours_message_id),
+            }
+        })
+        .collect();
+    if waits {
+        let parts: Vec<String> = (outcome.conflicts.iter())
+            .map(|(at, _)| file.part(*at))
+            .collect();
+        assert_eq!(waiting, [&parts], "{}", file.path);
+        assert_eq!(decided, [], "{}", file.path);
+        return;
+    }
+    assert_eq!(waiting, [] as [&Vec<String>; 0], "{}", file.path);
+    let told = [true, false].map(|wins| file.told(&fork.theirs[at], outcome, wins));
+    let told: Vec<Told> = told.into_iter().flatten().collect();
+    assert_eq!(decided, told, "{}", file.path);
+    for one in done.decided.iter().filter(|one| one.path == p("f.txt")) {
+        if !file.is_json() {
+            let lost = match one.winner.as_str() {
+                "theirs" => &file.slots,
+                _ => &fork.theirs[at],
+            };
+            let id = offshoot_git::hash(ObjectKind::Blob, as_text(lost).as_bytes());
+            assert_eq!(one.lost, Some(id.unwrap()));
+        }
+    }
+}
+
+/// One agent completes its fork, and what conflicts is decided.
+fn complete(
+    stage: &Stage,
+    project: &ProjectId,
+    scene: &Scene,
+    turn: usize,
+    fork: &mut Fork,
+    files: &mut [File; 2],
+) {
+    let engine = &stage.rig.engine;
+    let options = CompleteOptions {
+        policy: Some(Policy::Priority),
+        ..CompleteOptions::default()
+    };
+    let message = format!("c-{turn}");
+    let cause = because_of(&message);
+    fork.recorded(&name_of(project, turn), &message, stage.number());
+    let done = engine.complete(&fork.id, &options, &cause).unwrap();
+    let before = files.clone();
+    for (at, file) in files.iter_mut().enumerate() {
+        let outcome = file.merge(&fork.base[at], &fork.theirs[at], false);
+        check_told(&done, file, fork, at, &outcome);
+        let waiting = done.conflicts.iter().find(|one| one.path == p(file.path));
+        let Some(waiting) = waiting else {
+            file.slots = outcome.merged;
+            continue;
+        };
+        if let Some(for_it) = scene.agents[turn].decided_for_it {
+            let how = match for_it {
+                true => Resolution::Theirs,
+                false => Resolution::Ours,
+            };
+            let review = waiting.review_id.as_deref().unwrap();
+            engine.resolve(review, how, &user()).unwrap();
+            // What is decided for the project leaves all of the file as it is.
+            if for_it {
+                let outcome = file.merge(&fork.base[at], &fork.theirs[at], true);
+                file.slots = outcome.merged;
+            }
+        }
+    }
+    for file in files.iter() {
+        stage.check_text(project, file, &format!("after w{turn}"));
+    }
+    let changed = before.iter().zip(&*files).any(|(a, b)| a.slots != b.slots);
+    if scene.agents[turn].undone && changed && done.conflicts.is_empty() {
+        engine.undo_merge(&done.merge_id.unwrap(), &user()).unwrap();
+        *files = before;
+        for file in files.iter() {
+            stage.check_text(project, file, &format!("after w{turn} was undone"));
+        }
+    }
+}
+
+fn check(stage: &Stage, scene: &Scene) {
+    let mut files = [('t', "f.txt"), ('j', "f.json")].map(|(letter, path)| File {
+        path,
+        letter,
+        slots: first_slots(letter),
+    });
+    let project = stage.project(&files, scene.minified);
+    let mut forks: Vec<Option<Fork>> = scene.agents.iter().map(|_| None).collect();
+    for turn in 0..scene.agents.len() {
+        for (agent, fork) in forks.iter_mut().enumerate() {
+            if scene.agents[agent].forked_after == turn {
+                *fork = Some(stage.fork(&project, scene, agent, &files));
+            }
+        }
+        if let Some(edits) = &scene.agents[turn].person {
+            stage.put(&project, &mut files, edits, scene.minified);
+        }
+        let mut fork = forks[turn].take().unwrap();
+        complete(stage, &project, scene, turn, &mut fork, &mut files);
+    }
+}
+
+#[test]
+fn property_priority_is_that_of_each_line_and_member() {
+    let stage = RefCell::new(Stage {
+        rig: Rig::in_memory(ProviderName::Copy),
+        projects: Cell::new(0),
+        numbers: Cell::new(0),
+    });
+    let config = Config {
+        cases: if soak() { CASES * 50 } else { CASES },
+        failure_persistence: None,
+        max_shrink_iters: 300,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(&any_scene(), |scene| {
+        check(&stage.borrow(), &scene);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}

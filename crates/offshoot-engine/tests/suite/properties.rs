@@ -1,0 +1,812 @@
+//! What must hold for every input: lazy directories, bytes in and out, refused paths, counts,
+//! snapshots and restores.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::support::ops::{self, Op, OutsideOp};
+use crate::support::{Bed, cases, index_of, out_of_line, p, real_counts, user, write};
+use offshoot_core::{ErrorCode, Layout, RelPath, WorkspaceId};
+use offshoot_engine::{Content, Engine, Quota, WriteOptions};
+use offshoot_testkit::{DirImage, Node, NodePath, dir_image};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Runs a property on one data directory, with a workspace of its own for every case.
+fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut Bed, &WorkspaceId, S::Value)) {
+    let bed = RefCell::new(Bed::new());
+    let number = Cell::new(0);
+    let config = Config {
+        cases: cases(256),
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(strategy, |value| {
+        number.set(number.get() + 1);
+        let mut bed = bed.borrow_mut();
+        let ws = bed.create(&format!("w{}", number.get()));
+        check(&mut bed, &ws, value);
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        panic!("{error}");
+    }
+}
+
+/// Any name that a file system takes and that is not kept for ourselves.
+fn any_name() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = prop::collection::vec(any::<u8>(), 1..20);
+    let long = (200_usize..256).prop_map(|length| vec![b'l'; length]);
+    let dotted = "[.]{1,4}[a-z]{0,2}".prop_map(String::into_bytes);
+    prop_oneof![8 => bytes, 1 => long, 2 => dotted].prop_map(|mut name| {
+        name.iter_mut()
+            .filter(|byte| [0, b'/'].contains(*byte))
+            .for_each(|byte| *byte = b'_');
+        if [&b"."[..], b"..", b".meta"].contains(&&name[..]) {
+            name.push(b'x');
+        }
+        name
+    })
+}
+
+fn any_path() -> impl Strategy<Value = RelPath> {
+    prop::collection::vec(any_name(), 1..6).prop_map(|parts| {
+        parts
+            .iter()
+            .fold(RelPath::root(), |path, name| path.join_name(name))
+    })
+}
+
+fn any_content() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        9 => prop::collection::vec(any::<u8>(), 0..300),
+        1 => (any::<u8>(), 30_000_usize..400_000).prop_map(|(byte, size)| {
+            (0..size).map(|at| byte.wrapping_add((at / 251) as u8)).collect()
+        }),
+    ]
+}
+
+#[test]
+fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
+    property(&(any_path(), any_content()), |bed, ws, (path, bytes)| {
+        let engine = bed.engine();
+        let on_disk = bed.path_of(ws);
+        assert!(!on_disk.exists(), "assigned is a row and nothing more");
+        // Nothing that only looks makes it either.
+        assert!(engine.list(ws, &RelPath::root()).unwrap().is_empty());
+        assert!(
+            engine
+                .tree(ws, &RelPath::root(), None)
+                .unwrap()
+                .children
+                .is_empty()
+        );
+        let info = engine.info(ws).unwrap();
+        assert_eq!(
+            (info.file_count, info.dir_count, info.total_size),
+            (0, 0, 0)
+        );
+        assert!(!info.materialized);
+        assert!(engine.read_whole(ws, &path).is_err());
+        assert!(engine.delete_file(ws, &path, true, &user()).is_err());
+        engine.sync(ws, &user()).unwrap();
+        assert!(!on_disk.exists(), "looking made a directory");
+        // Nor does a write that is refused.
+        let refused = WriteOptions {
+            expect: offshoot_engine::Expect::Content(offshoot_core::EMPTY_BLOB),
+            ..WriteOptions::default()
+        };
+        engine
+            .write_file(ws, &path, Content::Bytes(&bytes), &refused, &user())
+            .unwrap_err();
+        assert!(!on_disk.exists(), "a refused write made a directory");
+        write(engine, ws, &path, &bytes).unwrap();
+        assert!(on_disk.is_dir(), "the first write makes it");
+        assert!(engine.info(ws).unwrap().materialized);
+    });
+}
+
+#[test]
+fn property_what_is_written_is_read() {
+    let strategy = (any_path(), any_content(), any_content(), any::<bool>());
+    property(&strategy, |bed, ws, (path, first, second, stream)| {
+        let engine = bed.engine();
+        for bytes in [&first, &second, &first] {
+            let written = if stream {
+                let content = Content::Stream(&mut &bytes[..]);
+                let options = WriteOptions::default();
+                engine.write_file(ws, &path, content, &options, &user())
+            } else {
+                write(engine, ws, &path, bytes)
+            }
+            .unwrap();
+            assert_eq!(written.size, bytes.len() as i64);
+            let (read, id) = engine.read_whole(ws, &path).unwrap();
+            assert!(read == **bytes, "read something else");
+            assert_eq!(id, written.id);
+            let on_disk = bed.image(ws);
+            let node = &on_disk[&NodePath(path.as_bytes().to_vec())];
+            assert_eq!(*node, Node::File(0o644, bytes.clone()));
+            assert!(engine.version(ws, &id).unwrap() == **bytes);
+        }
+        let lines = engine.history(ws, Some(&path), 0).unwrap();
+        assert_eq!(lines.len(), 3, "every write is in the history");
+    });
+}
+
+#[test]
+fn property_parents_appear_and_info_is_a_real_count() {
+    let files = prop::collection::vec((any_path(), any_content()), 1..6);
+    property(&(files, any::<bool>()), |bed, ws, (files, handed_out)| {
+        let engine = bed.engine();
+        if handed_out {
+            engine.hand_out_path(ws).unwrap();
+        }
+        for (path, bytes) in &files {
+            match write(engine, ws, path, bytes) {
+                Ok(written) => assert_eq!(written.path, *path),
+                Err(error) => assert!(ops::is_an_answer(error.code()), "{error:?}"),
+            }
+            for parent in path.ancestors() {
+                let known = engine.list(ws, &parent);
+                assert!(known.is_ok() || files.len() > 1, "{parent} did not appear");
+            }
+        }
+        let counts = real_counts(&bed.image(ws));
+        let info = engine.info(ws).unwrap();
+        assert_eq!((info.file_count, info.dir_count, info.total_size), counts);
+        let row = engine.workspace(ws).unwrap();
+        assert_eq!((row.files, row.dirs, row.bytes), counts);
+        assert_eq!(out_of_line(bed, ws), None);
+    });
+}
+
+/// Everything that a refused call could have touched.
+fn everything(bed: &Bed) -> (DirImage, i64) {
+    let seq = bed.store().read(|tx| tx.last_seq()).unwrap();
+    (dir_image(&bed.data().join("workspaces")), seq)
+}
+
+#[test]
+fn property_refused_paths_touch_nothing() {
+    // Fragments that are refused wherever they stand in a path.
+    let bad = prop_oneof![
+        Just(b"..".to_vec()),
+        Just(b"a/..".to_vec()),
+        Just(b"../a".to_vec()),
+        Just(b"a\0b".to_vec()),
+        (256_usize..400).prop_map(|length| vec![b'n'; length]),
+        Just(vec![b'/'; 3]),
+        Just(Vec::new()),
+        (2_048_usize..2_200).prop_map(|depth| [b"d/".repeat(depth), b"x".to_vec()].concat()),
+    ];
+    let around = prop::collection::vec(prop::sample::select(vec!["a", ".", "b c", "x"]), 0..3);
+    let strategy = (around.clone(), bad, around, 0..6_u8);
+    let count = Cell::new(0_u32);
+    property(&strategy, |bed, ws, (before, bad, after, call)| {
+        let mut bytes = before.join("/").into_bytes();
+        let alone = bad.is_empty() || bad[0] == b'/';
+        if alone {
+            bytes.clear();
+        } else if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(&bad);
+        if !after.is_empty() && !bad.is_empty() {
+            bytes.push(b'/');
+            bytes.extend_from_slice(after.join("/").as_bytes());
+        }
+        let engine = bed.engine();
+        if count.replace(count.get() + 1).is_multiple_of(2) {
+            bed.write(ws, "there", b"before");
+        }
+        // The whole data directory is compared now and then, the workspace itself always.
+        let image = bed.image(ws);
+        let last = bed.store().read(|tx| tx.last_seq()).unwrap();
+        let outcome = RelPath::parse(&bytes).and_then(|path| match call {
+            0 => write(engine, ws, &path, b"x").map(drop),
+            1 => engine.delete_file(ws, &path, true, &user()).map(drop),
+            2 => engine.move_file(ws, &p("there"), &path, &user()).map(drop),
+            3 => engine.make_dir_in(ws, &path, &user()).map(drop),
+            4 => engine.read_whole(ws, &path).map(drop),
+            _ => engine.list(ws, &path).map(drop),
+        });
+        let code = outcome.unwrap_err().code();
+        assert!(
+            [ErrorCode::PathTraversalBlocked, ErrorCode::InvalidRequest].contains(&code),
+            "{code:?} for `{}`",
+            bytes.escape_ascii()
+        );
+        assert_eq!(bed.image(ws), image);
+        assert_eq!(bed.store().read(|tx| tx.last_seq()).unwrap(), last);
+    });
+}
+
+#[test]
+fn property_links_to_outside_are_refused_and_touch_nothing() {
+    let target = prop::sample::select(vec![
+        &b"/tmp"[..],
+        b"..",
+        b"../..",
+        b"a/../../..",
+        b"../w1",
+        b"/",
+        b"l2",
+    ]);
+    let strategy = (target, any_path(), 0..6_u8);
+    property(&strategy, |bed, ws, (target, path, call)| {
+        use std::os::unix::ffi::OsStrExt;
+        let engine = bed.engine();
+        bed.write(ws, "a/there", b"before");
+        let root = engine.hand_out_path(ws).unwrap();
+        let target = std::ffi::OsStr::from_bytes(target);
+        std::os::unix::fs::symlink(target, root.join("l")).unwrap();
+        std::os::unix::fs::symlink("..", root.join("l2")).unwrap();
+        engine.sync(ws, &user()).unwrap();
+        let before = everything(bed);
+        let beyond = p("l").join(&path);
+        let outcome = match call {
+            0 => write(engine, ws, &beyond, b"x").map(drop),
+            1 => engine.delete_file(ws, &beyond, true, &user()).map(drop),
+            2 => engine
+                .move_file(ws, &p("a/there"), &beyond, &user())
+                .map(drop),
+            3 => engine.make_dir_in(ws, &beyond, &user()).map(drop),
+            4 => engine.read_whole(ws, &beyond).map(drop),
+            _ => engine.list(ws, &beyond).map(drop),
+        };
+        let code = outcome.unwrap_err().code();
+        let not_there = call == 1 && code == ErrorCode::FileNotFound;
+        assert!(
+            not_there || code == ErrorCode::PathTraversalBlocked,
+            "{code:?}"
+        );
+        assert_eq!(everything(bed), before);
+    });
+}
+
+#[test]
+fn property_two_workspaces_never_share_a_path() {
+    let id = "[a-zA-Z0-9][a-zA-Z0-9._~-]{0,20}";
+    let strategy = (id, id, any_path(), any_content());
+    let taken: RefCell<BTreeSet<String>> = RefCell::default();
+    property(&strategy, |bed, _, (one, two, path, bytes)| {
+        let make = |id: &str| {
+            let id = id.parse().ok()?;
+            bed.engine()
+                .create_workspace(Some(id), Layout::Plain, Quota::default(), &user())
+                .map_err(|error| assert_eq!(error.code(), ErrorCode::AlreadyExists))
+                .ok()
+        };
+        let made: Vec<WorkspaceId> = [one, two]
+            .iter()
+            .filter_map(|id| make(id))
+            .map(|ws| ws.id)
+            .collect();
+        for ws in &made {
+            assert!(
+                taken.borrow_mut().insert(ws.as_str().to_owned()),
+                "{ws} was given twice"
+            );
+            assert!(bed.engine().list(ws, &RelPath::root()).unwrap().is_empty());
+        }
+        if let [one, two] = &made[..] {
+            write(bed.engine(), one, &path, &bytes).unwrap();
+            assert!(!bed.path_of(two).exists());
+            let paths = [one, two].map(|ws| bed.engine().hand_out_path(ws).unwrap());
+            assert!(!paths[0].starts_with(&paths[1]) && !paths[1].starts_with(&paths[0]));
+            assert!(bed.image(two).is_empty());
+            bed.engine().delete_workspace(one, &user()).unwrap();
+            taken.borrow_mut().remove(one.as_str());
+            assert!(bed.path_of(two).exists() && !bed.path_of(one).exists());
+        }
+    });
+}
+
+const NAMES: &[&[u8]] = &[b"a", b"b", b"c", b"x.log", b"build", b"n\n\xff"];
+const GIT_NAMES: &[&[u8]] = &[b"a", b"b", b".git", b"a", b"HEAD"];
+const RULES: [&[u8]; 4] = [b"", b"*.log\n", b"build/\n*.log\n", b"build/\n"];
+
+/// Whether the rules name this path or a directory above it.
+fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
+    let rules = String::from_utf8_lossy(rules).into_owned();
+    let full = RelPath::from_normal(path.0.clone());
+    let mut steps = full.ancestors();
+    steps.push(full);
+    // Rules do not reach into a nested repository.
+    let outside = |step: &&RelPath| !step.has_part(b".git");
+    steps.iter().skip(1).filter(outside).any(|step| {
+        let node = image.get(&NodePath(step.as_bytes().to_vec()));
+        let is_dir = matches!(node, Some(Node::Dir(_)));
+        (rules.contains("*.log") && step.name().ends_with(b".log"))
+            || (rules.contains("build/") && step.name() == b"build" && is_dir)
+    })
+}
+
+/// What a snapshot of a directory takes, if before it `tracked` was taken.
+fn taken(image: &DirImage, tracked: &DirImage) -> DirImage {
+    let rules = rules_of(image);
+    let same_sort = |path: &NodePath, node: &Node| {
+        let old = tracked.get(path);
+        old.is_some_and(|old| matches!(old, Node::Dir(_)) == matches!(node, Node::Dir(_)))
+    };
+    image
+        .iter()
+        .filter(|(path, node)| same_sort(path, node) || !ignored(&rules, path, image))
+        .map(|(path, node)| (path.clone(), node.clone()))
+        .collect()
+}
+
+fn rules_of(image: &DirImage) -> Vec<u8> {
+    match image.get(&NodePath(b".gitignore".to_vec())) {
+        Some(Node::File(_, bytes)) => bytes.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn put_rules(engine: &Engine, ws: &WorkspaceId, rules: usize) {
+    write(engine, ws, &p(".gitignore"), RULES[rules]).unwrap();
+}
+
+fn do_all(bed: &Bed, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
+    for step in steps {
+        match step {
+            Op::Outside(step) => {
+                if handed_out {
+                    ops::run_outside(&bed.path_of(ws), step);
+                }
+            }
+            step => {
+                if let Err(error) = ops::run(bed.engine(), ws, step) {
+                    assert!(ops::is_an_answer(error.code()), "{step:?}: {error:?}");
+                }
+            }
+        }
+    }
+}
+
+/// What must stand on disk after `target` was brought back over `now`; none if an ignored file
+/// lies where a file or link must come.
+fn expected_after_restore(
+    target: &DirImage,
+    now: &DirImage,
+    tracked: &DirImage,
+) -> Option<DirImage> {
+    let left_alone: Vec<&NodePath> = {
+        let taken = taken(now, tracked);
+        now.keys()
+            .filter(|path| !taken.contains_key(path))
+            .collect()
+    };
+    let mut expected = target.clone();
+    for path in left_alone {
+        let full = RelPath::from_normal(path.0.clone());
+        for above in full.dirs_above() {
+            let key = NodePath(above.as_bytes().to_vec());
+            match expected.get(&key) {
+                Some(Node::Dir(_)) => {}
+                Some(_) => return None,
+                None => {
+                    expected.insert(key.clone(), now[&key].clone());
+                }
+            }
+        }
+        // What the snapshot holds at the very place comes back over an ignored file or link, whose
+        // content is in the history then.
+        expected
+            .entry(path.clone())
+            .or_insert_with(|| now[path].clone());
+    }
+    Some(expected)
+}
+
+fn edits() -> impl Strategy<Value = Vec<Op>> {
+    let git = ops::op(GIT_NAMES, true);
+    prop::collection::vec(prop_oneof![6 => ops::op(NAMES, true), 1 => git], 0..14)
+}
+
+#[test]
+fn property_restore_gives_back_the_same_tree_sidecar_included() {
+    let strategy = (edits(), edits(), 0..4_usize, 0..4_usize, any::<bool>());
+    property(
+        &strategy,
+        |bed, ws, (build, edits, rules, later_rules, handed_out)| {
+            let engine = bed.engine();
+            if handed_out {
+                engine.hand_out_path(ws).unwrap();
+            }
+            put_rules(engine, ws, rules);
+            do_all(bed, ws, handed_out, &build);
+            let first = engine.snapshot(ws, Some("first"), false, &user()).unwrap();
+            let tracked = taken(&bed.image(ws), &DirImage::new());
+            put_rules(engine, ws, later_rules);
+            do_all(bed, ws, handed_out, &edits);
+            let before = bed.image(ws);
+            let expected = expected_after_restore(&tracked, &before, &tracked);
+            let outcome = engine.restore(ws, &first.snapshot.id.to_hex(), None, &user());
+            let Some(expected) = expected else {
+                let error = outcome.unwrap_err();
+                assert_eq!(error.code(), ErrorCode::AlreadyExists, "{error:?}");
+                assert_eq!(bed.image(ws), before, "a refused restore changed something");
+                return;
+            };
+            let restored = outcome.unwrap_or_else(|error| panic!("{error:?} with {before:#?}"));
+            assert_eq!(bed.image(ws), expected);
+            let now_rules = rules_of(&expected);
+            let known: DirImage = taken(&expected, &tracked);
+            let index = index_of(engine, ws);
+            for path in known.keys() {
+                // Directories that only hold files the index never saw are found by the next sync.
+                assert!(
+                    handed_out || index.contains_key(path),
+                    "{path:?} is not in the index"
+                );
+            }
+            if !handed_out {
+                assert_eq!(out_of_line(bed, ws), None);
+            }
+            let Some(kept) = restored.kept else { return };
+            if now_rules != RULES[later_rules] {
+                return;
+            }
+            // The state before the restore comes back as well.
+            let before_tracked = taken(&before, &tracked);
+            let now = bed.image(ws);
+            let Some(expected) = expected_after_restore(&before_tracked, &now, &tracked) else {
+                return;
+            };
+            engine.restore(ws, &kept.to_hex(), None, &user()).unwrap();
+            assert_eq!(bed.image(ws), expected, "the kept state did not come back");
+        },
+    );
+}
+
+/// The model: what stands at every path of a workspace without links and rules.
+type Model = BTreeMap<RelPath, Option<Vec<u8>>>;
+
+fn model_dir(model: &Model, path: &RelPath) -> bool {
+    path.is_root() || matches!(model.get(path), Some(None))
+}
+
+/// What the engine must answer, and the model after it.
+fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
+    let file_above = |model: &Model, path: &RelPath| {
+        let above = path.ancestors();
+        above
+            .iter()
+            .any(|dir| matches!(model.get(dir), Some(Some(_))))
+    };
+    let make_parents = |model: &mut Model, path: &RelPath| {
+        for above in path.dirs_above() {
+            model.entry(above).or_insert(None);
+        }
+    };
+    match step {
+        Op::Write(path, bytes) => {
+            if file_above(model, path) {
+                return Err(ErrorCode::NotADirectory);
+            }
+            if model_dir(model, path) {
+                return Err(ErrorCode::IsADirectory);
+            }
+            make_parents(model, path);
+            model.insert(path.clone(), Some(bytes.clone()));
+        }
+        Op::Mkdir(path) => {
+            if file_above(model, path) {
+                return Err(ErrorCode::NotADirectory);
+            }
+            if matches!(model.get(path), Some(Some(_))) {
+                return Err(ErrorCode::AlreadyExists);
+            }
+            make_parents(model, path);
+            model.insert(path.clone(), None);
+        }
+        Op::Delete(path, all) => {
+            if !model.contains_key(path) {
+                return Err(ErrorCode::FileNotFound);
+            }
+            let below = model.keys().filter(|key| key.starts_with(path)).count();
+            if below > 1 && !all {
+                return Err(ErrorCode::IsADirectory);
+            }
+            model.retain(|key, _| !key.starts_with(path));
+        }
+        Op::Move(from, to) => {
+            if to.starts_with(from) {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            if !model.contains_key(from) {
+                return Err(ErrorCode::FileNotFound);
+            }
+            if model.contains_key(to) {
+                return Err(ErrorCode::AlreadyExists);
+            }
+            if file_above(model, to) {
+                return Err(ErrorCode::NotADirectory);
+            }
+            make_parents(model, to);
+            let moved: Vec<(RelPath, Option<Vec<u8>>)> = model
+                .iter()
+                .filter(|(key, _)| key.starts_with(from))
+                .map(|(key, value)| (to.join(&key.strip_prefix(from).unwrap()), value.clone()))
+                .collect();
+            model.retain(|key, _| !key.starts_with(from));
+            model.extend(moved);
+        }
+        Op::Outside(_) => {}
+    }
+    Ok(())
+}
+
+/// The model of what is on disk, whoever put it there.
+fn model_of(root: &Path) -> Model {
+    let nodes = dir_image(root).into_iter();
+    nodes
+        .map(|(path, node)| {
+            let content = match node {
+                Node::Dir(_) => None,
+                Node::File(_, bytes) | Node::Symlink(bytes) => Some(bytes),
+            };
+            (RelPath::from_normal(path.0), content)
+        })
+        .collect()
+}
+
+/// Reads a whole workspace through the engine: listings and contents.
+fn read_all(engine: &Engine, ws: &WorkspaceId) -> Model {
+    let mut model = Model::new();
+    let mut open = vec![RelPath::root()];
+    while let Some(dir) = open.pop() {
+        for entry in engine.list(ws, &dir).unwrap() {
+            if entry.kind == offshoot_core::EntryKind::Dir {
+                open.push(entry.path.clone());
+                model.insert(entry.path, None);
+            } else {
+                let (bytes, _) = engine.read_whole(ws, &entry.path).unwrap();
+                assert_eq!(entry.size, bytes.len() as i64);
+                model.insert(entry.path, Some(bytes));
+            }
+        }
+    }
+    model
+}
+
+/// One step of a longer life.
+#[derive(Clone, Debug)]
+enum Step {
+    Op(Op),
+    Snapshot,
+    /// Back to one of the snapshots so far, perhaps one path only.
+    Restore(prop::sample::Index, Option<RelPath>),
+    Sync,
+    Reopen,
+}
+
+/// So few that states come back: that is where a restore meets what it has restored before.
+const MODEL_NAMES: &[&[u8]] = &[b"a", b"b"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        10 => ops::op(MODEL_NAMES, false).prop_map(Step::Op),
+        3 => Just(Step::Snapshot),
+        4 => (any::<prop::sample::Index>(), prop::option::of(ops::path(MODEL_NAMES)))
+            .prop_map(|(index, path)| Step::Restore(index, path)),
+        1 => Just(Step::Sync),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+/// Brings one path of a model back. False if a file is in the way.
+fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
+    let comes = target.keys().any(|key| key.starts_with(path));
+    if comes {
+        for above in path.dirs_above() {
+            if matches!(model.get(&above), Some(Some(_))) {
+                return false;
+            }
+        }
+    }
+    model.retain(|key, _| !key.starts_with(path));
+    for (key, value) in target.iter().filter(|(key, _)| key.starts_with(path)) {
+        for above in key.dirs_above() {
+            model.entry(above).or_insert(None);
+        }
+        model.insert(key.clone(), value.clone());
+    }
+    true
+}
+
+fn live(bed: &mut Bed, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
+    let mut model = Model::new();
+    let mut snapshots: Vec<(String, Model)> = Vec::new();
+    let mut acknowledged: Vec<(RelPath, Vec<u8>)> = Vec::new();
+    if handed_out {
+        bed.engine().hand_out_path(ws).unwrap();
+    }
+    for step in steps {
+        let engine = bed.engine();
+        match step {
+            Step::Op(Op::Outside(step)) => {
+                if handed_out {
+                    ops::run_outside(&bed.path_of(ws), step);
+                    model = model_of(&bed.path_of(ws));
+                }
+            }
+            Step::Op(step) => {
+                let expected = model_step(&mut model, step);
+                let outcome = ops::run(engine, ws, step).map_err(|error| error.code());
+                assert_eq!(outcome, expected, "{step:?}");
+                if let (Op::Write(path, bytes), Ok(())) = (step, outcome) {
+                    acknowledged.push((path.clone(), bytes.clone()));
+                }
+            }
+            Step::Snapshot => {
+                let taken = engine.snapshot(ws, None, false, &user()).unwrap();
+                snapshots.push((taken.snapshot.id.to_hex(), model.clone()));
+            }
+            Step::Restore(index, path) if !snapshots.is_empty() => {
+                let (id, target) = index.get(&snapshots);
+                let whole = RelPath::root();
+                let below = path.as_ref().unwrap_or(&whole);
+                let known =
+                    below.is_root() || target.contains_key(below) || model.contains_key(below);
+                let outcome = engine.restore(ws, id, path.as_ref(), &user());
+                if !known {
+                    assert_eq!(outcome.unwrap_err().code(), ErrorCode::FileNotFound);
+                } else if model_restore(&mut model, target, below) {
+                    let restored = outcome.unwrap();
+                    if let Some(kept) = restored.kept {
+                        let found = engine.snapshots(ws, 0).unwrap();
+                        assert!(found.iter().any(|snapshot| snapshot.id == kept));
+                    }
+                } else {
+                    assert_eq!(outcome.unwrap_err().code(), ErrorCode::NotADirectory);
+                }
+            }
+            Step::Restore(..) => {}
+            Step::Sync => {
+                engine.sync(ws, &user()).unwrap();
+            }
+            Step::Reopen => bed.reopen(),
+        }
+        if bed.path_of(ws).exists() || !model.is_empty() {
+            assert_eq!(model_of(&bed.path_of(ws)), model, "on disk, after {step:?}");
+        }
+        assert_eq!(read_all(bed.engine(), ws), model, "after {step:?}");
+    }
+    let engine = bed.engine();
+    engine.sync(ws, &user()).unwrap();
+    assert_eq!(out_of_line(bed, ws), None);
+    for (path, bytes) in &acknowledged {
+        let lines = engine.history(ws, Some(path), 0).unwrap();
+        let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, bytes).unwrap();
+        assert!(
+            lines.iter().any(|line| line.line.after == Some(id)),
+            "an acknowledged version of {path} is not in its history"
+        );
+        assert!(engine.version(ws, &id).unwrap() == *bytes);
+    }
+    for (id, state) in &snapshots {
+        for (path, content) in state {
+            if let Some(content) = content {
+                assert!(engine.file_at(ws, id, path).unwrap() == *content);
+            }
+        }
+    }
+}
+
+#[test]
+fn property_the_engine_behaves_like_the_model() {
+    property(&steps(), |bed, ws, steps| live(bed, ws, &steps, false));
+}
+
+#[test]
+fn property_the_engine_behaves_like_the_model_beside_outside_programs() {
+    property(&steps(), |bed, ws, steps| live(bed, ws, &steps, true));
+}
+
+#[test]
+fn property_outside_links_and_modes_are_found_and_kept() {
+    let steps = prop::collection::vec(ops::op(NAMES, true), 0..16);
+    property(&steps, |bed, ws, steps| {
+        let engine = bed.engine();
+        engine.hand_out_path(ws).unwrap();
+        for step in &steps {
+            do_all(bed, ws, true, std::slice::from_ref(step));
+            if matches!(
+                step,
+                Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
+            ) {
+                engine.sync(ws, &user()).unwrap();
+            }
+        }
+        engine.sync(ws, &user()).unwrap();
+        assert_eq!(out_of_line(bed, ws), None);
+    });
+}
+
+/// Whatever an index is made of, recovery counts the same as a walk over it.
+#[test]
+fn property_recovery_puts_wrong_counters_right() {
+    let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
+    property(&strategy, |bed, ws, (build, edits, rules, handed_out)| {
+        if handed_out {
+            bed.engine().hand_out_path(ws).unwrap();
+        }
+        do_all(bed, ws, handed_out, &build);
+        put_rules(bed.engine(), ws, rules);
+        bed.engine().snapshot(ws, None, false, &user()).unwrap();
+        do_all(bed, ws, handed_out, &edits);
+        bed.engine().sync(ws, &user()).unwrap();
+        let right = bed.engine().workspace(ws).unwrap();
+        bed.close();
+        let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
+            let mut row = tx.workspace(ws)?.unwrap();
+            (row.files, row.dirs, row.bytes) = (row.files + 3, row.dirs - 2, row.bytes + 5);
+            tx.update_workspace(&row)
+        };
+        let durability = offshoot_store::Durability::Synced;
+        bed.store().write(durability, wrong).unwrap();
+        // A process that did not end well.
+        std::fs::write(bed.data().join("run/0000"), b"").unwrap();
+        bed.reopen();
+        bed.engine().wait_for_upkeep();
+        let now = bed.engine().workspace(ws).unwrap();
+        let counters = |row: &offshoot_engine::Workspace| (row.files, row.dirs, row.bytes);
+        assert_eq!(counters(&now), counters(&right));
+    });
+}
+
+/// Somebody swaps files, directories and links for each other all the time while changes through us
+/// and syncs go on. What is recorded may be any of it, and the counters are those of the index.
+#[test]
+fn counters_hold_while_files_directories_and_links_are_swapped() {
+    use crate::support::ops::Swapped;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const FORMS: [Swapped; 5] = [
+        Swapped::Dir,
+        Swapped::Holding(b"a", false),
+        Swapped::Link,
+        Swapped::Holding(b"b", true),
+        Swapped::File,
+    ];
+    let bed = Bed::new();
+    let ws = bed.create("w");
+    let engine = bed.engine();
+    let root = engine.hand_out_path(&ws).unwrap();
+    let mut rng = offshoot_testkit::Rng::new(7);
+    for _ in 0..cases(40) {
+        let stop = AtomicBool::new(false);
+        let path = ["a", "b", "a/b", "b/a"][rng.below(4)];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for form in FORMS.iter().cycle() {
+                    ops::run_outside(&root, &OutsideOp::Swap(p(path), *form));
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for call in 0..8 {
+                // Whatever stands in the way just then may refuse it.
+                let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
+                let _ = match call % 4 {
+                    0 => engine.sync(&ws, &user()).map(drop),
+                    1 => write(engine, &ws, &deep, b"through us").map(drop),
+                    2 => engine.delete_file(&ws, &deep, true, &user()).map(drop),
+                    _ => engine.snapshot(&ws, None, false, &user()).map(drop),
+                };
+                let wrong = crate::support::miscounted(&bed, &ws);
+                stop.store(wrong.is_some(), Ordering::Relaxed);
+                assert_eq!(wrong, None, "after call {call}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        engine.sync(&ws, &user()).unwrap();
+        assert_eq!(out_of_line(&bed, &ws), None);
+    }
+}

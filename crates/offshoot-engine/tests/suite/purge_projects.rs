@@ -1,0 +1,154 @@
+//! Purging content that projects, forks, layers and merges hold.
+
+use std::fs;
+use std::path::Path;
+
+use crate::rig::{Rig, p, user, with_each};
+use offshoot_core::{ErrorCode, ObjectKind};
+use offshoot_engine::CompleteOptions;
+use offshoot_fs::ProviderName;
+use offshoot_testkit::{git, skip};
+
+const SECRET: &str = "the secret that nobody may find\n";
+
+/// Files below a directory that hold the secret in the clear.
+fn holders(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                open.push(entry.path());
+            } else if kind.is_file() {
+                let bytes = fs::read(entry.path()).unwrap();
+                if bytes
+                    .windows(SECRET.len())
+                    .any(|part| part == SECRET.as_bytes())
+                {
+                    found.push(entry.path().display().to_string());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
+    with_each(|mut rig| {
+        let project = rig.project("web");
+        rig.put(&project, "token", SECRET);
+        // Hidden in the head by a later version, but still in a layer below it.
+        rig.put(&project, "other", SECRET);
+        rig.put(&project, "other", "harmless\n");
+        let (old, old_path) = rig.fork(&project, "old");
+        fs::write(old_path.join("mine"), "mine\n").unwrap();
+        fs::create_dir(old_path.join("target")).unwrap();
+        fs::write(old_path.join("target/built"), "ignored\n").unwrap();
+        let (merged, merged_path) = rig.fork(&project, "merged");
+        fs::write(merged_path.join("work"), "work\n").unwrap();
+        let receipt = rig
+            .engine
+            .complete(&merged, &CompleteOptions::default(), &user())
+            .unwrap();
+        rig.engine.wait_for_upkeep();
+        let data = rig.host.path().join("data");
+        assert!(
+            !holders(&data.join("layers")).is_empty(),
+            "the test tests nothing"
+        );
+
+        if rig.provider == ProviderName::Overlay {
+            let held = fs::File::open(old_path.join("README")).unwrap();
+            let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
+            let busy = rig.engine.purge_content(id, &user()).unwrap_err();
+            assert_eq!(busy.code(), ErrorCode::WorkspaceBusy);
+            drop(held);
+            assert_eq!(fs::read_to_string(old_path.join("token")).unwrap(), SECRET);
+        }
+        let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
+        let purged = rig.engine.purge_content(id, &user()).unwrap();
+        assert!(!purged.snapshots.is_empty());
+        assert_eq!(holders(&data), Vec::<String>::new());
+        // The fork is at its path again, with its work and what was ignored.
+        let read = |name: &str| fs::read_to_string(old_path.join(name)).unwrap();
+        assert!(read("token").contains("purged"));
+        assert_eq!(
+            (read("mine"), read("target/built")),
+            ("mine\n".into(), "ignored\n".into())
+        );
+        let changes = rig.changes(&old);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        // A restart must not take a project for a workspace whose directory lags behind.
+        rig.reopen();
+        rig.check();
+        let log = rig.engine.merges(&project, None, 0).unwrap();
+        let snapshot = log[0].completed.snapshot.unwrap();
+        assert_ne!(
+            Some(snapshot),
+            receipt.snapshot,
+            "its snapshot was written anew"
+        );
+        let known = rig.engine.project_snapshots(&project, None, 0).unwrap();
+        assert!(known.iter().any(|one| one.id == snapshot));
+        let done = rig
+            .engine
+            .complete(&old, &CompleteOptions::default(), &user())
+            .unwrap();
+        assert_eq!(done.merged, [p("mine")]);
+        assert!(rig.project_text(&project, "token").contains("purged"));
+        rig.check();
+    });
+}
+
+#[test]
+fn a_purge_reaches_every_parent_of_an_imported_history() {
+    let rig = Rig::new(ProviderName::Copy);
+    let source = rig.host.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let run = |args: &[&str]| git(&source, args);
+    if std::process::Command::new("git")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return skip("git is not installed");
+    }
+    run(&["init", "-q", "-b", "main"]);
+    fs::write(source.join("a"), "a\n").unwrap();
+    run(&["add", "-A"]);
+    run(&["commit", "-q", "-m", "one"]);
+    run(&["checkout", "-q", "-b", "side"]);
+    fs::write(source.join("token"), SECRET).unwrap();
+    run(&["add", "-A"]);
+    run(&["commit", "-q", "-m", "leak"]);
+    run(&["rm", "-q", "token"]);
+    run(&["commit", "-q", "-m", "no leak"]);
+    run(&["checkout", "-q", "main"]);
+    fs::write(source.join("b"), "b\n").unwrap();
+    run(&["add", "-A"]);
+    run(&["commit", "-q", "-m", "two"]);
+    run(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
+    let project = "imported".parse().unwrap();
+    rig.engine
+        .import_git(&project, &source, &mut |_| {}, &user())
+        .unwrap();
+    let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
+    rig.engine.purge_content(id, &user()).unwrap();
+    let out = rig.host.path().join("out.git");
+    rig.engine
+        .export_project_git(&project, &out, None, &mut |_| {})
+        .unwrap();
+    git(&out, &["fsck", "--strict"]);
+    let parents = git(&out, &["log", "-1", "--format=%P", "main"]);
+    assert_eq!(
+        parents.split_whitespace().count(),
+        2,
+        "the merge has both parents"
+    );
+    let objects = git(&out, &["rev-list", "--objects", "--all"]);
+    assert!(!objects.contains(&id.to_hex()));
+    rig.check();
+}

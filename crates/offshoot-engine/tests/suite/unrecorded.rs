@@ -1,0 +1,80 @@
+//! What no snapshot can hold, because it is too deep or lies beside the places of a session, is not
+//! taken away with its directory (INV-5).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::rig::{Rig, user, with_each};
+use offshoot_core::{ErrorCode, Layout, MAX_DEPTH, WorkspaceId};
+use offshoot_engine::{CompleteOptions, Engine, Quota};
+use offshoot_fs::ProviderName;
+
+fn workspace(engine: &Engine, name: &str, layout: Layout) -> (WorkspaceId, PathBuf) {
+    let id: WorkspaceId = name.parse().unwrap();
+    let made = engine.create_workspace(Some(id.clone()), layout, Quota::default(), &user());
+    made.unwrap();
+    let path = engine.hand_out_path(&id).unwrap();
+    (id, path)
+}
+
+/// Puts a file deeper than anything may be. Returns it and the topmost of its directories.
+fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
+    let dir = root.join(vec!["d"; MAX_DEPTH + 1].join("/"));
+    fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("leaf");
+    fs::write(&file, "precious").unwrap();
+    (file, root.join("d"))
+}
+
+/// The directory stays until what is in the way is gone.
+fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
+    let error = engine.delete_workspace(id, &user()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
+    assert!(error.to_string().contains("cannot be kept"), "{error}");
+    engine.clean(Duration::ZERO, false, &user()).unwrap();
+    assert_eq!(fs::read_to_string(file).unwrap(), "precious");
+    fs::remove_dir_all(in_the_way).unwrap();
+    engine.delete_workspace(id, &user()).unwrap();
+}
+
+#[test]
+fn what_is_too_deep_is_not_taken_away() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&rig.engine, "w", Layout::Plain);
+    let (file, top) = too_deep(&root);
+    stays(&rig.engine, &id, &file, &top);
+}
+
+#[test]
+fn what_lies_beside_the_places_of_a_session_is_not_taken_away() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&rig.engine, "talk", Layout::Session);
+    let beside = root.join("beside");
+    fs::create_dir(&beside).unwrap();
+    let file = beside.join("x");
+    fs::write(&file, "precious").unwrap();
+    stays(&rig.engine, &id, &file, &beside);
+}
+
+#[test]
+fn a_merged_fork_stays_with_what_is_too_deep() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, root) = rig.fork(&project, "ada");
+        fs::write(root.join("new"), "mine\n").unwrap();
+        let (file, top) = too_deep(&root);
+        let options = CompleteOptions::default();
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert_eq!(done.merged.len(), 1, "{done:?}");
+        let after = done.after.unwrap();
+        assert!(!after.removed && after.waits.is_some(), "{after:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+        rig.put(&project, "later", "later\n");
+        let error = rig.engine.update(&id, false, &user()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
+        fs::remove_dir_all(&top).unwrap();
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert!(done.after.unwrap().removed);
+    });
+}

@@ -1,0 +1,154 @@
+//! Conflicts that an update finds: the workspace moves on, nothing of it is lost, and a decision
+//! goes into the workspace.
+
+use std::fs;
+
+use crate::rig::{Rig, p, user, with_each};
+use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Content, LandsIn, ProviderName, Resolution, Review, Updated,
+};
+
+/// A fork that changed `README` and `docs/mine`, of a project that changed `README` too, updated.
+fn conflicting(rig: &Rig) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "one");
+    fs::write(path.join("README"), "mine\n").unwrap();
+    fs::write(path.join("docs/mine"), "only here\n").unwrap();
+    rig.put(&project, "README", "theirs\n");
+    let updated = rig.engine.update(&id, false, &user()).unwrap();
+    (project, id, path, updated)
+}
+
+fn the_review(rig: &Rig, updated: &Updated) -> Review {
+    let waiting: Vec<String> = updated
+        .conflicts
+        .iter()
+        .map(|one| one.path.to_text())
+        .collect();
+    assert_eq!(waiting, ["README"]);
+    let id = updated.conflicts[0].review_id.clone().unwrap();
+    rig.engine.review(&id).unwrap()
+}
+
+#[test]
+fn an_update_that_conflicts_moves_on_and_opens_a_review() {
+    with_each(|rig| {
+        let (project, id, path, updated) = conflicting(&rig);
+        let review = the_review(&rig, &updated);
+        assert_eq!(
+            (review.lands_in, review.state),
+            (LandsIn::Workspace, "open")
+        );
+        assert_eq!(
+            (review.merge_id.as_deref(), review.changed_since),
+            (None, false)
+        );
+        assert_eq!(
+            rig.engine.content_of(&review.theirs.unwrap()).unwrap(),
+            b"mine\n"
+        );
+        assert_eq!(
+            rig.engine.content_of(&review.ours.unwrap()).unwrap(),
+            b"theirs\n"
+        );
+        // What the project got is there, what only the fork has is there, and the rest is kept.
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
+        assert_eq!(fs::read(path.join("docs/mine")).unwrap(), b"only here\n");
+        let kept = updated.kept.unwrap().to_hex();
+        assert_eq!(
+            rig.engine.file_at(&id, &kept, &p("README")).unwrap(),
+            b"mine\n"
+        );
+        // Merging it now takes nothing back from the project, and the workspace waits.
+        let options = CompleteOptions::default();
+        let completed = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert!(completed.conflicts.is_empty());
+        assert_eq!(rig.project_text(&project, "README"), "theirs\n");
+        assert_eq!(rig.project_text(&project, "docs/mine"), "only here\n");
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_plan_of_an_update_opens_no_review() {
+    let rig = Rig::new(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, path) = rig.fork(&project, "one");
+    fs::write(path.join("README"), "mine\n").unwrap();
+    rig.put(&project, "README", "theirs\n");
+    let plan = rig.engine.update(&id, true, &user()).unwrap();
+    assert_eq!(plan.conflicts.len(), 1);
+    assert_eq!((plan.kept, &plan.conflicts[0].review_id), (None, &None));
+    assert!(rig.engine.reviews(Some(&project), true).unwrap().is_empty());
+    assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
+    rig.check();
+}
+
+#[test]
+fn a_decision_goes_into_the_workspace_and_from_there_into_the_project() {
+    with_each(|rig| {
+        let (project, id, path, updated) = conflicting(&rig);
+        let review = the_review(&rig, &updated);
+        let resolved = rig
+            .engine
+            .resolve(&review.id, Resolution::Theirs, &user())
+            .unwrap();
+        assert_eq!(
+            (resolved.recomputed, resolved.snapshot.is_none()),
+            (false, true)
+        );
+        assert_eq!(resolved.review.state, "resolved");
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
+        assert_eq!(rig.project_text(&project, "README"), "theirs\n");
+        let again = rig.engine.resolve(&review.id, Resolution::Ours, &user());
+        assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
+        let options = CompleteOptions::default();
+        let completed = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert!(completed.conflicts.is_empty());
+        assert_eq!(rig.project_text(&project, "README"), "mine\n");
+        rig.engine.wait_for_upkeep();
+        assert!(!path.exists(), "nothing waits any more");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
+    with_each(|rig| {
+        let (_, id, path, updated) = conflicting(&rig);
+        let review = the_review(&rig, &updated);
+        fs::write(path.join("README"), "later\n").unwrap();
+        rig.engine.sync(&id, &user()).unwrap();
+        assert!(rig.engine.review(&review.id).unwrap().changed_since);
+        let content = Resolution::Content(Content::Bytes(b"decided\n"));
+        let resolved = rig.engine.resolve(&review.id, content, &user()).unwrap();
+        assert!(resolved.recomputed);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"decided\n");
+        // What stood there before the decision can be brought back.
+        let snapshots = rig.engine.snapshots(&id, 0).unwrap();
+        let before = snapshots
+            .iter()
+            .find(|one| one.label.as_deref() == Some("before a decision"))
+            .unwrap();
+        let text = rig.engine.file_at(&id, &before.id.to_hex(), &p("README"));
+        assert_eq!(text.unwrap(), b"later\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn a_decision_for_a_workspace_that_is_gone_says_so() {
+    let rig = Rig::new(ProviderName::Copy);
+    let (_, id, _, updated) = conflicting(&rig);
+    let review = the_review(&rig, &updated);
+    rig.engine.delete_workspace(&id, &user()).unwrap();
+    let error = rig
+        .engine
+        .resolve(&review.id, Resolution::Theirs, &user())
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WorkspaceNotFound);
+    assert_eq!(rig.engine.review(&review.id).unwrap().state, "open");
+    rig.check();
+}

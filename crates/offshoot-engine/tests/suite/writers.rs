@@ -1,0 +1,628 @@
+//! Many writers at once, from several engines and processes, on one workspace: no acknowledged
+//! version is lost, none is torn, and in the end the directory is what the index says.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use crate::support::{Bed, out_of_line, p, prove_store, user, write};
+use offshoot_core::{ErrorCode, ObjectId, ObjectKind, RelPath, WorkspaceId};
+use offshoot_engine::{Content, Engine, EngineOptions, Expect, FileToWrite, Quota, WriteOptions};
+use offshoot_testkit::{Process, Rng};
+
+const WRITERS: usize = 16;
+/// Whatever takes longer than this hangs.
+const LIMIT: Duration = Duration::from_secs(200);
+
+/// The variables by which this binary, started again, knows that it is a writing process.
+const CHILD_DATA: &str = "OFFSHOOT_TEST_WRITER_DATA";
+const CHILD_NAME: &str = "OFFSHOOT_TEST_WRITER_NAME";
+
+/// Content that proves by itself that it is whole: who, which, and a sum over all of it.
+fn version(writer: &str, number: usize, rng: &mut Rng) -> Vec<u8> {
+    let mut noise = vec![0; rng.below(6_000)];
+    rng.fill(&mut noise);
+    let text: String = noise
+        .iter()
+        .map(|byte| (b'a' + byte % 26) as char)
+        .collect();
+    let body = format!("{writer} {number} {text}");
+    let id = offshoot_git::hash(ObjectKind::Blob, body.as_bytes()).unwrap();
+    format!("{} {body}", id.to_hex()).into_bytes()
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.len() > 41
+        && offshoot_git::hash(ObjectKind::Blob, &bytes[41..])
+            .is_ok_and(|id| id.to_hex().as_bytes() == &bytes[..40])
+}
+
+/// Runs `work` and fails if it does not end in time.
+fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done, wait) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        work();
+        let _ = done.send(());
+    });
+    match wait.recv_timeout(LIMIT) {
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the writers block each other"),
+    }
+}
+
+fn rounds(normal: usize) -> usize {
+    if offshoot_testkit::soak() {
+        normal * 20
+    } else {
+        normal
+    }
+}
+
+/// A version that was acknowledged: where, which content, and the number it was given.
+type Acknowledged = (RelPath, ObjectId, i64);
+
+/// Writes and reads back. A read gives the version just written or a newer one, and a whole one.
+fn write_and_read(
+    engine: &Engine,
+    ws: &WorkspaceId,
+    writer: &str,
+    paths: &[RelPath],
+    count: usize,
+) -> Vec<Acknowledged> {
+    let seed = writer
+        .bytes()
+        .fold(1, |sum, byte| sum * 31 + u64::from(byte));
+    let mut rng = Rng::new(seed);
+    let mut acknowledged: Vec<Acknowledged> = Vec::new();
+    for number in 0..count {
+        let path = rng.pick(paths).clone();
+        let bytes = version(writer, number, &mut rng);
+        let written = write(engine, ws, &path, &bytes).unwrap();
+        acknowledged.push((path.clone(), written.id, written.version));
+        let (read, id) = engine.read_whole(ws, &path).unwrap();
+        assert!(is_whole(&read), "a torn version of {path}");
+        if id != written.id {
+            let lines = engine.history(ws, Some(&path), 0).unwrap();
+            let newest = lines.iter().find(|line| line.line.after == Some(id));
+            let seen = newest
+                .expect("what was read is in the history")
+                .line
+                .revision;
+            assert!(
+                seen > written.version,
+                "{path}: version {} was acknowledged and {seen} was read after it",
+                written.version
+            );
+        }
+    }
+    acknowledged
+}
+
+/// Every acknowledged version is in the history under its number, and its content is there.
+fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+    let lines = engine.history(ws, None, 0).unwrap();
+    let known: HashSet<(RelPath, ObjectId, i64)> = lines
+        .iter()
+        .filter_map(|line| {
+            let line = &line.line;
+            Some((line.path.clone(), line.after?, line.revision))
+        })
+        .collect();
+    let mut numbers = HashSet::new();
+    for version in acknowledged {
+        assert!(known.contains(version), "{version:?} is lost");
+        assert!(
+            numbers.insert(version.2),
+            "two writes have the number {}",
+            version.2
+        );
+        assert!(is_whole(&engine.content_of(&version.1).unwrap()));
+    }
+}
+
+/// The newest acknowledged version of every path is what is there.
+fn prove_newest(bed: &Bed, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+    let mut newest: BTreeMap<&RelPath, (i64, ObjectId)> = BTreeMap::new();
+    for (path, id, number) in acknowledged {
+        let entry = newest.entry(path).or_insert((*number, *id));
+        *entry = (*entry).max((*number, *id));
+    }
+    for (path, (_, id)) in newest {
+        assert_eq!(bed.engine().read_whole(ws, path).unwrap().1, id, "{path}");
+    }
+    assert_eq!(out_of_line(bed, ws), None);
+}
+
+fn many_paths(count: usize) -> Vec<RelPath> {
+    (0..count).map(|n| p(&format!("d{}/f{n}", n % 7))).collect()
+}
+
+/// Sixteen threads over two engines.
+fn threads(bed: &Bed, ws: &WorkspaceId, paths: &[RelPath], count: usize) -> Vec<Acknowledged> {
+    let second = bed.open_another().unwrap();
+    let acknowledged = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let engine = if writer % 2 == 0 {
+                bed.engine()
+            } else {
+                &second
+            };
+            let acknowledged = &acknowledged;
+            scope.spawn(move || {
+                let mine = write_and_read(engine, ws, &format!("t{writer}"), paths, count);
+                acknowledged.lock().unwrap().extend(mine);
+            });
+        }
+    });
+    acknowledged.into_inner().unwrap()
+}
+
+#[test]
+fn writers_on_few_paths() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let acknowledged = threads(&bed, &ws, &[p("a"), p("d/b"), p("d/e/c")], rounds(60));
+        assert_eq!(acknowledged.len(), WRITERS * rounds(60));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+        prove_store(&bed);
+    });
+}
+
+#[test]
+fn writers_on_many_paths() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let acknowledged = threads(&bed, &ws, &many_paths(200), rounds(60));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+    });
+}
+
+#[test]
+fn writers_on_a_path_that_was_handed_out() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        bed.engine().hand_out_path(&ws).unwrap();
+        let acknowledged = threads(&bed, &ws, &many_paths(20), rounds(30));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+    });
+}
+
+/// The very first writes of a workspace, some of which are refused: none of them takes the
+/// directory away from under the others.
+#[test]
+fn writers_that_come_first() {
+    in_time(|| {
+        let bed = Bed::new();
+        for round in 0..rounds(50) {
+            let ws = &bed.create(&format!("w{round}"));
+            let engine = bed.engine();
+            std::thread::scope(|scope| {
+                for writer in 0..8 {
+                    scope.spawn(move || {
+                        let expect = match writer % 2 {
+                            0 => Expect::Anything,
+                            _ => Expect::Content(offshoot_core::EMPTY_TREE),
+                        };
+                        let options = WriteOptions {
+                            expect,
+                            ..WriteOptions::default()
+                        };
+                        let path = p(&format!("d/f{writer}"));
+                        let content = Content::Bytes(b"first");
+                        match engine.write_file(ws, &path, content, &options, &user()) {
+                            Ok(_) => assert_eq!(writer % 2, 0),
+                            Err(error) => {
+                                assert_eq!(
+                                    error.code(),
+                                    ErrorCode::PreconditionFailed,
+                                    "{error:?}"
+                                );
+                                assert_eq!(writer % 2, 1);
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(bed.image(ws).len(), 5);
+            assert_eq!(out_of_line(&bed, ws), None);
+        }
+    });
+}
+
+/// Writes that are made together and of which some are refused: each is answered by itself, the
+/// refused leave no trace, and what the workspace counts is what it holds.
+#[test]
+fn writers_some_of_whom_are_refused() {
+    in_time(|| {
+        let bed = Bed::new();
+        let (ws, engine) = (&bed.create("w"), bed.engine());
+        bed.write(ws, "taken", b"by the first");
+        let quota = Quota {
+            inodes: Some(120),
+            bytes: None,
+        };
+        engine.set_quota(ws, quota, &user()).unwrap();
+        let before = engine.history(ws, None, 0).unwrap().len();
+        let made = Mutex::new(Vec::new());
+        let refused = Mutex::new(BTreeMap::<&str, usize>::new());
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (made, refused) = (&made, &refused);
+                scope.spawn(move || {
+                    for n in 0..20 {
+                        let mut options = WriteOptions::default();
+                        let content = format!("{writer} {n}");
+                        let content = Content::Bytes(content.as_bytes());
+                        let answer = match n % 4 {
+                            0 => {
+                                options.expect = Expect::Absent;
+                                engine.write_file(ws, &p("taken"), content, &options, &user())
+                            }
+                            1 => engine.write_file(ws, &p("taken/x"), content, &options, &user()),
+                            2 => engine.upload(ws, b"same.txt", content, &options, &user()),
+                            _ => {
+                                let path = p(&format!("f{writer}-{n}"));
+                                engine.write_file(ws, &path, content, &options, &user())
+                            }
+                        };
+                        match answer {
+                            Ok(written) => {
+                                assert!(written.created, "{}", written.path);
+                                made.lock().unwrap().push((written.path, written.version));
+                            }
+                            Err(error) => {
+                                let mut refused = refused.lock().unwrap();
+                                *refused.entry(error.code().as_str()).or_default() += 1;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let (made, refused) = (made.into_inner().unwrap(), refused.into_inner().unwrap());
+        // One was there, and uploads have a directory of their own.
+        assert_eq!(made.len(), 118, "{refused:?}");
+        let expected = [
+            ("precondition_failed", 80),
+            ("not_a_directory", 80),
+            ("quota_exceeded", 160 - 118),
+        ];
+        assert_eq!(refused, BTreeMap::from(expected));
+        let paths: HashSet<&RelPath> = made.iter().map(|(path, _)| path).collect();
+        let versions: HashSet<i64> = made.iter().map(|(_, version)| *version).collect();
+        assert_eq!((paths.len(), versions.len()), (118, 118));
+        let info = engine.workspace(ws).unwrap();
+        assert_eq!((info.files, info.dirs), (119, 1));
+        let lines = engine.history(ws, None, 0).unwrap();
+        assert_eq!(lines.len(), before + 118 + 1, "one for the directory");
+        assert_eq!(bed.image(ws).len(), 120);
+        assert_eq!(out_of_line(&bed, ws), None);
+        prove_store(&bed);
+    });
+}
+
+/// Files of one call: each is answered in its place, whatever becomes of the others.
+#[test]
+fn writers_of_many_files_at_once() {
+    let bed = Bed::new();
+    let engine = bed.engine();
+    let cause = user();
+    // The first ones make the directory; the path of the other was handed out.
+    let (fresh, shown) = (bed.create("fresh"), bed.create("shown"));
+    let path = engine.hand_out_path(&shown).unwrap();
+    for ws in [&fresh, &shown] {
+        for round in 0..3 {
+            let file = |path: &str, expect: Expect| {
+                let file = FileToWrite {
+                    path: p(path),
+                    content: format!("{path} {round}").into_bytes(),
+                    options: WriteOptions {
+                        expect,
+                        ..WriteOptions::default()
+                    },
+                };
+                (engine.make_ready(file).unwrap(), &cause)
+            };
+            let mut files = [
+                file("a", Expect::Anything),
+                file("a/below", Expect::Anything),
+                file("d/b", Expect::Anything),
+                file("never", Expect::Present),
+                file("a", Expect::Anything),
+            ];
+            let answers = engine.write_files(ws, &mut files);
+            let codes: Vec<Option<ErrorCode>> = answers
+                .iter()
+                .map(|answer| answer.as_ref().err().map(offshoot_core::Error::code))
+                .collect();
+            let refused = [ErrorCode::NotADirectory, ErrorCode::PreconditionFailed];
+            assert_eq!(
+                codes,
+                [None, Some(refused[0]), None, Some(refused[1]), None]
+            );
+            let versions: Vec<i64> = answers
+                .into_iter()
+                .flatten()
+                .map(|one| one.version)
+                .collect();
+            assert!(versions.is_sorted() && versions.len() == 3, "{versions:?}");
+            let content = format!("a {round}").into_bytes();
+            assert_eq!(engine.read_whole(ws, &p("a")).unwrap().0, content);
+        }
+        assert_eq!(engine.history(ws, Some(&p("a")), 0).unwrap().len(), 6);
+        assert_eq!(bed.image(ws).len(), 3);
+        assert_eq!(out_of_line(&bed, ws), None);
+    }
+    assert_eq!(std::fs::read(path.join("d/b")).unwrap(), b"d/b 2");
+    let gone: WorkspaceId = "gone".parse().unwrap();
+    let nowhere = FileToWrite {
+        path: p("a"),
+        ..FileToWrite::default()
+    };
+    let mut files = [(engine.make_ready(nowhere).unwrap(), &cause)];
+    let answer = engine.write_files(&gone, &mut files).pop().unwrap();
+    assert_eq!(answer.unwrap_err().code(), ErrorCode::WorkspaceNotFound);
+}
+
+/// A file that was replaced is written over by a later write. If the power fails before the disk
+/// knows that it was replaced, it stands in its old place with the content of another path, or with
+/// half of it. That is put right, and nobody takes it for a version that somebody wrote.
+#[test]
+fn writers_before_a_power_cut_leave_no_versions_that_nobody_wrote() {
+    for handed_out in [false, true] {
+        for (found, is_somebodys) in [(&b"of b"[..], false), (b"torn", handed_out)] {
+            let mut bed = Bed::new();
+            let ws = bed.create("w");
+            bed.write(&ws, "a", b"one");
+            bed.write(&ws, "b", b"of b");
+            bed.write(&ws, "a", b"two");
+            if handed_out {
+                bed.engine().hand_out_path(&ws).unwrap();
+            }
+            bed.close();
+            std::fs::write(bed.path_of(&ws).join("a"), found).unwrap();
+            let other_boot = |tx: &mut dyn offshoot_store::WriteTx| {
+                tx.put_setting("boot_id", "that of another start")
+            };
+            let synced = offshoot_store::Durability::Synced;
+            bed.store().write(synced, other_boot).unwrap();
+            bed.reopen();
+            assert_eq!(std::fs::read(bed.path_of(&ws).join("a")).unwrap(), b"two");
+            let lines = bed.engine().history(&ws, Some(&p("a")), 0).unwrap();
+            let id = offshoot_git::hash(ObjectKind::Blob, found).unwrap();
+            let is_there = lines.iter().any(|line| line.line.after == Some(id));
+            assert_eq!(is_there, is_somebodys, "handed out: {handed_out}");
+            assert_eq!(out_of_line(&bed, &ws), None);
+        }
+    }
+}
+
+/// What one engine remembers of a workspace may have been changed by another: its directory was taken
+/// away, its path was handed out, or another workspace has its name.
+#[test]
+fn writers_that_remember_what_is_no_more() {
+    let bed = Bed::new();
+    let other = bed.open_another().unwrap();
+    let ws = bed.create("w");
+    bed.write(&ws, "a", b"one");
+    bed.write(&ws, "a", b"two");
+
+    other.clean(Duration::ZERO, false, &user()).unwrap();
+    assert!(!bed.path_of(&ws).exists());
+    bed.write(&ws, "a", b"three");
+    assert_eq!(out_of_line(&bed, &ws), None);
+
+    bed.write(&ws, "a", b"four");
+    let path = other.hand_out_path(&ws).unwrap();
+    std::fs::write(path.join("a"), "by hand").unwrap();
+    let written = bed.write(&ws, "a", b"five");
+    let lines = bed.engine().history(&ws, Some(&p("a")), 2).unwrap();
+    assert_eq!(lines[0].line.revision, written.version);
+    let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
+    assert_eq!(lines[0].line.before, Some(by_hand));
+
+    let ws = bed.create("v");
+    bed.write(&ws, "a", b"one");
+    bed.write(&ws, "b", b"two");
+    other.delete_workspace(&ws, &user()).unwrap();
+    crate::support::create(&other, "v");
+    assert!(bed.write(&ws, "a", b"three").created);
+    assert_eq!(bed.image(&ws).len(), 1);
+    assert_eq!(out_of_line(&bed, &ws), None);
+    prove_store(&bed);
+}
+
+/// The writing process: this binary again. It prints one line for each acknowledged version.
+#[test]
+fn writers_child_process() {
+    let (Some(data), Ok(name)) = (std::env::var_os(CHILD_DATA), std::env::var(CHILD_NAME)) else {
+        return;
+    };
+    let engine = Engine::open(EngineOptions::new(data)).unwrap();
+    let ws: WorkspaceId = "w".parse().unwrap();
+    let paths = many_paths(12);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS / 2 {
+            let (engine, ws, paths, name) = (&engine, &ws, &paths, &name);
+            scope.spawn(move || {
+                let mine =
+                    write_and_read(engine, ws, &format!("{name}{writer}"), paths, rounds(50));
+                for (path, id, number) in mine {
+                    println!("acknowledged {path} {} {number}", id.to_hex());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn writers_from_two_processes() {
+    in_time(|| {
+        let bed = Bed::new();
+        let ws = bed.create("w");
+        let children: Vec<Process> = ["x", "y"]
+            .iter()
+            .map(|name| {
+                Process::spawn(
+                    Command::new(std::env::current_exe().unwrap())
+                        .args(["--exact", "writers::writers_child_process", "--nocapture"])
+                        .env(CHILD_DATA, bed.data())
+                        .env(CHILD_NAME, name)
+                        .stdout(Stdio::piped()),
+                )
+            })
+            .collect();
+        let mut acknowledged = Vec::new();
+        for mut child in children {
+            let lines = BufReader::new(child.take_stdout().unwrap()).lines();
+            for line in lines.map(Result::unwrap) {
+                let Some(rest) = line.split_once("acknowledged ").map(|(_, rest)| rest) else {
+                    continue;
+                };
+                let words: Vec<&str> = rest.split(' ').collect();
+                acknowledged.push((
+                    p(words[0]),
+                    words[1].parse::<ObjectId>().unwrap(),
+                    words[2].parse().unwrap(),
+                ));
+            }
+            assert!(child.wait().success());
+        }
+        assert_eq!(acknowledged.len(), WRITERS * rounds(50));
+        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_newest(&bed, &ws, &acknowledged);
+        prove_store(&bed);
+    });
+}
+
+/// One of the disturbers: snapshots, restores, deletions, moves, checks and syncs in a row.
+fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
+    let mut rng = Rng::new(seed);
+    let paths = many_paths(12);
+    while !until.load(Ordering::Relaxed) {
+        let outcome = match rng.below(7) {
+            0 => engine.snapshot(ws, Some("busy"), false, &user()).map(drop),
+            1 => engine
+                .snapshot(ws, None, rng.chance(300), &user())
+                .map(drop),
+            2 => engine.snapshots(ws, 5).and_then(|all| {
+                let Some(old) = all.last() else { return Ok(()) };
+                let path = rng.chance(500).then(|| rng.pick(&paths).clone());
+                let id = old.id.to_hex();
+                engine.restore(ws, &id, path.as_ref(), &user()).map(drop)
+            }),
+            3 => {
+                let dir = p(&format!("d{}", rng.below(7)));
+                engine.delete_file(ws, &dir, true, &user()).map(drop)
+            }
+            4 => {
+                let to = p(&format!("moved{}", rng.below(1000)));
+                engine
+                    .move_file(ws, rng.pick(&paths), &to, &user())
+                    .map(drop)
+            }
+            5 => engine.checkpoint(),
+            _ => engine.info(ws).map(drop),
+        };
+        if let Err(error) = outcome {
+            let expected = [
+                ErrorCode::FileNotFound,
+                ErrorCode::AlreadyExists,
+                ErrorCode::WorkspaceBusy,
+                ErrorCode::NotADirectory,
+            ];
+            assert!(expected.contains(&error.code()), "{error:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn writers_beside_snapshots_restores_and_deletions() {
+    in_time(|| {
+        for handed_out in [false, true] {
+            let bed = Bed::new();
+            let ws = &bed.create("w");
+            if handed_out {
+                bed.engine().hand_out_path(ws).unwrap();
+            }
+            let second = &bed.open_another().unwrap();
+            let stop = AtomicBool::new(false);
+            let acknowledged = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for seed in 0..3 {
+                    let engine = if seed == 0 { second } else { bed.engine() };
+                    let stop = &stop;
+                    scope.spawn(move || disturb(engine, ws, seed, stop));
+                }
+                let writers: Vec<_> = (0..WRITERS)
+                    .map(|writer| {
+                        let engine = if writer % 2 == 0 {
+                            bed.engine()
+                        } else {
+                            second
+                        };
+                        let acknowledged = &acknowledged;
+                        scope.spawn(move || {
+                            let mut rng = Rng::new(writer as u64);
+                            for number in 0..rounds(30) {
+                                let path = rng.pick(&many_paths(12)).clone();
+                                let bytes = version(&format!("t{writer}"), number, &mut rng);
+                                let written = write(engine, ws, &path, &bytes).unwrap();
+                                acknowledged.lock().unwrap().push((
+                                    path.clone(),
+                                    written.id,
+                                    written.version,
+                                ));
+                                // It may be deleted or restored away by now, but never torn.
+                                match engine.read_whole(ws, &path) {
+                                    Ok((read, _)) => assert!(is_whole(&read), "torn: {path}"),
+                                    Err(error) => assert!(
+                                        [ErrorCode::FileNotFound, ErrorCode::NotADirectory]
+                                            .contains(&error.code()),
+                                        "{error:?}"
+                                    ),
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                let outcomes: Vec<_> = writers
+                    .into_iter()
+                    .map(std::thread::ScopedJoinHandle::join)
+                    .collect();
+                stop.store(true, Ordering::Relaxed);
+                for outcome in outcomes {
+                    if let Err(panic) = outcome {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            });
+            let acknowledged = acknowledged.into_inner().unwrap();
+            prove_history(bed.engine(), ws, &acknowledged);
+            assert_eq!(out_of_line(&bed, ws), None, "handed out: {handed_out}");
+            assert_eq!(bed.engine().check().unwrap().problems, []);
+            // Every snapshot that was taken on the way can be brought back.
+            for snapshot in bed.engine().snapshots(ws, 6).unwrap() {
+                bed.engine()
+                    .restore(ws, &snapshot.id.to_hex(), None, &user())
+                    .unwrap();
+                assert_eq!(out_of_line(&bed, ws), None);
+            }
+        }
+    });
+}

@@ -1,0 +1,13 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod commits;
+mod common;
+mod dotgit;
+mod export;
+mod fetch;
+mod fork_git;
+mod ignore;
+mod import;
+mod trees;

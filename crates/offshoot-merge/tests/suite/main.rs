@@ -1,0 +1,16 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod decision_table;
+mod entries;
+mod histories;
+mod json;
+mod json_cases;
+mod reasons;
+mod refusals;
+mod removed_lines;
+mod support;
+mod text;
+mod tree_against_git;
+mod tree_cases;

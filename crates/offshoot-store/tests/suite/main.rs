@@ -1,0 +1,9 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod erasing;
+mod objects;
+mod processes;
+mod upkeep;

@@ -1,0 +1,7 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+#[cfg(target_os = "linux")]
+mod mount;

@@ -1,0 +1,5 @@
+//! The tests of this crate in one program, which links once.
+
+#![allow(clippy::unwrap_used)]
+
+mod loop_image;
