@@ -14,17 +14,17 @@ use offshoot_store::{
     Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
-use crate::content_ids::ContentIds;
-use crate::hold::Hints;
-use crate::index::Index;
-use crate::last_use::LastUse;
-use crate::layers::Stack;
-use crate::memos::Memos;
-use crate::providers::Providers;
-use crate::run::RunMark;
-use crate::told::Told;
-use crate::upkeep::{LastHandle, Upkeep};
-use crate::writes::Lanes;
+use crate::content::content_ids::ContentIds;
+use crate::content::index::Index;
+use crate::context::process_marker::RunMark;
+use crate::directory::last_use::LastUse;
+use crate::directory::layers::Stack;
+use crate::directory::providers::Providers;
+use crate::sync::changes_cache::Told;
+use crate::sync::guard::Hints;
+use crate::sync::memos::Memos;
+use crate::upkeep::jobs::{LastHandle, Upkeep};
+use crate::workspace::writes::Lanes;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -294,7 +294,7 @@ impl Engine {
                 Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
             ),
         };
-        let store = Store::new(meta, blobs, crate::objects::HASHER);
+        let store = Store::new(meta, blobs, crate::content::objects::HASHER);
         let locks = WorkspaceLocks::new(data.locks())?;
         let (run, unclean) = RunMark::begin(&data.run())?;
         offshoot_fs::sweep_probes(&data.tmp());

@@ -3,7 +3,7 @@
 use offshoot_core::{RelPath, Result};
 
 use super::{Access, Operation};
-use crate::git_clone::{GitClone, Repository};
+use crate::project::clone::{GitClone, Repository};
 
 impl Access {
     /// See [`crate::Engine::open_clone`]. A clone holds every path of every snapshot, so a token

@@ -9,11 +9,11 @@ use offshoot_store::ReadTx;
 use sha2::{Digest, Sha256};
 
 use super::{Access, Operation, Reach};
-use crate::agents::workspace_reached;
-use crate::merge_log::no_merge;
-use crate::protect::needs_owner;
-use crate::review_row::no_review;
-use crate::state::StateEdits;
+use crate::access::agent_tree::workspace_reached;
+use crate::content::state::StateEdits;
+use crate::merge::log::no_merge;
+use crate::merge::protect::needs_owner;
+use crate::merge::review_row::no_review;
 use crate::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
     ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,

@@ -9,9 +9,9 @@ use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId}
 use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
 use super::{Access, Home, Operation, Principal};
+use crate::access::tokens::home_of;
 use crate::engine::{Engine, no_workspace};
-use crate::project::no_project;
-use crate::tokens::home_of;
+use crate::project::head::no_project;
 use crate::{Event, Workspace};
 
 /// Which workspaces a principal reaches.
@@ -32,7 +32,7 @@ impl Engine {
     /// The workspace that an agent completes, open or merged; none if it has none.
     pub(super) fn completed_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
         self.store()
-            .read(|tx| crate::agents::workspace_to_complete(tx, agent))
+            .read(|tx| crate::access::agent_tree::workspace_to_complete(tx, agent))
     }
 
     /// Whether there is or was a workspace of that name.
@@ -59,7 +59,7 @@ impl Engine {
     /// that does not exist.
     pub(super) fn check_fork_point(&self, project: &ProjectId, at: &str) -> Result<()> {
         self.store().read(|tx| {
-            let row = crate::project::open_project(tx, project)?;
+            let row = crate::project::head::open_project(tx, project)?;
             let Err(error) = self.find_snapshot(tx, &row, at) else {
                 return Ok(());
             };
@@ -96,7 +96,7 @@ impl Access {
         self.engine.store().read(|tx| {
             let named = match &self.principal.scope.reach {
                 Reach::Workspace(id) => Some(id.clone()),
-                Reach::Agent(agent) => crate::agents::workspace_reached(tx, agent)?,
+                Reach::Agent(agent) => crate::access::agent_tree::workspace_reached(tx, agent)?,
                 Reach::Everything | Reach::Project(_) => None,
             };
             match named {
@@ -129,7 +129,7 @@ impl Access {
                 let top = self
                     .engine
                     .store()
-                    .read(|tx| crate::agents::top_of(tx, agent))?;
+                    .read(|tx| crate::access::agent_tree::top_of(tx, agent))?;
                 Ok((format!("agent {top}"), self.one_workspace()?))
             }
         }

@@ -1,0 +1,197 @@
+//! Counting what a workspace holds: the one place where a change of the index becomes a change of
+//! the counters in its row, in the same transaction.
+
+use std::collections::HashMap;
+
+use offshoot_core::{EntryKind, Error, ObjectId, RelPath, Result};
+use offshoot_store::{Durability, EntryRow, ReadTx, Store, WorkspaceRow, WorkspaceState};
+
+use crate::content::index::{Entry, Index};
+use crate::content::state::StateChange;
+use crate::engine::Engine;
+
+/// What came and went: files and links, directories, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) files: i64,
+    pub(crate) dirs: i64,
+    pub(crate) bytes: i64,
+}
+
+/// What states hold, by their trees: many workspaces stand on the same ones.
+type Trees = HashMap<(ObjectId, ObjectId), Tally>;
+
+impl Tally {
+    /// What a workspace row says.
+    pub(crate) fn of_row(row: &WorkspaceRow) -> Tally {
+        Tally {
+            files: row.files,
+            dirs: row.dirs,
+            bytes: row.bytes,
+        }
+    }
+
+    /// Brings the counters of a workspace row in line.
+    pub(crate) fn add_to(self, row: &mut WorkspaceRow) {
+        row.files += self.files;
+        row.dirs += self.dirs;
+        row.bytes += self.bytes;
+    }
+
+    pub(crate) fn came(&mut self, kind: EntryKind, size: i64) {
+        self.count(kind, size, 1);
+    }
+
+    pub(crate) fn went(&mut self, kind: EntryKind, size: i64) {
+        self.count(kind, size, -1);
+    }
+
+    fn count(&mut self, kind: EntryKind, size: i64, sign: i64) {
+        match kind {
+            EntryKind::Dir => self.dirs += sign,
+            EntryKind::File | EntryKind::Symlink => {
+                self.files += sign;
+                self.bytes += sign * size;
+            }
+        }
+    }
+
+    /// A row that takes the place of what the index has at its path.
+    pub(crate) fn put(&mut self, before: Option<(Entry, i64)>, after: &EntryRow) -> Result<()> {
+        let is_dir = after.kind == Some(EntryKind::Dir);
+        if before.is_some_and(|(before, _)| before.is_dir() != is_dir) {
+            // What is below would be hidden without being counted out.
+            return Err(Error::internal(format!(
+                "`{}` was not removed from the index before it became something else",
+                after.path
+            )));
+        }
+        if let Some((entry, size)) = before {
+            self.went(entry.kind, size);
+        }
+        if let Some(kind) = after.kind {
+            self.came(kind, after.size);
+        }
+        Ok(())
+    }
+
+    /// One difference of two states, with the bytes before and after.
+    pub(crate) fn change(&mut self, change: &StateChange, size_before: i64, size_after: i64) {
+        if let Some(before) = change.before {
+            self.went(before.kind, size_before);
+        }
+        if let Some(after) = change.after {
+            self.came(after.kind, size_after);
+        }
+    }
+}
+
+impl Engine {
+    /// Counts every open workspace and project anew and puts wrong counters right. Returns how many
+    /// were wrong. For after an unclean stop, in the background: costs a walk over every tree that
+    /// they name, each once.
+    pub(crate) fn recount_all(&self) -> Result<usize> {
+        let rows = self.store().read(|tx| tx.all_workspaces())?;
+        let mut trees = Trees::new();
+        let mut wrong = 0;
+        for row in rows {
+            match self.recount(&row, &mut trees) {
+                Ok(was_wrong) => wrong += usize::from(was_wrong),
+                // What cannot be read for damage is named by a check.
+                Err(error) => {
+                    tracing::warn!(workspace = %row.id, %error, "its counters were not compared");
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    fn recount(&self, row: &WorkspaceRow, trees: &mut Trees) -> Result<bool> {
+        let mut counted = Tally::default();
+        let seen = self.store().read(|tx| {
+            let now = tx.workspace_by_key(row.key)?;
+            let Some(now) = now.filter(|now| now.state == WorkspaceState::Open) else {
+                return Ok(None);
+            };
+            counted = count_index(self.store(), tx, &now, trees)?;
+            Ok(Some(now))
+        })?;
+        let Some(seen) = seen.filter(|seen| Tally::of_row(seen) != counted) else {
+            return Ok(false);
+        };
+        self.store().write(Durability::Relaxed, |tx| {
+            let Some(mut now) = tx.workspace_by_key(row.key)? else {
+                return Ok(false);
+            };
+            // Whoever changed it meanwhile counted on from what was wrong: by as much.
+            let off = Tally {
+                files: counted.files - seen.files,
+                dirs: counted.dirs - seen.dirs,
+                bytes: counted.bytes - seen.bytes,
+            };
+            off.add_to(&mut now);
+            tracing::warn!(workspace = %now.id, ?off, "wrong counters were put right");
+            tx.update_workspace(&now)?;
+            Ok(true)
+        })
+    }
+}
+
+/// Counts what an index holds: the state below it, and what its rows add and hide.
+fn count_index(
+    store: &Store,
+    tx: &dyn ReadTx,
+    row: &WorkspaceRow,
+    trees: &mut Trees,
+) -> Result<Tally> {
+    let index = Index::new(store, tx, row);
+    let base = index.base();
+    let size = |id: Option<ObjectId>| -> Result<i64> {
+        Ok(match id {
+            Some(id) => tx.object_size(&id)?.unwrap_or(0) as i64,
+            None => 0,
+        })
+    };
+    let mut tally = match trees.get(&(base.tree, base.sidecar)) {
+        Some(known) => *known,
+        None => {
+            let mut all = Tally::default();
+            base.walk(&index.objects, &RelPath::root(), &mut |_, entry| {
+                all.came(entry.kind, size(entry.id)?);
+                Ok(())
+            })?;
+            trees.insert((base.tree, base.sidecar), all);
+            all
+        }
+    };
+    // In the order of paths, each row comes after those above it.
+    let mut hiding: HashMap<RelPath, bool> = HashMap::new();
+    for entry in tx.entries_below(row.key, &RelPath::root())? {
+        let above = entry.path.dirs_above();
+        let over = above.iter().filter_map(|dir| hiding.get(dir).copied());
+        let over = over.reduce(|one, other| one && other);
+        // Nothing can be below what is no directory.
+        if over == Some(false) {
+            continue;
+        }
+        let hides = entry.opaque || entry.kind != Some(EntryKind::Dir);
+        if over.is_none()
+            && let Some(below) = base.entry(&index.objects, &entry.path)?
+        {
+            tally.went(below.kind, size(below.id)?);
+            if hides && below.kind == EntryKind::Dir {
+                base.walk(&index.objects, &entry.path, &mut |_, entry| {
+                    tally.went(entry.kind, size(entry.id)?);
+                    Ok(())
+                })?;
+            }
+        }
+        if let Some(kind) = entry.kind {
+            tally.came(kind, entry.size);
+        }
+        if hides {
+            hiding.insert(entry.path, entry.kind == Some(EntryKind::Dir));
+        }
+    }
+    Ok(tally)
+}

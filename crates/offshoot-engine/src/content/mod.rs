@@ -1,0 +1,16 @@
+//! content
+
+pub(crate) mod as_text;
+pub(crate) mod content_ids;
+pub(crate) mod counters;
+pub(crate) mod draft;
+pub(crate) mod history_writer;
+pub(crate) mod incoming;
+pub(crate) mod index;
+pub(crate) mod inherited;
+pub(crate) mod left_out;
+pub(crate) mod mime;
+pub(crate) mod objects;
+pub(crate) mod pending;
+pub(crate) mod source;
+pub(crate) mod state;

@@ -1,0 +1,366 @@
+//! Where the bytes of a file come from, and reading them as characters.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use offshoot_core::{ObjectId, ObjectKind, RelPath, Result, Timestamp};
+use offshoot_sys::Stat;
+
+use crate::content::incoming::unreadable;
+use crate::directory::projection::missing_content;
+use crate::engine::Engine;
+
+/// Bytes to read, from a file, an object or memory, with the possibility to start again.
+pub(crate) struct Source {
+    reader: Reader,
+    pub(crate) size: u64,
+    pub(crate) modified_at: Option<Timestamp>,
+    /// What it is known to be, whatever its name says.
+    is: Option<&'static str>,
+}
+
+enum Reader {
+    File {
+        engine: Engine,
+        file: File,
+        stat: Stat,
+        /// Nobody writes into the file while it is open; see `ContentIds`.
+        sealed: bool,
+    },
+    Object {
+        engine: Engine,
+        id: ObjectId,
+        open: Box<dyn Read + Send>,
+        /// What is left of the part that is wanted; see `select`.
+        left: u64,
+    },
+    Bytes(std::io::Cursor<Vec<u8>>),
+    /// A small file whose bytes are here already: one read instead of one for each purpose.
+    Held {
+        engine: Engine,
+        stat: Stat,
+        sealed: bool,
+        bytes: std::io::Cursor<Vec<u8>>,
+    },
+}
+
+/// Files up to here are read at once.
+const SMALL: u64 = 64 << 10;
+
+impl Source {
+    pub(crate) fn of_file(engine: Engine, file: File, stat: Stat, sealed: bool) -> Self {
+        Source {
+            size: stat.size,
+            modified_at: Some(stat.modified()),
+            is: None,
+            reader: Reader::File {
+                engine,
+                file,
+                stat,
+                sealed,
+            },
+        }
+    }
+
+    /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
+    /// would read it again.
+    pub(crate) fn hold_if_small(mut self) -> Result<Self> {
+        let Reader::File {
+            engine,
+            file,
+            stat,
+            sealed,
+        } = &mut self.reader
+        else {
+            return Ok(self);
+        };
+        if stat.size > SMALL {
+            return Ok(self);
+        }
+        let mut bytes = vec![0; stat.size as usize];
+        match file.read_exact(&mut bytes) {
+            Ok(()) => {
+                self.reader = Reader::Held {
+                    engine: engine.clone(),
+                    stat: *stat,
+                    sealed: *sealed,
+                    bytes: std::io::Cursor::new(bytes),
+                };
+            }
+            // It became shorter meanwhile: whoever reads on finds that out.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => self.rewind()?,
+            Err(error) => return Err(unreadable(error)),
+        }
+        Ok(self)
+    }
+
+    /// All bytes, if they are in memory.
+    pub(crate) fn held(&self) -> Option<&[u8]> {
+        match &self.reader {
+            Reader::Held { bytes, .. } | Reader::Bytes(bytes) => Some(bytes.get_ref()),
+            Reader::File { .. } | Reader::Object { .. } => None,
+        }
+    }
+
+    /// All of it as text, if it is text and in memory. What was taken is not there any more.
+    pub(crate) fn take_text(&mut self) -> Option<String> {
+        let (Reader::Held { bytes, .. } | Reader::Bytes(bytes)) = &mut self.reader else {
+            return None;
+        };
+        match String::from_utf8(std::mem::take(bytes.get_mut())) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                *bytes.get_mut() = error.into_bytes();
+                None
+            }
+        }
+    }
+
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+        let size = bytes.len() as u64;
+        Source {
+            reader: Reader::Bytes(std::io::Cursor::new(bytes)),
+            size,
+            modified_at: None,
+            is: None,
+        }
+    }
+
+    /// Text that is made up and is JSON.
+    pub(crate) fn of_json(value: &serde_json::Value) -> Self {
+        Source {
+            is: Some("application/json"),
+            ..Source::of_bytes(format!("{value:#}\n").into_bytes())
+        }
+    }
+
+    pub(crate) fn of_object(engine: Engine, id: ObjectId) -> Result<Self> {
+        let (_, size, open) = engine
+            .store()
+            .open_object(&id)?
+            .ok_or_else(missing_content)?;
+        Ok(Source {
+            reader: Reader::Object {
+                engine,
+                id,
+                open,
+                left: size,
+            },
+            size,
+            modified_at: None,
+            is: None,
+        })
+    }
+
+    /// Whether it is an object.
+    pub(crate) fn is_stored(&self) -> bool {
+        matches!(self.reader, Reader::Object { .. })
+    }
+
+    /// The id of the content if it is known without reading it.
+    pub(crate) fn known_content_id(&self) -> Option<ObjectId> {
+        match &self.reader {
+            Reader::Object { id, .. } => Some(*id),
+            Reader::File { engine, stat, .. } | Reader::Held { engine, stat, .. } => {
+                engine.inner.content_ids.get(stat)
+            }
+            Reader::Bytes(_) => None,
+        }
+    }
+
+    /// The id of the content. A file on disk is read for it unless it is remembered; then it has
+    /// to be rewound.
+    pub(crate) fn content_id(&mut self) -> Result<ObjectId> {
+        match &mut self.reader {
+            Reader::Object { id, .. } => Ok(*id),
+            Reader::Bytes(bytes) => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
+            Reader::Held {
+                engine,
+                stat,
+                sealed,
+                bytes,
+            } => {
+                let known = &engine.inner.content_ids;
+                if let Some(id) = known.get(stat) {
+                    return Ok(id);
+                }
+                let id = offshoot_git::hash(ObjectKind::Blob, bytes.get_ref())?;
+                known.put(stat, id, *sealed);
+                Ok(id)
+            }
+            Reader::File {
+                engine,
+                file,
+                stat,
+                sealed,
+            } => {
+                let known = &engine.inner.content_ids;
+                if let Some(id) = known.get(stat) {
+                    return Ok(id);
+                }
+                let id = crate::content::incoming::hash_file(file, stat.size)?;
+                known.put(stat, id, *sealed);
+                Ok(id)
+            }
+        }
+    }
+
+    pub(crate) fn rewind(&mut self) -> Result<()> {
+        match &mut self.reader {
+            Reader::File { file, .. } => {
+                file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable)
+            }
+            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => {
+                bytes.set_position(0);
+                Ok(())
+            }
+            Reader::Object {
+                engine,
+                id,
+                open,
+                left,
+            } => {
+                let (_, size, again) = engine
+                    .store()
+                    .open_object(id)?
+                    .ok_or_else(missing_content)?;
+                (*open, *left) = (again, size);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads only this part from here on: `length` bytes from `offset`.
+    ///
+    /// A step on disk. Content in the store is read as a whole, whatever the part: what lies before
+    /// it now, and what lies behind it before its last bytes are given out, because only all of it
+    /// shows whether it is what its id says.
+    pub(crate) fn select(&mut self, offset: u64, length: u64) -> Result<()> {
+        if let Reader::File { file, .. } = &mut self.reader {
+            return file
+                .seek(SeekFrom::Start(offset))
+                .map(drop)
+                .map_err(unreadable);
+        }
+        if let Reader::Held { bytes, .. } = &mut self.reader {
+            bytes.set_position(offset);
+            return Ok(());
+        }
+        self.rewind()?;
+        std::io::copy(&mut self.by_ref().take(offset), &mut std::io::sink()).map_err(unreadable)?;
+        if let Reader::Object { left, .. } = &mut self.reader {
+            *left = length.min(*left);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
+        if let Some(known) = self.is {
+            return Ok(known.to_owned());
+        }
+        if let Some(bytes) = self.held() {
+            let head = &bytes[..bytes.len().min(crate::content::mime::HEAD)];
+            return Ok(crate::content::mime::of(None, path.name(), head));
+        }
+        let mut head = Vec::new();
+        self.by_ref()
+            .take(crate::content::mime::HEAD as u64)
+            .read_to_end(&mut head)
+            .map_err(unreadable)?;
+        self.rewind()?;
+        Ok(crate::content::mime::of(None, path.name(), &head))
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match &mut self.reader {
+            Reader::File { file, .. } => file.read(buffer),
+            Reader::Object { open, left, .. } => read_part(open, left, buffer),
+            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => bytes.read(buffer),
+        }
+    }
+}
+
+/// Reads on in the part of an object that is wanted, of which `left` bytes are left.
+fn read_part(object: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let wanted = usize::try_from(*left)
+        .unwrap_or(usize::MAX)
+        .min(buffer.len());
+    if wanted == 0 && !buffer.is_empty() {
+        // Also where nothing is wanted all of it is looked at.
+        return std::io::copy(object, &mut std::io::sink()).map(|_| 0);
+    }
+    let count = object.read(&mut buffer[..wanted])?;
+    *left -= count as u64;
+    if *left == 0 && count > 0 {
+        std::io::copy(object, &mut std::io::sink())?;
+    }
+    Ok(count)
+}
+
+/// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
+/// false if the content is no text, that is not UTF-8. A NUL is a character like any other: what was
+/// written as text comes back as text.
+fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> Result<bool> {
+    let mut chunk = vec![0; 64 << 10];
+    let mut kept = 0;
+    loop {
+        let n = source.read(&mut chunk[kept..]).map_err(unreadable)?;
+        if n == 0 {
+            return Ok(kept == 0);
+        }
+        let filled = kept + n;
+        let valid = match std::str::from_utf8(&chunk[..filled]) {
+            Ok(_) => filled,
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return Ok(false),
+        };
+        let text = std::str::from_utf8(&chunk[..valid]).unwrap_or_default();
+        if !visit(text) {
+            return Ok(true);
+        }
+        chunk.copy_within(valid..filled, 0);
+        kept = filled - valid;
+    }
+}
+
+/// How many characters the content has; none if it is no text.
+pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
+    if let Some(bytes) = source.held() {
+        let text = std::str::from_utf8(bytes).ok();
+        return Ok(text.map(|text| text.chars().count() as u64));
+    }
+    source.rewind()?;
+    let mut count = 0u64;
+    let is_text = for_each_text(source, &mut |text| {
+        count += text.chars().count() as u64;
+        true
+    })?;
+    Ok(is_text.then_some(count))
+}
+
+/// `length` characters from the `offset`-th on.
+pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Result<String> {
+    let mut skip = offset;
+    let mut window = String::new();
+    let mut wanted = length;
+    for_each_text(source, &mut |text| {
+        if wanted == 0 {
+            return false;
+        }
+        for character in text.chars() {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            if wanted == 0 {
+                return false;
+            }
+            window.push(character);
+            wanted -= 1;
+        }
+        true
+    })?;
+    Ok(window)
+}

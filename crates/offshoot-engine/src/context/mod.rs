@@ -1,0 +1,6 @@
+//! context
+
+pub(crate) mod idempotency;
+pub(crate) mod prefixes;
+pub(crate) mod process_marker;
+pub(crate) mod server_lock;

@@ -1,0 +1,358 @@
+//! The `.git` of a fork: git commands of an agent work in it, on the history of its project.
+//!
+//! For each base that somebody forks with `.git` there is one layer with a ready `.git`: the
+//! objects in packs, which it shares with such layers of other bases as further names of the same
+//! files, and an index that holds what `stat` says about the files of the layers below. So
+//! `git status` reads no file, and a fork adds three small files of its own: `HEAD`, its branch, and
+//! who commits. The layer stands on top of a stack and is not part of the state that it shows:
+//! nothing below `.git` is a change, is in a snapshot, or is merged.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use offshoot_core::{Error, ErrorCode, ObjectId, RelPath, Result};
+use offshoot_fs::{
+    ForkDirs, LayerStack, LayerState, OWN_LAYER, Provider, SafeDir, Stat, Sync, Walk, freeze_layer,
+    layer_state,
+};
+use offshoot_git::{IndexStat, fork_config, read_commit, write_fork_git, write_index};
+use offshoot_store::{Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey};
+use offshoot_store::{WorkspaceKind, WorkspaceRow};
+
+use crate::content::objects::StoredObjects;
+use crate::content::state::State;
+use crate::directory::layers::{Stack, shown_by};
+use crate::engine::Engine;
+use crate::fork::create::fork_row;
+use crate::workspace::export::commits_without_parents;
+
+/// The level of such a layer: no number of differences that were put together.
+const LEVEL: i64 = -1;
+/// Says that a `.git` is one of ours, and which base it was made for.
+pub(crate) const MARK: &str = "offshoot";
+
+/// Whether a layer is the `.git` of forks.
+pub(crate) fn is_git_layer(row: &LayerRow) -> bool {
+    row.level == LEVEL
+}
+
+/// The commit that such a layer was made for, which its name tells.
+fn base_of(row: &LayerRow) -> Result<ObjectId> {
+    let stem = row.name.strip_suffix(OWN_LAYER).unwrap_or_default();
+    let commit = stem.trim_end_matches('.').rsplit('-').next();
+    commit
+        .and_then(|commit| commit.parse().ok())
+        .ok_or_else(|| Error::internal("the name of a layer cannot be read"))
+}
+
+impl Engine {
+    /// The layers of a fork that begins with a state; with its `.git`, if it has one.
+    pub(crate) fn stack_for_fork(&self, fork: &ForkRow, state: State) -> Result<Stack> {
+        loop {
+            let stack = self.stack_for(fork.project, state)?;
+            if !fork.git {
+                return Ok(stack);
+            }
+            if let Some(found) = self.find_git_stack(&stack, fork.base, false)? {
+                return Ok(found);
+            }
+            let _lock = self.layers_lock(fork.project)?;
+            // From here on nobody collects it, but somebody may have.
+            if self.is_gone(&stack)? {
+                continue;
+            }
+            if let Some(found) = self.find_git_stack(&stack, fork.base, true)? {
+                return Ok(found);
+            }
+            let top = self.build_git_layer(fork.project, &stack, fork.base)?;
+            return self
+                .open_stack(top, true)?
+                .ok_or_else(|| Error::internal("a layer vanished while it was made"));
+        }
+    }
+
+    fn find_git_stack(&self, on: &Stack, base: ObjectId, repair: bool) -> Result<Option<Stack>> {
+        for row in self.store().read(|tx| tx.layers())? {
+            if is_git_layer(&row)
+                && row.below == Some(on.top)
+                && base_of(&row)? == base
+                && let Some(stack) = self.open_stack(row.key, repair)?
+            {
+                return Ok(Some(stack));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the layer and its row. Under the lock.
+    fn build_git_layer(&self, project: WorkspaceKey, on: &Stack, base: ObjectId) -> Result<i64> {
+        let unique = uuid::Uuid::now_v7().simple();
+        let mut row = LayerRow {
+            key: 0,
+            name: format!("{unique}-{base}.{OWN_LAYER}"),
+            project,
+            below: Some(on.top),
+            depth: on.rows.len() as i64 + 1,
+            level: LEVEL,
+            tree: on.state.tree,
+            sidecar: on.state.sidecar,
+            entries: 0,
+            bytes: 0,
+            made_at: self.now(),
+            synced: false,
+        };
+        row.bytes = self.write_git_layer(&row, &on.layers)?;
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.add_layer(&row))
+    }
+
+    /// Writes a layer anew that an unclean stop may have torn. Those below it are whole.
+    pub(crate) fn write_git_layer_again(&self, row: &LayerRow, below: &[LayerRow]) -> Result<()> {
+        let layers: Vec<PathBuf> = below.iter().map(|row| self.layer_path(row)).collect();
+        self.write_git_layer(row, &layers).map(drop)
+    }
+
+    /// Returns how many bytes are new.
+    fn write_git_layer(&self, row: &LayerRow, below: &[PathBuf]) -> Result<i64> {
+        let place = self.layer_path(row);
+        let mut building = place.clone().into_os_string();
+        building.push(format!(".building-{}-git", std::process::id()));
+        let building = PathBuf::from(building);
+        let written = self
+            .fill_git_layer(row, below, &building)
+            .and_then(|bytes| freeze_layer(&building, &place).map(|()| bytes));
+        if written.is_err() {
+            let _ = fs::remove_dir_all(&building);
+        }
+        written
+    }
+
+    fn fill_git_layer(&self, row: &LayerRow, below: &[PathBuf], building: &Path) -> Result<i64> {
+        let base = base_of(row)?;
+        let objects = StoredObjects::new(self.store(), None);
+        let _ = fs::remove_dir_all(building);
+        fs::create_dir(building).map_err(cannot_write)?;
+        // A fork shows the bits of its newest layer as those of its root.
+        let top = below.first().ok_or_else(|| Error::internal("no layer"))?;
+        let root = fs::metadata(top).map_err(cannot_write)?;
+        fs::set_permissions(building, root.permissions()).map_err(cannot_write)?;
+        let git = building.join(".git");
+        let earlier = self.earlier_git(row)?;
+        let cut = match &earlier {
+            // Newer snapshots have all their parents: the history is cut off where it was.
+            Some(earlier) => read_shallow(&earlier.join("shallow")),
+            None => commits_without_parents(&objects, base)?,
+        };
+        let packed = write_fork_git(&git, earlier.as_deref(), &objects, base, &cut)?;
+        fs::write(git.join(MARK), format!("{base}\n")).map_err(cannot_write)?;
+        let stack = LayerStack::open(below)?;
+        let mut stats = HashMap::new();
+        for entry in stack.flatten() {
+            let entry = entry?;
+            if !entry.stat.is_dir() {
+                stats.insert(entry.path, entry.stat);
+            }
+        }
+        let index = self.index_of(base, shown_by(row), top, &stats)?;
+        fs::write(git.join("index"), &index).map_err(cannot_write)?;
+        Ok(packed as i64 + index.len() as i64)
+    }
+
+    /// The newest `.git` of the project whose packs can be shared.
+    fn earlier_git(&self, row: &LayerRow) -> Result<Option<PathBuf>> {
+        let rows = self.store().read(|tx| tx.layers())?;
+        let of_project = |other: &&LayerRow| is_git_layer(other) && other.project == row.project;
+        for other in rows.iter().filter(of_project).rev() {
+            let place = self.layer_path(other);
+            if other.name != row.name && layer_state(&place)? == LayerState::Complete {
+                return Ok(Some(place.join(".git")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The index of a base, with what `stat` says of files that show it. Where the files are those
+    /// of another state, as in a fork of a fork, only of files that are the same in both.
+    fn index_of(
+        &self,
+        base: ObjectId,
+        shown: State,
+        owned_like: &Path,
+        stats: &HashMap<RelPath, Stat>,
+    ) -> Result<Vec<u8>> {
+        use std::os::unix::fs::MetadataExt;
+        let owner = fs::metadata(owned_like).map_err(cannot_write)?;
+        let objects = StoredObjects::new(self.store(), None);
+        let tree = read_commit(&objects, &base)?.tree;
+        let mut differs = HashSet::new();
+        if shown.tree != tree {
+            let sidecar = shown.sidecar;
+            let changes = shown.diff(&objects, &State { tree, sidecar }, &RelPath::root())?;
+            differs.extend(changes.into_iter().map(|change| change.path));
+        }
+        write_index(&objects, tree, &mut |path| {
+            let stat = stats.get(path).filter(|_| !differs.contains(path));
+            Ok(stat.map(|stat| IndexStat {
+                ctime_ns: stat.ctime_ns,
+                mtime_ns: stat.mtime_ns,
+                dev: stat.dev,
+                ino: stat.ino,
+                uid: owner.uid(),
+                gid: owner.gid(),
+                size: stat.size,
+            }))
+        })
+    }
+
+    /// Writes what the `.git` of a new fork has of its own; nothing for a fork without one.
+    pub(crate) fn begin_git(
+        &self,
+        provider: &dyn Provider,
+        stack: &Stack,
+        dirs: &ForkDirs,
+        row: &WorkspaceRow,
+        fork: &ForkRow,
+    ) -> Result<()> {
+        if !fork.git {
+            return Ok(());
+        }
+        self.write_index_of_copy(provider, stack, dirs, fork.base)?;
+        let dir = self.open_dir(&dirs.target)?.following_no_links();
+        write_own_git(&dir, row, fork)
+    }
+
+    /// The files of a copy are other files than those of the layers, and so is what `stat` says.
+    pub(crate) fn write_index_of_copy(
+        &self,
+        provider: &dyn Provider,
+        stack: &Stack,
+        dirs: &ForkDirs,
+        base: ObjectId,
+    ) -> Result<()> {
+        if provider.capabilities().mounts {
+            return Ok(());
+        }
+        let dir = self.open_dir(&dirs.target)?.following_no_links();
+        let mut stats = HashMap::new();
+        dir.walk(&RelPath::root(), |path, stat| {
+            if path.as_bytes() == b".git" {
+                return Ok(Walk::Skip);
+            }
+            if !stat.is_dir() {
+                stats.insert(path.clone(), *stat);
+            }
+            Ok(Walk::Enter)
+        })?;
+        let index = self.index_of(base, stack.state, &dirs.target, &stats)?;
+        dir.write(&git_path("index"), &index, 0o644, Sync::None)
+            .map(drop)
+    }
+
+    /// Whether a workspace is a fork with a `.git`.
+    pub(crate) fn has_git(&self, row: &WorkspaceRow) -> Result<bool> {
+        self.store().read(|tx| has_git_in(tx, row))
+    }
+
+    /// Refuses a path that belongs to git.
+    pub(crate) fn refuse_own_git(&self, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
+        if !may_be_own_git(row, path) {
+            return Ok(());
+        }
+        self.store().read(|tx| refuse_own_git(tx, row, path))
+    }
+}
+
+/// Refuses a path that belongs to git: what is there is never content.
+pub(crate) fn refuse_own_git(tx: &dyn ReadTx, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
+    if !may_be_own_git(row, path) || !has_git_in(tx, row)? {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::PermissionDenied,
+        "`.git` of this workspace belongs to git",
+    )
+    .with_hint("change it by git commands in the workspace's directory"))
+}
+
+fn may_be_own_git(row: &WorkspaceRow, path: &RelPath) -> bool {
+    row.kind == WorkspaceKind::Fork && path.parts().next() == Some(b".git")
+}
+
+fn has_git_in(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
+    Ok(row.kind == WorkspaceKind::Fork && fork_row(tx, row)?.git)
+}
+
+/// `HEAD`, the branch it is on, and who commits, in the directory that holds `.git`.
+pub(crate) fn write_own_git(dir: &SafeDir, row: &WorkspaceRow, fork: &ForkRow) -> Result<()> {
+    let branch = branch_of(row.id.as_str());
+    let who = fork
+        .agent
+        .as_ref()
+        .map_or(row.id.as_str(), |id| id.as_str());
+    let email = format!("{}@offshoot.invalid", branch_of(who));
+    let put = |path: RelPath, text: String| {
+        dir.write(&path, text.as_bytes(), 0o644, Sync::None)
+            .map(drop)
+    };
+    put(git_path("config"), fork_config(Some((who, &email))))?;
+    put(
+        git_path(&format!("refs/heads/{branch}")),
+        format!("{}\n", fork.base),
+    )?;
+    put(git_path("HEAD"), format!("ref: refs/heads/{branch}\n"))
+}
+
+/// A path below `.git`, for names that are ours.
+pub(crate) fn git_path(name: &str) -> RelPath {
+    RelPath::from_normal(format!(".git/{name}"))
+}
+
+/// The name of a workspace as that of a branch: some of what ids may hold, branches may not.
+fn branch_of(id: &str) -> String {
+    let mut name = id.replace('~', "-");
+    while name.contains("..") {
+        name = name.replace("..", ".");
+    }
+    if name.ends_with('.') || name.ends_with(".lock") {
+        name.push('-');
+    }
+    if name == "HEAD" {
+        "head".to_owned()
+    } else {
+        name
+    }
+}
+
+fn read_shallow(path: &Path) -> HashSet<ObjectId> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+pub(crate) fn cannot_write(cause: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::WriteFailed,
+        "the `.git` of the fork could not be written",
+    )
+    .with_hint("check the space on the disk and try again")
+    .with_source(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::branch_of;
+
+    #[test]
+    fn names_of_workspaces_become_names_of_branches() {
+        for (id, branch) in [
+            ("ada", "ada"),
+            ("ada~2", "ada-2"),
+            ("a...b", "a.b"),
+            ("a.", "a.-"),
+            ("a.lock", "a.lock-"),
+            ("HEAD", "head"),
+        ] {
+            assert_eq!(branch_of(id), branch);
+        }
+    }
+}

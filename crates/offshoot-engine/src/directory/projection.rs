@@ -1,0 +1,163 @@
+//! Bringing a directory in line with the index.
+//!
+//! A change is committed first and projected after. Whoever projects looks at what the index says
+//! by then, not at what it was when it committed: if someone newer has changed the path since, the
+//! newer version is projected. So the last projection of a path always writes its last version, and
+//! whoever was answered reads what it wrote or something newer.
+
+use std::io::Read;
+
+use offshoot_core::{EntryKind, Error, ErrorCode, ObjectId, RelPath, Result};
+use offshoot_fs::{SafeDir, Staged, Sync};
+use offshoot_store::WorkspaceRow;
+
+use crate::content::index::{Entry, Index};
+use crate::engine::{Engine, open_row_by_key};
+
+const CHUNK: usize = 128 << 10;
+
+impl Engine {
+    /// Writes one entry of the index to disk, whatever is there. Parents must exist in the index;
+    /// they are made on disk on the way.
+    pub(crate) fn put_on_disk(&self, dir: &SafeDir, path: &RelPath, entry: &Entry) -> Result<()> {
+        let content = || {
+            entry
+                .id
+                .ok_or_else(|| Error::internal(format!("`{path}` has no content in the index")))
+        };
+        match entry.kind {
+            EntryKind::Dir => {
+                make_room_for_dir(dir, path)?;
+                dir.mkdir_all(path, offshoot_core::DEFAULT_DIR_PERM)
+            }
+            EntryKind::Symlink => {
+                let target = self.whole_object(&content()?)?;
+                make_room_for_leaf(dir, path)?;
+                dir.symlink(path, &target).map(drop)
+            }
+            EntryKind::File => {
+                let staged = self.stage_object(dir, &content()?, entry.perm)?;
+                make_room_for_leaf(dir, path)?;
+                dir.commit(staged, path, true, Sync::None).map(drop)
+            }
+        }
+    }
+
+    /// A staged file with the content of an object.
+    pub(crate) fn stage_object(&self, dir: &SafeDir, id: &ObjectId, perm: u32) -> Result<Staged> {
+        use std::io::Write as _;
+        let mut staged = dir.stage(perm)?;
+        let (_, _, mut content) = self.store().open_object(id)?.ok_or_else(missing_content)?;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            let n = content
+                .read(&mut chunk)
+                .map_err(crate::content::incoming::unreadable)?;
+            if n == 0 {
+                return Ok(staged);
+            }
+            staged.write_all(&chunk[..n]).map_err(|cause| {
+                Error::new(ErrorCode::WriteFailed, "a file could not be written")
+                    .with_hint("check the free space of the data directory")
+                    .with_source(cause)
+            })?;
+        }
+    }
+
+    /// The bytes of an object that is known to be small.
+    pub(crate) fn whole_object(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
+        self.store()
+            .object(id)?
+            .map(|(_, bytes)| bytes)
+            .ok_or_else(missing_content)
+    }
+
+    /// Brings paths of a directory in line with what the index says now. Each may be a file, a
+    /// link or a directory that came, changed or went; what is below a directory is not looked at
+    /// unless it is named too. The caller holds the exclusive lock.
+    pub(crate) fn project_paths(&self, row: &WorkspaceRow, paths: &[RelPath]) -> Result<()> {
+        let dir = self.dir_of(row)?;
+        let mut wanted: Vec<(RelPath, Option<Entry>)> = Vec::with_capacity(paths.len());
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &now);
+            wanted.clear();
+            for path in paths {
+                wanted.push((path.clone(), index.entry(path)?));
+            }
+            Ok(())
+        })?;
+        wanted.sort_by(|a, b| a.0.cmp(&b.0));
+        // What went makes room first, the deepest first; then what came, parents first.
+        for (path, entry) in wanted.iter().rev() {
+            if entry.is_none() {
+                remove_from_disk(&dir, path)?;
+            }
+        }
+        for (path, entry) in &wanted {
+            if let Some(entry) = entry {
+                self.put_if_different(&dir, path, entry)?;
+            }
+        }
+        for (path, entry) in wanted.iter().rev() {
+            if let Some(entry) = entry.filter(Entry::is_dir) {
+                dir.set_perm(path, entry.perm)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_if_different(&self, dir: &SafeDir, path: &RelPath, entry: &Entry) -> Result<()> {
+        if let Some(now) = self.entry_on_disk(dir, path)?
+            && now.kind == entry.kind
+            && now.id == entry.id
+        {
+            if entry.kind == EntryKind::File && now.perm != entry.perm {
+                return dir.set_perm(path, entry.perm);
+            }
+            return Ok(());
+        }
+        self.put_on_disk(dir, path, entry)
+    }
+}
+
+/// Removes a file, a link or an empty directory. A directory that still holds something, such as
+/// ignored files, stays.
+pub(crate) fn remove_from_disk(dir: &SafeDir, path: &RelPath) -> Result<()> {
+    let Some(stat) = dir.stat(path)? else {
+        return Ok(());
+    };
+    let removed = if stat.is_dir() {
+        match dir.list(path)?.is_empty() {
+            true => dir.remove_dir(path),
+            false => Ok(()),
+        }
+    } else {
+        dir.remove_file(path)
+    };
+    match removed {
+        Err(error) if error.code() == ErrorCode::FileNotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// A file or link takes the place of an empty directory.
+fn make_room_for_leaf(dir: &SafeDir, path: &RelPath) -> Result<()> {
+    match dir.stat(path)? {
+        Some(stat) if stat.is_dir() => dir.remove_dir(path),
+        _ => Ok(()),
+    }
+}
+
+/// A directory takes the place of a file or link.
+fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
+    match dir.stat(path)? {
+        Some(stat) if !stat.is_dir() => dir.remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn missing_content() -> Error {
+    Error::new(ErrorCode::ReadFailed, "content is missing from the store")
+        .with_hint("run `offshoot check` to see what is damaged")
+}

@@ -1,0 +1,789 @@
+//! Forks: workspaces that begin as a snapshot of a project.
+//!
+//! A fork is a row at first. Its directory is made when its path is asked for or something is
+//! written: the provider shows a stack of layers there ([`crate::layers`]). Until its first change a
+//! fork holds nothing of a user, so its rows do not wait for the disk; a note beside its directory
+//! lets recovery bring the rows back that a power cut took.
+//!
+//! Two states belong to a fork. Its *base* is the snapshot of the project that its changes are told
+//! and merged against. Its *origin* is what its layers show, which is the base unless it was forked
+//! from the snapshot of another fork.
+
+use std::path::PathBuf;
+
+use offshoot_core::{
+    AgentId, Cause, Error, ErrorCode, Layout, ObjectId, ProjectId, RelPath, Result, Timestamp,
+    WorkspaceId,
+};
+use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
+use offshoot_store::{
+    Durability, ForkRow, HistoryOp, LayerRow, NewObject, ReadTx, SnapshotRow, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::access::agent_tree::give_fork;
+use crate::content::index::Index;
+use crate::content::left_out::without_left_out;
+use crate::content::objects::Workbench;
+use crate::content::state::State;
+use crate::directory::layers::Stack;
+use crate::engine::{Engine, open_row_by_key};
+use crate::merge::earlier_merges::is_cleared;
+use crate::project::head::{open_project, state_of_row};
+use crate::workspace::life::{Quota, Workspace, check_quota, line_of, new_row};
+use crate::workspace::snapshot::state_of;
+
+/// How often the name of a new fork may be taken away by somebody else.
+const TRIES: usize = 1_000;
+/// How often its layers may be collected before it has its row.
+const LAYER_TRIES: usize = 20;
+
+/// How a fork is made.
+#[derive(Clone, Debug, Default)]
+pub struct ForkOptions {
+    /// Its name; else that of its agent, or one that is free.
+    pub id: Option<WorkspaceId>,
+    /// The agent that owns it. Its first fork has its name, further ones `agent~2`, `agent~3`.
+    pub agent: Option<AgentId>,
+    /// The snapshot it begins with, of the project or of another fork of it; none is the head.
+    pub at: Option<String>,
+    /// The provider that must be used.
+    pub provider: Option<ProviderName>,
+    /// Its weight where a policy decides by priority; none is that of its agent.
+    pub priority: Option<i64>,
+    /// Its limits.
+    pub quota: Quota,
+    /// Whether its directory has a `.git` at its base, so that git commands work in it.
+    pub git: bool,
+    /// The agent goes on working where it does. Otherwise one of the tree that has no fork yet works
+    /// in this one from now on.
+    pub leave_agent: bool,
+}
+
+/// A workspace that is a fork.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    /// The workspace.
+    pub workspace: Workspace,
+    /// The project that it is merged into.
+    pub project: ProjectId,
+    /// The snapshot of the project that its changes are relative to.
+    pub base: ObjectId,
+    /// The agent that owns it.
+    pub agent: Option<AgentId>,
+    /// Its weight where a policy decides by priority.
+    pub priority: i64,
+    /// The provider that made its directory, or that was required for it; none before that.
+    pub provider: Option<ProviderName>,
+    /// Whether its directory has a `.git` at its base.
+    pub git: bool,
+}
+
+/// What a new fork begins with.
+struct Beginning {
+    project: WorkspaceRow,
+    origin: SnapshotRow,
+    base: SnapshotRow,
+    /// What the origin is made of, where it is new.
+    objects: Vec<NewObject>,
+    /// Whether the project is known to hold nothing of other agents that it must not.
+    cleared: bool,
+    priority: i64,
+    /// The agent of the tree that may get it.
+    for_agent: Option<AgentId>,
+}
+
+impl Beginning {
+    /// Neither a snapshot that only this fork has nor which agent works in it can be found again
+    /// from the note beside it.
+    fn durability(&self) -> Durability {
+        match self.objects.is_empty() && self.for_agent.is_none() {
+            true => Durability::Relaxed,
+            false => Durability::Synced,
+        }
+    }
+
+    fn rows(
+        &self,
+        id: &WorkspaceId,
+        options: &ForkOptions,
+        at: Timestamp,
+    ) -> (WorkspaceRow, ForkRow) {
+        let mut row = new_row(id, Layout::Plain, options.quota, at);
+        row.kind = WorkspaceKind::Fork;
+        row.head = Some(self.origin.id);
+        row.tree = self.origin.tree;
+        row.sidecar = self.origin.sidecar;
+        row.files = self.origin.files;
+        row.dirs = self.origin.dirs;
+        row.bytes = self.origin.bytes;
+        let fork = ForkRow {
+            workspace: WorkspaceKey(0),
+            project: self.project.key,
+            base: self.base.id,
+            base_tree: self.base.tree,
+            base_sidecar: self.base.sidecar,
+            agent: options.agent.clone(),
+            priority: self.priority,
+            git: options.git,
+            provider: options.provider.map(|name| name.as_str().to_owned()),
+            layer: None,
+            place: 1,
+        };
+        (row, fork)
+    }
+
+    /// Adds the rows of the fork. Returns none if its layers are gone by now.
+    fn insert(
+        &self,
+        tx: &mut dyn WriteTx,
+        mut row: WorkspaceRow,
+        mut fork: ForkRow,
+        cause: &Cause,
+    ) -> Result<Option<(WorkspaceRow, ForkRow)>> {
+        if let Some(layer) = fork.layer
+            && tx.layer(layer)?.is_none()
+        {
+            return Ok(None);
+        }
+        self.objects
+            .iter()
+            .try_for_each(|object| tx.put_object(object).map(drop))?;
+        row.key = tx.add_workspace(&row)?;
+        fork.workspace = row.key;
+        tx.put_fork(&fork)?;
+        tx.add_snapshot(&SnapshotRow {
+            workspace: row.key,
+            number: 1,
+            ..self.origin.clone()
+        })?;
+        let mut line = line_of(&row, HistoryOp::WorkspaceCreate, cause, row.created_at);
+        line.after = Some(self.base.id);
+        tx.add_history(&line)?;
+        if let Some(agent) = &self.for_agent {
+            give_fork(tx, agent, &row)?;
+        }
+        Ok(Some((row, fork)))
+    }
+}
+
+/// What lies beside the directory of a fork, for recovery.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ForkNote {
+    pub(crate) id: String,
+    pub(crate) project: String,
+    pub(crate) base: String,
+    pub(crate) agent: Option<String>,
+    pub(crate) priority: i64,
+    pub(crate) provider: String,
+    pub(crate) created_at: i64,
+    pub(crate) handed_out: bool,
+    /// Whether it has a `.git` at its base.
+    #[serde(default)]
+    pub(crate) git: bool,
+    /// The snapshot that the layers show.
+    pub(crate) origin: Option<String>,
+    pub(crate) layers: Vec<LayerNote>,
+    /// The start of the machine in which it was made.
+    pub(crate) boot: Option<String>,
+}
+
+/// A layer in such a note, the newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LayerNote {
+    pub(crate) name: String,
+    pub(crate) tree: String,
+    pub(crate) sidecar: String,
+    pub(crate) level: i64,
+    pub(crate) entries: i64,
+    pub(crate) bytes: i64,
+}
+
+impl From<&LayerRow> for LayerNote {
+    fn from(row: &LayerRow) -> LayerNote {
+        LayerNote {
+            name: row.name.clone(),
+            tree: row.tree.to_hex(),
+            sidecar: row.sidecar.to_hex(),
+            level: row.level,
+            entries: row.entries,
+            bytes: row.bytes,
+        }
+    }
+}
+
+impl Engine {
+    /// Forks a project: a row and nothing more. The directory is made when it is needed.
+    pub fn fork(&self, project: &ProjectId, options: &ForkOptions, cause: &Cause) -> Result<Fork> {
+        self.require_space()?;
+        self.each_name(project, options, |id| {
+            let begin = self
+                .store()
+                .read(|tx| self.beginning(tx, project, options))?;
+            if !begin.cleared {
+                self.clear_earlier_merges(project)?;
+                return Ok(None);
+            }
+            let (row, fork) = begin.rows(id, options, self.now());
+            check_quota(
+                &new_row(id, Layout::Plain, options.quota, row.created_at),
+                &row,
+            )?;
+            let made = self.store().write(begin.durability(), |tx| {
+                begin.insert(tx, row.clone(), fork.clone(), cause)
+            })?;
+            Ok(made.map(|(row, fork)| as_fork(project.clone(), row, fork)))
+        })
+    }
+
+    /// Forks a project and gives the path of the fork's directory to somebody outside.
+    pub fn fork_out(
+        &self,
+        project: &ProjectId,
+        options: &ForkOptions,
+        cause: &Cause,
+    ) -> Result<(Fork, PathBuf)> {
+        self.require_space()?;
+        let provider = self.provider_for_new(options.provider)?;
+        self.each_name(project, options, |id| {
+            let begin = self
+                .store()
+                .read(|tx| self.beginning(tx, project, options))?;
+            if !begin.cleared {
+                self.clear_earlier_merges(project)?;
+                return Ok(None);
+            }
+            let (mut row, mut fork) = begin.rows(id, options, self.now());
+            // Layers are written from the store.
+            if !begin.objects.is_empty() {
+                self.store().write(Durability::Relaxed, |tx| {
+                    let put = |object| tx.put_object(object).map(drop);
+                    begin.objects.iter().try_for_each(put)
+                })?;
+            }
+            let stack = self.stack_for_fork(&fork, state_of(&begin.origin))?;
+            check_quota(
+                &new_row(id, Layout::Plain, options.quota, row.created_at),
+                &row,
+            )?;
+            row.materialized = true;
+            row.handed_out = true;
+            fork.layer = Some(stack.top);
+            fork.provider = Some(provider.name().as_str().to_owned());
+            let dirs = self.fork_dirs(&row, fork.place);
+            if let Err(error) = self.make_fork(&*provider, &stack, &dirs, &row, &fork, project) {
+                return if self.is_gone(&stack)? {
+                    Ok(None)
+                } else {
+                    Err(error)
+                };
+            }
+            if let Err(error) = self.begin_git(&*provider, &stack, &dirs, &row, &fork) {
+                provider.cleanup(&dirs)?;
+                return if self.is_gone(&stack)? {
+                    Ok(None)
+                } else {
+                    Err(error)
+                };
+            }
+            let made = self.store().write(begin.durability(), |tx| {
+                begin.insert(tx, row.clone(), fork.clone(), cause)
+            });
+            match made {
+                Ok(Some((row, fork))) => {
+                    let path = self.inner.data.workspace(id);
+                    Ok(Some((as_fork(project.clone(), row, fork), path)))
+                }
+                Ok(None) => {
+                    self.forget_stack(stack.top);
+                    provider.cleanup(&dirs).map(|()| None)
+                }
+                Err(error) => {
+                    let _ = provider.cleanup(&dirs);
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    /// What makes a workspace a fork; none for one that is not.
+    pub fn fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
+        self.store().read(|tx| {
+            let row = crate::engine::open_row_in(tx, id)?;
+            fork_in(tx, row)
+        })
+    }
+
+    /// The same of a workspace that was completed or deleted, if none of that name is open.
+    pub fn last_fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
+        self.store().read(|tx| {
+            let row = crate::engine::last_row_in(tx, id)?;
+            fork_in(tx, row)
+        })
+    }
+
+    /// Open forks of a project in the order in which they were made.
+    pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
+        self.store().read(|tx| {
+            let rows = tx.forks_of(open_project(tx, project)?.key)?;
+            rows.into_iter()
+                .map(|row| {
+                    let fork = fork_row(tx, &row)?;
+                    Ok(as_fork(project.clone(), row, fork))
+                })
+                .collect()
+        })
+    }
+
+    /// Mounts every fork again whose path was handed out. For the start of a server. Returns how
+    /// many could not be; each says why when it is used.
+    pub fn show_handed_out(&self) -> Result<usize> {
+        let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
+        let mut failed = 0;
+        for row in rows {
+            if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
+                let shown = self.bring_back(&row).and_then(|()| self.ensure_fork(&row));
+                failed += usize::from(shown.is_err());
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Calls `make` with one free name after the other, each held, until it makes the fork.
+    fn each_name<T>(
+        &self,
+        project: &ProjectId,
+        options: &ForkOptions,
+        mut make: impl FnMut(&WorkspaceId) -> Result<Option<T>>,
+    ) -> Result<T> {
+        for number in 1..=TRIES {
+            let id = match (&options.id, &options.agent) {
+                (Some(id), _) => id.clone(),
+                (None, Some(agent)) if number == 1 => agent.as_str().parse()?,
+                (None, Some(agent)) => format!("{agent}~{number}").parse()?,
+                (None, None) => fresh_name(project)?,
+            };
+            self.refuse_case_twin(&id)?;
+            let _name = self.name_lock(&id)?;
+            let taken = |tx: &dyn ReadTx| -> Result<bool> {
+                let row = tx.workspace(&id)?;
+                Ok(row.is_some_and(|row| row.state == WorkspaceState::Open))
+            };
+            if self.store().read(taken)? {
+                if options.id.is_some() {
+                    return Err(Error::new(
+                        ErrorCode::AlreadyExists,
+                        format!("the workspace `{id}` exists"),
+                    )
+                    .with_hint("choose another name, or delete that workspace first"));
+                }
+                continue;
+            }
+            for _ in 0..LAYER_TRIES {
+                if let Some(made) = make(&id)? {
+                    return Ok(made);
+                }
+            }
+        }
+        Err(Error::new(
+            ErrorCode::WorkspaceBusy,
+            "no free name was found for the fork",
+        )
+        .with_hint("delete forks of this agent, or give a name"))
+    }
+
+    fn beginning(
+        &self,
+        tx: &dyn ReadTx,
+        project: &ProjectId,
+        options: &ForkOptions,
+    ) -> Result<Beginning> {
+        let priority = priority_of(tx, options)?;
+        let for_agent = agent_of_tree(tx, options)?;
+        let project = open_project(tx, project)?;
+        let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
+        let origin = match (&options.at, project.head) {
+            (Some(text), _) => match self.find_snapshot(tx, &project, text) {
+                Ok(found) => found,
+                Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
+                    let begin = self.beginning_elsewhere(tx, project, text, priority)?;
+                    return Ok(Beginning { for_agent, ..begin });
+                }
+                Err(error) => return Err(error),
+            },
+            (None, Some(head)) => {
+                find(&head)?.ok_or_else(|| Error::internal("the head of the project has no row"))?
+            }
+            (None, None) => {
+                return Err(Error::invalid(format!(
+                    "the project `{}` has no snapshot to fork",
+                    project.id
+                ))
+                .with_hint(format!(
+                    "put a file into it first: `offshoot project put {} PATH`",
+                    project.id
+                )));
+            }
+        };
+        let begin = Beginning {
+            base: origin.clone(),
+            origin,
+            cleared: is_cleared(tx, project.key)?,
+            project,
+            objects: Vec::new(),
+            priority,
+            for_agent,
+        };
+        match options.at {
+            Some(_) => self.as_head_has_it(tx, begin),
+            None => Ok(begin),
+        }
+    }
+
+    /// The same with the names that never get from one agent to another as the head of the project
+    /// has them: a snapshot of another fork holds what its agent has there, and an old one of the
+    /// project may hold what merges of earlier versions brought.
+    fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
+        let head = state_of_row(&begin.project);
+        let objects = self.objects_in(tx);
+        let mut bench = Workbench::new(&objects);
+        let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
+        (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
+        let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
+        if origin != state_of(&begin.origin) {
+            begin.origin = self.snapshot_on(tx, &mut bench, &begin.origin, origin)?;
+        }
+        begin.objects = bench.prepare(self.store())?;
+        Ok(begin)
+    }
+
+    /// A snapshot of another fork of the project, open or closed: what it holds, on the base that
+    /// it has in the project.
+    fn beginning_elsewhere(
+        &self,
+        tx: &dyn ReadTx,
+        project: WorkspaceRow,
+        text: &str,
+        priority: i64,
+    ) -> Result<Beginning> {
+        let (from, origin) = self.find_snapshot_anywhere(tx, text)?;
+        let fork = tx
+            .fork(from.key)?
+            .filter(|fork| fork.project == project.key);
+        let base = match fork {
+            Some(fork) => tx.snapshot(project.key, &fork.base)?,
+            None => None,
+        };
+        let base = base.ok_or_else(|| {
+            Error::invalid(format!(
+                "the snapshot `{text}` belongs to `{}`, which is no fork of `{}`",
+                from.id, project.id
+            ))
+            .with_hint(
+                "`offshoot workspace create --from SNAP` begins a workspace with any snapshot",
+            )
+        })?;
+        let begin = Beginning {
+            cleared: is_cleared(tx, project.key)?,
+            project,
+            origin,
+            base,
+            objects: Vec::new(),
+            priority,
+            for_agent: None,
+        };
+        self.as_head_has_it(tx, begin)
+    }
+
+    /// Where a fork lives.
+    pub(crate) fn fork_dirs(&self, row: &WorkspaceRow, place: i64) -> ForkDirs {
+        ForkDirs::new(
+            self.inner.data.forks().join(format!("{}.{place}", row.id)),
+            self.inner.data.workspace(&row.id),
+        )
+    }
+
+    /// Makes the directory of a fork. Whoever does holds its name or its lock.
+    pub(crate) fn make_fork(
+        &self,
+        provider: &dyn Provider,
+        stack: &Stack,
+        dirs: &ForkDirs,
+        row: &WorkspaceRow,
+        fork: &ForkRow,
+        project: &ProjectId,
+    ) -> Result<()> {
+        match provider.create(&stack.layers, dirs) {
+            Err(error) if error.code() == ErrorCode::AlreadyExists => {
+                // What an interrupted attempt, or the removal of an earlier workspace of this
+                // name, left there belongs to nobody.
+                self.provider_seen_in(dirs)?.cleanup(dirs)?;
+                provider.create(&stack.layers, dirs)?;
+            }
+            other => drop(other?),
+        }
+        let note = ForkNote {
+            id: row.id.to_string(),
+            project: project.to_string(),
+            base: fork.base.to_hex(),
+            agent: fork.agent.as_ref().map(ToString::to_string),
+            priority: fork.priority,
+            provider: provider.name().as_str().to_owned(),
+            created_at: row.created_at.0,
+            handed_out: row.handed_out,
+            git: fork.git,
+            origin: row.head.map(ObjectId::to_hex),
+            layers: stack.rows.iter().map(LayerNote::from).collect(),
+            boot: offshoot_sys::boot_id(),
+        };
+        let written = serde_json::to_vec(&note)
+            .map_err(std::io::Error::from)
+            .and_then(|note| offshoot_sys::write_private(&dirs.private.join("fork.json"), &note));
+        written.map_err(|cause| {
+            let _ = provider.cleanup(dirs);
+            Error::new(
+                ErrorCode::WriteFailed,
+                "the directory of the fork could not be made",
+            )
+            .with_source(cause)
+        })
+    }
+
+    /// The provider that must have made what is on disk.
+    pub(crate) fn provider_seen_in(&self, dirs: &ForkDirs) -> Result<Box<dyn Provider>> {
+        let overlay = dirs.upper().is_dir() || is_fork_mounted(&dirs.target)?;
+        self.provider_that_made(if overlay {
+            ProviderName::Overlay
+        } else {
+            ProviderName::Copy
+        })
+    }
+
+    /// Makes the directory of a fork that has none, and notes it. The caller holds the exclusive
+    /// lock.
+    pub(crate) fn materialize_fork(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        let (fork, origin, project) = self.store().read(|tx| {
+            let fork = fork_row(tx, row)?;
+            let origin = origin_of(tx, row, &fork)?;
+            let project = project_name(tx, &fork)?;
+            Ok((fork, origin, project))
+        })?;
+        let required = fork.provider.as_deref().map(str::parse).transpose()?;
+        let provider = self.provider_for_new(required)?;
+        let mut tries = LAYER_TRIES;
+        loop {
+            self.discard_fork(row)?;
+            let stack = self.stack_for_fork(&fork, origin)?;
+            let made = self.materialize_on(row, &fork, &project, &*provider, &stack);
+            tries -= 1;
+            if made.is_ok() || !self.is_gone(&stack)? || tries == 0 {
+                return made;
+            }
+        }
+    }
+
+    fn materialize_on(
+        &self,
+        row: &WorkspaceRow,
+        fork: &ForkRow,
+        project: &ProjectId,
+        provider: &dyn Provider,
+        stack: &Stack,
+    ) -> Result<SafeDir> {
+        let dirs = self.fork_dirs(row, fork.place);
+        self.make_fork(provider, stack, &dirs, row, fork, project)?;
+        let begun = self.begin_git(provider, stack, &dirs, row, fork);
+        let filled = begun.and_then(|()| self.fill_fork(row, stack, &dirs));
+        let noted = filled.and_then(|dir| {
+            // Refused by the store if the layers are gone by now.
+            self.store().write(Durability::Relaxed, |tx| {
+                let mut now = open_row_by_key(tx, row)?;
+                now.materialized = true;
+                tx.update_workspace(&now)?;
+                let mut fork = fork_row(tx, &now)?;
+                fork.layer = Some(stack.top);
+                fork.provider = Some(provider.name().as_str().to_owned());
+                tx.put_fork(&fork)
+            })?;
+            Ok(dir)
+        });
+        if noted.is_err() {
+            let _ = provider.cleanup(&dirs);
+        }
+        noted
+    }
+
+    /// Writes what the index says beyond the layers.
+    fn fill_fork(&self, row: &WorkspaceRow, stack: &Stack, dirs: &ForkDirs) -> Result<SafeDir> {
+        let dir = self.open_dir(&dirs.target)?.following_no_links();
+        let changes = self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &now).with_rows()?;
+            let mut bench = Workbench::new(&index.objects);
+            let state = index.base().edit(&mut bench, &index.pending(true)?.edits)?;
+            stack.state.diff(&bench, &state, &RelPath::root())
+        })?;
+        self.project_changes(&dir, &changes)?;
+        Ok(dir)
+    }
+
+    /// Makes sure that the directory of a materialised fork shows it: after a restart of the
+    /// machine its mount is gone.
+    pub(crate) fn ensure_fork(&self, row: &WorkspaceRow) -> Result<()> {
+        let target = self.inner.data.workspace(&row.id);
+        if is_fork_mounted(&target)? {
+            return Ok(());
+        }
+        let fork = self.store().read(|tx| fork_row(tx, row))?;
+        let (Some(layer), Some(provider)) = (fork.layer, &fork.provider) else {
+            return Err(Error::internal("the fork has a directory but no layers"));
+        };
+        let provider = self.provider_that_made(provider.parse()?)?;
+        if !provider.capabilities().mounts {
+            return Ok(());
+        }
+        let dirs = self.fork_dirs(row, fork.place);
+        if !dirs.upper().is_dir() {
+            return Err(Error::new(
+                ErrorCode::FileNotFound,
+                format!("the directory of the workspace `{}` is missing", row.id),
+            ));
+        }
+        let stack = self.stack_of(fork.project, layer)?;
+        self.finish_update(row, &fork)?;
+        provider
+            .ensure(&stack.layers, &dirs)
+            .map(drop)
+            .map_err(|error| cannot_be_shown(row, error))
+    }
+
+    /// Takes the directory of a fork away. Its content must be in the store (INV-3).
+    pub(crate) fn discard_fork(&self, row: &WorkspaceRow) -> Result<()> {
+        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        let place = self
+            .store()
+            .read(|tx| Ok(tx.fork(row.key)?.map_or(1, |fork| fork.place)))?;
+        // One before and one after: an update may have been interrupted.
+        for place in [place, place - 1, place + 1] {
+            let dirs = self.fork_dirs(row, place);
+            if dirs.private.is_dir() || dirs.target.exists() {
+                self.provider_seen_in(&dirs)?.cleanup(&dirs)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name and place that a private directory of a fork has.
+pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
+    let (id, place) = directory.rsplit_once('.')?;
+    Some((id.parse().ok()?, place.parse().ok()?))
+}
+
+/// The agent of the tree that the fork is for, if it is to work in it.
+fn agent_of_tree(tx: &dyn ReadTx, options: &ForkOptions) -> Result<Option<AgentId>> {
+    match &options.agent {
+        Some(agent) if !options.leave_agent => Ok(tx.agent(agent)?.map(|row| row.id)),
+        _ => Ok(None),
+    }
+}
+
+/// The weight that a new fork has: its own, or that of its agent.
+fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
+    match (options.priority, &options.agent) {
+        (Some(priority), _) => Ok(priority),
+        (None, Some(agent)) => Ok(tx.agent(agent)?.map_or(0, |agent| agent.priority)),
+        (None, None) => Ok(0),
+    }
+}
+
+/// What makes a workspace a fork.
+pub(crate) fn fork_row(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ForkRow> {
+    tx.fork(row.key)?
+        .ok_or_else(|| Error::internal(format!("`{}` is a fork of nothing", row.id)))
+}
+
+/// A mount that is refused for good needs another way out than to try again.
+fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
+    let passes = [
+        ErrorCode::WorkspaceBusy,
+        ErrorCode::AlreadyExists,
+        ErrorCode::QuotaExceeded,
+    ];
+    if passes.contains(&error.code()) {
+        return error;
+    }
+    let id = &row.id;
+    Error::new(
+        error.code(),
+        format!("the workspace `{id}` is an overlay, which cannot be mounted here: {error}"),
+    )
+    .with_hint(format!(
+        "`offshoot doctor` says what overlays need; `offshoot workspace convert {id} --provider copy` \
+         makes a copy of it, with all that was changed"
+    ))
+    .with_source(error)
+}
+
+/// The name of a fork's project.
+pub(crate) fn project_name(tx: &dyn ReadTx, fork: &ForkRow) -> Result<ProjectId> {
+    match tx.workspace_by_key(fork.project)? {
+        Some(row) => row.id.as_str().parse(),
+        None => Err(Error::internal("the project of a fork is gone")),
+    }
+}
+
+/// The base of a fork as a state.
+pub(crate) fn base_state(fork: &ForkRow) -> State {
+    State {
+        tree: fork.base_tree,
+        sidecar: fork.base_sidecar,
+    }
+}
+
+/// What the layers of a fork should show: what it began with while it holds nothing else, or what
+/// has layers already; else its base.
+fn origin_of(tx: &dyn ReadTx, row: &WorkspaceRow, fork: &ForkRow) -> Result<State> {
+    let head = match &row.head {
+        Some(head) => tx.snapshot(row.key, head)?,
+        None => None,
+    };
+    let Some(head) = head else {
+        return Ok(base_state(fork));
+    };
+    let shared = head.number == 1 || !tx.layers_showing(&head.tree, &head.sidecar)?.is_empty();
+    Ok(if shared {
+        state_of(&head)
+    } else {
+        base_state(fork)
+    })
+}
+
+fn fork_in(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Option<Fork>> {
+    if row.kind != WorkspaceKind::Fork {
+        return Ok(None);
+    }
+    let fork = fork_row(tx, &row)?;
+    let project = project_name(tx, &fork)?;
+    Ok(Some(as_fork(project, row, fork)))
+}
+
+fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
+    Fork {
+        project,
+        base: fork.base,
+        agent: fork.agent,
+        priority: fork.priority,
+        provider: fork.provider.and_then(|name| name.parse().ok()),
+        git: fork.git,
+        workspace: row.into(),
+    }
+}
+
+fn fresh_name(project: &ProjectId) -> Result<WorkspaceId> {
+    let random = uuid::Uuid::now_v7().simple().to_string();
+    let mut name = project.to_string();
+    name.truncate(56);
+    format!("{name}-{}", &random[26..]).parse()
+}

@@ -1,0 +1,4 @@
+//! fork
+
+pub(crate) mod convert;
+pub(crate) mod create;

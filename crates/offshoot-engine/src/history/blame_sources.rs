@@ -1,0 +1,210 @@
+//! Where lines of a file may have come from, other than the version before.
+
+use offshoot_core::{EntryKind, Error, ObjectId, Operator, RelPath, Result, Timestamp};
+use offshoot_store::{ReviewRow, SnapshotRow, WorkspaceKey};
+
+use crate::history::blame::{Marked, Origin, Tracer};
+use crate::history::blame_places::Place;
+use crate::workspace::snapshot::state_of;
+
+impl Tracer<'_> {
+    /// What a merge, a decision about a conflict, or an undo could have its lines from.
+    pub(crate) fn merged_from(
+        &mut self,
+        place: &Place,
+        path: &RelPath,
+        landed: Option<&SnapshotRow>,
+        earlier: &[Marked],
+    ) -> Result<Vec<Marked>> {
+        let Some(landed) = landed.map(|row| row.id) else {
+            return Ok(Vec::new());
+        };
+        // An undo that found nothing to change names the head, which is a merge of its own.
+        let undid = place.merges.iter().any(|one| one.undone_by == Some(landed));
+        if undid && place.merges_behind(path, landed).next().is_none() {
+            return Ok(earlier.iter().rev().cloned().collect());
+        }
+        let reviews = place.reviews.iter();
+        let decided: Vec<&ReviewRow> = reviews
+            .filter(|one| one.snapshot == Some(landed) && one.path == *path)
+            .collect();
+        let mut sources = Vec::new();
+        for merge in place.merges_behind(path, landed) {
+            sources.extend(self.marked_at(merge.workspace, path, &merge.theirs)?);
+        }
+        for review in decided {
+            if let Some(base) = review.base {
+                sources.extend(
+                    earlier
+                        .iter()
+                        .rev()
+                        .find(|one| one.content == Some(base))
+                        .cloned(),
+                );
+            }
+            for candidate in self.tx.candidates(&review.id)? {
+                let origin = self.add_origin(Origin {
+                    place: place.row.key,
+                    operator: candidate.cause.operator.to_string(),
+                    agent: candidate.cause.claim,
+                    message_id: candidate.cause.message_id,
+                    snapshot: Some(landed),
+                    at: candidate.at,
+                });
+                sources.push(self.all_from(candidate.content, origin)?);
+            }
+        }
+        Ok(sources)
+    }
+
+    /// What lost at a path, brought back: it stood there before, or in the workspace of the merge.
+    pub(crate) fn what_lost(
+        &mut self,
+        place: &Place,
+        path: &RelPath,
+        content: ObjectId,
+        at: Timestamp,
+        earlier: &[Marked],
+    ) -> Result<Vec<Marked>> {
+        let stood = earlier
+            .iter()
+            .rev()
+            .find(|one| one.content == Some(content));
+        if let Some(stood) = stood {
+            return Ok(vec![stood.clone()]);
+        }
+        let merge = place.merges.iter().find(|merge| merge.at == at);
+        let found = match merge {
+            Some(merge) => self.marked_at(merge.workspace, path, &merge.theirs)?,
+            None => None,
+        };
+        Ok(found.into_iter().collect())
+    }
+
+    pub(crate) fn base_of_update(
+        &mut self,
+        place: &Place,
+        path: &RelPath,
+        revision: i64,
+    ) -> Result<Vec<Marked>> {
+        let found = match (place.project, place.updates.get(&revision)) {
+            (Some(project), Some(base)) => self.marked_at(project, path, base)?,
+            _ => None,
+        };
+        Ok(found.into_iter().collect())
+    }
+
+    /// What stood at a path before its history in this place begins: it was there in the snapshot
+    /// that the place began with, or came with an import.
+    pub(crate) fn beginning(
+        &mut self,
+        key: WorkspaceKey,
+        path: &RelPath,
+        content: ObjectId,
+    ) -> Result<Marked> {
+        if let Some(known) = &self.chain(key, path)?.beginning
+            && known.content == Some(content)
+        {
+            return Ok(known.clone());
+        }
+        let Some(place) = self.place(key)? else {
+            return Err(Error::internal("a version belongs to nothing"));
+        };
+        let found = match place.has_origin {
+            true => self.in_origin(&place, path)?,
+            false => self.imported(&place, path, content)?,
+        };
+        let marked = match found.filter(|one| one.content == Some(content)) {
+            Some(marked) => marked,
+            // Nothing tells, such as after a purge: it was there when the place came into being.
+            None => {
+                let origin = self.add_origin(Origin {
+                    place: key,
+                    operator: Operator::system().to_string(),
+                    agent: None,
+                    message_id: None,
+                    snapshot: place.snapshots.first().map(|row| row.id),
+                    at: place.row.created_at,
+                });
+                self.all_from(content, origin)?
+            }
+        };
+        self.chain(key, path)?.beginning = Some(marked.clone());
+        Ok(marked)
+    }
+
+    /// What an import brought, through the snapshots that came with it. The history has no lines
+    /// for these, so each of them is looked at, as git would.
+    pub(crate) fn imported(
+        &mut self,
+        place: &Place,
+        path: &RelPath,
+        content: ObjectId,
+    ) -> Result<Option<Marked>> {
+        let mut versions: Vec<(&SnapshotRow, ObjectId)> = Vec::new();
+        for row in place.snapshots[..place.imported].iter().rev() {
+            let entry = state_of(row).entry(&self.objects, path)?;
+            let id = entry
+                .filter(|entry| entry.kind == EntryKind::File)
+                .and_then(|entry| entry.id);
+            match (versions.last_mut(), id) {
+                (None, Some(id)) if id == content => versions.push((row, id)),
+                (None, _) => {}
+                (Some(_), None) => break,
+                (Some((since, last)), Some(id)) if *last == id => *since = row,
+                (Some(_), Some(id)) => versions.push((row, id)),
+            }
+        }
+        let mut marked: Option<Marked> = None;
+        for (row, content) in versions.into_iter().rev() {
+            let own = self.add_origin(Origin {
+                place: place.row.key,
+                operator: row.cause.operator.to_string(),
+                agent: row.cause.claim.clone(),
+                message_id: row.cause.message_id.clone(),
+                snapshot: Some(row.id),
+                at: row.at,
+            });
+            let mut next = self.all_from(content, own)?;
+            if let (Some(before), Some(text)) = (&marked, self.text(&content)?) {
+                let mut taken = vec![None; next.lines.len()];
+                self.take(&mut taken, &text, before)?;
+                next.lines = taken.into_iter().map(|one| one.unwrap_or(own)).collect();
+            }
+            marked = Some(next);
+        }
+        Ok(marked)
+    }
+
+    /// What the snapshot that a workspace began with has, in the place that made the snapshot.
+    pub(crate) fn in_origin(&mut self, place: &Place, path: &RelPath) -> Result<Option<Marked>> {
+        let Some(origin) = place.snapshots.first().map(|row| row.id) else {
+            return Ok(None);
+        };
+        if let Some(project) = place.project
+            && self.tx.snapshot(project, &origin)?.is_some()
+        {
+            return self.marked_at(project, path, &origin);
+        }
+        let mut rows = self.tx.all_workspaces()?;
+        rows.sort_by_key(|row| row.key);
+        for row in rows {
+            if row.key < place.row.key && self.tx.snapshot(row.key, &origin)?.is_some() {
+                return self.marked_at(row.key, path, &origin);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The versions that a restore can have its lines from: the one with that very content, or any.
+pub(crate) fn back_to(earlier: &[Marked], content: ObjectId) -> Vec<Marked> {
+    let same = earlier
+        .iter()
+        .rev()
+        .find(|one| one.content == Some(content));
+    match same {
+        Some(same) => vec![same.clone()],
+        None => earlier.iter().rev().cloned().collect(),
+    }
+}

@@ -1,0 +1,125 @@
+//! Events: every line of the history, over all workspaces, in the order of their commits.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use offshoot_core::{ProjectId, Result, WorkspaceId};
+use offshoot_store::{
+    HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
+};
+
+use crate::access::Home;
+use crate::access::tokens::home_of;
+use crate::engine::Engine;
+use crate::fork::create::project_name;
+
+/// Something that happened in a workspace or a project.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// In which workspace; none if it happened in a project.
+    pub workspace: Option<WorkspaceId>,
+    /// In which project, or of which project the workspace is a fork.
+    pub project: Option<ProjectId>,
+    /// What it belongs to, also when names were taken again since.
+    pub home: Home,
+    /// What, with its number.
+    pub row: HistoryRow,
+}
+
+impl Engine {
+    /// The number of the newest event; 0 if there is none. Other processes' events count too.
+    pub fn last_event(&self) -> Result<i64> {
+        self.store().read(|tx| tx.last_seq())
+    }
+
+    /// Events with a greater number, oldest first. Whoever asks again with the last number seen
+    /// misses none: numbers follow commits.
+    pub fn events_after(
+        &self,
+        seq: i64,
+        workspace: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Event>> {
+        self.store().read(|tx| {
+            let key = match workspace {
+                None => None,
+                Some(id) => match tx.workspace(id)? {
+                    Some(row) => Some(row.key),
+                    None => return Ok(Vec::new()),
+                },
+            };
+            let rows = tx.history(&HistoryFilter {
+                workspace: key,
+                after_seq: seq,
+                limit,
+                ..HistoryFilter::default()
+            })?;
+            let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
+            let mut events = Vec::with_capacity(rows.len());
+            for row in rows {
+                let key = row.line.workspace;
+                let place = match places.get(&key) {
+                    Some(place) => place.clone(),
+                    None => place_of(tx, key)?,
+                };
+                places.insert(key, place.clone());
+                if let Some((workspace, project, home)) = place {
+                    events.push(Event {
+                        workspace,
+                        project,
+                        home,
+                        row,
+                    });
+                }
+            }
+            Ok(events)
+        })
+    }
+}
+
+/// The names of where something happened, and what that belongs to.
+type Place = (Option<WorkspaceId>, Option<ProjectId>, Home);
+
+fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
+    let Some(row) = tx.workspace_by_key(key)? else {
+        return Ok(None);
+    };
+    let home = home_of(tx, &row)?;
+    Ok(Some(match row.kind {
+        WorkspaceKind::Project => (None, Some(row.id.as_str().parse()?), home),
+        WorkspaceKind::Fork => {
+            let fork = tx.fork(key)?;
+            let project = fork.map(|fork| project_name(tx, &fork)).transpose()?;
+            (Some(row.id), project, home)
+        }
+        _ => (Some(row.id), None, home),
+    }))
+}
+
+/// A workspace whose directory outside programs may change.
+#[derive(Clone, Debug)]
+pub struct HandedOut {
+    /// Which.
+    pub id: WorkspaceId,
+    /// Its directory on this machine.
+    pub path: PathBuf,
+    /// How many directories it holds, as of the last sync.
+    pub dirs: usize,
+}
+
+impl Engine {
+    /// The workspaces whose path was given to anyone, for whoever watches their directories.
+    pub fn handed_out(&self) -> Result<Vec<HandedOut>> {
+        let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
+        let place = |row: WorkspaceRow| HandedOut {
+            path: self.inner.data.workspace(&row.id),
+            dirs: row.dirs as usize,
+            id: row.id,
+        };
+        Ok(rows
+            .into_iter()
+            .filter(|row| row.handed_out && row.materialized)
+            .map(place)
+            .collect())
+    }
+}

@@ -1,0 +1,372 @@
+//! Landing what was decided about reviews, and with it the rest of a merge that lands whole.
+//!
+//! Such a merge waits for the last of its conflicts. That one may be decided, or it may be settled by
+//! itself when the project comes to agree. However it ends, the merge lands then; if that could not be
+//! done, it lands when its workspace is completed again or somebody asks for the review again.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use offshoot_core::{Cause, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result};
+use offshoot_git::ObjectReader;
+use offshoot_merge::MergeOptions;
+use offshoot_store::{
+    Durability, HistoryOp, MergeRow, ReadTx, ReviewRow, ReviewState, Via, WorkspaceKey,
+    WorkspaceRow, WorkspaceState, WriteTx,
+};
+
+use crate::content::left_out::without_left_out;
+use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::state::State;
+use crate::engine::Engine;
+use crate::merge::authors::agent_of;
+use crate::merge::complete::receipt;
+use crate::merge::protect::{Protection, known_paths};
+use crate::merge::review_row::{
+    Decision, as_json, details_of, find_review, mark_resolved, refuse_other,
+};
+use crate::merge::reviews::{Wanted, choice_named};
+use crate::merge::three_way::{ThreeStates, merge_into_project};
+use crate::project::head::{Proposal, Recorded, state_of_row};
+use crate::workspace::life::line_of;
+use crate::workspace::snapshot::Snapshot;
+
+/// A review, what was decided about it, and who did.
+pub(crate) type DecidedReview = (ReviewRow, Wanted, Decision);
+
+/// What lands together.
+pub(crate) struct ToLand<'a> {
+    pub(crate) decided: &'a [DecidedReview],
+    /// The merge whose rest waited for the decisions.
+    pub(crate) merge: Option<&'a MergeRow>,
+    pub(crate) cause: &'a Cause,
+}
+
+/// What of a workspace can land: its decisions, and the merges whose conflicts have all ended.
+struct Ready {
+    merge: MergeRow,
+    decided: Vec<ReviewRow>,
+    /// Whether the workspace still is as it was merged; if not, it brings the rest itself.
+    is_last: bool,
+}
+
+impl Engine {
+    /// Lands the merges of a workspace that wait for nobody any more: whose conflicts are all decided
+    /// or settled by themselves.
+    pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<()> {
+        for ready in self.store().read(|tx| ready_to_land(tx, workspace))? {
+            let cause = self.store().read(|tx| cause_of_merge(tx, &ready.merge))?;
+            let decided = self.as_decided(ready.decided)?;
+            self.land(&ToLand {
+                decided: &decided,
+                merge: Some(&ready.merge).filter(|_| ready.is_last),
+                cause: &cause,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Decided reviews with what was decided about them.
+    pub(crate) fn as_decided(&self, reviews: Vec<ReviewRow>) -> Result<Vec<DecidedReview>> {
+        let as_decided = |review: ReviewRow| {
+            let decision = details_of(&review)?
+                .decision
+                .ok_or_else(|| Error::internal("a decided review has no decision"))?;
+            let wanted = match (decision.content, &decision.parts) {
+                (Some(content), _) => self.wanted_content(content)?,
+                (None, Some(parts)) => Wanted::Parts(parts.clone()),
+                (None, None) => Wanted::Choice(choice_named(&decision.choice)?),
+            };
+            Ok((review, wanted, decision))
+        };
+        reviews.into_iter().map(as_decided).collect()
+    }
+
+    /// Whether a workspace still is where it was merged. One that was updated or merged again since
+    /// brings what it has by itself.
+    pub(crate) fn is_last_merge(&self, merge: &MergeRow) -> Result<bool> {
+        self.store().read(|tx| is_last_merge(tx, merge))
+    }
+
+    /// Brings decisions into the project, and with them the rest of a merge that waited for them.
+    /// A decision that does not fit any more is taken back, and its review is open again.
+    pub(crate) fn land(&self, landing: &ToLand<'_>) -> Result<Option<Snapshot>> {
+        let unfit: RefCell<Option<&ReviewRow>> = RefCell::new(None);
+        let landed = self.try_to_land(landing, &unfit);
+        let (Err(error), Some(review)) = (&landed, unfit.into_inner()) else {
+            return landed;
+        };
+        // One that nobody noted before is refused, and that is all.
+        if !is_about_the_decision(error) || review.state != ReviewState::Decided {
+            return landed;
+        }
+        self.reopen(review)?;
+        Err(Error::new(
+            error.code(),
+            format!(
+                "what was decided about `{}` does not fit any more: {error}",
+                review.path
+            ),
+        )
+        .with_hint(format!(
+            "the review `{}` is open again; decide it, and the merge lands",
+            review.id
+        )))
+    }
+
+    /// See [`Engine::land`]. Notes which review cannot be decided as it was.
+    fn try_to_land<'r>(
+        &self,
+        landing: &ToLand<'r>,
+        unfit: &RefCell<Option<&'r ReviewRow>>,
+    ) -> Result<Option<Snapshot>> {
+        let ToLand {
+            decided,
+            merge,
+            cause,
+        } = *landing;
+        let of_review = decided.first().map(|(review, ..)| review.project);
+        let Some(key) = of_review.or(merge.map(|merge| merge.project)) else {
+            return Ok(None);
+        };
+        let project = self.store().read(|tx| {
+            let row = tx.workspace_by_key(key)?;
+            row.ok_or_else(|| Error::internal("the project of a review is gone"))
+        })?;
+        let project_id: ProjectId = project.id.as_str().parse()?;
+        let label = label_of(decided, merge)?;
+        let recorded = Recorded {
+            label: &label,
+            further_parents: &[],
+            op: match decided.is_empty() {
+                true => HistoryOp::Merge,
+                false => HistoryOp::ReviewResolve,
+            },
+            via: Via::Merge,
+            cause,
+            at: self.now(),
+        };
+        let make = |objects: &StoredObjects<'_>, head: &State| {
+            let mut proposal = Proposal::default();
+            if let Some(merge) = merge {
+                proposal = self.rest_of_merge(objects, head, merge)?;
+            }
+            for one in decided {
+                let more = self.decided_edits(objects, head, &project_id, one);
+                let more = more.inspect_err(|_| *unfit.borrow_mut() = Some(&one.0))?;
+                proposal.edits.extend(more.edits);
+                proposal.contents.extend(more.contents);
+            }
+            Ok(proposal)
+        };
+        let mark = |tx: &mut dyn WriteTx, snapshot: Option<ObjectId>| -> Result<()> {
+            for (review, wanted, decision) in decided {
+                mark_resolved(tx, review, wanted, decision, snapshot)?;
+            }
+            merge.map_or(Ok(()), |merge| mark_landed(tx, merge, snapshot))
+        };
+        let (snapshot, created) =
+            self.change_project(&project_id, &recorded, make, |tx, draft| {
+                mark(tx, Some(draft.snapshot.id))
+            })?;
+        if created {
+            return Ok(Some(snapshot));
+        }
+        // The project has it already: the decision is noted all the same.
+        let line = line_of(&project, recorded.op, cause, recorded.at);
+        self.store().write(Durability::Synced, |tx| {
+            mark(tx, None)?;
+            tx.add_history(&line).map(drop)
+        })?;
+        Ok(None)
+    }
+
+    /// What a decision comes to, if whoever decided may change that. Whoever decided about what is
+    /// protected was asked before.
+    pub(crate) fn decided_edits(
+        &self,
+        objects: &StoredObjects<'_>,
+        head: &State,
+        project: &ProjectId,
+        (review, wanted, decision): &DecidedReview,
+    ) -> Result<Proposal> {
+        let proposal = self.settle(objects, head, review, wanted)?;
+        if !decision.over_protected && !details_of(review)?.protected {
+            self.refuse_protected(project, proposal.edits.keys())?;
+        }
+        Ok(proposal)
+    }
+
+    /// Refuses a decision that could not be carried out now. Nothing is changed.
+    pub(crate) fn check_decision(&self, decided: &DecidedReview) -> Result<()> {
+        self.store().read(|tx| {
+            let project = tx
+                .workspace_by_key(decided.0.project)?
+                .filter(|row| row.state == WorkspaceState::Open)
+                .ok_or_else(|| {
+                    Error::new(
+                        ErrorCode::ProjectNotFound,
+                        "the project of the review was deleted",
+                    )
+                })?;
+            let mut objects = self.objects_in(tx);
+            objects.remember_trees();
+            let head = state_of_row(&project);
+            let id: ProjectId = project.id.as_str().parse()?;
+            self.decided_edits(&objects, &head, &id, decided).map(drop)
+        })
+    }
+
+    /// Takes a decision back that has not landed.
+    fn reopen(&self, review: &ReviewRow) -> Result<()> {
+        self.store().write(Durability::Synced, |tx| {
+            let mut now = find_review(tx, &review.id)?;
+            if now.state != ReviewState::Decided || refuse_other(&now, review).is_err() {
+                return Ok(());
+            }
+            let mut details = details_of(&now)?;
+            details.decision = None;
+            now.details = as_json(&details)?;
+            now.state = ReviewState::Open;
+            tx.put_review(&now)
+        })
+    }
+
+    /// What a merge that waited brings beside its conflicts, onto the head as it is now.
+    fn rest_of_merge(
+        &self,
+        objects: &StoredObjects<'_>,
+        head: &State,
+        merge: &MergeRow,
+    ) -> Result<Proposal> {
+        let mut bench = Workbench::new(objects);
+        let base = self.state_at(merge.project, &merge.base)?;
+        let theirs = self.state_at(merge.workspace, &merge.theirs)?;
+        let base = match &receipt(merge)?.since {
+            Some(since) => {
+                let merged = self.state_at(merge.workspace, since)?;
+                without_left_out(&mut bench, &base, &merged)?
+            }
+            None => base,
+        };
+        let objects: &dyn ObjectReader = &bench;
+        let states = ThreeStates {
+            base: &base,
+            ours: head,
+            theirs: &theirs,
+        };
+        let options = MergeOptions::default();
+        let mut again = merge_into_project(self.store(), objects, states, &options)?;
+        let (known, protection) = self.store().read(|tx| {
+            let known = known_paths(tx, merge.workspace, &merge.id)?;
+            Ok((known, Protection::read(tx, merge.project)?))
+        })?;
+        // What is protected lands by its own decision, like a conflict.
+        let held = protection.hold(objects, states, &mut again)?;
+        let conflicts = again.conflicts.iter().map(|conflict| &conflict.path);
+        let new: Vec<String> = conflicts
+            .chain(held.iter().map(|one| &one.path))
+            .filter(|path| !known.contains(path))
+            .map(RelPath::to_text)
+            .collect();
+        if !new.is_empty() {
+            return Err(Error::new(
+                ErrorCode::MergeConflict,
+                "the project has changed since, and more paths conflict now",
+            )
+            .with_hint("complete the workspace again: every conflict gets its review")
+            .with_details(serde_json::json!({ "conflicts": new })));
+        }
+        Ok(again.proposal)
+    }
+}
+
+/// Whether another decision would land.
+fn is_about_the_decision(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::PreconditionFailed | ErrorCode::InvalidRequest | ErrorCode::PermissionDenied
+    )
+}
+
+/// Whether the conflicts of a merge have to be found anew: as they were decided they cannot land.
+pub(crate) fn needs_new_merge(error: &Error) -> bool {
+    error.code() == ErrorCode::MergeConflict || is_about_the_decision(error)
+}
+
+fn label_of(decided: &[DecidedReview], merge: Option<&MergeRow>) -> Result<String> {
+    match merge.filter(|_| decided.is_empty()) {
+        Some(merge) => Ok(format!("Merge {}", receipt(merge)?.workspace)),
+        None => {
+            let paths: Vec<String> = decided.iter().map(|one| one.0.path.to_text()).collect();
+            Ok(format!("Resolve {}", paths.join(", ")))
+        }
+    }
+}
+
+/// Notes where a merge that waited has gone; nothing if somebody else landed it meanwhile.
+fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId>) -> Result<()> {
+    let Some(now) = tx.merge(&merge.id)? else {
+        return Err(Error::internal("a review belongs to no merge"));
+    };
+    let mut completed = receipt(&now)?;
+    if !completed.waits_whole() {
+        return Ok(());
+    }
+    completed.snapshot = snapshot;
+    completed.landed_nothing = snapshot.is_none();
+    tx.put_merge(&MergeRow {
+        snapshot,
+        outcome: as_json(&completed)?,
+        ..now
+    })
+}
+
+/// The merges of a workspace whose conflicts have all ended, and that have not landed.
+fn ready_to_land(tx: &dyn ReadTx, workspace: WorkspaceKey) -> Result<Vec<Ready>> {
+    let mut reviews = tx.reviews_of(workspace)?;
+    reviews.retain(|review| review.state != ReviewState::Resolved);
+    let mut ids: BTreeSet<String> = reviews.iter().map(|review| review.merge.clone()).collect();
+    if let Some(last) = tx.last_merge(workspace)? {
+        ids.insert(last.id);
+    }
+    let mut ready = Vec::new();
+    for id in ids {
+        let Some(merge) = tx.merge(&id)? else {
+            continue;
+        };
+        let of_merge = reviews.iter().filter(|review| review.merge == id);
+        let decided: Vec<ReviewRow> = of_merge.cloned().collect();
+        let is_open = |review: &ReviewRow| review.state == ReviewState::Open;
+        let is_last = is_last_merge(tx, &merge)? && receipt(&merge)?.waits_whole();
+        if !decided.iter().any(is_open) && (is_last || !decided.is_empty()) {
+            ready.push(Ready {
+                merge,
+                decided,
+                is_last,
+            });
+        }
+    }
+    Ok(ready)
+}
+
+fn is_last_merge(tx: &dyn ReadTx, merge: &MergeRow) -> Result<bool> {
+    let last = tx.last_merge(merge.workspace)?;
+    let fork = tx.fork(merge.workspace)?;
+    let is_newest = last.is_none_or(|last| last.id == merge.id);
+    Ok(is_newest && fork.is_none_or(|fork| fork.base == merge.base))
+}
+
+/// A merge that lands by itself is done by the system; its agent is named as a claim.
+fn cause_of_merge(tx: &dyn ReadTx, merge: &MergeRow) -> Result<Cause> {
+    let row: Option<WorkspaceRow> = tx.workspace_by_key(merge.workspace)?;
+    let claim = match (row, tx.fork(merge.workspace)?) {
+        (Some(row), Some(fork)) => Some(agent_of(&row, &fork)),
+        _ => merge.cause.claim.clone(),
+    };
+    Ok(Cause {
+        operator: Operator::system(),
+        claim,
+        message_id: merge.cause.message_id.clone(),
+    })
+}

@@ -1,0 +1,125 @@
+//! Conflicts that an update of a workspace found: their reviews, and decisions about them.
+//!
+//! The workspace moves on all the same and has what the project has at those paths, so that merging
+//! it again takes nothing back that the project got meanwhile. What it had itself is kept by the
+//! review and by the snapshot before the update; a decision puts it, or something else, into the
+//! workspace.
+
+use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result};
+use offshoot_git::ObjectReader;
+use offshoot_merge::Conflict;
+use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, WorkspaceState};
+
+use crate::content::index::Index;
+use crate::content::objects::Workbench;
+use crate::content::state::{State, StateChange};
+use crate::engine::{Engine, open_row_by_key};
+use crate::fork::create::base_state;
+use crate::merge::authors::Authors;
+use crate::merge::review_close::{closed_by_update, still_waiting};
+use crate::merge::review_row::{
+    Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
+};
+use crate::merge::reviews::Wanted;
+use crate::merge::three_way::ThreeStates;
+use crate::project::head::state_of_row;
+use crate::workspace::restore::Goal;
+
+/// The reviews of what an update cannot decide, and those that close with it.
+pub(crate) fn reviews_of_update(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    (conflicts, changes): (&[Conflict], &[StateChange]),
+    fork: &ForkRow,
+    sides: (&WorkspaceRow, &State),
+    project: &WorkspaceRow,
+) -> Result<(Vec<ReviewRow>, Vec<ReviewRow>)> {
+    let (row, theirs) = sides;
+    let known = KnownReviews::read(tx, row.key)?;
+    let changes = Changed::new(changes);
+    let head = state_of_row(project);
+    let finding = Finding {
+        project,
+        ours: &head,
+        objects,
+        row,
+        changes: &changes,
+        waiting: &still_waiting(tx, objects, &known, LandsIn::Workspace, theirs)?,
+        base: fork.base,
+        since: None,
+        // The state before an update is its newest snapshot.
+        snapshot: row.head,
+        merge: "",
+        lands_in: LandsIn::Workspace,
+    };
+    let base = base_state(fork);
+    let states = ThreeStates {
+        base: &base,
+        ours: &head,
+        theirs,
+    };
+    let authors = Authors::new(tx, objects, project, (row, fork), states, None);
+    let review = |conflict: &Conflict| {
+        let by = authors.sides(conflict)?.whos();
+        new_review(conflict, &finding, by, false)
+    };
+    let opened: Vec<ReviewRow> = conflicts.iter().map(review).collect::<Result<_>>()?;
+    let closed = closed_by_update(tx, objects, &known, &changes, &head, &opened)?;
+    Ok((opened, closed))
+}
+
+impl Engine {
+    /// Brings a decision into the workspace whose update found the conflict.
+    pub(crate) fn decide_in_workspace(
+        &self,
+        review: &ReviewRow,
+        wanted: &Wanted,
+        decision: &Decision,
+        cause: &Cause,
+    ) -> Result<()> {
+        let row = self
+            .store()
+            .read(|tx| tx.workspace_by_key(review.workspace))?
+            .filter(|row| row.state == WorkspaceState::Open)
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::WorkspaceNotFound,
+                    "the workspace that the decision is for was deleted",
+                )
+                .with_hint("its files are kept: `offshoot workspace create --from SNAP`")
+            })?;
+        let (row, _lock) = self.hold_alone(&row.id)?;
+        let kept = self.keep_last_state(&row, "before a decision", cause)?;
+        let (state, objects) = self.store().read(|tx| {
+            let now = open_row_by_key(tx, &row)?;
+            let index = Index::new(self.store(), tx, &now);
+            let base = index.base();
+            let proposal = self.settle(&index.objects, &base, review, wanted)?;
+            let mut bench = Workbench::new(&index.objects);
+            let state = base.edit(&mut bench, &proposal.edits)?;
+            let mut objects = bench.prepare(self.store())?;
+            objects.extend(proposal.contents);
+            Ok((state, objects))
+        })?;
+        // The content has to be readable to be written to the directory; garbage collection leaves
+        // it alone while it is young.
+        self.store()
+            .write(offshoot_store::Durability::Relaxed, |tx| {
+                objects
+                    .iter()
+                    .try_for_each(|object| tx.put_object(object).map(drop))
+            })?;
+        let goal = Goal {
+            state,
+            below: RelPath::root(),
+            op: HistoryOp::ReviewResolve,
+            via: Via::Merge,
+            kept,
+            snapshot: None,
+        };
+        self.move_to_state(&row, &goal, cause, |tx| {
+            mark_resolved(tx, review, wanted, decision, None)
+        })
+        .map(drop)
+    }
+}

@@ -1,0 +1,63 @@
+//! Projects and workspaces as git repositories that stock git clones and fetches from.
+
+use std::io::Write;
+
+use offshoot_core::{ObjectId, ProjectId, Result, WorkspaceId};
+use offshoot_git::{GitProtocol, UploadPack};
+
+use crate::content::objects::StoredObjects;
+use crate::engine::{Engine, open_row_in};
+use crate::project::head::open_project;
+use crate::workspace::export::BRANCH;
+
+/// What can be cloned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repository {
+    /// A project: its snapshots.
+    Project(ProjectId),
+    /// A workspace: its snapshots and, for a fork, those it came from.
+    Workspace(WorkspaceId),
+}
+
+/// A repository as it was when it was asked for.
+pub struct GitClone {
+    engine: Engine,
+    head: Option<ObjectId>,
+}
+
+impl Engine {
+    /// Opens a project or a workspace for a client that speaks git. Without a snapshot it is an
+    /// empty repository.
+    pub fn open_clone(&self, repository: &Repository) -> Result<GitClone> {
+        let row = self.store().read(|tx| match repository {
+            Repository::Project(id) => open_project(tx, id),
+            Repository::Workspace(id) => open_row_in(tx, id),
+        })?;
+        Ok(GitClone {
+            engine: self.clone(),
+            head: row.head,
+        })
+    }
+}
+
+impl GitClone {
+    /// Says what there is to fetch.
+    pub fn advertise(&self, protocol: GitProtocol, out: &mut dyn Write) -> Result<()> {
+        self.with_objects(|upload| upload.advertise(protocol, out))
+    }
+
+    /// Answers a request for references or for objects. It blocks as long as the client reads; the
+    /// cost follows what the client does not have yet.
+    pub fn answer(&self, protocol: GitProtocol, request: &[u8], out: &mut dyn Write) -> Result<()> {
+        self.with_objects(|upload| upload.answer(protocol, request, out))
+    }
+
+    fn with_objects<T>(&self, work: impl FnOnce(&UploadPack<'_>) -> Result<T>) -> Result<T> {
+        let reader = StoredObjects::new(self.engine.store(), None);
+        work(&UploadPack {
+            reader: &reader,
+            head: self.head,
+            branch: BRANCH,
+        })
+    }
+}

@@ -1,0 +1,510 @@
+//! Projects: named trees with a linear history of snapshots, which agents fork and merge into.
+//!
+//! A project has no directory. Each change of it, a person's edit, an import or a merge, is one new
+//! snapshot on the head that it was made from: if somebody else was quicker, the change is made
+//! again on the new head ([`Engine::change_project`]).
+
+use std::collections::HashMap;
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, Layout, ObjectId, ObjectKind,
+    PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
+};
+use offshoot_git::Commit;
+use offshoot_store::{
+    Durability, HistoryOp, Landing, NewObject, ProjectRow, ReadTx, SnapshotRow, Via, WorkspaceKind,
+    WorkspaceRow, WorkspaceState, WriteTx,
+};
+
+use crate::content::counters::Tally;
+use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::incoming::Content;
+use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
+use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::engine::Engine;
+use crate::merge::earlier_merges::mark_new_project;
+use crate::merge::review_row::as_json;
+use crate::workspace::files::{Expect, WriteOptions};
+use crate::workspace::life::{Quota, line_of, new_row};
+use crate::workspace::restore::{kind_of, op_of};
+use crate::workspace::snapshot::{Snapshot, message, signature, state_of};
+
+/// How often a change is made again because the head moved, before somebody is told.
+const TRIES: usize = 64;
+
+/// What is known about a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Project {
+    /// Its name.
+    pub id: ProjectId,
+    /// Its newest snapshot.
+    pub head: Option<ObjectId>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// Files and links in its head.
+    pub files: i64,
+    /// Directories in its head.
+    pub dirs: i64,
+    /// Bytes in its head.
+    pub bytes: i64,
+    /// What lands when a merge has conflicts.
+    pub landing: Landing,
+    /// Whether merges take ignored files too.
+    pub include_ignored: bool,
+}
+
+/// What a change of a project does, given its head.
+#[derive(Default)]
+pub(crate) struct Proposal {
+    pub(crate) edits: StateEdits,
+    /// Content that the edits name and that may be new.
+    pub(crate) contents: Vec<NewObject>,
+}
+
+/// A change of a project that is ready to land on the head it was made from.
+pub(crate) struct ProjectDraft {
+    /// The row as it was.
+    pub(crate) row: WorkspaceRow,
+    /// The new snapshot.
+    pub(crate) snapshot: SnapshotRow,
+    /// What differs from the head.
+    pub(crate) changes: Vec<StateChange>,
+    objects: Vec<NewObject>,
+    /// The row as it will be.
+    pub(crate) next: WorkspaceRow,
+    sizes: Vec<i64>,
+}
+
+/// How a change of a project is recorded.
+pub(crate) struct Recorded<'a> {
+    pub(crate) label: &'a str,
+    /// Commits beside the head that the new one comes from.
+    pub(crate) further_parents: &'a [ObjectId],
+    pub(crate) op: HistoryOp,
+    pub(crate) via: Via,
+    pub(crate) cause: &'a Cause,
+    pub(crate) at: Timestamp,
+}
+
+impl Engine {
+    /// Creates an empty project.
+    pub fn create_project(&self, id: &ProjectId, cause: &Cause) -> Result<Project> {
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let row = add_project(tx, id, Landing::Partial, &[], at)?;
+            tx.add_history(&line_of(&row, HistoryOp::ProjectCreate, cause, at))?;
+            Ok(())
+        })?;
+        self.project(id)
+    }
+
+    /// Projects in the order of names.
+    pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
+        self.store().read(|tx| {
+            let rows = tx.projects(after, limit)?;
+            rows.into_iter().map(|row| as_project(tx, row)).collect()
+        })
+    }
+
+    /// One project.
+    pub fn project(&self, id: &ProjectId) -> Result<Project> {
+        self.store()
+            .read(|tx| as_project(tx, open_project(tx, id)?))
+    }
+
+    /// Deletes a project that no open workspace is a fork of. Its snapshots stay until purged.
+    /// Deleting it again changes nothing. Returns its last snapshot.
+    pub fn delete_project(&self, id: &ProjectId, cause: &Cause) -> Result<Option<ObjectId>> {
+        let at = self.now();
+        self.freeing(|| self.close_project(id, at, cause))
+    }
+
+    fn close_project(
+        &self,
+        id: &ProjectId,
+        at: Timestamp,
+        cause: &Cause,
+    ) -> Result<Option<ObjectId>> {
+        self.store().write(Durability::Synced, |tx| {
+            let Some(mut row) = tx.project(id)? else {
+                return Err(no_project(id));
+            };
+            if row.state == WorkspaceState::Closed {
+                return Ok(row.head);
+            }
+            let forks = tx.forks_of(row.key)?;
+            if !forks.is_empty() {
+                let names: Vec<String> = forks.iter().map(|row| row.id.to_string()).collect();
+                return Err(Error::new(
+                    ErrorCode::WorkspaceBusy,
+                    format!("the project `{id}` has {} open forks", forks.len()),
+                )
+                .with_hint("complete or delete them first")
+                .with_details(serde_json::json!({ "workspaces": names })));
+            }
+            row.state = WorkspaceState::Closed;
+            row.used_at = at;
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::ProjectDelete, cause, at);
+            line.after = row.head;
+            tx.add_history(&line)?;
+            Ok(row.head)
+        })
+    }
+
+    /// A person's edit of one file: one new snapshot.
+    pub fn put_in_project(
+        &self,
+        id: &ProjectId,
+        path: &RelPath,
+        content: Content<'_>,
+        options: &WriteOptions,
+        cause: &Cause,
+    ) -> Result<Snapshot> {
+        if path.is_root() {
+            return Err(Error::invalid("the path of a file is missing"));
+        }
+        path.check_depth()?;
+        refuse_what_git_refuses(path, EntryKind::File, None)?;
+        let mut incoming = self.take_in(content)?;
+        let ruled = incoming.bytes_if_ruled(path)?;
+        refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
+        let label = format!("Edit {path}");
+        let recorded = Recorded {
+            label: &label,
+            further_parents: &[],
+            op: HistoryOp::Snapshot,
+            via: Via::Call,
+            cause,
+            at: self.now(),
+        };
+        let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
+            refuse_place_of_ours(objects, head, path)?;
+            let before = head.entry(objects, path)?;
+            refuse_edit(objects, head, path, before.as_ref(), options)?;
+            let kept = before.map_or(PLAIN_FILE_PERM, |entry| entry.perm);
+            let perm = match options.executable {
+                None => kept,
+                Some(true) => EXEC_FILE_PERM,
+                Some(false) => PLAIN_FILE_PERM,
+            };
+            let entry = StateEntry {
+                kind: EntryKind::File,
+                perm,
+                id: Some(incoming.id),
+            };
+            Ok(Proposal {
+                edits: StateEdits::from([(path.clone(), StateEdit::Put(entry))]),
+                contents: vec![incoming.object.clone()],
+            })
+        };
+        self.change_project(id, &recorded, make, |_, _| Ok(()))
+            .map(|landed| landed.0)
+    }
+
+    /// Changes a project by one snapshot on its head. `make` says what changes, given the head;
+    /// `land` adds to the transaction. Both are called again if the head moved meanwhile. Returns
+    /// the snapshot, and whether it is new: a change that changes nothing makes none.
+    pub(crate) fn change_project(
+        &self,
+        id: &ProjectId,
+        recorded: &Recorded<'_>,
+        mut make: impl FnMut(&StoredObjects<'_>, &State) -> Result<Proposal>,
+        mut land: impl FnMut(&mut dyn WriteTx, &ProjectDraft) -> Result<()>,
+    ) -> Result<(Snapshot, bool)> {
+        for _ in 0..TRIES {
+            let draft = self.store().read(|tx| {
+                let row = open_project(tx, id)?;
+                let mut objects = self.objects_in(tx);
+                objects.remember_trees();
+                let head = state_of_row(&row);
+                let proposal = make(&objects, &head)?;
+                self.draft_project(tx, row, proposal, recorded)
+            })?;
+            if draft.changes.is_empty()
+                && let Some(head) = draft.row.head
+            {
+                let head = self.store().read(|tx| tx.snapshot(draft.row.key, &head))?;
+                let head = head.ok_or_else(|| Error::internal("the head has no row"))?;
+                return Ok((head.into(), false));
+            }
+            let landed = self.store().write(Durability::Synced, |tx| {
+                if !is_unmoved(tx, &draft.row)? {
+                    return Ok(false);
+                }
+                land_draft(tx, &draft, recorded)?;
+                land(tx, &draft)?;
+                Ok(true)
+            })?;
+            if landed {
+                self.publish(draft.row.key);
+                return Ok((draft.snapshot.into(), true));
+            }
+        }
+        Err(Error::new(
+            ErrorCode::WorkspaceBusy,
+            format!("the project `{id}` keeps changing"),
+        )
+        .with_hint("nothing was changed; try again"))
+    }
+
+    /// The snapshot that edits of a project's head would make.
+    pub(crate) fn draft_project(
+        &self,
+        tx: &dyn ReadTx,
+        row: WorkspaceRow,
+        proposal: Proposal,
+        recorded: &Recorded<'_>,
+    ) -> Result<ProjectDraft> {
+        let mut objects = self.objects_in(tx);
+        objects.remember_trees();
+        let head = state_of_row(&row);
+        // Only what the owner brings from a directory may hold repositories.
+        if recorded.op != HistoryOp::Import {
+            for (path, edit) in &proposal.edits {
+                if let Some(entry) = edit.puts() {
+                    refuse_what_git_refuses(path, entry.kind, None)?;
+                }
+            }
+        }
+        let mut bench = Workbench::new(&objects);
+        let state = head.edit(&mut bench, &proposal.edits)?;
+        let changes = head.diff(&bench, &state, &RelPath::root())?;
+        let mut next = changed_row(&row, recorded.at);
+        let new: HashMap<ObjectId, i64> = proposal
+            .contents
+            .iter()
+            .map(|object| (object.id(), object.size() as i64))
+            .collect();
+        let mut sizes = Vec::with_capacity(changes.len());
+        let mut tally = Tally::default();
+        for change in &changes {
+            let size = |entry: &Option<StateEntry>| match entry {
+                Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
+                    Some(size) => Ok(*size),
+                    None => size_of(tx, entry),
+                },
+                None => Ok(0),
+            };
+            let after = size(&change.after)?;
+            tally.change(change, size(&change.before)?, after);
+            sizes.push(after);
+        }
+        tally.add_to(&mut next);
+        let number = tx
+            .snapshots(row.key, 1)?
+            .first()
+            .map_or(1, |last| last.number + 1);
+        let mut parents: Vec<ObjectId> = row.head.into_iter().collect();
+        parents.extend(recorded.further_parents);
+        let mut commit = Commit {
+            tree: state.tree,
+            parents,
+            author: signature(recorded.cause, recorded.at),
+            committer: signature(recorded.cause, recorded.at),
+            message: message(Some(recorded.label), number, recorded.cause),
+            extra_headers: Vec::new(),
+        };
+        commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
+        let commit = bench.add(ObjectKind::Commit, commit.encode()?)?;
+        if state.tree == EMPTY_TREE {
+            bench.add(ObjectKind::Tree, Vec::new())?;
+        }
+        next.head = Some(commit);
+        next.tree = state.tree;
+        next.sidecar = state.sidecar;
+        // There is no directory that could lag behind.
+        next.synced_revision = next.revision;
+        let snapshot = SnapshotRow {
+            workspace: row.key,
+            number,
+            id: commit,
+            parent: row.head,
+            tree: state.tree,
+            sidecar: state.sidecar,
+            label: Some(recorded.label.to_owned()),
+            at: recorded.at,
+            cause: recorded.cause.clone(),
+            files: next.files,
+            dirs: next.dirs,
+            bytes: next.bytes,
+        };
+        let mut objects = bench.prepare(self.store())?;
+        objects.extend(proposal.contents);
+        Ok(ProjectDraft {
+            objects,
+            row,
+            snapshot,
+            changes,
+            next,
+            sizes,
+        })
+    }
+
+    /// The state of a project at a snapshot of it, or now.
+    pub(crate) fn project_state(
+        &self,
+        tx: &dyn ReadTx,
+        id: &ProjectId,
+        at: Option<&str>,
+    ) -> Result<State> {
+        let row = open_project(tx, id)?;
+        match at {
+            None => Ok(state_of_row(&row)),
+            Some(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
+        }
+    }
+
+    pub(crate) fn objects_in<'a>(&'a self, tx: &'a dyn ReadTx) -> StoredObjects<'a> {
+        StoredObjects::new(self.store(), Some(tx))
+    }
+}
+
+/// Whether a project is still as it was.
+pub(crate) fn is_unmoved(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
+    let now = tx.workspace_by_key(row.key)?;
+    Ok(now.is_some_and(|now| now.state == WorkspaceState::Open && now.revision == row.revision))
+}
+
+/// Writes a draft. The project must be as it was when the draft was made.
+pub(crate) fn land_draft(
+    tx: &mut dyn WriteTx,
+    draft: &ProjectDraft,
+    recorded: &Recorded<'_>,
+) -> Result<()> {
+    for object in &draft.objects {
+        tx.put_object(object)?;
+    }
+    tx.add_snapshot(&draft.snapshot)?;
+    tx.update_workspace(&draft.next)?;
+    let line = LineFor {
+        row: &draft.next,
+        at: recorded.at,
+        via: recorded.via,
+        cause: recorded.cause,
+    };
+    let mut top = line_of(&draft.next, recorded.op, recorded.cause, recorded.at);
+    top.via = recorded.via;
+    top.before = draft.snapshot.parent;
+    top.after = Some(draft.snapshot.id);
+    tx.add_history(&top)?;
+    for (change, size) in draft.changes.iter().zip(&draft.sizes) {
+        let mut entry = line.file(op_of(change), &change.path, kind_of(change));
+        entry.before = change.before.and_then(|entry| entry.id);
+        entry.after = change.after.and_then(|entry| entry.id);
+        entry.size = *size;
+        tx.add_history(&entry)?;
+    }
+    Ok(())
+}
+
+/// A new project's row and settings.
+pub(crate) fn add_project(
+    tx: &mut dyn WriteTx,
+    id: &ProjectId,
+    landing: Landing,
+    protect: &[&str],
+    at: Timestamp,
+) -> Result<WorkspaceRow> {
+    let name: WorkspaceId = id.as_str().parse()?;
+    let mut row = new_row(&name, Layout::Plain, Quota::default(), at);
+    row.kind = WorkspaceKind::Project;
+    row.key = tx.add_workspace(&row)?;
+    mark_new_project(tx, row.key)?;
+    tx.put_project(&ProjectRow {
+        key: row.key,
+        landing,
+        include_ignored: false,
+        policy: String::from("[]"),
+        protect: as_json(&protect)?,
+    })?;
+    Ok(row)
+}
+
+fn as_project(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Project> {
+    let settings = tx.project_settings(row.key)?;
+    Ok(Project {
+        id: row.id.as_str().parse()?,
+        head: row.head,
+        created_at: row.created_at,
+        changed_at: row.changed_at,
+        files: row.files,
+        dirs: row.dirs,
+        bytes: row.bytes,
+        landing: settings
+            .as_ref()
+            .map_or(Landing::Partial, |row| row.landing),
+        include_ignored: settings.is_some_and(|row| row.include_ignored),
+    })
+}
+
+/// A file takes the place of a file or of nothing.
+fn refuse_edit(
+    objects: &StoredObjects<'_>,
+    head: &State,
+    path: &RelPath,
+    before: Option<&StateEntry>,
+    options: &WriteOptions,
+) -> Result<()> {
+    if before.is_some_and(|entry| entry.kind == EntryKind::Dir) {
+        return Err(Error::new(
+            ErrorCode::IsADirectory,
+            format!("`{path}` is a directory"),
+        ));
+    }
+    if let Some(above) = head.leaf_above(objects, path)? {
+        return Err(Error::new(
+            ErrorCode::NotADirectory,
+            format!("`{above}` is a file, so nothing can be below it"),
+        ));
+    }
+    let as_expected = match options.expect {
+        Expect::Anything => true,
+        Expect::Absent => before.is_none(),
+        Expect::Present => before.is_some(),
+        Expect::Content(id) => before.is_some_and(|entry| entry.id == Some(id)),
+    };
+    if as_expected {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::PreconditionFailed,
+        format!("`{path}` is not what was expected"),
+    )
+    .with_hint("read it again; nothing was changed"))
+}
+
+/// The open project of that name.
+pub(crate) fn open_project(tx: &dyn ReadTx, id: &ProjectId) -> Result<WorkspaceRow> {
+    match tx.project(id)? {
+        Some(row) if row.state == WorkspaceState::Open => Ok(row),
+        _ => Err(no_project(id)),
+    }
+}
+
+pub(crate) fn no_project(id: &ProjectId) -> Error {
+    Error::new(
+        ErrorCode::ProjectNotFound,
+        format!("there is no project `{id}`"),
+    )
+    .with_hint("`offshoot project list` shows those there are")
+}
+
+/// The state below the rows of a workspace, or the whole state of a project.
+pub(crate) fn state_of_row(row: &WorkspaceRow) -> State {
+    State {
+        tree: row.tree,
+        sidecar: row.sidecar,
+    }
+}
+
+/// The bytes of an entry's content.
+pub(crate) fn size_of(tx: &dyn ReadTx, entry: &StateEntry) -> Result<i64> {
+    match entry.id {
+        None => Ok(0),
+        Some(id) => Ok(tx.object_size(&id)?.unwrap_or(0) as i64),
+    }
+}

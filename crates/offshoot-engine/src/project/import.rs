@@ -1,0 +1,412 @@
+//! Projects from elsewhere: from a directory of the host, once or again and again.
+//!
+//! An import is read, hashed and stored before anything names it; then one transaction makes the
+//! project with its snapshot and one line of history. A failure or a kill before that leaves nothing
+//! but content that garbage collection takes. Afterwards the base layer is built at once, so that
+//! the first fork is as quick as all others. Git repositories are read in [`crate::import_git`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectKind, ProjectId, RelPath, Result,
+    Timestamp,
+};
+use offshoot_git::Commit;
+use offshoot_store::{
+    Bulk, Durability, HistoryOp, Landing, NewObject, ReadTx, SnapshotRow, Via, WorkspaceKey,
+    WorkspaceRow, WorkspaceState,
+};
+
+use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::engine::Engine;
+use crate::project::head::{Project, Proposal, Recorded, add_project, open_project, state_of_row};
+use crate::project::import_source::SourceTree;
+use crate::workspace::life::line_of;
+use crate::workspace::read::DiskEntry;
+use crate::workspace::snapshot::{Snapshot, message, signature, state_of};
+
+/// How a directory is imported.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Leave out what `.gitignore` and `.offshootignore` name, but for what `.worktreeinclude` at
+    /// the top names. Files that the project has already are taken whatever the rules say.
+    pub ignore_rules: bool,
+    /// What the snapshot is called.
+    pub label: Option<String>,
+}
+
+/// What an import is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportStage {
+    /// Reading files, or objects of a git repository.
+    Reading,
+    /// Writing the layer that the first fork will stand on.
+    Layer,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportProgress {
+    /// What it is doing.
+    pub stage: ImportStage,
+    /// Files or objects done.
+    pub done: u64,
+    /// How many there are; 0 while that is not known.
+    pub total: u64,
+}
+
+/// What an import did.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The project.
+    pub project: Project,
+    /// Its newest snapshot.
+    pub snapshot: Snapshot,
+    /// How many snapshots it has.
+    pub snapshots: usize,
+    /// What a project cannot hold, or must not, with the reason.
+    pub dropped: Vec<(RelPath, String)>,
+    /// What the ignore rules left out; a directory stands for all below it.
+    pub ignored: Vec<RelPath>,
+    /// Files that kept changing while they were read, and are not in it.
+    pub unsettled: Vec<RelPath>,
+}
+
+/// What bringing a project to the state of a directory did.
+#[derive(Clone, Debug)]
+pub struct ProjectSynced {
+    /// The newest snapshot, which holds what the directory holds.
+    pub snapshot: Snapshot,
+    /// Whether it is new: a directory that holds the same makes none.
+    pub created: bool,
+    /// Files and links that came or changed.
+    pub synced: u64,
+    /// Files and links that the project had as they are.
+    pub skipped: u64,
+    /// Files and links in the directory.
+    pub total: u64,
+    /// Files and links that went.
+    pub removed: u64,
+    /// What a project cannot hold, or must not, with the reason.
+    pub dropped: Vec<(RelPath, String)>,
+    /// What the ignore rules left out; a directory stands for all below it.
+    pub ignored: Vec<RelPath>,
+    /// Files that kept changing while they were read; the project has them as they were.
+    pub unsettled: Vec<RelPath>,
+}
+
+/// Everything that makes a new project, ready to be named by a transaction.
+pub(crate) struct NewProject<'a> {
+    pub(crate) id: &'a ProjectId,
+    pub(crate) landing: Landing,
+    /// Patterns of its protected paths.
+    pub(crate) protect: &'a [&'a str],
+    pub(crate) bulk: &'a Bulk,
+    pub(crate) objects: &'a [NewObject],
+    /// The oldest first; their workspace is not known yet.
+    pub(crate) snapshots: Vec<SnapshotRow>,
+    pub(crate) cause: &'a Cause,
+    pub(crate) at: Timestamp,
+}
+
+impl Engine {
+    /// Refuses a name that a project has: for whoever has much to fetch before it can be made.
+    pub fn refuse_taken_project(&self, id: &ProjectId) -> Result<()> {
+        self.store().read(|tx| refuse_taken(tx, id))
+    }
+
+    /// Creates a project with what a directory of the host holds.
+    ///
+    /// A `.git` at the top is left out. No link is followed; links are taken as they are. Costs the
+    /// reading and hashing of every file, and writing each once as content and once as base layer.
+    pub fn import_dir(
+        &self,
+        id: &ProjectId,
+        source: &Path,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(ImportProgress),
+        cause: &Cause,
+    ) -> Result<Imported> {
+        self.require_space()?;
+        self.store().read(|tx| refuse_taken(tx, id))?;
+        let source = self.open_source(source)?;
+        self.try_providers_early();
+        let tree = self.read_source(&source, options, &|_| false, progress)?;
+        refuse_empty(&tree)?;
+        let at = self.now();
+        let objects = StoredObjects::new(self.store(), None);
+        let mut bench = Workbench::new(&objects);
+        bench.add_ruled(source.dir(), tree.entries.keys())?;
+        let state = State::default().edit(&mut bench, &puts(&tree.entries))?;
+        let label = options.label.as_deref().unwrap_or("Import");
+        let mut commit = Commit {
+            tree: state.tree,
+            parents: Vec::new(),
+            author: signature(cause, at),
+            committer: signature(cause, at),
+            message: message(Some(label), 1, cause),
+            extra_headers: Vec::new(),
+        };
+        commit.set_sidecar((state.sidecar != EMPTY_TREE).then_some(state.sidecar));
+        let commit = bench.add(ObjectKind::Commit, commit.encode()?)?;
+        if state.tree == EMPTY_TREE {
+            bench.add(ObjectKind::Tree, Vec::new())?;
+        }
+        let (files, dirs, bytes) = tree.counts();
+        let snapshot = SnapshotRow {
+            workspace: WorkspaceKey(0),
+            number: 1,
+            id: commit,
+            parent: None,
+            tree: state.tree,
+            sidecar: state.sidecar,
+            label: Some(label.to_owned()),
+            at,
+            cause: cause.clone(),
+            files,
+            dirs,
+            bytes,
+        };
+        let new = NewProject {
+            id,
+            landing: Landing::Partial,
+            protect: &[],
+            bulk: &tree.bulk,
+            objects: &bench.prepare(self.store())?,
+            snapshots: vec![snapshot],
+            cause,
+            at,
+        };
+        let mut imported = self.land_new_project(&new, progress)?;
+        imported.dropped = tree.dropped;
+        imported.ignored = tree.ignored;
+        imported.unsettled = tree.unsettled;
+        Ok(imported)
+    }
+
+    /// Brings a project to what a directory of the host holds, by one snapshot if anything
+    /// differs. What is the same is known by its hash, so everything is read.
+    pub fn sync_project_from(
+        &self,
+        id: &ProjectId,
+        source: &Path,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(ImportProgress),
+        cause: &Cause,
+    ) -> Result<ProjectSynced> {
+        self.require_space()?;
+        let head = self
+            .store()
+            .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;
+        let source = self.open_source(source)?;
+        // When in doubt, look at it.
+        let tracked = |path: &RelPath| {
+            let known = self
+                .store()
+                .read(|tx| Ok(head.entry(&self.objects_in(tx), path)?.is_some()));
+            known.unwrap_or(true)
+        };
+        let tree = self.read_source(&source, options, &tracked, progress)?;
+        refuse_empty(&tree)?;
+        // The content first: the change is counted by what the store has.
+        self.store()
+            .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
+        let recorded = Recorded {
+            label: options.label.as_deref().unwrap_or("Sync"),
+            further_parents: &[],
+            op: HistoryOp::Import,
+            via: Via::Call,
+            cause,
+            at: self.now(),
+        };
+        let mut counts = Counts::default();
+        let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
+            let edits;
+            (edits, counts) = edits_to(objects, head, &tree)?;
+            Ok(Proposal {
+                edits,
+                contents: Vec::new(),
+            })
+        };
+        let (snapshot, created) = self.change_project(id, &recorded, make, |_, _| Ok(()))?;
+        let total = tree.counts().0 as u64;
+        Ok(ProjectSynced {
+            snapshot,
+            created,
+            synced: total - counts.same,
+            skipped: counts.same,
+            total,
+            removed: counts.removed,
+            dropped: tree.dropped,
+            ignored: tree.ignored,
+            unsettled: tree.unsettled,
+        })
+    }
+
+    /// Makes the project in one transaction, then its base layer.
+    pub(crate) fn land_new_project(
+        &self,
+        new: &NewProject<'_>,
+        progress: &mut dyn FnMut(ImportProgress),
+    ) -> Result<Imported> {
+        let head = new
+            .snapshots
+            .last()
+            .ok_or_else(|| Error::internal("an import without a snapshot"))?;
+        let row = self.store().write(Durability::Synced, |tx| {
+            refuse_taken(tx, new.id)?;
+            new.bulk.insert(tx)?;
+            for object in new.objects {
+                tx.put_object(object)?;
+            }
+            let mut row = add_project(tx, new.id, new.landing, new.protect, new.at)?;
+            for snapshot in &new.snapshots {
+                tx.add_snapshot(&SnapshotRow {
+                    workspace: row.key,
+                    ..snapshot.clone()
+                })?;
+            }
+            show_snapshot(&mut row, head);
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::Import, new.cause, new.at);
+            line.after = Some(head.id);
+            tx.add_history(&line)?;
+            Ok(row)
+        })?;
+        let layer = |done| ImportProgress {
+            stage: ImportStage::Layer,
+            done,
+            total: (head.files + head.dirs) as u64,
+        };
+        progress(layer(0));
+        if self.stack_for(row.key, state_of(head)).is_err() {
+            // The project is there. Its layer is a cache, which whoever forks it makes again.
+            self.publish(row.key);
+        }
+        progress(layer((head.files + head.dirs) as u64));
+        Ok(Imported {
+            project: self.project(new.id)?,
+            snapshot: head.clone().into(),
+            snapshots: new.snapshots.len(),
+            dropped: Vec::new(),
+            ignored: Vec::new(),
+            unsettled: Vec::new(),
+        })
+    }
+}
+
+/// A project holds what its newest snapshot holds.
+fn show_snapshot(row: &mut WorkspaceRow, head: &SnapshotRow) {
+    row.head = Some(head.id);
+    row.tree = head.tree;
+    row.sidecar = head.sidecar;
+    row.files = head.files;
+    row.dirs = head.dirs;
+    row.bytes = head.bytes;
+}
+
+/// Refuses the name of an open project.
+pub(crate) fn refuse_taken(tx: &dyn ReadTx, id: &ProjectId) -> Result<()> {
+    let open = |row: WorkspaceRow| row.state == WorkspaceState::Open;
+    if !tx.project(id)?.is_some_and(open) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::AlreadyExists,
+        format!("the project `{id}` exists"),
+    )
+    .with_hint(format!(
+        "choose another name, or bring it up to date with `offshoot project sync {id} DIR`"
+    )))
+}
+
+/// A directory without anything to take is a mistake more often than not: one that is not mounted,
+/// or rules that ignore all of it.
+fn refuse_empty(tree: &SourceTree) -> Result<()> {
+    if !tree.entries.is_empty() {
+        return Ok(());
+    }
+    Err(if tree.ignored.is_empty() {
+        Error::invalid("the source of the import is empty")
+            .with_hint("`offshoot project create NAME` makes an empty project")
+    } else {
+        Error::invalid("the ignore rules leave nothing of the source")
+            .with_hint("import without them, or name what to take in `.worktreeinclude` at its top")
+    })
+}
+
+fn entry_of(entry: &DiskEntry) -> StateEntry {
+    StateEntry {
+        kind: entry.kind,
+        perm: entry.perm,
+        id: entry.id,
+    }
+}
+
+fn puts(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
+    let put = |(path, entry): (&RelPath, &DiskEntry)| {
+        let edit = StateEdit::Put(entry_of(entry));
+        (path.clone(), edit)
+    };
+    entries.iter().map(put).collect()
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Files and links that are the same.
+    same: u64,
+    /// Files and links that are gone.
+    removed: u64,
+}
+
+/// What has to be done to a state so that it is what a directory holds.
+fn edits_to(
+    objects: &StoredObjects<'_>,
+    head: &State,
+    tree: &SourceTree,
+) -> Result<(StateEdits, Counts)> {
+    let mut edits = puts(&tree.entries);
+    let mut counts = Counts::default();
+    // The last path that made room for something else, or went: all below it went with it.
+    let mut gone: Option<RelPath> = None;
+    let mut old = BTreeMap::new();
+    head.walk(objects, &RelPath::root(), &mut |path, entry| {
+        old.insert(path.clone(), *entry);
+        Ok(())
+    })?;
+    for (path, entry) in &old {
+        let is_dir = entry.kind == EntryKind::Dir;
+        let went_along = gone.as_ref().is_some_and(|above| path.starts_with(above));
+        let new = tree.entries.get(path).map(entry_of);
+        if new.is_none() && keeps(tree, path) {
+            continue;
+        }
+        match new {
+            Some(new) if new == *entry => {
+                edits.remove(path);
+                counts.same += u64::from(!is_dir);
+            }
+            Some(new) if is_dir != (new.kind == EntryKind::Dir) => {
+                counts.removed += u64::from(!is_dir);
+                edits.insert(path.clone(), StateEdit::Replace(new));
+                gone = Some(path.clone());
+            }
+            Some(_) => {}
+            None => {
+                counts.removed += u64::from(!is_dir);
+                if !went_along {
+                    edits.insert(path.clone(), StateEdit::Remove);
+                    gone = Some(path.clone());
+                }
+            }
+        }
+    }
+    Ok((edits, counts))
+}
+
+/// Whether a path that was not read stays as it is, because what stands there kept changing.
+fn keeps(tree: &SourceTree, path: &RelPath) -> bool {
+    tree.unsettled.iter().any(|busy| path.starts_with(busy))
+}

@@ -1,0 +1,342 @@
+//! Projects from a local git repository: its commits become snapshots, and ids stay git's.
+//!
+//! The history of a project is linear, so the chain of first parents from `HEAD` down is what
+//! becomes snapshots. Whatever else these commits reach is stored too: an export gives back the
+//! whole history. Only what is committed is imported, never the work tree.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, Error, ErrorCode, GitMode, MAX_DEPTH, ObjectId, ObjectKind, ProjectId,
+    RelPath, Result, Timestamp, escape_bytes,
+};
+use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
+use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
+
+use crate::engine::Engine;
+use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
+
+/// Larger objects get a blob of their own instead of a place in a pack.
+const LARGEST_IN_PACK: usize = 1 << 20;
+/// The longest label, in characters; a first line can be a whole novel.
+const LONGEST_LABEL: usize = 1_000;
+/// Progress is told after so many objects.
+const TELL_EVERY: u64 = 256;
+
+/// What a tree holds, all the way down.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    files: i64,
+    dirs: i64,
+    bytes: i64,
+    /// Commits of other repositories.
+    submodules: i64,
+    /// Levels below it.
+    depth: usize,
+}
+
+impl Totals {
+    fn add(&mut self, other: Totals) {
+        self.files += other.files;
+        self.dirs += other.dirs;
+        self.bytes += other.bytes;
+        self.submodules += other.submodules;
+        self.depth = self.depth.max(other.depth);
+    }
+}
+
+impl Engine {
+    /// Creates a project with the history of a local git repository: the first parents of `HEAD`
+    /// become its snapshots. A shallow repository is taken as far as it goes. Commits of other
+    /// repositories (submodules) are empty directories.
+    ///
+    /// Costs the reading of every object that `HEAD` reaches, once, and writing the base layer.
+    pub fn import_git(
+        &self,
+        id: &ProjectId,
+        source: &Path,
+        progress: &mut dyn FnMut(ImportProgress),
+        cause: &Cause,
+    ) -> Result<Imported> {
+        self.require_space()?;
+        self.store().read(|tx| refuse_taken(tx, id))?;
+        let repository = GitRepository::open(&self.source_place(source)?)?;
+        let head = head_commit(&repository)?;
+        self.try_providers_early();
+        let bulk = self.store().bulk();
+        let mut reading = Reading {
+            engine: self,
+            repository: &repository,
+            bulk: &bulk,
+            progress,
+            done: 0,
+            blobs: HashMap::new(),
+            trees: HashMap::new(),
+        };
+        let chain = reading.history(head, &repository.shallow()?)?;
+        let snapshots = reading.snapshots(&chain, cause)?;
+        let submodules = reading.submodules(&chain)?;
+        drop(reading);
+        let new = NewProject {
+            id,
+            landing: Landing::Atomic,
+            protect: &crate::merge::protect::FROM_GIT,
+            bulk: &bulk.finish()?,
+            objects: &[],
+            snapshots,
+            cause,
+            at: self.now(),
+        };
+        let mut imported = self.land_new_project(&new, progress)?;
+        let why = "submodule, taken as an empty directory";
+        imported.dropped = submodules
+            .into_iter()
+            .map(|path| (path, why.to_owned()))
+            .collect();
+        Ok(imported)
+    }
+}
+
+fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
+    match repository.head()? {
+        Head::Detached(id) => Ok(id),
+        Head::Branch(name) => repository.refs()?.get(&name).copied().ok_or_else(|| {
+            Error::invalid("the repository has no commit on the branch that is checked out")
+                .with_hint("commit something, or check out a branch that has commits")
+        }),
+    }
+}
+
+/// Reads every object once and hands it to the bulk writer.
+struct Reading<'a> {
+    engine: &'a Engine,
+    repository: &'a GitRepository,
+    bulk: &'a BulkWriter,
+    progress: &'a mut dyn FnMut(ImportProgress),
+    done: u64,
+    /// Sizes of the blobs that were read.
+    blobs: HashMap<ObjectId, i64>,
+    /// Totals of the trees that were read.
+    trees: HashMap<ObjectId, Totals>,
+}
+
+/// A tree that is being read, and how far.
+struct Open {
+    id: ObjectId,
+    tree: Tree,
+    next: usize,
+    totals: Totals,
+}
+
+impl Reading<'_> {
+    /// Reads all that a commit reaches. Returns the chain of first parents, the newest first.
+    fn history(
+        &mut self,
+        head: ObjectId,
+        cut: &HashSet<ObjectId>,
+    ) -> Result<Vec<(ObjectId, Commit)>> {
+        let mut chain = Vec::new();
+        let mut expected = Some(head);
+        let mut seen = HashSet::new();
+        // The first parents first, so that they come in their order.
+        let mut next = vec![head];
+        while let Some(id) = next.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let (kind, bytes) = self.take(&id)?;
+            if kind != ObjectKind::Commit {
+                return Err(broken(&format!("`{id}` should be a commit")));
+            }
+            let commit = Commit::parse(&bytes)?;
+            self.tree(commit.tree)?;
+            if !cut.contains(&id) {
+                next.extend(commit.parents.iter().rev());
+            }
+            if expected == Some(id) {
+                let parent = commit.parents.first().copied();
+                expected = parent.filter(|_| !cut.contains(&id));
+                chain.push((id, commit));
+            }
+        }
+        Ok(chain)
+    }
+
+    /// Reads a tree with all below it.
+    fn tree(&mut self, root: ObjectId) -> Result<()> {
+        if self.trees.contains_key(&root) {
+            return Ok(());
+        }
+        // An explicit stack: a path may have two thousand parts, which is too deep for recursion.
+        let mut open = vec![self.open_tree(root)?];
+        while let Some(top) = open.last_mut() {
+            let Some(entry) = top.tree.at(top.next) else {
+                let (id, totals) = (top.id, top.totals);
+                self.trees.insert(id, totals);
+                open.pop();
+                continue;
+            };
+            check_name(entry.name)?;
+            let mut add = Totals::default();
+            match entry.git_mode() {
+                None => return Err(broken("a tree has a mode that git does not know")),
+                Some(GitMode::Commit) => (add.dirs, add.submodules, add.depth) = (1, 1, 1),
+                Some(GitMode::Dir) => match self.trees.get(&entry.id) {
+                    Some(totals) => {
+                        add = *totals;
+                        add.dirs += 1;
+                        add.depth += 1;
+                    }
+                    None => {
+                        let below = self.open_tree(entry.id)?;
+                        open.push(below);
+                        continue;
+                    }
+                },
+                Some(_) => (add.files, add.bytes, add.depth) = (1, self.blob(&entry.id)?, 1),
+            }
+            if add.depth > MAX_DEPTH {
+                return Err(too_deep());
+            }
+            top.totals.add(add);
+            top.next += 1;
+        }
+        Ok(())
+    }
+
+    fn open_tree(&mut self, id: ObjectId) -> Result<Open> {
+        let (kind, bytes) = self.take(&id)?;
+        if kind != ObjectKind::Tree {
+            return Err(broken(&format!("`{id}` should be a tree")));
+        }
+        Ok(Open {
+            id,
+            tree: Tree::parse(bytes)?,
+            next: 0,
+            totals: Totals::default(),
+        })
+    }
+
+    /// The size of a blob, which is read if it was not yet.
+    fn blob(&mut self, id: &ObjectId) -> Result<i64> {
+        if let Some(size) = self.blobs.get(id) {
+            return Ok(*size);
+        }
+        let (kind, bytes) = self.take(id)?;
+        if kind != ObjectKind::Blob {
+            return Err(broken(&format!("`{id}` should be a blob")));
+        }
+        self.blobs.insert(*id, bytes.len() as i64);
+        Ok(bytes.len() as i64)
+    }
+
+    /// Reads one object and stores it.
+    fn take(&mut self, id: &ObjectId) -> Result<(ObjectKind, Arc<[u8]>)> {
+        let found = if *id == EMPTY_TREE {
+            // git knows it without having it.
+            (ObjectKind::Tree, Arc::from([]))
+        } else {
+            read_object(self.repository, id)
+                .map_err(|error| broken(&format!("`{id}` cannot be read")).with_source(error))?
+        };
+        let (kind, bytes) = &found;
+        if bytes.len() > LARGEST_IN_PACK {
+            let stored = self.engine.store().prepare(*kind, *id, bytes)?;
+            self.bulk.add_prepared(stored);
+        } else {
+            self.bulk.add(*kind, *id, bytes)?;
+        }
+        self.done += 1;
+        if self.done.is_multiple_of(TELL_EVERY) {
+            (self.progress)(ImportProgress {
+                stage: ImportStage::Reading,
+                done: self.done,
+                total: 0,
+            });
+        }
+        Ok(found)
+    }
+
+    /// The rows of a chain of commits, the oldest first.
+    fn snapshots(&self, chain: &[(ObjectId, Commit)], cause: &Cause) -> Result<Vec<SnapshotRow>> {
+        let mut rows = Vec::with_capacity(chain.len());
+        for (id, commit) in chain.iter().rev() {
+            let totals = self.trees.get(&commit.tree);
+            let totals = totals.ok_or_else(|| Error::internal("a tree was not read"))?;
+            let author = String::from_utf8_lossy(commit.author.name()).into_owned();
+            rows.push(SnapshotRow {
+                workspace: WorkspaceKey(0),
+                number: rows.len() as i64 + 1,
+                id: *id,
+                parent: commit.parents.first().copied(),
+                tree: commit.tree,
+                // What an export of ours could not show to git did not come along.
+                sidecar: EMPTY_TREE,
+                label: label(&commit.message),
+                at: Timestamp::from_stat(commit.committer.seconds().max(0), 0),
+                cause: Cause {
+                    claim: Some(author).filter(|name| !name.is_empty()),
+                    ..cause.clone()
+                },
+                files: totals.files,
+                dirs: totals.dirs,
+                bytes: totals.bytes,
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Where the newest commit has commits of other repositories.
+    fn submodules(&self, chain: &[(ObjectId, Commit)]) -> Result<Vec<RelPath>> {
+        let mut found = Vec::new();
+        let Some((_, head)) = chain.first() else {
+            return Ok(found);
+        };
+        // Nearly nobody has any, and then nothing has to be read again.
+        let totals = self.trees.get(&head.tree);
+        if totals.is_some_and(|totals| totals.submodules > 0) {
+            offshoot_git::walk(self.repository, head.tree, |path, entry| {
+                if entry.git_mode() == Some(GitMode::Commit) {
+                    found.push(path);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(found)
+    }
+}
+
+/// The first line of a message.
+fn label(message: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(message);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let shown = line.chars().filter(|c| !c.is_control());
+    Some(shown.take(LONGEST_LABEL).collect())
+}
+
+/// Names that mean something else to us, or to git, than a file of that name.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name == b"." || name == b".." || name.eq_ignore_ascii_case(b".git") {
+        let name = escape_bytes(name);
+        return Err(broken(&format!("a tree holds the name `{name}`")));
+    }
+    Ok(())
+}
+
+/// A commit says what is in it, so nothing can be left out as in an import of a directory.
+fn too_deep() -> Error {
+    Error::invalid(format!(
+        "the git repository holds a path of more than {MAX_DEPTH} levels"
+    ))
+    .with_hint("nothing was imported; import its working tree with the part that is less deep")
+}
+
+fn broken(what: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidRequest,
+        format!("the git repository is damaged: {what}"),
+    )
+    .with_hint("`git fsck` in it says more; nothing was imported")
+}

@@ -1,0 +1,10 @@
+//! project
+
+pub(crate) mod archive;
+pub(crate) mod clone;
+pub(crate) mod head;
+pub(crate) mod import;
+pub(crate) mod import_git;
+pub(crate) mod import_source;
+pub(crate) mod policy;
+pub(crate) mod read;

@@ -1,0 +1,174 @@
+//! Policies: who decides a conflict when nobody looks at it.
+
+use offshoot_core::{Cause, Error, ProjectId, RelPath, Result};
+use offshoot_merge::Pattern;
+use offshoot_store::{Durability, HistoryOp, Landing, ProjectRow, ReadTx, WorkspaceKey};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::merge::review_row::as_json;
+use crate::project::head::open_project;
+use crate::workspace::life::line_of;
+
+/// How a conflict is decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Somebody decides.
+    #[default]
+    Review,
+    /// The later completion wins, where the two conflict and nowhere else.
+    LastWriterWins,
+    /// The higher priority wins; a tie is for somebody to decide.
+    Priority,
+    /// The project wins.
+    Ours,
+    /// The workspace wins.
+    Theirs,
+    /// Both, ours first, where lines or elements of a list can be joined; else somebody decides.
+    Union,
+}
+
+impl Policy {
+    /// All of them.
+    pub const ALL: [Policy; 6] = [
+        Policy::Review,
+        Policy::LastWriterWins,
+        Policy::Priority,
+        Policy::Ours,
+        Policy::Theirs,
+        Policy::Union,
+    ];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Policy::Review => "review",
+            Policy::LastWriterWins => "last-writer-wins",
+            Policy::Priority => "priority",
+            Policy::Ours => "ours",
+            Policy::Theirs => "theirs",
+            Policy::Union => "union",
+        }
+    }
+}
+
+impl std::str::FromStr for Policy {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Policy> {
+        let found = Policy::ALL
+            .into_iter()
+            .find(|policy| policy.as_str() == text);
+        found.ok_or_else(|| {
+            Error::invalid(format!("there is no policy `{}`", text.escape_debug())).with_hint(
+                "use `review`, `last-writer-wins`, `priority`, `ours`, `theirs` or `union`",
+            )
+        })
+    }
+}
+
+/// A policy for the paths that a pattern means. Patterns are those of `.gitattributes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathPolicy {
+    /// Which paths.
+    pub path: String,
+    /// What holds for them.
+    pub policy: Policy,
+}
+
+/// How merges into a project are decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeSettings {
+    /// The first that matches a path holds; if none does, somebody decides.
+    pub policies: Vec<PathPolicy>,
+    /// What lands when a merge has conflicts.
+    pub landing: Landing,
+    /// Whether merges take ignored files too.
+    pub include_ignored: bool,
+    /// Patterns of protected paths: what changes there waits for the owner, whatever the policy.
+    pub protect: Vec<String>,
+}
+
+impl MergeSettings {
+    /// The policy for a path.
+    pub fn policy(&self, path: &RelPath) -> Policy {
+        let matching = self
+            .policies
+            .iter()
+            .find(|one| Pattern::new(&one.path).matches(path.as_bytes()));
+        matching.map_or(Policy::Review, |one| one.policy)
+    }
+
+    pub(crate) fn read(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<MergeSettings> {
+        let row = tx
+            .project_settings(project)?
+            .ok_or_else(|| Error::internal("a project has no settings"))?;
+        let broken = |_| Error::internal("the policies of a project cannot be read");
+        Ok(MergeSettings {
+            policies: serde_json::from_str(&row.policy).map_err(broken)?,
+            protect: serde_json::from_str(&row.protect).map_err(broken)?,
+            landing: row.landing,
+            include_ignored: row.include_ignored,
+        })
+    }
+}
+
+impl Engine {
+    /// How merges into a project are decided.
+    pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
+        self.store()
+            .read(|tx| MergeSettings::read(tx, open_project(tx, project)?.key))
+    }
+
+    /// Sets how merges into a project are decided. Merges that are done stay as they are.
+    pub fn set_merge_settings(
+        &self,
+        project: &ProjectId,
+        settings: &MergeSettings,
+        cause: &Cause,
+    ) -> Result<()> {
+        self.set_merge_settings_if(project, settings, |_| Ok(()), cause)
+    }
+
+    /// The same if whoever asks may change the settings that there are to these.
+    pub(crate) fn set_merge_settings_if(
+        &self,
+        project: &ProjectId,
+        settings: &MergeSettings,
+        allowed: impl Fn(&MergeSettings) -> Result<()>,
+        cause: &Cause,
+    ) -> Result<()> {
+        if let Some(bad) = settings.policies.iter().find(|one| one.path.is_empty()) {
+            return Err(Error::invalid(format!(
+                "the pattern of the policy `{}` is empty",
+                bad.policy.as_str()
+            ))
+            .with_hint("`*` means every path"));
+        }
+        if settings
+            .protect
+            .iter()
+            .any(|one| one.trim_matches('/').is_empty())
+        {
+            return Err(Error::invalid("the pattern of a protected path is empty")
+                .with_hint("`*` means every path"));
+        }
+        let policy = as_json(&settings.policies)?;
+        let protect = as_json(&settings.protect)?;
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let row = open_project(tx, project)?;
+            allowed(&MergeSettings::read(tx, row.key)?)?;
+            tx.put_project(&ProjectRow {
+                key: row.key,
+                landing: settings.landing,
+                include_ignored: settings.include_ignored,
+                policy: policy.clone(),
+                protect: protect.clone(),
+            })?;
+            tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))
+                .map(drop)
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What a workspace changed since its base.
+
+use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
+
+use crate::content::index::Index;
+use crate::content::pending::Pending;
+use crate::content::state::StateChange;
+use crate::engine::{Engine, open_row_by_key};
+use crate::fork::create::{base_state, fork_row};
+use crate::merge::overview::{both, leaves};
+use crate::project::head::state_of_row;
+use crate::sync::scan::Synced;
+use crate::sync::too_large::TooLarge;
+use crate::workspace::restore::{change_set, topmost};
+
+/// How far a fork is behind its project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseMoved {
+    /// The project.
+    pub project: ProjectId,
+    /// Its head.
+    pub head: ObjectId,
+    /// How many snapshots are newer than the base.
+    pub snapshots: i64,
+    /// Paths that both changed, as the fork has them. A file where the project has a directory
+    /// counts.
+    pub overlap: Vec<RelPath>,
+}
+
+/// What differs between the base of a workspace and now.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The snapshot that the changes are relative to; none if they are relative to nothing.
+    pub base: Option<ObjectId>,
+    /// What changed.
+    pub set: ChangeSet,
+    /// How far the project is ahead, if it is.
+    pub moved: Option<BaseMoved>,
+    /// What cannot be in the workspace although it is in its directory, with the reason.
+    pub refused: Vec<(RelPath, String)>,
+    /// Files that were not read for their size, and are in no snapshot.
+    pub too_large: Vec<TooLarge>,
+}
+
+impl Engine {
+    /// What differs between the base of a workspace and now: for a fork its base, for another one
+    /// its newest snapshot. Outside changes are recorded first.
+    pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
+        let row = self.open_row(id)?;
+        if row.kind != WorkspaceKind::Fork {
+            let synced = self.sync(id, cause)?;
+            let set = self.diff_recorded(id, crate::Point::Head, crate::Point::Now)?;
+            return Ok(Changes {
+                base: row.head,
+                set,
+                moved: None,
+                refused: synced.refused,
+                too_large: synced.too_large,
+            });
+        }
+        let mut seen = None;
+        let synced = self.sync_and_see(&row, &mut seen)?;
+        let mut changes = match seen {
+            Some(changes) => changes,
+            None => self.store().read(|tx| {
+                let row = open_row_by_key(tx, &row)?;
+                let index = Index::new(self.store(), tx, &row).with_rows()?;
+                changes_of(&index, &index.pending(false)?, &fork_row(tx, &row)?)
+            })?,
+        };
+        let mut ignored = std::mem::take(&mut changes.set.ignored);
+        ignored.extend(synced.ignored);
+        ignored.sort();
+        ignored.dedup();
+        changes.set.ignored = topmost(ignored.into_iter());
+        changes.refused = synced.refused;
+        changes.too_large = synced.too_large;
+        Ok(changes)
+    }
+
+    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what it
+    /// changed since its base.
+    fn sync_and_see(&self, row: &WorkspaceRow, seen: &mut Option<Changes>) -> Result<Synced> {
+        if !row.handed_out {
+            return Ok(Synced::default());
+        }
+        let _lock = self.exclusive(row)?;
+        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        if !row.handed_out || !row.materialized {
+            return Ok(Synced::default());
+        }
+        self.bring_back_held(&row)?;
+        let dir = self.dir_of(&row)?;
+        let place = self.inner.data.workspace(&row.id);
+        self.sync_fork(&row, &dir, &place, false, Durability::Synced, Some(seen))
+    }
+}
+
+/// What the store says that a fork changed since its base.
+pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
+    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
+    let mut set = change_set(&changed);
+    set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();
+    Ok(Changes {
+        base: Some(fork.base),
+        set,
+        moved: base_moved(index, fork, &changed)?,
+        refused: Vec::new(),
+        too_large: Vec::new(),
+    })
+}
+
+fn base_moved(
+    index: &Index<'_>,
+    fork: &ForkRow,
+    changed: &[StateChange],
+) -> Result<Option<BaseMoved>> {
+    let tx = index.tx;
+    let Some(project) = tx.workspace_by_key(fork.project)? else {
+        return Ok(None);
+    };
+    let Some(head) = project.head.filter(|head| *head != fork.base) else {
+        return Ok(None);
+    };
+    let number = |id: &ObjectId| -> Result<i64> {
+        Ok(tx.snapshot(project.key, id)?.map_or(0, |row| row.number))
+    };
+    let ours = base_state(fork).diff(&index.objects, &state_of_row(&project), &RelPath::root())?;
+    Ok(Some(BaseMoved {
+        project: project.id.as_str().parse()?,
+        head,
+        snapshots: number(&head)? - number(&fork.base)?,
+        overlap: both(&leaves(changed), &leaves(&ours)),
+    }))
+}

@@ -1,0 +1,149 @@
+//! Layers and forks on disk against their rows.
+
+use offshoot_core::{RelPath, Result, WorkspaceId};
+use offshoot_fs::{LayerState, SafeDir, is_fork_mounted, layer_state};
+use offshoot_store::{LayerRow, WorkspaceRow, WorkspaceState};
+
+use super::{Check, Problem, unless_busy};
+use crate::directory::git_layer::is_git_layer;
+use crate::directory::layers::shown_by;
+use crate::fork::create::fork_named;
+use crate::upkeep::recovery_forks::names_in;
+
+impl Check<'_> {
+    /// Layers that rows name. One that is missing is built again when it is needed.
+    pub(super) fn layers(&mut self) -> Result<()> {
+        let mut rows = Vec::new();
+        self.look("layer", |check, _| {
+            rows = check.engine.store().read(|tx| tx.layers())?;
+            Ok(())
+        })?;
+        for row in &rows {
+            if self.layer_is_right(row).is_ok_and(|right| right) {
+                continue;
+            }
+            self.look("layer", |check, found| {
+                // Nobody builds, repairs or collects it now.
+                let Some(_locks) = unless_busy(check.engine.layers_lock(row.project))? else {
+                    return Ok(());
+                };
+                let row = check.engine.store().read(|tx| tx.layer(row.key))?;
+                if let Some(row) = row
+                    && !check.layer_is_right(&row)?
+                {
+                    found.add(
+                        "layer",
+                        format!("layer `{}` does not show its state", row.name),
+                    );
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn layer_is_right(&self, row: &LayerRow) -> Result<bool> {
+        let place = self.engine.layer_path(row);
+        // A `.git` holds what its forks have committed.
+        if is_git_layer(row) || layer_state(&place)? == LayerState::Incomplete {
+            return Ok(true);
+        }
+        let Some(below) = row.below else {
+            return self.engine.layer_is_whole(row);
+        };
+        let store = self.engine.store();
+        let changes = store.read(|tx| {
+            let Some(below) = tx.layer(below)? else {
+                return Ok(None);
+            };
+            let objects = self.engine.objects_in(tx);
+            let changes = shown_by(&below).diff(&objects, &shown_by(row), &RelPath::root())?;
+            Ok(Some(changes))
+        })?;
+        let Some(changes) = changes else {
+            return Ok(false);
+        };
+        let dir = SafeDir::open(place)?.following_no_links();
+        for change in &changes {
+            if let Some(entry) = &change.after
+                && !self.engine.is_as_expected(&dir, &change.path, entry)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Directories and mounts of forks that no row explains.
+    pub(super) fn forks(&mut self) -> Result<()> {
+        for name in names_in(&self.engine.inner.data.forks()) {
+            let Some((id, place)) = fork_named(&name) else {
+                self.nobodys(format!("`{name}` among the forks belongs to nobody"));
+                continue;
+            };
+            let private = self.engine.inner.data.forks().join(&name);
+            self.unless_at_work(&id, |check, row| {
+                let fork = match row {
+                    Some(row) => check.engine.store().read(|tx| tx.fork(row.key))?,
+                    None => None,
+                };
+                let known = fork.is_some_and(|fork| fork.place == place);
+                Ok((!known && private.is_dir())
+                    .then(|| format!("the private directory `{name}` belongs to no fork")))
+            })?;
+        }
+        for name in names_in(&self.engine.inner.data.workspaces()) {
+            let target = self.engine.inner.data.workspaces().join(&name);
+            if !is_fork_mounted(&target).unwrap_or(true) {
+                continue;
+            }
+            let Ok(id) = name.parse() else {
+                self.nobodys(format!("a mount at `{name}` belongs to no workspace"));
+                continue;
+            };
+            self.unless_at_work(&id, |_, row| {
+                Ok((row.is_none() && is_fork_mounted(&target)?)
+                    .then(|| format!("a mount at `{name}` belongs to no workspace")))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What cannot be anybody's needs no second look.
+    fn nobodys(&mut self, message: String) {
+        let what = "directory";
+        self.report.problems.push(Problem { what, message });
+    }
+
+    /// Tells what is wrong with what is on disk under a name, once nobody makes, moves or removes it.
+    /// Whoever still does after a while will finish it.
+    fn unless_at_work(
+        &mut self,
+        id: &WorkspaceId,
+        wrong: impl Fn(&Self, Option<&WorkspaceRow>) -> Result<Option<String>>,
+    ) -> Result<()> {
+        let open = |check: &Self| {
+            let row = check.engine.store().read(|tx| tx.workspace(id))?;
+            Ok(row.filter(|row| row.state == WorkspaceState::Open))
+        };
+        let row = open(self)?;
+        if wrong(self, row.as_ref()).is_ok_and(|wrong| wrong.is_none()) {
+            return Ok(());
+        }
+        self.look("directory", |check, found| {
+            let locks = check.engine.name_lock(id).and_then(|name| {
+                let row = open(check)?;
+                let lock = row.as_ref().map(|row| check.engine.exclusive(row));
+                Ok((name, lock.transpose()?))
+            });
+            let Some(_locks) = unless_busy(locks)? else {
+                return Ok(());
+            };
+            let row = open(check)?;
+            if let Some(message) = wrong(check, row.as_ref())? {
+                found.add("directory", message);
+            }
+            Ok(())
+        })
+    }
+}

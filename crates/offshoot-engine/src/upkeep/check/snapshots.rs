@@ -1,0 +1,117 @@
+//! Snapshots against their commits and trees, and the history against the content that it names.
+
+use offshoot_core::{EMPTY_TREE, Error, ObjectId, Result};
+use offshoot_git::{Commit, ObjectReader, walk_objects};
+use offshoot_store::{HistoryFilter, SnapshotRow, WorkspaceRow};
+
+use super::{Check, Found, missing};
+use crate::content::objects::StoredObjects;
+
+const STEP: usize = 1_000;
+
+impl Check<'_> {
+    /// The snapshots of a workspace, and whether its head is the newest.
+    pub(super) fn snapshots(&mut self, row: &WorkspaceRow) -> Result<()> {
+        let mut count = 0;
+        self.look("snapshot", |check, found| {
+            let (row, snapshots) = check.engine.store().read(|tx| {
+                let now = tx.workspace_by_key(row.key)?;
+                Ok((now, tx.snapshots(row.key, 0)?))
+            })?;
+            let Some(row) = row else { return Ok(()) };
+            count = snapshots.len() as u64;
+            for snapshot in &snapshots {
+                if let Err(error) = check.snapshot(snapshot, found) {
+                    let message = format!("`{}` of `{}`: {error}", snapshot.id, row.id);
+                    found.add("snapshot", message);
+                }
+            }
+            if row.head != snapshots.first().map(|snapshot| snapshot.id) {
+                let message = format!("`{}` does not point at its newest snapshot", row.id);
+                found.add("workspace", message);
+            }
+            Ok(())
+        })?;
+        self.report.snapshots += count;
+        Ok(())
+    }
+
+    fn snapshot(&mut self, row: &SnapshotRow, found: &mut Found) -> Result<()> {
+        let objects = StoredObjects::new(self.engine.store(), None);
+        let Some((_, bytes)) = objects.read(&row.id)? else {
+            return Err(missing("commit"));
+        };
+        let commit = Commit::parse(&bytes)?;
+        // A commit that was imported from git may name a sidecar that did not come along.
+        let sidecar_fits =
+            row.sidecar == EMPTY_TREE || commit.sidecar().unwrap_or(EMPTY_TREE) == row.sidecar;
+        if commit.tree != row.tree || !sidecar_fits {
+            return Err(Error::internal(
+                "its row and its commit name different trees",
+            ));
+        }
+        if commit.parents.first().copied() != row.parent {
+            return Err(Error::internal(
+                "its row and its commit name different parents",
+            ));
+        }
+        let mut reached = vec![(offshoot_core::ObjectKind::Commit, row.id)];
+        for tree in [row.tree, row.sidecar] {
+            walk_objects(&objects, tree, &mut self.walked, |kind, id| {
+                reached.push((kind, id));
+                Ok(())
+            })?;
+        }
+        for (kind, id) in reached {
+            if !self.is_whole(&id)? {
+                let message = format!("`{}` lacks the {} `{id}`", row.id, kind.as_str());
+                found.add("snapshot", message);
+            }
+        }
+        Ok(())
+    }
+
+    /// The content that the history of a workspace names.
+    pub(super) fn history(&mut self, row: &WorkspaceRow) -> Result<()> {
+        self.look("history", |check, found| {
+            let mut after_seq = 0;
+            loop {
+                let filter = HistoryFilter {
+                    workspace: Some(row.key),
+                    after_seq,
+                    limit: STEP,
+                    ..HistoryFilter::default()
+                };
+                let lines = check.engine.store().read(|tx| tx.history(&filter))?;
+                let Some(last) = lines.last() else {
+                    return Ok(());
+                };
+                after_seq = last.seq;
+                for line in &lines {
+                    for id in [line.line.before, line.line.after].into_iter().flatten() {
+                        check.named_by(
+                            &id,
+                            || format!("line {} of `{}` (`{}`)", line.seq, row.id, line.line.path),
+                            "history",
+                            found,
+                        )?;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Finds fault with an object that somebody names and that is not there, or not whole.
+    pub(super) fn named_by(
+        &mut self,
+        id: &ObjectId,
+        by: impl Fn() -> String,
+        what: &'static str,
+        found: &mut Found,
+    ) -> Result<()> {
+        if !self.is_whole(id)? {
+            found.add(what, format!("{} names `{id}`, which is missing", by()));
+        }
+        Ok(())
+    }
+}

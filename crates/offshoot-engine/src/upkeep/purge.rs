@@ -1,0 +1,629 @@
+//! Erasing content: by name, such as a leaked secret, or sessions of the age at which the owner lets
+//! them go. The only thing that loses bytes.
+//!
+//! Content that a snapshot holds cannot simply be taken out: the snapshot's id is made from it. So
+//! the snapshots that hold it are written anew with a placeholder in its stead, and get new ids.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use offshoot_core::{
+    Cause, EMPTY_TREE, EntryKind, ErrorCode, Layout, ObjectId, ObjectKind, RelPath, Result,
+    Timestamp, WorkspaceId,
+};
+use offshoot_fs::Uses;
+use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
+use offshoot_store::{
+    Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+};
+
+use crate::content::counters::Tally;
+use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::index::{Entry, Index};
+use crate::content::objects::Workbench;
+use crate::directory::last_use::NOTED_FOR;
+use crate::directory::layers::layers_holding;
+use crate::engine::{Engine, no_file, no_workspace, open_row_by_key, open_row_in};
+use crate::upkeep::retention::{ages_in, micros};
+use crate::workspace::snapshot::state_of;
+
+/// What stands where content was erased.
+const PLACEHOLDER: &[u8] = b"This content was purged.\n";
+
+/// What a purge erased.
+#[derive(Clone, Debug, Default)]
+pub struct Purged {
+    /// Contents that are gone for good.
+    pub contents: Vec<ObjectId>,
+    /// Snapshots that were written anew: the old id and the new one.
+    pub snapshots: Vec<(ObjectId, ObjectId)>,
+    /// Files that held such content and now hold a placeholder.
+    pub files: Vec<(WorkspaceId, RelPath)>,
+    /// Workspaces that were erased whole.
+    pub workspaces: usize,
+    /// Whether remains of it may still be found in the files of the store: the disk was too full to
+    /// write them anew. The next clean-up with enough space does.
+    pub remains: bool,
+}
+
+impl Engine {
+    /// Erases a workspace, open or closed, with its snapshots, its history and all content that
+    /// nothing else names.
+    pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
+        self.freeing(|| self.erase_workspace(id))
+    }
+
+    fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
+        let _name = self.name_lock(id)?;
+        let rows: Vec<WorkspaceRow> = self
+            .store()
+            .read(|tx| tx.all_workspaces())?
+            .into_iter()
+            .filter(|row| row.id == *id && row.kind != WorkspaceKind::Project)
+            .collect();
+        if rows.is_empty() {
+            return Err(no_workspace(id));
+        }
+        let mut purged = Purged {
+            workspaces: rows.len(),
+            ..Purged::default()
+        };
+        let before = self.reachable()?;
+        for row in &rows {
+            let lock = self.exclusive(row)?;
+            self.shorten_history(row)?;
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
+            if row.state == WorkspaceState::Open {
+                self.discard_dir(row)?;
+            }
+            drop(lock);
+            self.forget_locks(row);
+        }
+        let unnamed = self.unnamed_of(&before)?;
+        purged.remains = self.store().erase(&unnamed)?.remains;
+        purged.contents = unnamed.into_iter().map(|(id, _)| id).collect();
+        Ok(purged)
+    }
+
+    /// Erases the workspaces of sessions, open or deleted, that nobody used for so long: row,
+    /// history, snapshots, directory, and all content that nothing else names. For an owner who
+    /// switched that on. Spares one in which somebody works, has files open or changed something.
+    /// Returns their names.
+    pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
+        self.freeing(|| {
+            // A read may have been noted an hour late.
+            let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
+            let unused_for = micros(unused_for.saturating_add(late));
+            let before = Timestamp(self.now().0.saturating_sub(unused_for));
+            let is_due = |row: &WorkspaceRow| {
+                let of_session = row.layout == Layout::Session;
+                of_session && row.kind == WorkspaceKind::Standalone && row.used_at <= before
+            };
+            let mut due = self.store().read(|tx| tx.all_workspaces())?;
+            due.retain(&is_due);
+            if due.is_empty() {
+                return Ok(Vec::new());
+            }
+            let named = self.reachable()?;
+            let mut gone = Vec::new();
+            for row in due {
+                match self.retire(&row, &is_due) {
+                    Ok(true) => gone.push(row.id),
+                    Ok(false) => {}
+                    // Somebody uses it.
+                    Err(error) if error.code() == ErrorCode::WorkspaceBusy => {}
+                    // One that cannot go keeps no other.
+                    Err(error) => tracing::warn!(workspace = %row.id, ?error, "a session stays"),
+                }
+            }
+            if !gone.is_empty() {
+                self.store()
+                    .erase_beside_others(&self.unnamed_of(&named)?)?;
+            }
+            Ok(gone)
+        })
+    }
+
+    /// Erases one of them if it may still go. Returns whether it did.
+    fn retire(&self, row: &WorkspaceRow, is_due: &dyn Fn(&WorkspaceRow) -> bool) -> Result<bool> {
+        let _name = self.name_lock(&row.id)?;
+        let lock = self.exclusive(row)?;
+        let look = || -> Result<Option<WorkspaceRow>> {
+            let now = self.store().read(|tx| tx.workspace_by_key(row.key))?;
+            Ok(now.filter(is_due))
+        };
+        let Some(now) = look()? else {
+            return Ok(false);
+        };
+        if now.state == WorkspaceState::Open {
+            let detached = self.detach(&now, Uses::Any)?;
+            // What outside programs changed is a use, and a sync notes it as one.
+            let synced = detached.sync(false, Durability::Synced)?;
+            if !synced.changes.is_empty() || look()?.is_none() {
+                return Ok(false);
+            }
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
+            detached.discard();
+            self.discard_dir(&now)?;
+        } else {
+            self.store()
+                .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
+        }
+        drop(lock);
+        self.forget_locks(&now);
+        Ok(true)
+    }
+
+    /// Erases a long history piece by piece if the disk is full: at once it could need a longer log
+    /// than there is space for.
+    fn shorten_history(&self, row: &WorkspaceRow) -> Result<()> {
+        const PIECE: usize = 500;
+        let reserve = &self.inner.reserve;
+        let erase = || {
+            self.store().write(Durability::Relaxed, |tx| {
+                tx.erase_oldest_history(row.key, PIECE)
+            })
+        };
+        while reserve.held() < reserve.size() && erase()? == PIECE {
+            // So that the log begins anew, and what was freed is. A reader may be in the way.
+            let _ = self.store().meta().tidy();
+        }
+        Ok(())
+    }
+
+    /// Erases every content that a path ever had, wherever else it is: in other workspaces, in
+    /// snapshots, in the history. A placeholder stands in its stead.
+    pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
+        self.freeing(|| self.purge_path_now(id, path, cause))
+    }
+
+    fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
+        self.sync_if_handed_out(id, cause)?;
+        let contents = self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            self.contents_of(tx, &row, path)
+        })?;
+        if contents.is_empty() {
+            return Err(no_file(path));
+        }
+        self.purge_contents(contents, cause)
+    }
+
+    /// Erases one content by its id, wherever it is.
+    pub fn purge_content(&self, content: ObjectId, cause: &Cause) -> Result<Purged> {
+        // Its bytes are not looked at: what is damaged can be erased too.
+        let found = self.store().read(|tx| tx.object(&content))?;
+        let is_blob = found.is_some_and(|row| row.kind == ObjectKind::Blob);
+        if !is_blob || content == offshoot_core::EMPTY_BLOB {
+            return Err(offshoot_core::Error::new(
+                offshoot_core::ErrorCode::FileNotFound,
+                format!("there is no content `{content}`"),
+            ));
+        }
+        self.freeing(|| self.purge_contents(HashSet::from([content]), cause))
+    }
+
+    /// Every content that a path has or had: now, in the history, in snapshots.
+    fn contents_of(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<HashSet<ObjectId>> {
+        let index = Index::new(self.store(), tx, row);
+        let mut contents = HashSet::new();
+        contents.extend(index.entry(path)?.and_then(|entry| entry.id));
+        let filter = HistoryFilter {
+            workspace: Some(row.key),
+            path: Some(path.clone()),
+            ..HistoryFilter::default()
+        };
+        for line in tx.history(&filter)? {
+            if line.line.kind.is_some_and(|kind| kind != EntryKind::Dir) {
+                contents.extend([line.line.before, line.line.after].into_iter().flatten());
+            }
+        }
+        for snapshot in tx.snapshots(row.key, 0)? {
+            let entry = state_of(&snapshot).entry(&index.objects, path)?;
+            contents.extend(entry.and_then(|entry| entry.id));
+        }
+        contents.remove(&offshoot_core::EMPTY_BLOB);
+        Ok(contents)
+    }
+
+    fn purge_contents(&self, contents: HashSet<ObjectId>, cause: &Cause) -> Result<Purged> {
+        let rows = self.store().read(|tx| tx.all_workspaces())?;
+        // Alone everywhere: while snapshots are written anew nobody may build on old ones.
+        let locks: Result<Vec<_>> = rows.iter().map(|row| self.exclusive(row)).collect();
+        let _locks = locks?;
+        for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
+            self.sync_held(row, false, cause)?;
+        }
+        let placeholder =
+            self.take_in_always(crate::content::incoming::Content::Bytes(PLACEHOLDER))?;
+        // Layers hold content as plain files: those that do go, and forks get off them first.
+        let layers = self.store().read(|tx| {
+            let objects = self.objects_in(tx);
+            let mut bench = Workbench::new(&objects);
+            let mut rewrite = Rewrite::new(&contents, placeholder.id);
+            layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
+        })?;
+        let forks = self.leave_layers(&layers, cause)?;
+        let done = self.purge_rows(&contents, &placeholder, &forks, cause);
+        if done.is_ok() {
+            self.drop_layers(&layers)?;
+        }
+        for row in forks.iter().filter(|row| row.handed_out) {
+            let now = self.store().read(|tx| open_row_by_key(tx, row))?;
+            self.materialize(&now)?;
+        }
+        let (mut purged, unnamed) = done?;
+        purged.remains = self.store().erase(&unnamed)?.remains;
+        Ok(purged)
+    }
+
+    /// Takes the directories of forks away that stand on one of these layers; what they hold is
+    /// in the store then. Refuses, before anything is done, if one of them is in use.
+    fn leave_layers(&self, layers: &HashSet<i64>, cause: &Cause) -> Result<Vec<WorkspaceRow>> {
+        let mut forks = Vec::new();
+        for row in self.store().read(|tx| tx.workspaces(None, 0))? {
+            let fork = self.store().read(|tx| tx.fork(row.key))?;
+            let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
+            if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
+                self.sync_held(&row, true, cause)?;
+                let dirs = self.fork_dirs(&row, fork.place);
+                if let Err(error) = self.provider_seen_in(&dirs)?.close(&dirs) {
+                    for closed in &forks {
+                        self.ensure_fork(closed)?;
+                    }
+                    return Err(error);
+                }
+                forks.push(row);
+            }
+        }
+        Ok(forks)
+    }
+
+    /// Puts the placeholder wherever something names the contents. Returns them with the ages that
+    /// their rows had then.
+    fn purge_rows(
+        &self,
+        contents: &HashSet<ObjectId>,
+        placeholder: &crate::content::incoming::Incoming,
+        off_their_layers: &[WorkspaceRow],
+        cause: &Cause,
+    ) -> Result<(Purged, Vec<(ObjectId, Timestamp)>)> {
+        let mut purged = Purged::default();
+        let mut unnamed = Vec::new();
+        let mut to_project = Vec::new();
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            purged = Purged {
+                contents: contents.iter().copied().collect(),
+                ..Purged::default()
+            };
+            to_project.clear();
+            tx.put_object(&placeholder.object)?;
+            let mut rewrite = Rewrite::new(contents, placeholder.id);
+            for row in tx.all_workspaces()? {
+                let held = self.replace_in_files(tx, &row, contents, placeholder, cause, at)?;
+                purged
+                    .files
+                    .extend(held.iter().map(|path| (row.id.clone(), path.clone())));
+                self.rewrite_snapshots(tx, &row, &mut rewrite)?;
+                to_project.push((row, held));
+            }
+            for row in tx.all_workspaces()? {
+                let off = off_their_layers.iter().any(|off| off.key == row.key);
+                self.rewrite_fork(tx, &row, off, &mut rewrite)?;
+            }
+            purged.snapshots = rewrite.renamed();
+            for id in contents {
+                tx.replace_object_id(id, &placeholder.id)?;
+            }
+            for (old, new) in &purged.snapshots {
+                tx.replace_object_id(old, new)?;
+            }
+            unnamed = ages_in(tx, contents.iter())?;
+            Ok(())
+        })?;
+        for row in off_their_layers {
+            self.discard_fork(row)?;
+        }
+        for (row, paths) in &to_project {
+            let gone = off_their_layers.iter().any(|off| off.key == row.key);
+            let there = row.materialized && row.state == WorkspaceState::Open;
+            if there && !gone && !paths.is_empty() {
+                self.project_paths(row, paths)?;
+            }
+        }
+        Ok((purged, unnamed))
+    }
+
+    /// A fork's base is a snapshot that may have been written anew.
+    fn rewrite_fork(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        off_its_layers: bool,
+        rewrite: &mut Rewrite<'_>,
+    ) -> Result<()> {
+        let Some(mut fork) = tx.fork(row.key)? else {
+            return Ok(());
+        };
+        let before = fork.clone();
+        let objects = {
+            let stored = self.objects_in(tx);
+            let mut bench = Workbench::new(&stored);
+            fork.base = rewrite.commit(&mut bench, fork.base)?;
+            fork.base_tree = rewrite.tree(&mut bench, fork.base_tree)?;
+            fork.base_sidecar = rewrite.tree(&mut bench, fork.base_sidecar)?;
+            bench.prepare(self.store())?
+        };
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        if off_its_layers {
+            fork.layer = None;
+            let mut now = open_row_by_key(tx, row)?;
+            now.materialized = false;
+            tx.update_workspace(&now)?;
+        }
+        if fork == before {
+            return Ok(());
+        }
+        tx.put_fork(&fork)
+    }
+
+    /// Puts the placeholder into every file of a workspace that holds purged content now.
+    fn replace_in_files(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        contents: &HashSet<ObjectId>,
+        placeholder: &crate::content::incoming::Incoming,
+        cause: &Cause,
+        at: offshoot_core::Timestamp,
+    ) -> Result<Vec<RelPath>> {
+        let mut held: Vec<(RelPath, Entry, i64)> = Vec::new();
+        {
+            let index = Index::new(self.store(), tx, row);
+            index.walk(&RelPath::root(), &mut |path, entry| {
+                if entry.id.is_some_and(|id| contents.contains(&id)) {
+                    held.push((path.clone(), *entry, index.size(entry)?));
+                }
+                Ok(())
+            })?;
+        }
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut next = changed_row(row, at);
+        let line = LineFor {
+            row: &next.clone(),
+            at,
+            via: Via::Call,
+            cause,
+        };
+        let mut tally = Tally::default();
+        for (path, entry, size) in &held {
+            // A project has no rows on top of its tree, which is written anew.
+            if row.kind == WorkspaceKind::Project {
+                next.synced_revision = next.revision;
+            } else {
+                tx.put_entry(
+                    row.key,
+                    &EntryRow {
+                        path: path.clone(),
+                        kind: Some(EntryKind::File),
+                        opaque: false,
+                        perm: if entry.kind == EntryKind::File {
+                            entry.perm
+                        } else {
+                            0o644
+                        },
+                        id: Some(placeholder.id),
+                        size: placeholder.size,
+                        revision: next.revision,
+                    },
+                )?;
+            }
+            tally.went(entry.kind, *size);
+            tally.came(EntryKind::File, placeholder.size);
+            let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
+            purge.after = Some(placeholder.id);
+            purge.size = placeholder.size;
+            tx.add_history(&purge)?;
+        }
+        tally.add_to(&mut next);
+        tx.update_workspace(&next)?;
+        Ok(held.into_iter().map(|(path, ..)| path).collect())
+    }
+
+    /// Writes the snapshots of a workspace anew from the first that holds purged content on.
+    fn rewrite_snapshots(
+        &self,
+        tx: &mut dyn WriteTx,
+        row: &WorkspaceRow,
+        rewrite: &mut Rewrite<'_>,
+    ) -> Result<()> {
+        let mut snapshots = tx.snapshots(row.key, 0)?;
+        snapshots.reverse();
+        let mut changed: Vec<SnapshotRow> = Vec::new();
+        let objects = {
+            let stored = self.objects_in(tx);
+            let mut bench = Workbench::new(&stored);
+            for snapshot in &snapshots {
+                let id = rewrite.commit(&mut bench, snapshot.id)?;
+                if id == snapshot.id {
+                    continue;
+                }
+                let parent = match snapshot.parent {
+                    Some(parent) => Some(rewrite.commit(&mut bench, parent)?),
+                    None => None,
+                };
+                changed.push(SnapshotRow {
+                    id,
+                    parent,
+                    tree: rewrite.tree(&mut bench, snapshot.tree)?,
+                    sidecar: rewrite.tree(&mut bench, snapshot.sidecar)?,
+                    ..snapshot.clone()
+                });
+            }
+            bench.prepare(self.store())?
+        };
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        for snapshot in &changed {
+            tx.rewrite_snapshot(snapshot)?;
+        }
+        let Some(mut now) = tx.workspace_by_key(row.key)? else {
+            return Ok(());
+        };
+        let objects = {
+            let stored = self.objects_in(tx);
+            let mut bench = Workbench::new(&stored);
+            now.tree = rewrite.tree(&mut bench, now.tree)?;
+            now.sidecar = rewrite.tree(&mut bench, now.sidecar)?;
+            now.head = match now.head {
+                Some(head) => Some(rewrite.commit(&mut bench, head)?),
+                None => None,
+            };
+            bench.prepare(self.store())?
+        };
+        for object in &objects {
+            tx.put_object(object)?;
+        }
+        tx.update_workspace(&now)
+    }
+}
+
+/// Trees with a placeholder in the stead of purged content.
+struct Rewrite<'a> {
+    contents: &'a HashSet<ObjectId>,
+    placeholder: ObjectId,
+    /// Trees that were looked at, and what became of them.
+    trees: HashMap<ObjectId, ObjectId>,
+    /// The same of commits.
+    commits: HashMap<ObjectId, ObjectId>,
+}
+
+impl<'a> Rewrite<'a> {
+    fn new(contents: &'a HashSet<ObjectId>, placeholder: ObjectId) -> Self {
+        Rewrite {
+            contents,
+            placeholder,
+            trees: HashMap::new(),
+            commits: HashMap::new(),
+        }
+    }
+
+    /// Commits that became others.
+    fn renamed(&self) -> Vec<(ObjectId, ObjectId)> {
+        let changed = self.commits.iter().filter(|(old, new)| old != new);
+        let mut pairs: Vec<_> = changed.map(|(old, new)| (*old, *new)).collect();
+        pairs.sort();
+        pairs
+    }
+
+    /// A commit with all that it comes from: an imported history has more parents than snapshots.
+    /// What is not there, as in a shallow history, stays a name.
+    fn commit(&mut self, bench: &mut Workbench<'_>, tip: ObjectId) -> Result<ObjectId> {
+        let mut stack = vec![(tip, false)];
+        while let Some((id, parents_done)) = stack.pop() {
+            if self.commits.contains_key(&id) {
+                continue;
+            }
+            let Some((_, bytes)) = bench.read(&id)? else {
+                self.commits.insert(id, id);
+                continue;
+            };
+            let mut commit = Commit::parse(&bytes)?;
+            if !parents_done {
+                stack.push((id, true));
+                stack.extend(commit.parents.iter().map(|parent| (*parent, false)));
+                continue;
+            }
+            let sidecar = commit.sidecar().unwrap_or(EMPTY_TREE);
+            // A foreign commit may name a sidecar that never came with it.
+            let new_sidecar = match bench.read(&sidecar)? {
+                Some(_) => self.tree(bench, sidecar)?,
+                None => sidecar,
+            };
+            let tree = self.tree(bench, commit.tree)?;
+            let new = |parent: &ObjectId| self.commits.get(parent).copied().unwrap_or(*parent);
+            let parents: Vec<ObjectId> = commit.parents.iter().map(new).collect();
+            let same = (tree, new_sidecar) == (commit.tree, sidecar) && parents == commit.parents;
+            let new_id = if same {
+                id
+            } else {
+                commit.tree = tree;
+                commit.parents = parents;
+                commit.set_sidecar((new_sidecar != EMPTY_TREE).then_some(new_sidecar));
+                bench.add(ObjectKind::Commit, commit.encode()?)?
+            };
+            self.commits.insert(id, new_id);
+        }
+        Ok(self.commits.get(&tip).copied().unwrap_or(tip))
+    }
+
+    fn tree(&mut self, bench: &mut Workbench<'_>, root: ObjectId) -> Result<ObjectId> {
+        if let Some(known) = self.trees.get(&root) {
+            return Ok(*known);
+        }
+        // Every tree below, each after those it names.
+        let mut order = Vec::new();
+        let mut seen: HashSet<ObjectId> = HashSet::new();
+        let mut trees = BTreeSet::new();
+        walk_objects(&*bench, root, &mut seen, |kind, id| {
+            if kind == ObjectKind::Tree && trees.insert(id) {
+                order.push(id);
+            }
+            Ok(())
+        })?;
+        // A tree is visited after the one that named it first, but perhaps before another that
+        // names it: going through them until nothing changes is right in any order.
+        loop {
+            let mut settled = true;
+            for id in order.iter().rev() {
+                let new = self.one(bench, *id)?;
+                if self.trees.insert(*id, new) != Some(new) {
+                    settled = false;
+                }
+            }
+            if settled {
+                break;
+            }
+        }
+        Ok(self.trees.get(&root).copied().unwrap_or(root))
+    }
+
+    fn one(&self, bench: &mut Workbench<'_>, id: ObjectId) -> Result<ObjectId> {
+        let tree = read_tree(&*bench, &id)?;
+        let mut changed = false;
+        let entries: Vec<_> = tree
+            .iter()
+            .map(|mut entry| {
+                let new = if entry.is_dir() {
+                    self.trees.get(&entry.id).copied().unwrap_or(entry.id)
+                } else if self.contents.contains(&entry.id) {
+                    self.placeholder
+                } else {
+                    entry.id
+                };
+                changed |= new != entry.id;
+                entry.id = new;
+                entry
+            })
+            .collect();
+        if !changed {
+            return Ok(id);
+        }
+        let bytes = encode_tree(entries);
+        bench.add(ObjectKind::Tree, bytes)
+    }
+}

@@ -1,0 +1,46 @@
+//! The least that a write or a commit can do: what ours are measured against.
+
+use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
+use offshoot_store::{Durability, Via};
+
+use crate::content::incoming::Content;
+use crate::engine::{Engine, open_row_in};
+use crate::workspace::files::{Target, WriteOptions};
+use crate::workspace::writes::NewFile;
+
+impl Engine {
+    /// Commits one row without waiting for the disk. For benchmarks.
+    #[doc(hidden)]
+    pub fn bare_commit(&self, value: &str) -> Result<()> {
+        self.store()
+            .write(Durability::Relaxed, |tx| tx.put_setting("bench", value))
+    }
+
+    /// Commits the rows of a write and does nothing else: no lock, no check and no file. For
+    /// benchmarks, on a workspace that nothing else is done with: its directory stays behind.
+    #[doc(hidden)]
+    pub fn commit_only(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        content: &[u8],
+        cause: &Cause,
+    ) -> Result<()> {
+        let incoming = self.take_in(Content::Bytes(content))?;
+        let file = NewFile {
+            target: Target::Exactly(path.clone()),
+            size: incoming.size,
+            id: incoming.id,
+            object: incoming.object,
+            options: WriteOptions::default(),
+            via: Via::Call,
+            cause: cause.clone(),
+            at: self.now(),
+        };
+        let (engine, id) = (self.clone(), id.clone());
+        self.store().write_shared(Durability::Synced, move |tx| {
+            let row = open_row_in(tx, &id)?;
+            engine.land_write(tx, row, &file).map(drop)
+        })
+    }
+}

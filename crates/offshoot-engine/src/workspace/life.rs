@@ -1,0 +1,681 @@
+//! The life of a workspace: assigned, materialised, handed out, deleted.
+
+use std::path::PathBuf;
+
+use offshoot_core::{
+    Cause, DEFAULT_DIR_PERM, EMPTY_TREE, EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath,
+    Result, SESSION_DIRS, SESSION_METADATA, Timestamp, WorkspaceId,
+};
+use offshoot_fs::{SafeDir, Sync, Uses};
+use offshoot_store::{
+    Durability, EntryRow, HistoryOp, NewHistory, NewObject, ReadTx, SnapshotRow, Via, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+};
+
+use crate::content::counters::Tally;
+use crate::content::index::{Entry, Index};
+use crate::content::left_out::without_left_out;
+use crate::content::objects::Workbench;
+use crate::content::state::{State, belongs_to_nested_git};
+use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::fork::create::base_state;
+use crate::project::head::state_of_row;
+use crate::sync::ignored::IgnoredFiles;
+use crate::sync::too_large::TooLarge;
+use crate::upkeep::jobs::Job;
+use crate::workspace::snapshot::{state_of, unknown};
+
+/// What is known about a workspace without looking at its files.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// Its name.
+    pub id: WorkspaceId,
+    /// Which places may be written.
+    pub layout: Layout,
+    /// Its newest snapshot.
+    pub head: Option<ObjectId>,
+    /// Grows with every change.
+    pub revision: i64,
+    /// Whether its directory exists.
+    pub materialized: bool,
+    /// Whether its path was given to anyone.
+    pub handed_out: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When a file in it last changed.
+    pub changed_at: Timestamp,
+    /// When outside changes were last looked for.
+    pub last_sync: Option<Timestamp>,
+    /// Files and links, as of the last change or sync.
+    pub files: i64,
+    /// Directories.
+    pub dirs: i64,
+    /// Bytes.
+    pub bytes: i64,
+    /// The most bytes it may hold.
+    pub quota_bytes: Option<i64>,
+    /// The most files, links and directories it may hold.
+    pub quota_inodes: Option<i64>,
+}
+
+impl From<WorkspaceRow> for Workspace {
+    fn from(row: WorkspaceRow) -> Self {
+        Workspace {
+            id: row.id,
+            layout: row.layout,
+            head: row.head,
+            revision: row.revision,
+            materialized: row.materialized,
+            handed_out: row.handed_out,
+            created_at: row.created_at,
+            changed_at: row.changed_at,
+            last_sync: row.last_sync,
+            files: row.files,
+            dirs: row.dirs,
+            bytes: row.bytes,
+            quota_bytes: row.quota_bytes,
+            quota_inodes: row.quota_inodes,
+        }
+    }
+}
+
+/// Limits of a workspace; none means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// The most bytes.
+    pub bytes: Option<i64>,
+    /// The most files, links and directories.
+    pub inodes: Option<i64>,
+}
+
+impl Quota {
+    fn refuse_negative(self) -> Result<()> {
+        if self.bytes.is_some_and(|n| n < 0) || self.inodes.is_some_and(|n| n < 0) {
+            return Err(Error::invalid("a quota cannot be negative"));
+        }
+        Ok(())
+    }
+}
+
+/// What a deletion left behind.
+#[derive(Clone, Debug)]
+pub struct Deleted {
+    /// Whether there was something to delete.
+    pub existed: bool,
+    /// Whether it is gone.
+    pub gone: bool,
+    /// The snapshot that holds the last state.
+    pub snapshot: Option<ObjectId>,
+    /// Ignored files that went with it.
+    pub ignored: IgnoredFiles,
+    /// Files that no snapshot holds for their size. It was not deleted because of them.
+    pub(crate) too_large: Vec<TooLarge>,
+}
+
+impl Deleted {
+    /// It is still there.
+    pub(crate) fn not() -> Deleted {
+        Deleted {
+            existed: true,
+            gone: false,
+            snapshot: None,
+            ignored: IgnoredFiles::default(),
+            too_large: Vec::new(),
+        }
+    }
+}
+
+impl Engine {
+    /// Assigns a workspace: a row, nothing more. Its directory appears with the first write.
+    pub fn create_workspace(
+        &self,
+        id: Option<WorkspaceId>,
+        layout: Layout,
+        quota: Quota,
+        cause: &Cause,
+    ) -> Result<Workspace> {
+        self.require_space()?;
+        quota.refuse_negative()?;
+        let id = id_or_new(id)?;
+        let at = self.now();
+        let session_dirs = if layout == Layout::Session {
+            &SESSION_DIRS[..]
+        } else {
+            &[]
+        };
+        self.refuse_case_twin(&id)?;
+        let _name = self.name_lock(&id)?;
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = new_row(&id, layout, quota, at);
+            row.dirs = session_dirs.len() as i64;
+            row.key = tx.add_workspace(&row)?;
+            for name in session_dirs {
+                tx.put_entry(row.key, &dir_row(RelPath::from_normal(*name), 1))?;
+            }
+            tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// Assigns a workspace that begins with a snapshot of any other, open or deleted. If that is
+    /// the last state of a deleted one, its ignored files come back too. Still a row and nothing
+    /// more: files are not copied.
+    pub fn create_workspace_from(
+        &self,
+        id: Option<WorkspaceId>,
+        snapshot: &str,
+        quota: Quota,
+        cause: &Cause,
+    ) -> Result<Workspace> {
+        self.require_space()?;
+        quota.refuse_negative()?;
+        let id = id_or_new(id)?;
+        let at = self.now();
+        self.refuse_case_twin(&id)?;
+        let _name = self.name_lock(&id)?;
+        // To look at every workspace there is takes its time: not while all writers wait.
+        let (from, found) = self
+            .store()
+            .read(|tx| self.find_snapshot_anywhere(tx, snapshot))?;
+        self.store().write(Durability::Synced, |tx| {
+            let is_gone = || unknown(snapshot, "of any workspace");
+            let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
+            let snapshot = tx.snapshot(from.key, &found.id)?.ok_or_else(is_gone)?;
+            let is_last_state = from.state == WorkspaceState::Closed
+                && from.head == Some(snapshot.id)
+                && (from.tree, from.sidecar) == (snapshot.tree, snapshot.sidecar);
+            let (snapshot, objects) = self.for_another(tx, &id, &from, snapshot)?;
+            for object in &objects {
+                tx.put_object(object)?;
+            }
+            let mut row = new_row(&id, from.layout, quota, at);
+            row.head = Some(snapshot.id);
+            row.tree = snapshot.tree;
+            row.sidecar = snapshot.sidecar;
+            (row.files, row.dirs, row.bytes) = (snapshot.files, snapshot.dirs, snapshot.bytes);
+            let mut kept = match is_last_state {
+                true => tx.entries_below(from.key, &RelPath::root())?,
+                false => Vec::new(),
+            };
+            if from.id != id {
+                kept.retain(|entry| !belongs_to_nested_git(&entry.path));
+            }
+            if from.layout == Layout::Session {
+                // No snapshot holds it.
+                let skills = dir_row(RelPath::from_normal("skills"), 1);
+                kept.retain(|entry| entry.path != skills.path);
+                kept.push(skills);
+            }
+            let mut tally = Tally::default();
+            for entry in &kept {
+                tally.put(None, entry)?;
+            }
+            tally.add_to(&mut row);
+            check_quota(&new_row(&id, from.layout, quota, at), &row)?;
+            row.key = tx.add_workspace(&row)?;
+            for entry in &kept {
+                tx.put_entry(row.key, entry)?;
+            }
+            tx.add_snapshot(&SnapshotRow {
+                workspace: row.key,
+                number: 1,
+                ..snapshot.clone()
+            })?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceCreate, cause, at);
+            line.after = Some(snapshot.id);
+            tx.add_history(&line)?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// A snapshot as a workspace of another name may begin with it: without what never gets from one
+    /// agent to another. Whoever takes the same name again takes the same work up again.
+    fn for_another(
+        &self,
+        tx: &dyn ReadTx,
+        id: &WorkspaceId,
+        from: &WorkspaceRow,
+        snapshot: SnapshotRow,
+    ) -> Result<(SnapshotRow, Vec<NewObject>)> {
+        if from.id == *id && from.kind != WorkspaceKind::Project {
+            return Ok((snapshot, Vec::new()));
+        }
+        // What stands in the head of a project is its owner's.
+        let head = match (from.kind, tx.fork(from.key)?) {
+            (WorkspaceKind::Project, _) => state_of_row(from),
+            (_, Some(fork)) => base_state(&fork),
+            (_, None) => State::default(),
+        };
+        let objects = self.objects_in(tx);
+        let mut bench = Workbench::new(&objects);
+        let state = without_left_out(&mut bench, &head, &state_of(&snapshot))?;
+        if state == state_of(&snapshot) {
+            return Ok((snapshot, Vec::new()));
+        }
+        let snapshot = self.snapshot_on(tx, &mut bench, &snapshot, state)?;
+        Ok((snapshot, bench.prepare(self.store())?))
+    }
+
+    /// On a case-insensitive disk two names that differ only in case would share a directory.
+    pub(crate) fn refuse_case_twin(&self, id: &WorkspaceId) -> Result<()> {
+        let lower = self.inner.data.tmp().join("case-probe");
+        let upper = self.inner.data.tmp().join("CASE-PROBE");
+        // The probe is cheap where the answer is no: the first look-up fails.
+        if std::fs::symlink_metadata(&lower).is_err() {
+            let _ = offshoot_sys::create_private(&lower);
+        }
+        if std::fs::symlink_metadata(&upper).is_err() {
+            return Ok(());
+        }
+        let twin = self.store().read(|tx| {
+            Ok(tx
+                .workspaces(None, 0)?
+                .into_iter()
+                .find(|row| row.id != *id && row.id.as_str().eq_ignore_ascii_case(id.as_str())))
+        })?;
+        match twin {
+            None => Ok(()),
+            Some(row) => Err(Error::new(
+                ErrorCode::AlreadyExists,
+                format!(
+                    "`{id}` and the workspace `{}` would share a directory on this disk",
+                    row.id
+                ),
+            )),
+        }
+    }
+
+    /// Open workspaces in the order of names.
+    pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
+        let rows = self.store().read(|tx| tx.workspaces(after, limit))?;
+        Ok(rows.into_iter().map(Workspace::from).collect())
+    }
+
+    /// One open workspace.
+    pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
+        self.open_row(id).map(Workspace::from)
+    }
+
+    /// Sets the limits of a workspace. What it holds already stays, even if it is more.
+    pub fn set_quota(&self, id: &WorkspaceId, quota: Quota, cause: &Cause) -> Result<Workspace> {
+        quota.refuse_negative()?;
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = crate::engine::open_row_in(tx, id)?;
+            row.quota_bytes = quota.bytes;
+            row.quota_inodes = quota.inodes;
+            tx.update_workspace(&row)?;
+            tx.add_history(&line_of(&row, HistoryOp::WorkspaceUpdate, cause, at))?;
+            Ok(Workspace::from(row))
+        })
+    }
+
+    /// The host path of a workspace, for people and outside programs. From now on the directory
+    /// may change behind our back, so it is looked at before anything relies on it.
+    pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
+        let row = self.open_row(id)?;
+        if !(row.handed_out && row.materialized) {
+            // The row as it is under the lock: someone else may have made the directory meanwhile.
+            let (row, _lock) = self.hold_alone(id)?;
+            self.materialize(&row)?;
+            let at = self.now();
+            self.store().write(Durability::Synced, |tx| {
+                let mut row = open_row_by_key(tx, &row)?;
+                row.handed_out = true;
+                row.materialized = true;
+                row.used_at = at;
+                tx.update_workspace(&row)
+            })?;
+        } else {
+            // A restart of the machine took its mount away, or somebody its directory.
+            self.dir_for_reader(&row)?;
+        }
+        Ok(self.inner.data.workspace(&row.id))
+    }
+
+    /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
+    /// purge erases it. Files that only the ignore rules name go unread. Deleting it again changes
+    /// nothing.
+    pub fn delete_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Deleted> {
+        self.delete_workspace_with(id, false, cause)
+    }
+
+    /// The same with a say in whether ignored files are kept with the last state.
+    pub fn delete_workspace_with(
+        &self,
+        id: &WorkspaceId,
+        include_ignored: bool,
+        cause: &Cause,
+    ) -> Result<Deleted> {
+        let deleted = self.freeing(|| {
+            self.delete_workspace_if(id, include_ignored, Durability::Synced, cause, |_| Ok(true))
+        })?;
+        match deleted.too_large.first() {
+            Some(file) => Err(file.refuse()),
+            None => Ok(deleted),
+        }
+    }
+
+    /// Deletes a workspace if, while nobody else can change it and all of it is recorded, it may go.
+    /// With a say in who waits for the disk.
+    pub(crate) fn delete_workspace_if(
+        &self,
+        id: &WorkspaceId,
+        include_ignored: bool,
+        durability: Durability,
+        cause: &Cause,
+        may_go: impl FnOnce(&WorkspaceRow) -> Result<bool>,
+    ) -> Result<Deleted> {
+        // Nobody takes the name, and with it the directory, before the directory is gone.
+        let name = self.name_lock(id)?;
+        let row = match self.store().read(|tx| tx.workspace(id))? {
+            None => return Err(no_workspace(id)),
+            Some(row) if row.state == WorkspaceState::Closed => {
+                return Ok(Deleted {
+                    existed: false,
+                    gone: true,
+                    snapshot: row.head,
+                    ignored: IgnoredFiles::default(),
+                    too_large: Vec::new(),
+                });
+            }
+            Some(row) => row,
+        };
+        let lock = self.exclusive(&row)?;
+        // Whoever could write to it after this look would write in vain.
+        let detached = self.detach(&row, Uses::Changing)?;
+        let synced = detached.sync(include_ignored, Durability::Relaxed)?;
+        if !may_go(&row)? {
+            return Ok(Deleted::not());
+        }
+        // What no snapshot holds would be lost (INV-5).
+        if !synced.too_large.is_empty() {
+            return Ok(Deleted {
+                too_large: synced.too_large,
+                ..Deleted::not()
+            });
+        }
+        synced.refuse_unrecorded()?;
+        let ignored = detached.count_ignored(&synced)?;
+        // The commit below waits for the disk if there is anything that was not there before.
+        let durability = match synced.changes.is_empty() {
+            true => durability,
+            false => Durability::Synced,
+        };
+        let why = "before deletion";
+        let kept = self.keep_recorded(&row, why, include_ignored, durability, cause)?;
+        let at = self.now();
+        self.store().write(durability, |tx| {
+            let mut row = open_row_by_key(tx, &row)?;
+            row.state = WorkspaceState::Closed;
+            row.materialized = false;
+            row.used_at = at;
+            row.synced_revision = row.revision;
+            tx.update_workspace(&row)?;
+            let mut line = line_of(&row, HistoryOp::WorkspaceDelete, cause, at);
+            line.after = kept;
+            tx.add_history(&line)?;
+            Ok(())
+        })?;
+        detached.discard();
+        if row.kind == WorkspaceKind::Fork {
+            // Unmounting may take its time; nobody has to wait for it.
+            self.later(Job::Discard(Box::new(row), name));
+        } else {
+            self.discard_dir(&row)?;
+            drop(lock);
+            self.forget_locks(&row);
+        }
+        Ok(Deleted {
+            existed: true,
+            gone: true,
+            snapshot: kept,
+            ignored,
+            too_large: Vec::new(),
+        })
+    }
+
+    /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
+    /// first, the bytes after).
+    pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
+        match row.kind {
+            WorkspaceKind::Standalone => {}
+            WorkspaceKind::Fork => return self.discard_fork(row),
+            // A workspace of the same name is somebody else's.
+            WorkspaceKind::Project => return Ok(()),
+        }
+        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        let from = self.inner.data.workspace(&row.id);
+        match self.throw_away(&from) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(Error::new(
+                ErrorCode::WriteFailed,
+                format!(
+                    "the directory of workspace `{}` could not be removed",
+                    row.id
+                ),
+            )
+            .with_source(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
+    /// unclean stop.
+    pub(crate) fn empty_trash(&self, trash: &[PathBuf]) {
+        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+            return;
+        };
+        for name in trash.iter().filter_map(|path| path.file_name()) {
+            let _ = tmp.remove_tree(&RelPath::from_normal(name.as_encoded_bytes()));
+        }
+    }
+
+    /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive
+    /// lock; the row is the caller's to change.
+    pub(crate) fn materialize(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        if row.materialized {
+            return self.dir_of(row);
+        }
+        self.forget_aside(row);
+        if row.kind == WorkspaceKind::Fork {
+            return self.materialize_fork(row);
+        }
+        let target = self.inner.data.workspace(&row.id);
+        // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
+        // there was never shown to anyone.
+        self.discard_dir(row)?;
+        if row.files == 0 {
+            self.make_dir(&target)?;
+            let dir = self.open_dir(&target)?.following_no_links();
+            self.fill(row, &dir)?;
+            return Ok(dir);
+        }
+        let build = self
+            .inner
+            .data
+            .tmp()
+            .join(format!("build-{}", uuid::Uuid::now_v7().simple()));
+        self.make_dir(&build)?;
+        let dir = self.open_dir(&build)?.following_no_links();
+        if let Err(error) = self.fill(row, &dir) {
+            // Best effort: what cannot be removed now goes when it is old.
+            let _ = std::fs::remove_dir_all(&build);
+            return Err(error);
+        }
+        std::fs::rename(&build, &target).map_err(|cause| {
+            Error::new(
+                ErrorCode::WriteFailed,
+                "the workspace directory could not be made",
+            )
+            .with_source(cause)
+        })?;
+        Ok(dir)
+    }
+
+    pub(crate) fn make_dir(&self, path: &std::path::Path) -> Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        match std::fs::DirBuilder::new()
+            .mode(DEFAULT_DIR_PERM)
+            .create(path)
+        {
+            Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::new(
+                ErrorCode::WriteFailed,
+                "the workspace directory could not be made",
+            )
+            .with_source(cause)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes everything that the index says into an empty directory.
+    fn fill(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
+        let mut entries: Vec<(RelPath, Entry)> = Vec::new();
+        self.store().read(|tx| {
+            let now = open_row_by_key(tx, row)?;
+            entries.clear();
+            Index::new(self.store(), tx, &now).walk(&RelPath::root(), &mut |path, entry| {
+                entries.push((path.clone(), *entry));
+                Ok(())
+            })
+        })?;
+        for (path, entry) in &entries {
+            self.put_on_disk(dir, path, entry)?;
+        }
+        // Bits of directories come last: one that is not writable could not be filled.
+        for (path, entry) in entries.iter().rev() {
+            if entry.is_dir() && entry.perm != DEFAULT_DIR_PERM {
+                dir.set_perm(path, entry.perm)?;
+            }
+        }
+        if row.layout == Layout::Session {
+            let path = RelPath::from_normal(SESSION_METADATA);
+            dir.write(&path, session_metadata(row).as_bytes(), 0o444, Sync::None)?;
+        }
+        Ok(())
+    }
+}
+
+fn id_or_new(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
+    match id {
+        Some(id) => Ok(id),
+        None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse(),
+    }
+}
+
+/// The row of an empty workspace.
+pub(crate) fn new_row(
+    id: &WorkspaceId,
+    layout: Layout,
+    quota: Quota,
+    at: Timestamp,
+) -> WorkspaceRow {
+    WorkspaceRow {
+        key: WorkspaceKey(0),
+        id: id.clone(),
+        kind: WorkspaceKind::Standalone,
+        layout,
+        state: WorkspaceState::Open,
+        head: None,
+        tree: EMPTY_TREE,
+        sidecar: EMPTY_TREE,
+        revision: 1,
+        synced_revision: 1,
+        materialized: false,
+        handed_out: false,
+        created_at: at,
+        changed_at: at,
+        used_at: at,
+        last_sync: None,
+        files: 0,
+        dirs: 0,
+        bytes: 0,
+        quota_bytes: quota.bytes,
+        quota_inodes: quota.inodes,
+    }
+}
+
+/// Whether the path is the file that describes a session workspace.
+pub(crate) fn is_session_metadata(row: &WorkspaceRow, path: &RelPath) -> bool {
+    row.layout == Layout::Session && path.as_bytes() == SESSION_METADATA.as_bytes()
+}
+
+/// The content of `.metadata.json`.
+pub(crate) fn session_metadata(row: &WorkspaceRow) -> String {
+    let value = serde_json::json!({
+        "session_id": row.id.as_str(),
+        "created_at": row.created_at.to_string(),
+    });
+    format!("{value:#}\n")
+}
+
+pub(crate) fn dir_row(path: RelPath, revision: i64) -> EntryRow {
+    EntryRow {
+        path,
+        kind: Some(EntryKind::Dir),
+        opaque: false,
+        perm: DEFAULT_DIR_PERM,
+        id: None,
+        size: 0,
+        revision,
+    }
+}
+
+/// A line of history that concerns the workspace as a whole.
+pub(crate) fn line_of(
+    row: &WorkspaceRow,
+    op: HistoryOp,
+    cause: &Cause,
+    at: Timestamp,
+) -> NewHistory {
+    NewHistory {
+        workspace: row.key,
+        revision: row.revision,
+        at,
+        op,
+        via: Via::Call,
+        path: RelPath::root(),
+        from: None,
+        cause: cause.clone(),
+        kind: None,
+        before: None,
+        after: None,
+        size: 0,
+        mime: None,
+    }
+}
+
+/// Refuses a workspace that grew beyond its quota.
+pub(crate) fn check_quota(before: &WorkspaceRow, after: &WorkspaceRow) -> Result<()> {
+    let exceeded = |what: &str, now: i64, limit: i64| {
+        Error::new(
+            ErrorCode::QuotaExceeded,
+            format!("the workspace would hold {now} {what}; its quota is {limit}"),
+        )
+        .with_hint("delete files, or raise the quota")
+        .with_details(serde_json::json!({ "limit": limit, "wanted": now }))
+    };
+    if let Some(limit) = after.quota_bytes
+        && after.bytes > limit
+        && after.bytes > before.bytes
+    {
+        return Err(exceeded("bytes", after.bytes, limit));
+    }
+    let (inodes, inodes_before) = (after.files + after.dirs, before.files + before.dirs);
+    if let Some(limit) = after.quota_inodes
+        && inodes > limit
+        && inodes > inodes_before
+    {
+        return Err(exceeded("files and directories", inodes, limit));
+    }
+    Ok(())
+}
+
+/// Writes the changed workspace row after checking its quota.
+pub(crate) fn put_row(
+    tx: &mut dyn WriteTx,
+    before: &WorkspaceRow,
+    after: &WorkspaceRow,
+) -> Result<()> {
+    check_quota(before, after)?;
+    tx.update_workspace(after)
+}

@@ -1,0 +1,490 @@
+//! Reading: whole files, windows, listings, the directory tree, counts.
+
+use std::io::Read;
+
+use offshoot_core::{
+    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+};
+use offshoot_fs::{SafeDir, Walk};
+use offshoot_store::WorkspaceRow;
+
+use crate::content::incoming::unreadable;
+use crate::content::index::{Entry, Index};
+use crate::content::left_out::is_ours_in;
+use crate::content::source::{Source, characters, count_characters};
+use crate::directory::projection::missing_content;
+use crate::engine::{Engine, no_file};
+use crate::history::past::{ALL, Shown};
+use crate::sync::too_large::TooLarge;
+use crate::workspace::life::is_session_metadata;
+
+/// The most that one window holds: characters of text or bytes of anything else.
+pub const MAX_WINDOW: usize = 5000;
+
+/// Text or bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowContent {
+    /// UTF-8 text.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+/// A part of a file. All counts are in characters for text and in bytes for anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The part.
+    pub content: WindowContent,
+    /// Where it begins.
+    pub start: u64,
+    /// How much the file holds.
+    pub total: u64,
+    /// How much was read.
+    pub read_length: u64,
+    /// The MIME type.
+    pub mime: String,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListEntry {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub kind: EntryKind,
+    /// Bytes; 0 for directories.
+    pub size: i64,
+    /// When it last changed.
+    pub modified_at: Timestamp,
+    /// Its MIME type; none for directories and links.
+    pub mime: Option<String>,
+    /// Who changed it last, if that is known.
+    pub operator: Option<String>,
+}
+
+/// Counts of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Files and links.
+    pub file_count: i64,
+    /// Directories.
+    pub dir_count: i64,
+    /// Bytes of all files.
+    pub total_size: i64,
+    /// Bytes that the directory takes on disk; 0 while there is none.
+    pub disk_usage: i64,
+    /// When a file last changed.
+    pub last_modified: Timestamp,
+    /// When the workspace was created.
+    pub created_at: Timestamp,
+    /// Whether the directory exists.
+    pub materialized: bool,
+}
+
+/// A file opened for reading, wherever its bytes are: they come by its [`Read`].
+pub struct OpenFile {
+    source: Source,
+    /// How many bytes there are.
+    pub size: u64,
+    /// The MIME type.
+    pub mime: String,
+    /// When it last changed; none where only the history knows.
+    pub modified_at: Option<Timestamp>,
+}
+
+impl OpenFile {
+    pub(crate) fn of(mut source: Source, path: &RelPath) -> Result<Self> {
+        let mime = source.mime(path)?;
+        Ok(OpenFile {
+            size: source.size,
+            modified_at: source.modified_at,
+            mime,
+            source,
+        })
+    }
+
+    /// Whether the bytes come from the store instead of a directory, or from memory.
+    pub fn is_stored(&self) -> bool {
+        self.source.is_stored()
+    }
+
+    /// The id of the bytes if it is known without reading them.
+    pub fn known_content_id(&self) -> Option<ObjectId> {
+        self.source.known_content_id()
+    }
+
+    /// The id of exactly the bytes that this file reads, from the first on. Costs one pass over a
+    /// file on disk that was not asked for before; reading starts again at the beginning.
+    pub fn content_id(&mut self) -> Result<ObjectId> {
+        let id = self.source.content_id()?;
+        self.source.rewind()?;
+        Ok(id)
+    }
+
+    /// Reads only `length` bytes from `offset` on. A step on disk; of content in the store all is
+    /// read, because damage anywhere in it shows only then.
+    pub fn select(&mut self, offset: u64, length: u64) -> Result<()> {
+        self.source.select(offset, length)
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.source.read(buffer)
+    }
+}
+
+/// A part of a source.
+fn window_of(mut source: Source, path: &RelPath, offset: u64, length: usize) -> Result<Window> {
+    let length = length.min(MAX_WINDOW);
+    let mime = source.mime(path)?;
+    if let Some(text) = source.take_text() {
+        return Ok(window_of_text(text, offset, length, mime));
+    }
+    match count_characters(&mut source)? {
+        Some(total) => {
+            source.rewind()?;
+            let text = characters(&mut source, offset, length)?;
+            let read_length = text.chars().count() as u64;
+            let start = offset.min(total);
+            Ok(Window {
+                content: WindowContent::Text(text),
+                start,
+                total,
+                read_length,
+                mime,
+            })
+        }
+        None => {
+            let total = source.size;
+            let start = offset.min(total);
+            source.select(start, length as u64)?;
+            let mut bytes = Vec::new();
+            (&mut source)
+                .take(length as u64)
+                .read_to_end(&mut bytes)
+                .map_err(unreadable)?;
+            let read_length = bytes.len() as u64;
+            Ok(Window {
+                content: WindowContent::Bytes(bytes),
+                start,
+                total,
+                read_length,
+                mime,
+            })
+        }
+    }
+}
+
+/// A part of a text that is in memory.
+fn window_of_text(mut text: String, offset: u64, length: usize, mime: String) -> Window {
+    let total = text.chars().count() as u64;
+    let start = offset.min(total);
+    let read_length = (total - start).min(length as u64);
+    if read_length < total {
+        let begin = byte_of_character(&text, start);
+        text.drain(..begin);
+        text.truncate(byte_of_character(&text, read_length));
+    }
+    Window {
+        content: WindowContent::Text(text),
+        start,
+        total,
+        read_length,
+        mime,
+    }
+}
+
+/// Where a character begins; the end of the text for the one after the last.
+fn byte_of_character(text: &str, number: u64) -> usize {
+    let mut places = text.char_indices().map(|(place, _)| place);
+    places.nth(number as usize).unwrap_or(text.len())
+}
+
+/// Whether a path may name what is computed when it is read, which takes longer than a file does.
+pub fn is_computed(path: &RelPath) -> bool {
+    path.parts().next() == Some(b".meta")
+}
+
+impl Engine {
+    /// Reads a part of a file: at most [`MAX_WINDOW`] characters, or bytes of what is no text.
+    /// Characters are never split.
+    pub fn read_window(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Window> {
+        self.read_window_as(id, path, offset, length, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn read_window_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+        shown: Shown<'_>,
+    ) -> Result<Window> {
+        window_of(self.source(id, path, shown)?, path, offset, length)
+    }
+
+    /// The same if the file is small enough to be read where the request is; else none, and nothing
+    /// was read.
+    pub fn read_window_if_small(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+    ) -> Result<Option<Window>> {
+        self.read_window_if_small_as(id, path, offset, length, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn read_window_if_small_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        offset: u64,
+        length: usize,
+        shown: Shown<'_>,
+    ) -> Result<Option<Window>> {
+        let source = self.source(id, path, shown)?;
+        match source.held() {
+            Some(_) => window_of(source, path, offset, length).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a whole file into memory, with the id of its content.
+    pub fn read_whole(&self, id: &WorkspaceId, path: &RelPath) -> Result<(Vec<u8>, ObjectId)> {
+        let mut bytes = Vec::new();
+        self.source(id, path, ALL)?
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        let content = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &bytes)?;
+        Ok((bytes, content))
+    }
+
+    /// Opens a file for streaming.
+    pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
+        self.open_file_as(id, path, ALL)
+    }
+
+    /// The same for somebody who does not see every line of history.
+    pub(crate) fn open_file_as(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<OpenFile> {
+        OpenFile::of(self.source(id, path, shown)?, path)
+    }
+
+    /// The MIME type of a file.
+    pub(crate) fn mime_of(&self, id: &WorkspaceId, path: &RelPath) -> Result<String> {
+        self.source(id, path, ALL)?.mime(path)
+    }
+
+    /// Where the bytes of a file are: in the directory if there is one, else in the store.
+    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
+        let row = self.open_row(id)?;
+        if path.is_root() {
+            return Err(is_a_directory(path));
+        }
+        if let Some(made_up) = self.made_up_file(&row, path, shown)? {
+            return Ok(made_up);
+        }
+        if row.materialized {
+            let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
+            if stat.is_dir() {
+                return Err(is_a_directory(path));
+            }
+            let limit = self.inner.options.max_file_bytes;
+            if stat.size > limit {
+                let (path, size) = (path.clone(), stat.size);
+                return Err(TooLarge { path, size, limit }.refuse());
+            }
+            return Source::of_file(self.clone(), file, stat, !row.handed_out).hold_if_small();
+        }
+        let entry = self.store().read(|tx| {
+            let index = Index::new(self.store(), tx, &row);
+            let path = index.resolve(path)?;
+            index.entry(&path)?.ok_or_else(|| no_file(&path))
+        })?;
+        if entry.is_dir() {
+            return Err(is_a_directory(path));
+        }
+        let content = entry.id.ok_or_else(missing_content)?;
+        Source::of_object(self.clone(), content)
+    }
+
+    /// Files that are not in the workspace but read as if they were.
+    fn made_up_file(
+        &self,
+        row: &WorkspaceRow,
+        path: &RelPath,
+        shown: Shown<'_>,
+    ) -> Result<Option<Source>> {
+        if is_session_metadata(row, path) {
+            let text = crate::workspace::life::session_metadata(row);
+            return Ok(Some(Source::of_bytes(text.into_bytes())));
+        }
+        if !is_computed(path) {
+            return Ok(None);
+        }
+        let real = RelPath::from_normal(".meta");
+        // Only one that came with the base is real: what somebody put there since would be a forgery.
+        let is_made_up = self
+            .store()
+            .read(|tx| is_ours_in(&Index::new(self.store(), tx, row), &real))?;
+        if !is_made_up {
+            return Ok(None);
+        }
+        let about = path.strip_prefix(&real).unwrap_or_default();
+        let value = if about.as_bytes() == b".meta" {
+            self.workspace_as_json(row)?
+        } else if about.is_root() {
+            return Err(is_a_directory(path));
+        } else {
+            self.metadata_as_json(&row.id, &about, shown)?
+        };
+        Ok(Some(Source::of_json(&value)))
+    }
+
+    /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
+    pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
+        let row = self.open_row(id)?;
+        let mut info = Info {
+            file_count: row.files,
+            dir_count: row.dirs,
+            total_size: row.bytes,
+            disk_usage: 0,
+            last_modified: row.changed_at,
+            created_at: row.created_at,
+            materialized: row.materialized,
+        };
+        if row.materialized {
+            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let counted = count_on_disk(&row, &dir)?;
+            info.disk_usage = counted.disk_usage;
+            // What a listing shows, also if somebody found the directory whom nobody told of it.
+            info.file_count = counted.files;
+            info.dir_count = counted.dirs;
+            info.total_size = counted.bytes;
+            info.last_modified = info.last_modified.max(counted.newest);
+        }
+        Ok(info)
+    }
+
+    /// What stands at a path of a directory, with the id of its content.
+    pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
+        let Some(stat) = dir.stat(path)? else {
+            return Ok(None);
+        };
+        let Some(kind) = stat.entry_kind() else {
+            return Ok(None);
+        };
+        let (id, size) = match kind {
+            EntryKind::Dir => (None, 0),
+            EntryKind::Symlink => {
+                let target = dir.read_link(path)?;
+                let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &target)?;
+                (Some(id), target.len() as i64)
+            }
+            EntryKind::File => {
+                let (file, stat) = dir.open_file(path)?;
+                // What is too large to be read is what it is: it equals nothing that we hold.
+                let id = match stat.size > self.inner.options.max_file_bytes {
+                    true => None,
+                    false => Some(crate::content::incoming::hash_file(&file, stat.size)?),
+                };
+                (id, stat.size as i64)
+            }
+        };
+        let perm = if kind == EntryKind::Symlink {
+            0o777
+        } else {
+            stat.perm
+        };
+        Ok(Some(DiskEntry {
+            kind,
+            perm,
+            id,
+            size,
+        }))
+    }
+}
+
+/// Counts what is really in the directory.
+pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<Counted> {
+    let mut counted = Counted::default();
+    dir.walk(&RelPath::root(), |path, stat| {
+        if is_session_metadata(row, path) {
+            return Ok(Walk::Skip);
+        }
+        counted.disk_usage += stat.disk_usage() as i64;
+        match stat.entry_kind() {
+            Some(EntryKind::Dir) => counted.dirs += 1,
+            Some(_) => {
+                counted.files += 1;
+                counted.largest = counted.largest.max(stat.size);
+                let size = i64::try_from(stat.size).unwrap_or(i64::MAX);
+                counted.bytes = counted.bytes.saturating_add(size);
+                counted.newest = counted.newest.max(stat.modified());
+            }
+            None => {}
+        }
+        Ok(Walk::Enter)
+    })?;
+    Ok(counted)
+}
+
+/// What really stands at a path of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DiskEntry {
+    pub(crate) kind: EntryKind,
+    pub(crate) perm: u32,
+    pub(crate) id: Option<ObjectId>,
+    pub(crate) size: i64,
+}
+
+impl DiskEntry {
+    /// Whether it is what the index says.
+    pub(crate) fn is(&self, entry: &Entry) -> bool {
+        self.kind == entry.kind && self.id == entry.id && self.perm == entry.perm
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) files: i64,
+    pub(crate) dirs: i64,
+    pub(crate) bytes: i64,
+    /// The bytes of the largest file.
+    pub(crate) largest: u64,
+    pub(crate) disk_usage: i64,
+    pub(crate) newest: Timestamp,
+}
+
+fn is_a_directory(path: &RelPath) -> Error {
+    Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
+}
+
+/// A listing as text, as the tools show it.
+pub fn listing_as_text(entries: &[ListEntry]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for entry in entries {
+        let path = escape_bytes(entry.path.as_bytes());
+        let _ = match entry.kind {
+            EntryKind::Dir => writeln!(text, "[DIR]  {path}/"),
+            EntryKind::Symlink => writeln!(text, "[LINK] {path}"),
+            EntryKind::File => writeln!(text, "[FILE] {path} ({} bytes)", entry.size),
+        };
+    }
+    text
+}
