@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, WorkspaceId};
+use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
 use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, Spares, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
-    Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
+    Store, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
 use crate::content::content_ids::ContentIds;
 use crate::content::index::Index;
+use crate::content::rows::open_row_in;
 use crate::context::process_marker::RunMark;
 use crate::directory::last_use::LastUse;
 use crate::directory::layers::Stack;
@@ -486,41 +487,4 @@ impl Engine {
 /// was not opened yet. It is not opened.
 pub fn reserve_in(dir: &Path) -> (u64, Option<u64>) {
     Reserve::look(&DataDir::at(dir).reserve())
-}
-
-/// The open workspace of that name, inside a transaction.
-pub(crate) fn open_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
-    match tx.workspace(id)? {
-        Some(row) if row.state == WorkspaceState::Open => Ok(row),
-        _ => Err(no_workspace(id)),
-    }
-}
-
-/// The open workspace of that name, or else the one that was completed or deleted last. For whatever
-/// only reads what is recorded.
-pub(crate) fn last_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
-    tx.workspace(id)?.ok_or_else(|| no_workspace(id))
-}
-
-/// The open one by number, for when the name was looked up before the lock was taken.
-pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceRow> {
-    match tx.workspace_by_key(row.key)? {
-        Some(now) if now.state == WorkspaceState::Open => Ok(now),
-        _ => Err(no_workspace(&row.id)),
-    }
-}
-
-pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
-    Error::new(
-        ErrorCode::WorkspaceNotFound,
-        format!("there is no workspace `{id}`"),
-    )
-    .with_hint("`offshoot workspace list` shows those there are")
-}
-
-pub(crate) fn no_file(path: &RelPath) -> Error {
-    Error::new(
-        ErrorCode::FileNotFound,
-        format!("there is no file `{path}`"),
-    )
 }

@@ -27,6 +27,7 @@ pub use content::index::Entry;
 pub use content::left_out::LeftOut;
 pub use content::mime::{mime_by_name, type_name};
 pub use content::state::{State, StateChange, StateEntry};
+pub use content::workspace_row::Quota;
 pub use context::server_lock::ServerLock;
 pub use directory::providers::probe_providers_in;
 pub use engine::{Engine, EngineOptions, MAX_FILE_BYTES, reserve_in};
@@ -67,7 +68,7 @@ pub use workspace::archive::{WholeContent, WholeEntry, WholeWorkspace};
 pub use workspace::export::Exported;
 pub use workspace::files::{Expect, WriteOptions, Written};
 pub use workspace::import::WorkspaceImport;
-pub use workspace::life::{Deleted, Quota, Workspace};
+pub use workspace::life::{Deleted, Workspace};
 pub use workspace::list::{DirNode, ListOptions, ListPage, ListSort};
 pub use workspace::read::{
     Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, is_computed, listing_as_text,

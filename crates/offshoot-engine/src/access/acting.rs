@@ -11,7 +11,8 @@ use offshoot_core::{
 use offshoot_store::HistoryRow;
 
 use super::{Operation, Principal, Reach};
-use crate::engine::{Engine, no_workspace};
+use crate::content::rows::no_workspace;
+use crate::engine::Engine;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, ListOptions,
     ListPage, Metadata, OpenFile, Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken,

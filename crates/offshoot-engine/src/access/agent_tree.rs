@@ -16,9 +16,10 @@ use offshoot_store::{
 
 use crate::access::tokens::home_of;
 use crate::access::{Home, Reach, Scope};
-use crate::engine::{Engine, open_row_in};
+use crate::content::rows::open_row_in;
+use crate::content::workspace_row::{Quota, line_of};
+use crate::engine::Engine;
 use crate::fork::create::ForkOptions;
-use crate::workspace::life::{Quota, line_of};
 
 /// The name of the top of the tree.
 pub(crate) const ROOT: &str = "root";

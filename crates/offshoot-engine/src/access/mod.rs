@@ -16,14 +16,14 @@ mod reviews;
 mod sessions;
 pub(crate) mod tokens;
 
+use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
+use serde::{Deserialize, Serialize};
+
 pub use acting::Access;
 pub use pattern::Pattern;
 pub use projects::ProjectSource;
 pub use reach::{Reach, View};
 pub use reviews::Overview;
-
-use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
-use serde::{Deserialize, Serialize};
 
 /// What kind of caller it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

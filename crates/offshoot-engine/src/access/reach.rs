@@ -10,8 +10,8 @@ use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
 use super::{Access, Home, Operation, Principal};
 use crate::access::tokens::home_of;
-use crate::engine::{Engine, no_workspace};
-use crate::project::head::no_project;
+use crate::content::rows::{no_project, no_workspace};
+use crate::engine::Engine;
 use crate::{Event, Workspace};
 
 /// Which workspaces a principal reaches.
@@ -59,7 +59,7 @@ impl Engine {
     /// that does not exist.
     pub(super) fn check_fork_point(&self, project: &ProjectId, at: &str) -> Result<()> {
         self.store().read(|tx| {
-            let row = crate::project::head::open_project(tx, project)?;
+            let row = crate::content::rows::open_project(tx, project)?;
             let Err(error) = self.find_snapshot(tx, &row, at) else {
                 return Ok(());
             };

@@ -3,7 +3,7 @@
 use offshoot_core::{ErrorCode, ProjectId, RelPath, Result};
 
 use super::{Access, Operation, Reach};
-use crate::engine::no_workspace;
+use crate::content::rows::no_workspace;
 use crate::{
     ForkOverview, LandsIn, OpenFile, PartChoice, Project, Resolution, Resolved, Review,
     ReviewContent, ReviewFilter, ReviewSide, Snapshot,

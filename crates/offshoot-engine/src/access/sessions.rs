@@ -4,7 +4,7 @@
 use offshoot_core::{Error, ErrorCode, Layout, RelPath, Result, WorkspaceId};
 
 use super::Access;
-use crate::Workspace;
+use crate::workspace::life::Workspace;
 
 /// So many workspaces are looked at at once.
 const PAGE: usize = 256;

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use crate::access::agent_tree::check_known;
 use crate::access::{Home, Principal, PrincipalKind, Reach, Scope};
-use crate::engine::{Engine, last_row_in};
-use crate::project::head::open_project;
+use crate::content::rows::{last_row_in, open_project};
+use crate::engine::Engine;
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
 pub const TOKEN_PREFIX: &str = "ofs_";

@@ -13,8 +13,9 @@ use offshoot_store::{
 use crate::content::counters::Tally;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
-use crate::engine::{Engine, open_row_by_key};
-use crate::workspace::life::put_row;
+use crate::content::rows::open_row_by_key;
+use crate::content::workspace_row::put_row;
+use crate::engine::Engine;
 
 /// How often a change is made again because the workspace changed meanwhile.
 pub(crate) const TRIES: usize = 64;

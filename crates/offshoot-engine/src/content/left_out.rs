@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use crate::content::as_text;
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
+use crate::content::rows::{base_state, fork_row};
 use crate::content::state::{
     State, StateChange, StateEdit, StateEdits, StateEntry, refused_by_git,
 };
-use crate::fork::create::{base_state, fork_row};
 use crate::sync::too_large::TooLarge;
 
 /// Directories at the top of a workspace that are Offshoot's, unless its base has them.

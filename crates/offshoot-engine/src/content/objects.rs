@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use offshoot_core::{EMPTY_TREE, EntryKind, ObjectId, ObjectKind, RelPath, Result};
+use offshoot_core::{
+    EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result,
+};
 use offshoot_fs::SafeDir;
 use offshoot_git::{
     Edit, EmptyDirs, EntryRef, ObjectHasher, ObjectReader, ObjectSink, ObjectStream, Tree,
     TreeEntry,
 };
 use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
+
+use crate::engine::Engine;
 
 /// So many trees are remembered at most; then it begins anew.
 const TREES: usize = 4096;
@@ -282,4 +286,25 @@ impl ObjectSink for Written {
         self.0.push((kind, id, bytes));
         Ok(())
     }
+}
+
+impl Engine {
+    pub(crate) fn objects_in<'a>(&'a self, tx: &'a dyn ReadTx) -> StoredObjects<'a> {
+        StoredObjects::new(self.store(), Some(tx))
+    }
+}
+
+impl Engine {
+    /// The bytes of an object that is known to be small.
+    pub(crate) fn whole_object(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
+        self.store()
+            .object(id)?
+            .map(|(_, bytes)| bytes)
+            .ok_or_else(missing_content)
+    }
+}
+
+pub(crate) fn missing_content() -> Error {
+    Error::new(ErrorCode::ReadFailed, "content is missing from the store")
+        .with_hint("run `offshoot check` to see what is damaged")
 }

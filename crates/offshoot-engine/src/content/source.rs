@@ -7,7 +7,7 @@ use offshoot_core::{ObjectId, ObjectKind, RelPath, Result, Timestamp};
 use offshoot_sys::Stat;
 
 use crate::content::incoming::unreadable;
-use crate::directory::projection::missing_content;
+use crate::content::objects::missing_content;
 use crate::engine::Engine;
 
 /// Bytes to read, from a file, an object or memory, with the possibility to start again.

@@ -17,14 +17,15 @@ use offshoot_fs::{
     layer_state,
 };
 use offshoot_git::{IndexStat, fork_config, read_commit, write_fork_git, write_index};
-use offshoot_store::{Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey};
-use offshoot_store::{WorkspaceKind, WorkspaceRow};
+use offshoot_store::{
+    Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
+};
 
 use crate::content::objects::StoredObjects;
+use crate::content::rows::fork_row;
 use crate::content::state::State;
 use crate::directory::layers::{Stack, shown_by};
 use crate::engine::Engine;
-use crate::fork::create::fork_row;
 use crate::workspace::export::commits_without_parents;
 
 /// The level of such a layer: no number of differences that were put together.

@@ -17,13 +17,12 @@ use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState}
 
 use crate::content::incoming::hash_file;
 use crate::content::inherited::add_dirs_above;
+use crate::content::objects::missing_content;
+use crate::content::rows::{state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::directory::git_layer::is_git_layer;
-use crate::directory::projection::missing_content;
 use crate::engine::Engine;
-use crate::project::head::state_of_row;
 use crate::upkeep::jobs::Job;
-use crate::workspace::snapshot::state_of;
 
 /// So many differences of one size are put together into one.
 const RUN: usize = 16;

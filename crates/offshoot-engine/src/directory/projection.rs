@@ -12,7 +12,9 @@ use offshoot_fs::{SafeDir, Staged, Sync};
 use offshoot_store::WorkspaceRow;
 
 use crate::content::index::{Entry, Index};
-use crate::engine::{Engine, open_row_by_key};
+use crate::content::objects::missing_content;
+use crate::content::rows::open_row_by_key;
+use crate::engine::Engine;
 
 const CHUNK: usize = 128 << 10;
 
@@ -62,14 +64,6 @@ impl Engine {
                     .with_source(cause)
             })?;
         }
-    }
-
-    /// The bytes of an object that is known to be small.
-    pub(crate) fn whole_object(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
-        self.store()
-            .object(id)?
-            .map(|(_, bytes)| bytes)
-            .ok_or_else(missing_content)
     }
 
     /// Brings paths of a directory in line with what the index says now. Each may be a file, a
@@ -155,9 +149,4 @@ fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
         Some(stat) if !stat.is_dir() => dir.remove_file(path),
         _ => Ok(()),
     }
-}
-
-pub(crate) fn missing_content() -> Error {
-    Error::new(ErrorCode::ReadFailed, "content is missing from the store")
-        .with_hint("run `offshoot check` to see what is damaged")
 }

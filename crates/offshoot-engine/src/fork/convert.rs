@@ -4,8 +4,8 @@ use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{ForkDirs, ProviderName};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::{fork_row, project_name};
+use crate::content::rows::{fork_row, open_row_by_key, project_name};
+use crate::engine::Engine;
 
 /// What turning a fork into a copy did.
 #[derive(Clone, Debug)]

@@ -26,13 +26,15 @@ use crate::access::agent_tree::give_fork;
 use crate::content::index::Index;
 use crate::content::left_out::without_left_out;
 use crate::content::objects::Workbench;
+use crate::content::rows::{
+    base_state, fork_row, open_project, open_row_by_key, project_name, state_of, state_of_row,
+};
 use crate::content::state::State;
+use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::directory::layers::Stack;
-use crate::engine::{Engine, open_row_by_key};
+use crate::engine::Engine;
 use crate::merge::earlier_merges::is_cleared;
-use crate::project::head::{open_project, state_of_row};
-use crate::workspace::life::{Quota, Workspace, check_quota, line_of, new_row};
-use crate::workspace::snapshot::state_of;
+use crate::workspace::life::Workspace;
 
 /// How often the name of a new fork may be taken away by somebody else.
 const TRIES: usize = 1_000;
@@ -310,7 +312,7 @@ impl Engine {
     /// What makes a workspace a fork; none for one that is not.
     pub fn fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
         self.store().read(|tx| {
-            let row = crate::engine::open_row_in(tx, id)?;
+            let row = crate::content::rows::open_row_in(tx, id)?;
             fork_in(tx, row)
         })
     }
@@ -318,7 +320,7 @@ impl Engine {
     /// The same of a workspace that was completed or deleted, if none of that name is open.
     pub fn last_fork_of(&self, id: &WorkspaceId) -> Result<Option<Fork>> {
         self.store().read(|tx| {
-            let row = crate::engine::last_row_in(tx, id)?;
+            let row = crate::content::rows::last_row_in(tx, id)?;
             fork_in(tx, row)
         })
     }
@@ -698,12 +700,6 @@ fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
     }
 }
 
-/// What makes a workspace a fork.
-pub(crate) fn fork_row(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ForkRow> {
-    tx.fork(row.key)?
-        .ok_or_else(|| Error::internal(format!("`{}` is a fork of nothing", row.id)))
-}
-
 /// A mount that is refused for good needs another way out than to try again.
 fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
     let passes = [
@@ -724,22 +720,6 @@ fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
          makes a copy of it, with all that was changed"
     ))
     .with_source(error)
-}
-
-/// The name of a fork's project.
-pub(crate) fn project_name(tx: &dyn ReadTx, fork: &ForkRow) -> Result<ProjectId> {
-    match tx.workspace_by_key(fork.project)? {
-        Some(row) => row.id.as_str().parse(),
-        None => Err(Error::internal("the project of a fork is gone")),
-    }
-}
-
-/// The base of a fork as a state.
-pub(crate) fn base_state(fork: &ForkRow) -> State {
-    State {
-        tree: fork.base_tree,
-        sidecar: fork.base_sidecar,
-    }
 }
 
 /// What the layers of a fork should show: what it began with while it holds nothing else, or what

@@ -25,12 +25,11 @@ use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, ReadTx, Via, Workspac
 
 use crate::content::index::Index;
 use crate::content::objects::StoredObjects;
-use crate::engine::{Engine, no_file, open_row_in};
+use crate::content::rows::{no_file, open_project, open_row_in, state_of, state_of_row};
+use crate::engine::Engine;
 use crate::history::blame_places::Place;
 use crate::history::blame_sources::back_to;
 use crate::history::trail::is_loss;
-use crate::project::head::{open_project, state_of_row};
-use crate::workspace::snapshot::state_of;
 
 /// How many places a line is followed through before its attribution ends.
 const MAX_DEPTH: usize = 64;

@@ -3,9 +3,9 @@
 use offshoot_core::{EntryKind, Error, ObjectId, Operator, RelPath, Result, Timestamp};
 use offshoot_store::{ReviewRow, SnapshotRow, WorkspaceKey};
 
+use crate::content::rows::state_of;
 use crate::history::blame::{Marked, Origin, Tracer};
 use crate::history::blame_places::Place;
-use crate::workspace::snapshot::state_of;
 
 impl Tracer<'_> {
     /// What a merge, a decision about a conflict, or an undo could have its lines from.

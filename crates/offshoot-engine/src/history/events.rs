@@ -10,8 +10,8 @@ use offshoot_store::{
 
 use crate::access::Home;
 use crate::access::tokens::home_of;
+use crate::content::rows::project_name;
 use crate::engine::Engine;
-use crate::fork::create::project_name;
 
 /// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]

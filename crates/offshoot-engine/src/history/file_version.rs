@@ -6,8 +6,9 @@ use offshoot_core::{
 use offshoot_store::{HistoryOp, HistoryRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::Index;
+use crate::content::rows::open_row_in;
 use crate::content::source::Source;
-use crate::engine::{Engine, open_row_in};
+use crate::engine::Engine;
 use crate::history::trail::Trail;
 use crate::workspace::read::OpenFile;
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::content::index::{Entry, Index};
 use crate::content::mime::mime_by_name;
-use crate::engine::{Engine, last_row_in, no_file};
+use crate::content::rows::{last_row_in, no_file};
+use crate::engine::Engine;
 use crate::history::past::{ALL, Shown, brought_by, past};
 
 /// So many entries are told of in the metadata of a workspace as a whole: each may cost a look at its

@@ -5,8 +5,8 @@ use offshoot_core::{RelPath, Result, Timestamp, cancel};
 use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, Via, WorkspaceKey};
 
 use crate::content::index::Index;
+use crate::content::rows::state_of;
 use crate::history::trail::is_loss;
-use crate::workspace::snapshot::state_of;
 
 /// So many lines are told of one path.
 const LINES: usize = 1000;

@@ -7,8 +7,8 @@ use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, Worksp
 use crate::content::index::Index;
 use crate::content::left_out::LeftOut;
 use crate::content::objects::Workbench;
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::fork_row;
+use crate::content::rows::{fork_row, open_row_by_key};
+use crate::engine::Engine;
 use crate::merge::complete::{Completed, receipt};
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::TooLarge;
@@ -182,7 +182,7 @@ impl Engine {
                 .base()
                 .edit(&mut bench, &index.pending(false)?.edits)?;
             let then = tx.snapshot(row.key, snapshot)?;
-            Ok(then.is_none_or(|then| crate::workspace::snapshot::state_of(&then) != now))
+            Ok(then.is_none_or(|then| crate::content::rows::state_of(&then) != now))
         })
     }
 }

@@ -9,10 +9,9 @@ use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceRow};
 
 use crate::content::left_out::{edit_back, without_left_out};
 use crate::content::objects::Workbench;
+use crate::content::rows::{base_state, fork_row, state_of};
 use crate::content::state::{State, StateEdits};
-use crate::fork::create::{base_state, fork_row};
 use crate::merge::review_row::{KnownReviews, LandsIn};
-use crate::workspace::snapshot::state_of;
 
 /// The snapshot of a fork whose changes its project got from the base that the fork still has, and
 /// still has; none if it was not merged since it got that base, or if that was undone.

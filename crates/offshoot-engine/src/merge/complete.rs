@@ -23,25 +23,24 @@ use crate::content::as_text;
 use crate::content::history_writer::LineFor;
 use crate::content::left_out::{LeftOut, git_refuses_any};
 use crate::content::objects::Workbench;
+use crate::content::rows::{fork_row, no_workspace, open_row_by_key, project_name, state_of_row};
 use crate::content::state::State;
+use crate::content::workspace_row::line_of;
 use crate::context::prefixes::fresh_name;
-use crate::engine::{Engine, no_workspace, open_row_by_key};
-use crate::fork::create::{fork_row, project_name};
+use crate::engine::Engine;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::{Authors, agent_of};
 use crate::merge::base::{merge_base, merged_from_here};
 use crate::merge::decide::{Decided, decide, keep_lost};
-use crate::merge::protect::{self, Protection, decided_before, held_review};
+use crate::merge::protect;
+use crate::merge::protect::{Protection, decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
 use crate::merge::review_land::needs_new_merge;
 use crate::merge::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
 use crate::merge::three_way::{ThreeStates, merge_into_project, settled};
-use crate::project::head::{
-    ProjectDraft, Proposal, Recorded, is_unmoved, land_draft, state_of_row,
-};
+use crate::project::head::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft};
 use crate::project::policy::{MergeSettings, Policy};
 use crate::sync::ignored::IgnoredFiles;
-use crate::workspace::life::line_of;
 use crate::workspace::snapshot::check_label;
 
 /// How often a merge is made again because the head moved.
@@ -366,7 +365,7 @@ impl Engine {
                 let merging = Merging {
                     row: &row,
                     fork: &fork,
-                    theirs: crate::workspace::snapshot::state_of(&snapshot),
+                    theirs: crate::content::rows::state_of(&snapshot),
                     snapshot: Some(snapshot.id),
                     options,
                     id: &waiting.id,
@@ -675,7 +674,7 @@ impl Engine {
             let Some(snapshot) = tx.snapshot(row.key, snapshot)? else {
                 return Ok(());
             };
-            let state = crate::workspace::snapshot::state_of(&snapshot);
+            let state = crate::content::rows::state_of(&snapshot);
             let objects = self.objects_in(tx);
             let mut held = Vec::new();
             for file in left_out.iter() {

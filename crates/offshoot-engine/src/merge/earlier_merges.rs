@@ -12,9 +12,10 @@ use offshoot_store::{
 };
 
 use crate::content::objects::StoredObjects;
+use crate::content::rows::open_project;
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::engine::Engine;
-use crate::project::head::{Proposal, Recorded, open_project};
+use crate::project::head::{Proposal, Recorded};
 
 /// Says that a project holds nothing that a merge of an earlier version brought by mistake.
 fn mark(project: WorkspaceKey) -> String {

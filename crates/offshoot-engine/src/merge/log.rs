@@ -6,13 +6,14 @@ use offshoot_store::{Durability, HistoryOp, MergeRow, ReadTx, Via, WriteTx};
 
 use crate::content::incoming::Content;
 use crate::content::objects::StoredObjects;
+use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdits};
 use crate::engine::Engine;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::head::{Recorded, open_project};
-use crate::workspace::snapshot::{Snapshot, state_of};
+use crate::project::head::Recorded;
+use crate::workspace::snapshot::Snapshot;
 
 /// A merge and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,10 +15,9 @@ use offshoot_store::{
 };
 
 use crate::content::index::Index;
+use crate::content::rows::{base_state, fork_row, open_project, state_of_row};
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::engine::Engine;
-use crate::fork::create::{base_state, fork_row};
-use crate::project::head::{open_project, state_of_row};
 use crate::{ProviderName, Workspace};
 
 /// So many of the paths that two forks both changed are named.

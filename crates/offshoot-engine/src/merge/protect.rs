@@ -14,6 +14,7 @@ use offshoot_git::{ObjectReader, folded, may_be_short};
 use offshoot_merge::{Conflict, Pattern};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
+use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::engine::Engine;
 use crate::merge::authors::{Author, Authors};
@@ -23,9 +24,7 @@ use crate::merge::review_row::{
     open_review,
 };
 use crate::merge::three_way::{ThreeStates, ThreeWay};
-use crate::project::head::open_project;
 use crate::project::policy::{MergeSettings, Policy};
-use crate::workspace::snapshot::state_of;
 
 /// The kind of a review of a change that fits and is held back because its path is protected.
 pub(crate) const KIND: &str = "protected";

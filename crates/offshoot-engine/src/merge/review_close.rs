@@ -6,12 +6,13 @@ use offshoot_core::{RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_store::{ForkRow, ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
+use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateEntry};
 use crate::merge::protect::has_same;
 use crate::merge::review_row::{
     Changed, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, as_json, details_of,
 };
-use crate::project::head::{ProjectDraft, state_of_row};
+use crate::project::head::ProjectDraft;
 
 /// Those that a merge or an update of the same workspace would only open again.
 pub(crate) fn still_waiting<'a>(

@@ -17,7 +17,9 @@ use offshoot_store::{
 
 use crate::content::left_out::without_left_out;
 use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::rows::state_of_row;
 use crate::content::state::State;
+use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
 use crate::merge::authors::agent_of;
 use crate::merge::complete::receipt;
@@ -27,8 +29,7 @@ use crate::merge::review_row::{
 };
 use crate::merge::reviews::{Wanted, choice_named};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::head::{Proposal, Recorded, state_of_row};
-use crate::workspace::life::line_of;
+use crate::project::head::{Proposal, Recorded};
 use crate::workspace::snapshot::Snapshot;
 
 /// A review, what was decided about it, and who did.

@@ -6,10 +6,10 @@ use offshoot_core::{AgentId, ProjectId, Result, WorkspaceId};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
 use crate::access::Pattern;
+use crate::content::rows::open_project;
 use crate::engine::Engine;
 use crate::merge::review_row::{LandsIn, details_of};
 use crate::merge::reviews::Review;
-use crate::project::head::open_project;
 
 /// How many rows are read at once.
 const BATCH: usize = 200;

@@ -12,9 +12,9 @@ use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, W
 
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
+use crate::content::rows::{base_state, open_row_by_key, state_of_row};
 use crate::content::state::{State, StateChange};
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::base_state;
+use crate::engine::Engine;
 use crate::merge::authors::Authors;
 use crate::merge::review_close::{closed_by_update, still_waiting};
 use crate::merge::review_row::{
@@ -22,7 +22,6 @@ use crate::merge::review_row::{
 };
 use crate::merge::reviews::Wanted;
 use crate::merge::three_way::ThreeStates;
-use crate::project::head::state_of_row;
 use crate::workspace::restore::Goal;
 
 /// The reviews of what an update cannot decide, and those that close with it.

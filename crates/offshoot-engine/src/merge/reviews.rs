@@ -18,7 +18,9 @@ use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::left_out::{git_refuses_any, refuse_what_git_refuses};
 use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::regions::{PartChoices, cannot_join_parts};
@@ -28,10 +30,9 @@ use crate::merge::review_row::{
     refuse_other, who,
 };
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, merge_states, settled};
-use crate::project::head::{Proposal, open_project};
+use crate::project::head::Proposal;
 use crate::sync::ignored::IgnoredFiles;
-use crate::workspace::life::line_of;
-use crate::workspace::snapshot::{Snapshot, state_of};
+use crate::workspace::snapshot::Snapshot;
 
 /// So many resolutions may be proposed for one review: whoever decides has to read them.
 const MOST_CANDIDATES: i64 = 32;

@@ -15,8 +15,8 @@ use offshoot_merge::{
 use offshoot_store::{NewObject, Store};
 
 use crate::content::left_out::{Gate, LeftOut};
+use crate::content::objects::missing_content;
 use crate::content::state::{State, StateChange, StateEdit, StateEntry};
-use crate::directory::projection::missing_content;
 use crate::project::head::Proposal;
 
 /// The three states of a merge.

@@ -31,19 +31,20 @@ use crate::content::draft::is_same;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::content::objects::Workbench;
+use crate::content::rows::{
+    base_state, fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
+};
 use crate::content::state::{State, StateChange};
+use crate::content::workspace_row::{line_of, put_row};
 use crate::directory::layers::Stack;
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::{base_state, fork_row, project_name};
+use crate::engine::Engine;
 use crate::merge::base::{merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
-use crate::project::head::{size_of, state_of_row};
 use crate::sync::fork::{Closed, leaves_out_dirs};
-use crate::workspace::life::{line_of, put_row};
 use crate::workspace::restore::{change_set, kind_of, op_of, topmost};
-use crate::workspace::snapshot::{FoldedRows, state_of};
+use crate::workspace::snapshot::FoldedRows;
 
 /// Lies in the private directory of a fork until everything has followed it to its new base.
 const NOTE: &str = "update.json";

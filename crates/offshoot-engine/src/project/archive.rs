@@ -17,10 +17,11 @@ use offshoot_store::{Durability, HistoryOp, NewObject, Via};
 use crate::content::incoming::Content;
 use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::content::objects::StoredObjects;
+use crate::content::rows::{open_project, state_of_row};
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::engine::Engine;
 use crate::merge::protect::{Protection, is_protected};
-use crate::project::head::{Proposal, Recorded, open_project, state_of_row};
+use crate::project::head::{Proposal, Recorded};
 use crate::workspace::links::LINK_PERM;
 use crate::workspace::snapshot::Snapshot;
 

@@ -6,8 +6,8 @@ use offshoot_core::{ObjectId, ProjectId, Result, WorkspaceId};
 use offshoot_git::{GitProtocol, UploadPack};
 
 use crate::content::objects::StoredObjects;
-use crate::engine::{Engine, open_row_in};
-use crate::project::head::open_project;
+use crate::content::rows::{open_project, open_row_in};
+use crate::engine::Engine;
 use crate::workspace::export::BRANCH;
 
 /// What can be cloned.

@@ -21,14 +21,15 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
 use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::rows::{no_project, open_project, size_of, state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
+use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::engine::Engine;
 use crate::merge::earlier_merges::mark_new_project;
 use crate::merge::review_row::as_json;
 use crate::workspace::files::{Expect, WriteOptions};
-use crate::workspace::life::{Quota, line_of, new_row};
 use crate::workspace::restore::{kind_of, op_of};
-use crate::workspace::snapshot::{Snapshot, message, signature, state_of};
+use crate::workspace::snapshot::{Snapshot, message, signature};
 
 /// How often a change is made again because the head moved, before somebody is told.
 const TRIES: usize = 64;
@@ -357,10 +358,6 @@ impl Engine {
             Some(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
         }
     }
-
-    pub(crate) fn objects_in<'a>(&'a self, tx: &'a dyn ReadTx) -> StoredObjects<'a> {
-        StoredObjects::new(self.store(), Some(tx))
-    }
 }
 
 /// Whether a project is still as it was.
@@ -475,36 +472,4 @@ fn refuse_edit(
         format!("`{path}` is not what was expected"),
     )
     .with_hint("read it again; nothing was changed"))
-}
-
-/// The open project of that name.
-pub(crate) fn open_project(tx: &dyn ReadTx, id: &ProjectId) -> Result<WorkspaceRow> {
-    match tx.project(id)? {
-        Some(row) if row.state == WorkspaceState::Open => Ok(row),
-        _ => Err(no_project(id)),
-    }
-}
-
-pub(crate) fn no_project(id: &ProjectId) -> Error {
-    Error::new(
-        ErrorCode::ProjectNotFound,
-        format!("there is no project `{id}`"),
-    )
-    .with_hint("`offshoot project list` shows those there are")
-}
-
-/// The state below the rows of a workspace, or the whole state of a project.
-pub(crate) fn state_of_row(row: &WorkspaceRow) -> State {
-    State {
-        tree: row.tree,
-        sidecar: row.sidecar,
-    }
-}
-
-/// The bytes of an entry's content.
-pub(crate) fn size_of(tx: &dyn ReadTx, entry: &StateEntry) -> Result<i64> {
-    match entry.id {
-        None => Ok(0),
-        Some(id) => Ok(tx.object_size(&id)?.unwrap_or(0) as i64),
-    }
 }

@@ -19,13 +19,14 @@ use offshoot_store::{
 };
 
 use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
+use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
-use crate::project::head::{Project, Proposal, Recorded, add_project, open_project, state_of_row};
+use crate::project::head::{Project, Proposal, Recorded, add_project};
 use crate::project::import_source::SourceTree;
-use crate::workspace::life::line_of;
 use crate::workspace::read::DiskEntry;
-use crate::workspace::snapshot::{Snapshot, message, signature, state_of};
+use crate::workspace::snapshot::{Snapshot, message, signature};
 
 /// How a directory is imported.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,10 @@ use offshoot_merge::Pattern;
 use offshoot_store::{Durability, HistoryOp, Landing, ProjectRow, ReadTx, WorkspaceKey};
 use serde::{Deserialize, Serialize};
 
+use crate::content::rows::open_project;
+use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
 use crate::merge::review_row::as_json;
-use crate::project::head::open_project;
-use crate::workspace::life::line_of;
 
 /// How a conflict is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

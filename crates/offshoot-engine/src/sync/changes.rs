@@ -5,11 +5,10 @@ use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::index::Index;
 use crate::content::pending::Pending;
+use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateChange;
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::{base_state, fork_row};
+use crate::engine::Engine;
 use crate::merge::overview::{both, leaves};
-use crate::project::head::state_of_row;
 use crate::sync::scan::Synced;
 use crate::sync::too_large::TooLarge;
 use crate::workspace::restore::{change_set, topmost};

@@ -15,8 +15,8 @@ use offshoot_store::{
     Durability, ForkRow, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
-use crate::engine::{Engine, open_row_by_key};
-use crate::fork::create::fork_row;
+use crate::content::rows::{fork_row, open_row_by_key};
+use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::scan::Synced;
 

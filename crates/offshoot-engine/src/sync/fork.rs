@@ -14,11 +14,10 @@ use offshoot_store::{BulkWriter, Durability, EntryRow, ForkRow, WorkspaceRow};
 use crate::content::index::{Entry, Index};
 use crate::content::inherited::Inherited;
 use crate::content::pending::Pending;
+use crate::content::rows::{fork_row, size_of};
 use crate::content::state::around_nested_git;
 use crate::directory::layers::Stack;
 use crate::engine::Engine;
-use crate::fork::create::fork_row;
-use crate::project::head::size_of;
 use crate::sync::changes::{Changes, changes_of};
 use crate::sync::changes_cache::Ground;
 use crate::sync::disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
@@ -100,7 +99,7 @@ impl Engine {
             synced.too_large.clear();
             let bulk = self.store().bulk();
             let outcome = self.store().read(|tx| {
-                let now = crate::engine::open_row_by_key(tx, row)?;
+                let now = crate::content::rows::open_row_by_key(tx, row)?;
                 let fork = fork_row(tx, &now)?;
                 let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
                 let index = Index::new(self.store(), tx, &now);

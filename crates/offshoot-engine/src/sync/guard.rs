@@ -9,7 +9,8 @@ use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::{ReadTx, WorkspaceRow, WorkspaceState};
 
 use crate::content::index::{Entry, Index};
-use crate::engine::{Engine, open_row_by_key};
+use crate::content::rows::open_row_by_key;
+use crate::engine::Engine;
 
 /// A workspace that is held for a change.
 pub(crate) struct Held {

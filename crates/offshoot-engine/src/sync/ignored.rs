@@ -9,7 +9,8 @@ use offshoot_store::{BulkWriter, EntryRow, WorkspaceRow};
 use serde::{Deserialize, Serialize};
 
 use crate::content::index::Index;
-use crate::engine::{Engine, open_row_by_key};
+use crate::content::rows::open_row_by_key;
+use crate::engine::Engine;
 use crate::sync::disk::Taken;
 use crate::sync::scan::{Found, differs};
 use crate::sync::too_large::{TooLarge, largest_file};

@@ -22,11 +22,11 @@ use crate::content::counters::Tally;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::objects::Workbench;
+use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, state_of};
 use crate::directory::last_use::NOTED_FOR;
 use crate::directory::layers::layers_holding;
-use crate::engine::{Engine, no_file, no_workspace, open_row_by_key, open_row_in};
+use crate::engine::Engine;
 use crate::upkeep::retention::{ages_in, micros};
-use crate::workspace::snapshot::state_of;
 
 /// What stands where content was erased.
 const PLACEHOLDER: &[u8] = b"This content was purged.\n";

@@ -21,7 +21,8 @@ use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
-use crate::engine::{Engine, open_row_by_key};
+use crate::content::rows::open_row_by_key;
+use crate::engine::Engine;
 use crate::upkeep::jobs::Job;
 use crate::workspace::read::DiskEntry;
 

@@ -15,11 +15,11 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
+use crate::content::rows::{fork_row, open_project};
+use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::engine::Engine;
-use crate::fork::create::{ForkNote, LayerNote, fork_named, fork_row};
+use crate::fork::create::{ForkNote, LayerNote, fork_named};
 use crate::merge::update::NEXT;
-use crate::project::head::open_project;
-use crate::workspace::life::{Quota, line_of, new_row};
 
 /// A fork that somebody holds is looked after by whoever holds it.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -9,10 +9,11 @@ use offshoot_git::{Commit, ObjectReader, walk_objects};
 use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
-use crate::engine::{Engine, open_row_by_key};
+use crate::content::rows::open_row_by_key;
+use crate::content::workspace_row::line_of;
+use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::largest_file;
-use crate::workspace::life::line_of;
 use crate::workspace::read::count_on_disk;
 
 /// Content that nothing names is kept this long, because a writer may be about to name it.

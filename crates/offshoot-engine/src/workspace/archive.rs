@@ -7,7 +7,8 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Cursor, Read, Seek as _, SeekFrom};
+use std::io::Seek as _;
+use std::io::{Cursor, Read, SeekFrom};
 
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId,
@@ -17,12 +18,13 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
-use crate::directory::projection::missing_content;
-use crate::engine::{Engine, no_file, open_row_by_key};
+use crate::content::objects::missing_content;
+use crate::content::rows::{no_file, open_row_by_key};
+use crate::content::workspace_row::is_session_metadata;
+use crate::engine::Engine;
 use crate::sync::disk::same_version;
 use crate::sync::scan::Synced;
 use crate::sync::too_large::{TooLarge, largest_file};
-use crate::workspace::life::is_session_metadata;
 
 /// Copies up to this size are held in memory.
 const IN_MEMORY: u64 = 1 << 20;

@@ -4,7 +4,8 @@ use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, Via};
 
 use crate::content::incoming::Content;
-use crate::engine::{Engine, open_row_in};
+use crate::content::rows::open_row_in;
+use crate::engine::Engine;
 use crate::workspace::files::{Target, WriteOptions};
 use crate::workspace::writes::NewFile;
 

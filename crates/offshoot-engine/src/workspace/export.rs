@@ -10,8 +10,8 @@ use offshoot_git::{
 use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
-use crate::engine::{Engine, open_row_in};
-use crate::project::head::open_project;
+use crate::content::rows::{open_project, open_row_in};
+use crate::engine::Engine;
 
 pub(crate) const BRANCH: &str = "refs/heads/main";
 

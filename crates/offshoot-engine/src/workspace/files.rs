@@ -13,7 +13,8 @@ use offshoot_store::{ReadTx, Via, WorkspaceRow};
 
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
-use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::content::rows::{no_workspace, open_row_by_key};
+use crate::engine::Engine;
 use crate::sync::guard::Held;
 
 /// What must be there for a write to happen.

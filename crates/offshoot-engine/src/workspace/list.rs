@@ -14,9 +14,10 @@ use offshoot_fs::SafeDir;
 use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
+use crate::content::rows::no_file;
 use crate::content::source::Source;
-use crate::engine::{Engine, no_file};
-use crate::workspace::life::is_session_metadata;
+use crate::content::workspace_row::is_session_metadata;
+use crate::engine::Engine;
 use crate::workspace::read::ListEntry;
 
 /// Up to so many entries their history is asked for one by one.

@@ -11,12 +11,13 @@ use offshoot_store::WorkspaceRow;
 use crate::content::incoming::unreadable;
 use crate::content::index::{Entry, Index};
 use crate::content::left_out::is_ours_in;
+use crate::content::objects::missing_content;
+use crate::content::rows::no_file;
 use crate::content::source::{Source, characters, count_characters};
-use crate::directory::projection::missing_content;
-use crate::engine::{Engine, no_file};
+use crate::content::workspace_row::is_session_metadata;
+use crate::engine::Engine;
 use crate::history::past::{ALL, Shown};
 use crate::sync::too_large::TooLarge;
-use crate::workspace::life::is_session_metadata;
 
 /// The most that one window holds: characters of text or bytes of anything else.
 pub const MAX_WINDOW: usize = 5000;
@@ -330,7 +331,7 @@ impl Engine {
         shown: Shown<'_>,
     ) -> Result<Option<Source>> {
         if is_session_metadata(row, path) {
-            let text = crate::workspace::life::session_metadata(row);
+            let text = crate::content::workspace_row::session_metadata(row);
             return Ok(Some(Source::of_bytes(text.into_bytes())));
         }
         if !is_computed(path) {

@@ -7,8 +7,9 @@ use crate::content::draft::Draft;
 use crate::content::history_writer::LineFor;
 use crate::content::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::content::left_out::refuse_ours_in;
+use crate::content::rows::no_file;
 use crate::directory::git_layer::refuse_own_git;
-use crate::engine::{Engine, no_file};
+use crate::engine::Engine;
 use crate::sync::guard::Held;
 use crate::workspace::files::{
     Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable,

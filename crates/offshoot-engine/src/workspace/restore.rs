@@ -17,16 +17,16 @@ use crate::content::counters::Tally;
 use crate::content::draft::is_same;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::objects::{StoredObjects, Workbench, missing_content};
+use crate::content::rows::{
+    base_state, fork_row, last_row_in, no_file, open_row_by_key, state_of, state_of_row,
+};
 use crate::content::source::Source;
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
-use crate::directory::projection::{missing_content, remove_from_disk};
-use crate::engine::{Engine, last_row_in, no_file, open_row_by_key};
-use crate::fork::create::{base_state, fork_row};
-use crate::project::head::state_of_row;
-use crate::workspace::life::{dir_row, line_of, put_row};
+use crate::content::workspace_row::{dir_row, line_of, put_row};
+use crate::directory::projection::remove_from_disk;
+use crate::engine::Engine;
 use crate::workspace::read::OpenFile;
-use crate::workspace::snapshot::state_of;
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -479,7 +479,7 @@ impl Engine {
         path: &RelPath,
     ) -> Result<OpenFile> {
         let content = self.store().read(|tx| {
-            let row = crate::engine::open_row_in(tx, id)?;
+            let row = crate::content::rows::open_row_in(tx, id)?;
             let found = self.find_snapshot(tx, &row, snapshot)?;
             let objects = StoredObjects::new(self.store(), Some(tx));
             let entry = state_of(&found)

@@ -1,23 +1,23 @@
 //! Snapshots: states of a workspace that can be named, compared and brought back.
 
 use offshoot_core::{
-    Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result,
-    Timestamp, WorkspaceId,
+    Cause, EMPTY_TREE, EntryKind, Error, ObjectId, ObjectKind, RelPath, Result, Timestamp,
+    WorkspaceId,
 };
 use offshoot_git::{Commit, Signature};
 use offshoot_store::{
     Durability, EntryRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceRow,
-    WorkspaceState, WriteTx,
+    WriteTx,
 };
 
 use crate::content::draft::{is_same, keeps_changing};
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::pending::Pending;
+use crate::content::rows::{open_row_by_key, size_of, state_of};
 use crate::content::state::State;
-use crate::engine::{Engine, open_row_by_key};
-use crate::project::head::size_of;
-use crate::workspace::life::line_of;
+use crate::content::workspace_row::line_of;
+use crate::engine::Engine;
 
 /// How often a snapshot is prepared while others may write, before they have to wait for it.
 const OPTIMISTIC_TRIES: usize = 4;
@@ -378,57 +378,13 @@ impl Engine {
     /// completed or deleted.
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.store().read(|tx| {
-            let row = crate::engine::last_row_in(tx, id)?;
+            let row = crate::content::rows::last_row_in(tx, id)?;
             Ok(tx
                 .snapshots(row.key, limit)?
                 .into_iter()
                 .map(Snapshot::from)
                 .collect())
         })
-    }
-
-    /// A snapshot by its id, or by a prefix of at least four digits that names only one.
-    pub(crate) fn find_snapshot(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        text: &str,
-    ) -> Result<SnapshotRow> {
-        let prefix = hex_prefix(text).ok_or_else(|| unknown(text, &format!("of `{}`", row.id)))?;
-        only_one(
-            text,
-            &format!("of `{}`", row.id),
-            tx.snapshots_by_prefix(row.key, &prefix)?,
-        )
-    }
-
-    /// The same among the snapshots of all workspaces, deleted ones too, with the workspace. If
-    /// several have it, an open one is taken before a deleted one, and a newer before an older.
-    pub(crate) fn find_snapshot_anywhere(
-        &self,
-        tx: &dyn ReadTx,
-        text: &str,
-    ) -> Result<(WorkspaceRow, SnapshotRow)> {
-        let prefix = hex_prefix(text).ok_or_else(|| unknown(text, "of any workspace"))?;
-        let mut found = Vec::new();
-        let mut rows = tx.all_workspaces()?;
-        rows.sort_by_key(|row| {
-            (
-                row.state == WorkspaceState::Closed,
-                std::cmp::Reverse(row.key),
-            )
-        });
-        for row in rows {
-            for snapshot in tx.snapshots_by_prefix(row.key, &prefix)? {
-                found.push((row.clone(), snapshot));
-            }
-        }
-        let snapshots = found.iter().map(|(_, snapshot)| snapshot.clone()).collect();
-        let id = only_one(text, "of any workspace", snapshots)?.id;
-        found
-            .into_iter()
-            .find(|(_, snapshot)| snapshot.id == id)
-            .ok_or_else(|| unknown(text, "of any workspace"))
     }
 }
 
@@ -440,46 +396,6 @@ pub(crate) fn check_label(label: Option<&str>) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// What a caller typed as the beginning of an id; none if it cannot be one.
-fn hex_prefix(text: &str) -> Option<String> {
-    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (is_hex && (4..=40).contains(&text.len())).then(|| text.to_ascii_lowercase())
-}
-
-pub(crate) fn unknown(text: &str, whose: &str) -> Error {
-    Error::new(
-        ErrorCode::SnapshotNotFound,
-        format!("there is no snapshot `{}` {whose}", text.escape_debug()),
-    )
-    .with_hint("nothing was changed; `offshoot snapshots WS` shows those there are")
-}
-
-/// The snapshot that a prefix names, if it names only one.
-fn only_one(text: &str, whose: &str, mut found: Vec<SnapshotRow>) -> Result<SnapshotRow> {
-    found.sort_by(|a, b| a.id.cmp(&b.id).then(b.number.cmp(&a.number)));
-    found.dedup_by_key(|row| row.id);
-    match found.len() {
-        0 => Err(unknown(text, whose)),
-        1 => Ok(found.remove(0)),
-        _ => {
-            let matches: Vec<String> = found.iter().map(|row| row.id.to_hex()).collect();
-            Err(Error::new(
-                ErrorCode::AmbiguousPrefix,
-                format!("`{text}` begins {} snapshots", matches.len()),
-            )
-            .with_details(serde_json::json!({ "matches": matches })))
-        }
-    }
-}
-
-/// The state that a snapshot holds.
-pub(crate) fn state_of(row: &SnapshotRow) -> State {
-    State {
-        tree: row.tree,
-        sidecar: row.sidecar,
-    }
 }
 
 fn unchanged(row: SnapshotRow) -> Taken {

@@ -8,10 +8,10 @@ use offshoot_core::{
 use offshoot_fs::Walk;
 
 use crate::content::index::Index;
+use crate::content::objects::missing_content;
+use crate::content::rows::{no_file, open_project, state_of_row};
 use crate::content::source::Source;
-use crate::directory::projection::missing_content;
-use crate::engine::{Engine, no_file};
-use crate::project::head::{open_project, state_of_row};
+use crate::engine::Engine;
 use crate::workspace::read::OpenFile;
 
 /// One entry of a walk.
@@ -62,7 +62,7 @@ impl Engine {
                 let Some(kind) = stat.entry_kind() else {
                     return Ok(Walk::Skip);
                 };
-                if crate::workspace::life::is_session_metadata(&row, path) {
+                if crate::content::workspace_row::is_session_metadata(&row, path) {
                     return Ok(Walk::Skip);
                 }
                 entries.push(WalkEntry {
@@ -154,7 +154,7 @@ impl Engine {
                     Some(EntryKind::Dir) if enters(path) => return Ok(Walk::Enter),
                     Some(EntryKind::File)
                         if takes(path)
-                            && !crate::workspace::life::is_session_metadata(&row, path) => {}
+                            && !crate::content::workspace_row::is_session_metadata(&row, path) => {}
                     _ => return Ok(Walk::Skip),
                 }
                 files.push(WalkEntry {

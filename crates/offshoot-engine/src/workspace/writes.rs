@@ -25,13 +25,13 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Incoming;
 use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::content::left_out::refuse_ours_in;
+use crate::content::workspace_row::check_quota;
 use crate::directory::git_layer::refuse_own_git;
 use crate::engine::Engine;
 use crate::sync::guard::{Held, is_still};
 use crate::workspace::files::{
     Target, WriteOptions, Written, check_expectation, refuse_unmakeable,
 };
-use crate::workspace::life::check_quota;
 
 /// The writes of so many are made together.
 const MOST_TOGETHER: usize = 256;

@@ -8,7 +8,7 @@ use offshoot_store::{HistoryOp, ReadTx, WorkspaceRow, WorkspaceState};
 
 use super::{Check, Found, unless_busy};
 use crate::content::index::{Entry, Index};
-use crate::workspace::life::is_session_metadata;
+use crate::content::workspace_row::is_session_metadata;
 
 impl Check<'_> {
     /// Every workspace and project.

@@ -1,0 +1,105 @@
+//! Rows of workspaces, projects, forks and snapshots: how they are found, and the state that each names.
+
+use offshoot_core::{Error, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
+use offshoot_store::{ForkRow, ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState};
+
+use crate::content::state::{State, StateEntry};
+
+/// The open workspace of that name, inside a transaction.
+pub(crate) fn open_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
+    match tx.workspace(id)? {
+        Some(row) if row.state == WorkspaceState::Open => Ok(row),
+        _ => Err(no_workspace(id)),
+    }
+}
+
+/// The open workspace of that name, or else the one that was completed or deleted last. For whatever
+/// only reads what is recorded.
+pub(crate) fn last_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
+    tx.workspace(id)?.ok_or_else(|| no_workspace(id))
+}
+
+/// The open one by number, for when the name was looked up before the lock was taken.
+pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceRow> {
+    match tx.workspace_by_key(row.key)? {
+        Some(now) if now.state == WorkspaceState::Open => Ok(now),
+        _ => Err(no_workspace(&row.id)),
+    }
+}
+
+pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
+    Error::new(
+        ErrorCode::WorkspaceNotFound,
+        format!("there is no workspace `{id}`"),
+    )
+    .with_hint("`offshoot workspace list` shows those there are")
+}
+
+pub(crate) fn no_file(path: &RelPath) -> Error {
+    Error::new(
+        ErrorCode::FileNotFound,
+        format!("there is no file `{path}`"),
+    )
+}
+
+/// The open project of that name.
+pub(crate) fn open_project(tx: &dyn ReadTx, id: &ProjectId) -> Result<WorkspaceRow> {
+    match tx.project(id)? {
+        Some(row) if row.state == WorkspaceState::Open => Ok(row),
+        _ => Err(no_project(id)),
+    }
+}
+
+pub(crate) fn no_project(id: &ProjectId) -> Error {
+    Error::new(
+        ErrorCode::ProjectNotFound,
+        format!("there is no project `{id}`"),
+    )
+    .with_hint("`offshoot project list` shows those there are")
+}
+
+/// The state below the rows of a workspace, or the whole state of a project.
+pub(crate) fn state_of_row(row: &WorkspaceRow) -> State {
+    State {
+        tree: row.tree,
+        sidecar: row.sidecar,
+    }
+}
+
+/// The bytes of an entry's content.
+pub(crate) fn size_of(tx: &dyn ReadTx, entry: &StateEntry) -> Result<i64> {
+    match entry.id {
+        None => Ok(0),
+        Some(id) => Ok(tx.object_size(&id)?.unwrap_or(0) as i64),
+    }
+}
+
+/// What makes a workspace a fork.
+pub(crate) fn fork_row(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ForkRow> {
+    tx.fork(row.key)?
+        .ok_or_else(|| Error::internal(format!("`{}` is a fork of nothing", row.id)))
+}
+
+/// The name of a fork's project.
+pub(crate) fn project_name(tx: &dyn ReadTx, fork: &ForkRow) -> Result<ProjectId> {
+    match tx.workspace_by_key(fork.project)? {
+        Some(row) => row.id.as_str().parse(),
+        None => Err(Error::internal("the project of a fork is gone")),
+    }
+}
+
+/// The base of a fork as a state.
+pub(crate) fn base_state(fork: &ForkRow) -> State {
+    State {
+        tree: fork.base_tree,
+        sidecar: fork.base_sidecar,
+    }
+}
+
+/// The state that a snapshot holds.
+pub(crate) fn state_of(row: &SnapshotRow) -> State {
+    State {
+        tree: row.tree,
+        sidecar: row.sidecar,
+    }
+}
