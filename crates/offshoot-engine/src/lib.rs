@@ -19,13 +19,14 @@ mod workspace;
 pub use access::agent_tree::Agent;
 pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
 pub use access::{
-    Access, Home, Operation, Overview, Pattern, Principal, PrincipalKind, ProjectSource, Reach,
-    Rule, Scope, View,
+    Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
 pub use content::incoming::Content;
 pub use content::index::Entry;
 pub use content::left_out::LeftOut;
 pub use content::mime::{mime_by_name, type_name};
+pub use content::pattern::Pattern;
+pub use content::rows::Home;
 pub use content::state::{State, StateChange, StateEntry};
 pub use content::workspace_row::Quota;
 pub use context::server_lock::ServerLock;

@@ -10,13 +10,12 @@ use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
 use offshoot_store::{
-    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKey, WorkspaceKind, WorkspaceRow,
-    WorkspaceState, WriteTx,
+    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKey, WorkspaceRow, WriteTx,
 };
 
-use crate::access::tokens::home_of;
-use crate::access::{Home, Reach, Scope};
-use crate::content::rows::open_row_in;
+use crate::access::{Reach, Scope};
+use crate::content::agent_rows::{is_open, own_workspace};
+use crate::content::rows::{Home, home_of, open_row_in};
 use crate::content::workspace_row::{Quota, line_of};
 use crate::engine::Engine;
 use crate::fork::create::ForkOptions;
@@ -314,23 +313,6 @@ fn workspace_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceRow>>
     Ok(None)
 }
 
-/// The workspace that is an agent's own, open or closed, while its name means it. Once it is closed
-/// anybody may take the name, and the new workspace is not the agent's (INV-7).
-fn own_workspace(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceRow>> {
-    let Some(key) = row.workspace_key else {
-        return Ok(None);
-    };
-    let Some(own) = tx.workspace_by_key(key)? else {
-        return Ok(None);
-    };
-    let named = tx.workspace(&own.id)?;
-    Ok(named.filter(|named| named.key == key))
-}
-
-fn is_open(row: &WorkspaceRow) -> bool {
-    row.state == WorkspaceState::Open
-}
-
 /// An agent and those above it, the nearest first.
 fn chain_of(tx: &dyn ReadTx, row: &AgentRow) -> Result<Vec<AgentRow>> {
     let mut chain = Vec::new();
@@ -381,28 +363,6 @@ pub(crate) fn no_agent(id: &AgentId) -> Error {
         format!("there is no agent `{id}`"),
     )
     .with_hint("`offshoot agent list` shows those there are")
-}
-
-/// Lets an agent of the tree work in a fork that was made for it, unless it works in one already:
-/// further forks do not take it away from what it is about. Returns whether it does.
-pub(crate) fn give_fork(
-    tx: &mut dyn WriteTx,
-    agent: &AgentId,
-    fork: &WorkspaceRow,
-) -> Result<bool> {
-    let Some(mut row) = tx.agent(agent)?.filter(|row| row.ended_at.is_none()) else {
-        return Ok(false);
-    };
-    if let Some(own) = own_workspace(tx, &row)?.filter(is_open)
-        && own.kind == WorkspaceKind::Fork
-        && own.key != fork.key
-    {
-        return Ok(false);
-    }
-    row.workspace = Some(fork.id.clone());
-    row.workspace_key = Some(fork.key);
-    tx.put_agent(&row)?;
-    Ok(true)
 }
 
 /// Refuses an agent that nobody knows: one that is in the tree and has not ended is known, and one

@@ -5,9 +5,9 @@
 
 use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
 
-use super::{Access, Home, PrincipalKind, Reach, Scope};
+use super::{Access, PrincipalKind, Reach, Scope};
 use crate::access::agent_tree::{ROOT, home_of_agent, is_at_or_below, no_agent};
-use crate::content::rows::no_project;
+use crate::content::rows::{Home, no_project};
 use crate::{Agent, IssuedToken};
 
 impl Access {

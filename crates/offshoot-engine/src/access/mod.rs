@@ -9,7 +9,6 @@ mod acting;
 pub(crate) mod agent_tree;
 mod agents;
 mod cloning;
-mod pattern;
 mod projects;
 mod reach;
 mod reviews;
@@ -19,8 +18,10 @@ pub(crate) mod tokens;
 use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::content::pattern::Pattern;
+use crate::content::rows::Home;
+
 pub use acting::Access;
-pub use pattern::Pattern;
 pub use projects::ProjectSource;
 pub use reach::{Reach, View};
 pub use reviews::Overview;
@@ -138,17 +139,6 @@ impl Scope {
             allow: Vec::new(),
         }
     }
-}
-
-/// What a workspace belongs to. Names are taken again after a workspace or project is closed, so a
-/// token that was issued for a name is bound to this: under the same name it never reaches what
-/// belongs to another project (INV-7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Home {
-    /// No project.
-    None,
-    /// The project with this number.
-    Project(i64),
 }
 
 /// Who is asking.

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
-use super::{Access, Home, Operation, Principal};
-use crate::access::tokens::home_of;
-use crate::content::rows::{no_project, no_workspace};
+use super::{Access, Operation, Principal};
+use crate::content::rows::{Home, home_of, no_project, no_workspace};
 use crate::engine::Engine;
 use crate::{Event, Workspace};
 

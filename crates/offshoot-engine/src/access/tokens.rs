@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp};
-use offshoot_store::{Durability, ReadTx, TokenRow, WorkspaceKind, WorkspaceRow};
+use offshoot_store::{Durability, ReadTx, TokenRow};
 use sha2::{Digest, Sha256};
 
 use crate::access::agent_tree::check_known;
-use crate::access::{Home, Principal, PrincipalKind, Reach, Scope};
-use crate::content::rows::{last_row_in, open_project};
+use crate::access::{Principal, PrincipalKind, Reach, Scope};
+use crate::content::rows::{Home, home_of, last_row_in, open_project};
 use crate::engine::Engine;
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
@@ -163,15 +163,6 @@ fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
             home_of(tx, &last_row_in(tx, &agent.as_str().parse()?)?).map(Some)
         }
     }
-}
-
-/// What a workspace belongs to, or which project it is.
-pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
-    if row.kind == WorkspaceKind::Project {
-        return Ok(Home::Project(row.key.0));
-    }
-    let fork = tx.fork(row.key)?;
-    Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
 }
 
 /// Who the holder of a token is in the history.

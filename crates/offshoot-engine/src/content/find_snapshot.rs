@@ -66,11 +66,7 @@ pub(crate) fn unknown(text: &str, whose: &str) -> Error {
 }
 
 /// The snapshot that a prefix names, if it names only one.
-pub(crate) fn only_one(
-    text: &str,
-    whose: &str,
-    mut found: Vec<SnapshotRow>,
-) -> Result<SnapshotRow> {
+fn only_one(text: &str, whose: &str, mut found: Vec<SnapshotRow>) -> Result<SnapshotRow> {
     found.sort_by(|a, b| a.id.cmp(&b.id).then(b.number.cmp(&a.number)));
     found.dedup_by_key(|row| row.id);
     match found.len() {

@@ -1,6 +1,8 @@
 //! content
 
+pub(crate) mod agent_rows;
 pub(crate) mod as_text;
+pub(crate) mod change_set;
 pub(crate) mod content_ids;
 pub(crate) mod counters;
 pub(crate) mod draft;
@@ -12,6 +14,7 @@ pub(crate) mod inherited;
 pub(crate) mod left_out;
 pub(crate) mod mime;
 pub(crate) mod objects;
+pub(crate) mod pattern;
 pub(crate) mod pending;
 pub(crate) mod rows;
 pub(crate) mod source;

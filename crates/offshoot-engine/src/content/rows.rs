@@ -1,7 +1,10 @@
 //! Rows of workspaces, projects, forks and snapshots: how they are found, and the state that each names.
 
 use offshoot_core::{Error, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
-use offshoot_store::{ForkRow, ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState};
+use offshoot_store::{
+    ForkRow, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::content::state::{State, StateEntry};
 
@@ -102,4 +105,39 @@ pub(crate) fn state_of(row: &SnapshotRow) -> State {
         tree: row.tree,
         sidecar: row.sidecar,
     }
+}
+
+/// A workspace's agent as the claim of what its own programs do in its directory.
+pub(crate) fn claim_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
+    let (row, fork) = (tx.workspace_by_key(key)?, tx.fork(key)?);
+    Ok(match (row, fork) {
+        (Some(row), Some(fork)) => Some(agent_of(&row, &fork)),
+        _ => None,
+    })
+}
+
+/// The agent that a fork belongs to; one without is called as its workspace.
+pub(crate) fn agent_of(row: &WorkspaceRow, fork: &ForkRow) -> String {
+    let agent = fork.agent.as_ref().map(ToString::to_string);
+    agent.unwrap_or_else(|| row.id.to_string())
+}
+
+/// What a workspace belongs to. Names are taken again after a workspace or project is closed, so a
+/// token that was issued for a name is bound to this: under the same name it never reaches what
+/// belongs to another project (INV-7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Home {
+    /// No project.
+    None,
+    /// The project with this number.
+    Project(i64),
+}
+
+/// What a workspace belongs to, or which project it is.
+pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
+    if row.kind == WorkspaceKind::Project {
+        return Ok(Home::Project(row.key.0));
+    }
+    let fork = tx.fork(row.key)?;
+    Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
 }

@@ -5,44 +5,20 @@
 
 use offshoot_core::{Error, ErrorCode, Result};
 
-use crate::engine::Engine;
-use crate::merge::log::no_merge;
-use crate::merge::review_row::no_review;
-
 /// The fewest digits that can stand for a whole name.
-const SHORTEST: usize = 4;
+pub(crate) const SHORTEST: usize = 4;
 
 /// A name that nothing else has.
 pub(crate) fn fresh_name() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
-impl Engine {
-    /// The whole name of a merge, of which at least four digits were given.
-    pub fn merge_id(&self, text: &str) -> Result<String> {
-        if text.len() < SHORTEST {
-            return Err(too_short(text));
-        }
-        let found = self.store().read(|tx| tx.merge_ids(text))?;
-        only_one(text, "merges", found)?.ok_or_else(|| no_merge(text))
-    }
-
-    /// The whole name of a review, of which at least four digits were given.
-    pub fn review_id(&self, text: &str) -> Result<String> {
-        if text.len() < SHORTEST {
-            return Err(too_short(text));
-        }
-        let found = self.store().read(|tx| tx.review_ids(text))?;
-        only_one(text, "reviews", found)?.ok_or_else(|| no_review(text))
-    }
-}
-
-fn too_short(text: &str) -> Error {
+pub(crate) fn too_short(text: &str) -> Error {
     Error::invalid(format!("`{}` is too short for a name", text.escape_debug()))
         .with_hint(format!("give at least {SHORTEST} digits of it"))
 }
 
-fn only_one(text: &str, what: &str, mut found: Vec<String>) -> Result<Option<String>> {
+pub(crate) fn only_one(text: &str, what: &str, mut found: Vec<String>) -> Result<Option<String>> {
     if found.len() <= 1 {
         return Ok(found.pop());
     }

@@ -22,7 +22,7 @@ use offshoot_store::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::access::agent_tree::give_fork;
+use crate::content::agent_rows::give_fork;
 use crate::content::index::Index;
 use crate::content::left_out::without_left_out;
 use crate::content::objects::Workbench;

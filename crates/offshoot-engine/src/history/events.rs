@@ -8,9 +8,7 @@ use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
-use crate::access::Home;
-use crate::access::tokens::home_of;
-use crate::content::rows::project_name;
+use crate::content::rows::{Home, home_of, project_name};
 use crate::engine::Engine;
 
 /// Something that happened in a workspace or a project.

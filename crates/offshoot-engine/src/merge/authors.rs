@@ -15,10 +15,10 @@ use offshoot_core::{Cause, EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, ConflictKind, Grain, Limits, TreeEntry, Units};
 use offshoot_store::{
-    ForkRow, HistoryFilter, HistoryOp, HistoryRow, MergeRow, ReadTx, ReviewRow, Via, WorkspaceKey,
-    WorkspaceRow,
+    ForkRow, HistoryFilter, HistoryOp, HistoryRow, MergeRow, ReadTx, ReviewRow, Via, WorkspaceRow,
 };
 
+use crate::content::rows::agent_of;
 use crate::history::trail::{Changed, Mark, Trail, cut_object};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::ThreeStates;
@@ -61,12 +61,6 @@ impl Sides {
         let of = |side: &[Option<Author>]| Sides::first(side).map(Author::who);
         (of(&self.ours), of(&self.theirs))
     }
-}
-
-/// The agent that a fork belongs to; one without is called as its workspace.
-pub(crate) fn agent_of(row: &WorkspaceRow, fork: &ForkRow) -> String {
-    let agent = fork.agent.as_ref().map(ToString::to_string);
-    agent.unwrap_or_else(|| row.id.to_string())
 }
 
 /// Where a change of the project came from.
@@ -500,13 +494,4 @@ impl<'a> Authors<'a> {
             priority: self.fork.priority,
         }
     }
-}
-
-/// A workspace's agent as the claim of what its own programs do in its directory.
-pub(crate) fn claim_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
-    let (row, fork) = (tx.workspace_by_key(key)?, tx.fork(key)?);
-    Ok(match (row, fork) {
-        (Some(row), Some(fork)) => Some(agent_of(&row, &fork)),
-        _ => None,
-    })
 }

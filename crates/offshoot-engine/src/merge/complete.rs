@@ -23,23 +23,26 @@ use crate::content::as_text;
 use crate::content::history_writer::LineFor;
 use crate::content::left_out::{LeftOut, git_refuses_any};
 use crate::content::objects::Workbench;
-use crate::content::rows::{fork_row, no_workspace, open_row_by_key, project_name, state_of_row};
+use crate::content::rows::{
+    agent_of, fork_row, no_workspace, open_row_by_key, project_name, state_of_row,
+};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::context::prefixes::fresh_name;
 use crate::engine::Engine;
 use crate::merge::after_merge::AfterMerge;
-use crate::merge::authors::{Authors, agent_of};
+use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here};
 use crate::merge::decide::{Decided, decide, keep_lost};
 use crate::merge::protect;
-use crate::merge::protect::{Protection, decided_before, held_review};
+use crate::merge::protect::{decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
 use crate::merge::review_land::needs_new_merge;
 use crate::merge::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
 use crate::merge::three_way::{ThreeStates, merge_into_project, settled};
 use crate::project::head::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft};
 use crate::project::policy::{MergeSettings, Policy};
+use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::check_label;
 

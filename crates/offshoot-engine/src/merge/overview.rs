@@ -7,16 +7,15 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use offshoot_core::{
-    AgentId, Cause, EntryKind, ObjectId, ProjectId, RelPath, Result, WorkspaceId, cancel,
-};
+use offshoot_core::{AgentId, Cause, ObjectId, ProjectId, RelPath, Result, WorkspaceId, cancel};
 use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
+use crate::content::change_set::{both, leaves};
 use crate::content::index::Index;
 use crate::content::rows::{base_state, fork_row, open_project, state_of_row};
-use crate::content::state::{State, StateChange, StateEntry};
+use crate::content::state::State;
 use crate::engine::Engine;
 use crate::{ProviderName, Workspace};
 
@@ -258,36 +257,6 @@ impl<'a> ProjectChanges<'a> {
             _ => Ok(0),
         }
     }
-}
-
-/// The paths at which something else than a directory is or was: two may add the same directory.
-pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
-    let dir = |entry: &Option<StateEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Dir);
-    changes
-        .iter()
-        .filter(|change| !(dir(&change.before) && dir(&change.after)))
-        .map(|change| change.path.clone())
-        .collect()
-}
-
-/// The paths of `own` that `other` has as well, or has something above or below of.
-pub(crate) fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
-    let meets = |path: &&RelPath| other.contains(*path) || around(path, other);
-    own.iter().filter(meets).cloned().collect()
-}
-
-/// Whether a path above this one, or below it, is in the set.
-fn around(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
-    let above = std::iter::successors(path.parent(), RelPath::parent);
-    above.into_iter().any(|above| set.contains(&above)) || first_below(path, set).is_some()
-}
-
-/// The first path of the set below this one. They stand together, but names such as `a-b` may
-/// stand between `a` and `a/b`.
-fn first_below<'a>(path: &RelPath, set: &'a BTreeSet<RelPath>) -> Option<&'a RelPath> {
-    let least = path.join_name(b"\x01");
-    let found = set.range(least..).next()?;
-    found.starts_with(path).then_some(found)
 }
 
 /// Notes for each fork which others changed the same paths.

@@ -14,8 +14,8 @@ use crate::content::state::StateEntry;
 use crate::engine::Engine;
 use crate::merge::complete::{CompleteOptions, Completed, Merging, Waiting};
 use crate::merge::protect;
-use crate::merge::protect::Protection;
 use crate::project::policy::MergeSettings;
+use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::{TooLarge, largest_file};
 

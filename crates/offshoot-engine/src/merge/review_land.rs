@@ -17,19 +17,19 @@ use offshoot_store::{
 
 use crate::content::left_out::without_left_out;
 use crate::content::objects::{StoredObjects, Workbench};
-use crate::content::rows::state_of_row;
+use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
-use crate::merge::authors::agent_of;
 use crate::merge::complete::receipt;
-use crate::merge::protect::{Protection, known_paths};
+use crate::merge::protect::known_paths;
 use crate::merge::review_row::{
     Decision, as_json, details_of, find_review, mark_resolved, refuse_other,
 };
 use crate::merge::reviews::{Wanted, choice_named};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
 use crate::project::head::{Proposal, Recorded};
+use crate::project::protection::Protection;
 use crate::workspace::snapshot::Snapshot;
 
 /// A review, what was decided about it, and who did.

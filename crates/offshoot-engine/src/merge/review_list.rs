@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use offshoot_core::{AgentId, ProjectId, Result, WorkspaceId};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
-use crate::access::Pattern;
+use crate::Pattern;
 use crate::content::rows::open_project;
 use crate::engine::Engine;
 use crate::merge::review_row::{LandsIn, details_of};

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::as_text;
 use crate::content::state::{State, StateChange, StateEntry};
-use crate::context::prefixes::fresh_name;
+use crate::context::prefixes::{SHORTEST, fresh_name, only_one, too_short};
+use crate::engine::Engine;
 use crate::merge::regions::PartChoices;
 use crate::merge::reviews::Wanted;
 
@@ -417,4 +418,15 @@ pub(crate) fn already_resolved(id: &str) -> Error {
         format!("the review `{id}` is resolved"),
     )
     .with_hint("edit the project, or undo the merge, to change what was decided")
+}
+
+impl Engine {
+    /// The whole name of a review, of which at least four digits were given.
+    pub fn review_id(&self, text: &str) -> Result<String> {
+        if text.len() < SHORTEST {
+            return Err(too_short(text));
+        }
+        let found = self.store().read(|tx| tx.review_ids(text))?;
+        only_one(text, "reviews", found)?.ok_or_else(|| no_review(text))
+    }
 }

@@ -26,6 +26,7 @@ use offshoot_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::content::change_set::{change_set, kind_of, op_of, topmost};
 use crate::content::counters::Tally;
 use crate::content::draft::is_same;
 use crate::content::history_writer::{LineFor, changed_row};
@@ -43,7 +44,6 @@ use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
 use crate::sync::fork::{Closed, leaves_out_dirs};
-use crate::workspace::restore::{change_set, kind_of, op_of, topmost};
 use crate::workspace::snapshot::FoldedRows;
 
 /// Lies in the private directory of a fork until everything has followed it to its new base.

@@ -20,8 +20,8 @@ use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of_row};
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::engine::Engine;
-use crate::merge::protect::{Protection, is_protected};
 use crate::project::head::{Proposal, Recorded};
+use crate::project::protection::{Protection, is_protected};
 use crate::workspace::links::LINK_PERM;
 use crate::workspace::snapshot::Snapshot;
 

@@ -16,6 +16,7 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
+use crate::content::change_set::{kind_of, op_of};
 use crate::content::counters::Tally;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
@@ -28,7 +29,6 @@ use crate::engine::Engine;
 use crate::merge::earlier_merges::mark_new_project;
 use crate::merge::review_row::as_json;
 use crate::workspace::files::{Expect, WriteOptions};
-use crate::workspace::restore::{kind_of, op_of};
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
 /// How often a change is made again because the head moved, before somebody is told.

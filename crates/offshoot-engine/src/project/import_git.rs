@@ -82,7 +82,7 @@ impl Engine {
         let new = NewProject {
             id,
             landing: Landing::Atomic,
-            protect: &crate::merge::protect::FROM_GIT,
+            protect: &crate::project::protection::FROM_GIT,
             bulk: &bulk.finish()?,
             objects: &[],
             snapshots,

@@ -7,4 +7,5 @@ pub(crate) mod import;
 pub(crate) mod import_git;
 pub(crate) mod import_source;
 pub(crate) mod policy;
+pub(crate) mod protection;
 pub(crate) mod read;

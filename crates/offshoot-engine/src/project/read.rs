@@ -3,13 +3,13 @@
 use offshoot_core::{ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result};
 use offshoot_store::SnapshotRow;
 
+use crate::content::change_set::change_set;
 use crate::content::rows::{no_file, open_project, size_of, state_of};
 use crate::content::source::Source;
 use crate::content::state::StateEntry;
 use crate::engine::Engine;
 use crate::workspace::list::{DirNode, nest};
 use crate::workspace::read::OpenFile;
-use crate::workspace::restore::change_set;
 use crate::workspace::snapshot::Snapshot;
 
 /// One path of a project at a snapshot.

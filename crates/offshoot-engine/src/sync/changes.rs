@@ -3,15 +3,14 @@
 use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
+use crate::content::change_set::{both, change_set, leaves, topmost};
 use crate::content::index::Index;
 use crate::content::pending::Pending;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateChange;
 use crate::engine::Engine;
-use crate::merge::overview::{both, leaves};
 use crate::sync::scan::Synced;
 use crate::sync::too_large::TooLarge;
-use crate::workspace::restore::{change_set, topmost};
 
 /// How far a fork is behind its project.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -250,7 +250,7 @@ impl Looking<'_> {
             false
         });
         synced.ignored =
-            crate::workspace::restore::topmost(std::mem::take(&mut synced.ignored).into_iter());
+            crate::content::change_set::topmost(std::mem::take(&mut synced.ignored).into_iter());
         all
     }
 

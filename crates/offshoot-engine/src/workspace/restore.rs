@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::io::Read as _;
 
 use offshoot_core::{
-    Cause, Change, ChangeKind, ChangeSet, EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId,
-    RelPath, Result, WorkspaceId,
+    Cause, ChangeSet, EMPTY_BLOB, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result,
+    WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{
@@ -13,6 +13,7 @@ use offshoot_store::{
     WriteTx,
 };
 
+use crate::content::change_set::{change_set, kind_of, op_of, topmost};
 use crate::content::counters::Tally;
 use crate::content::draft::is_same;
 use crate::content::history_writer::{LineFor, changed_row};
@@ -570,63 +571,4 @@ fn edit_of(change: &StateChange) -> (RelPath, StateEdit) {
         None => StateEdit::Remove,
     };
     (change.path.clone(), edit)
-}
-
-pub(crate) fn op_of(change: &StateChange) -> HistoryOp {
-    match (&change.before, &change.after) {
-        (None, Some(after)) if after.kind == EntryKind::Dir => HistoryOp::Mkdir,
-        (None, _) => HistoryOp::Create,
-        (Some(_), None) => HistoryOp::Delete,
-        (Some(before), Some(after)) if before.id == after.id && before.kind == after.kind => {
-            HistoryOp::Mode
-        }
-        _ => HistoryOp::Write,
-    }
-}
-
-pub(crate) fn kind_of(change: &StateChange) -> EntryKind {
-    change
-        .after
-        .or(change.before)
-        .map_or(EntryKind::File, |entry| entry.kind)
-}
-
-/// A change set as users see it: directories only where git would not show them anyway.
-pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
-    let mut set = ChangeSet::default();
-    for change in changes {
-        let (before, after) = (&change.before, &change.after);
-        let kind = kind_of(change);
-        let how = match (before, after) {
-            (None, _) => ChangeKind::Added,
-            (_, None) => ChangeKind::Deleted,
-            (Some(before), Some(after)) if before.kind != after.kind => ChangeKind::Type,
-            (Some(before), Some(after)) if before.id == after.id => ChangeKind::Mode,
-            _ => ChangeKind::Modified,
-        };
-        set.changes.push(Change {
-            path: change.path.clone(),
-            change: how,
-            kind,
-            before: before.and_then(|entry| entry.id),
-            after: after.and_then(|entry| entry.id),
-        });
-    }
-    set
-}
-
-/// Paths without those that lie below another of them.
-pub(crate) fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
-    let mut kept: Vec<RelPath> = Vec::new();
-    for path in paths {
-        if !kept
-            .iter()
-            .rev()
-            .take(64)
-            .any(|above| path.starts_with(above))
-        {
-            kept.push(path);
-        }
-    }
-    kept
 }

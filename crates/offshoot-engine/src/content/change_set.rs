@@ -1,0 +1,97 @@
+//! Changes of a state as users see them, and where two sets of changed paths meet.
+
+use std::collections::BTreeSet;
+
+use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath};
+use offshoot_store::HistoryOp;
+
+use crate::content::state::{StateChange, StateEntry};
+
+pub(crate) fn op_of(change: &StateChange) -> HistoryOp {
+    match (&change.before, &change.after) {
+        (None, Some(after)) if after.kind == EntryKind::Dir => HistoryOp::Mkdir,
+        (None, _) => HistoryOp::Create,
+        (Some(_), None) => HistoryOp::Delete,
+        (Some(before), Some(after)) if before.id == after.id && before.kind == after.kind => {
+            HistoryOp::Mode
+        }
+        _ => HistoryOp::Write,
+    }
+}
+
+pub(crate) fn kind_of(change: &StateChange) -> EntryKind {
+    change
+        .after
+        .or(change.before)
+        .map_or(EntryKind::File, |entry| entry.kind)
+}
+
+/// A change set as users see it: directories only where git would not show them anyway.
+pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
+    let mut set = ChangeSet::default();
+    for change in changes {
+        let (before, after) = (&change.before, &change.after);
+        let kind = kind_of(change);
+        let how = match (before, after) {
+            (None, _) => ChangeKind::Added,
+            (_, None) => ChangeKind::Deleted,
+            (Some(before), Some(after)) if before.kind != after.kind => ChangeKind::Type,
+            (Some(before), Some(after)) if before.id == after.id => ChangeKind::Mode,
+            _ => ChangeKind::Modified,
+        };
+        set.changes.push(Change {
+            path: change.path.clone(),
+            change: how,
+            kind,
+            before: before.and_then(|entry| entry.id),
+            after: after.and_then(|entry| entry.id),
+        });
+    }
+    set
+}
+
+/// Paths without those that lie below another of them.
+pub(crate) fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
+    let mut kept: Vec<RelPath> = Vec::new();
+    for path in paths {
+        if !kept
+            .iter()
+            .rev()
+            .take(64)
+            .any(|above| path.starts_with(above))
+        {
+            kept.push(path);
+        }
+    }
+    kept
+}
+
+/// The paths at which something else than a directory is or was: two may add the same directory.
+pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
+    let dir = |entry: &Option<StateEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Dir);
+    changes
+        .iter()
+        .filter(|change| !(dir(&change.before) && dir(&change.after)))
+        .map(|change| change.path.clone())
+        .collect()
+}
+
+/// The paths of `own` that `other` has as well, or has something above or below of.
+pub(crate) fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
+    let meets = |path: &&RelPath| other.contains(*path) || around(path, other);
+    own.iter().filter(meets).cloned().collect()
+}
+
+/// Whether a path above this one, or below it, is in the set.
+pub(crate) fn around(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
+    let above = std::iter::successors(path.parent(), RelPath::parent);
+    above.into_iter().any(|above| set.contains(&above)) || first_below(path, set).is_some()
+}
+
+/// The first path of the set below this one. They stand together, but names such as `a-b` may
+/// stand between `a` and `a/b`.
+pub(crate) fn first_below<'a>(path: &RelPath, set: &'a BTreeSet<RelPath>) -> Option<&'a RelPath> {
+    let least = path.join_name(b"\x01");
+    let found = set.range(least..).next()?;
+    found.starts_with(path).then_some(found)
+}
