@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::after_merge::AfterMerge;
 use crate::as_text;
 use crate::authors::{Authors, agent_of};
-use crate::decide::{Decided, decide, keep_lost};
+use crate::decide::{Decided, add_taken_away, decide, keep_lost, taken_away};
 use crate::engine::{Engine, no_workspace, open_row_by_key};
 use crate::fork::{fork_row, project_name};
 use crate::ignored::IgnoredFiles;
@@ -508,6 +508,7 @@ impl Engine {
         };
         let message_id = merging.cause.message_id.as_deref();
         let authors = Authors::new(tx, objects, &project, forked, states, message_id);
+        let mut taken = Vec::new();
         for conflict in &merge.conflicts {
             cancel::check()?;
             let is_protected = protection.concerns_conflict(conflict);
@@ -528,11 +529,13 @@ impl Engine {
                 reviews.push(review);
                 continue;
             };
+            taken.extend(taken_away(policy, conflict, &verdict, &authors, &proposal)?);
             let more = settled(self.store(), objects, states, &verdict.edits)?;
             proposal.edits.extend(more.edits);
             proposal.contents.extend(more.contents);
             completed.decided.extend(verdict.decided);
         }
+        add_taken_away(&mut completed.decided, taken);
         for one in &held {
             cancel::check()?;
             if one.is_decided(tx, objects, &known, theirs)? {

@@ -17,8 +17,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// What the project has at first: eight lines each, so that edits can be far apart or close.
 const BASE: [&str; 6] = ["a", "b.txt", "d/one", "d/two", "d/e/deep", "g/h"];
-/// Paths that do not exist at first, one of them below what is a file.
-const FRESH: [&str; 5] = ["new", "d/new", "n/e/w", "b.txt/below", "g"];
+/// Paths that do not exist at first, one of them below what is a file and two where directories are.
+const FRESH: [&str; 6] = ["new", "d/new", "n/e/w", "b.txt/below", "g", "d"];
 
 /// What an agent does to a path.
 #[derive(Clone, Copy, Debug)]
