@@ -14,8 +14,8 @@ use offshoot_core::{
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, MergeOptions};
 use offshoot_store::{
-    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow, Via,
-    WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow,
+    ReviewState, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ use crate::fork::{fork_row, project_name};
 use crate::ignored::IgnoredFiles;
 use crate::left_out::{LeftOut, git_refuses_any};
 use crate::lines::LineFor;
-use crate::merge_base::{merge_base, merged_from_here};
+use crate::merge_base::{merge_base, merged_from_here, undone_after};
 use crate::names::fresh_name;
 use crate::objects::Workbench;
 use crate::policy::{MergeSettings, Policy};
@@ -283,6 +283,7 @@ impl Engine {
                 Some(merge) => {
                     let mut completed = receipt(&merge)?;
                     completed.after = Some(self.seen_after(merge.workspace, completed.keep)?);
+                    self.add_waiting(merge.workspace, &mut completed)?;
                     Ok(Some(completed))
                 }
                 None => Ok(None),
@@ -317,11 +318,30 @@ impl Engine {
             Some(row) => self.after_merge(&row, &mut completed, &waiting.cause),
             None => AfterMerge::removed(),
         });
+        self.add_waiting(waiting.workspace, &mut completed)?;
         // What landed has landed. Whoever comes next finds that there is nothing more to do.
         let _ = self
             .store()
             .write(Durability::Relaxed, |tx| tx.remove_completion(&waiting.id));
         Ok(completed)
+    }
+
+    /// Adds what waits of earlier merges and updates of a workspace, which this merge did not find
+    /// again because the workspace has what the project has there.
+    fn add_waiting(&self, workspace: WorkspaceKey, completed: &mut Completed) -> Result<()> {
+        let known = self.store().read(|tx| KnownReviews::read(tx, workspace))?;
+        for (row, details) in known.open() {
+            let is_told = |one: &Waiting| one.review_id.as_ref() == Some(&row.id);
+            if row.state == ReviewState::Open && !completed.conflicts.iter().any(is_told) {
+                completed.conflicts.push(Waiting {
+                    path: row.path.clone(),
+                    parts: details.parts.clone(),
+                    kind: details.kind.clone(),
+                    review_id: Some(row.id.clone()),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Merges and lands. The workspace stays as it is.
@@ -410,8 +430,14 @@ impl Engine {
             Err(error) if needs_new_merge(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let last = self.store().read(|tx| tx.last_merge(row.key))?;
-        let same = last.filter(|last| last.theirs == *theirs && last.base == fork.base);
+        let same = self.store().read(|tx| {
+            let last = tx.last_merge(row.key)?;
+            match last.filter(|last| last.theirs == *theirs && last.base == fork.base) {
+                // What was undone since is merged again.
+                Some(last) if undone_after(tx, fork, last.ours.as_ref())? => Ok(None),
+                last => Ok(last),
+            }
+        })?;
         same.as_ref().map(receipt).transpose()
     }
 

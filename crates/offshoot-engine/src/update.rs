@@ -29,11 +29,11 @@ use serde::{Deserialize, Serialize};
 use crate::complete::Waiting;
 use crate::draft::is_same;
 use crate::engine::{Engine, open_row_by_key};
-use crate::fork::{base_state, fork_row, project_name};
+use crate::fork::{fork_row, project_name};
 use crate::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::layers::Stack;
 use crate::lines::{LineFor, changed_row};
-use crate::merge_base::{merged_from_here, merged_state};
+use crate::merge_base::{base_without_undone, merged_from_here, merged_state};
 use crate::objects::Workbench;
 use crate::project::{size_of, state_of_row};
 use crate::restore::{change_set, kind_of, op_of, topmost};
@@ -208,7 +208,7 @@ impl Engine {
             .edit(&mut bench, &index.pending(false)?.edits)?;
         let ours = state_of_row(&project);
         // What the merge left out is the workspace's own and stays in it.
-        let base = base_state(&fork);
+        let base = base_without_undone(tx, &mut bench, &fork)?;
         let since = merged_state(tx, &mut bench, &row, &base, merged)?.unwrap_or(base);
         let states = ThreeStates {
             base: &since,
@@ -238,21 +238,16 @@ impl Engine {
         let beyond = ours.diff(&bench, &desired, &RelPath::root())?;
         let sides = (&row, &theirs);
         let found = (&merge.conflicts[..], &merge.theirs[..]);
-        let (reviews, closed) = reviews_of_update(tx, &bench, found, &fork, sides, &project)?;
+        let reviews = reviews_of_update(tx, &bench, found, &fork, sides, &project)?;
         let mut objects = bench.prepare(self.store())?;
         objects.extend(merge.proposal.contents);
         let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
         Ok(Some(Plan {
             project: project_name(tx, &fork)?,
             merged: auto.collect(),
-            conflicts: merge
-                .conflicts
-                .iter()
-                .zip(&reviews)
-                .map(|(conflict, review)| Waiting::new(conflict, review))
-                .collect(),
-            reviews,
-            closed,
+            conflicts: reviews.waiting,
+            reviews: reviews.opened,
+            closed: reviews.closed,
             fork,
             head,
             desired,

@@ -315,7 +315,8 @@ struct Elsewhere {
 impl Elsewhere {
     fn of(rig: &Rig, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-        for review in rig.engine.reviews(Some(project), true).unwrap() {
+        // One that closed by itself keeps nothing: what its workspace had must be in the project.
+        for review in rig.engine.reviews(Some(project), false).unwrap() {
             let at = waiting.entry(host_path(&review.path)).or_default();
             at.insert(review.workspace);
         }
