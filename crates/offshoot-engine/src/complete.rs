@@ -5,7 +5,7 @@
 //! the process that asked is gone. A merge lands in one transaction: snapshot, versions, history,
 //! reviews and receipt, on the head that it was made from; if the head moved, it is made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use offshoot_core::{
@@ -300,7 +300,11 @@ impl Engine {
             .read(|tx| tx.workspace_by_key(waiting.workspace))?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
         let mut completed = match (&open, waiting.landed) {
-            (Some(row), false) => self.merge_workspace(row, &options, waiting)?,
+            (Some(row), false) => {
+                let (completed, closed) = self.merge_workspace(row, &options, waiting)?;
+                self.after_closing(row, &closed);
+                completed
+            }
             _ => match self.store().read(|tx| match tx.merge(&waiting.id)? {
                 Some(own) => Ok(Some(own)),
                 None => tx.last_merge(waiting.workspace),
@@ -344,13 +348,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges and lands. The workspace stays as it is.
+    /// Merges and lands. The workspace stays as it is. Also returns the reviews that closed with it.
     fn merge_workspace(
         &self,
         row: &WorkspaceRow,
         options: &CompleteOptions,
         waiting: &CompletionRow,
-    ) -> Result<Completed> {
+    ) -> Result<(Completed, Vec<ReviewRow>)> {
         let _lock = self.exclusive(row)?;
         let settings = self
             .store()
@@ -375,7 +379,7 @@ impl Engine {
             completed.keep = options.keep;
             self.drop_unheld(&row, &theirs.id, &mut completed.left_out)?;
             completed.left_out.extend(too_large);
-            return Ok(completed);
+            return Ok((completed, Vec::new()));
         }
         for _ in 0..TRIES {
             let plan = self.store().read(|tx| {
@@ -406,8 +410,7 @@ impl Engine {
                 if plan.draft.is_some() {
                     self.publish(plan.project.key);
                 }
-                self.land_with_closed(&plan.closed);
-                return Ok(plan.completed);
+                return Ok((plan.completed, plan.closed));
             }
         }
         Err(
@@ -441,12 +444,18 @@ impl Engine {
         same.as_ref().map(receipt).transpose()
     }
 
-    /// Lands the merges of workspaces whose last conflict a merge has settled. This is no part of
-    /// that merge: what cannot be done now is done when those workspaces are completed again.
-    fn land_with_closed(&self, closed: &[ReviewRow]) {
-        let workspaces: BTreeSet<i64> = closed.iter().map(|row| row.workspace.0).collect();
-        for workspace in workspaces {
-            let _ = self.land_what_waits(WorkspaceKey(workspace));
+    /// Lands the merges of workspaces whose last conflict a merge has settled, and takes those
+    /// workspaces away that stayed only for it. This is no part of that merge: what cannot be done now
+    /// is done when those workspaces are completed again.
+    fn after_closing(&self, merged: &WorkspaceRow, closed: &[ReviewRow]) {
+        let reviews: BTreeMap<i64, &ReviewRow> =
+            closed.iter().map(|row| (row.workspace.0, row)).collect();
+        for (workspace, review) in reviews {
+            let landed = self.land_what_waits(WorkspaceKey(workspace));
+            // What becomes of the merged workspace itself is what its own request says.
+            if landed.is_ok() && workspace != merged.key.0 {
+                let _ = self.tidy_after_closing(review);
+            }
         }
     }
 

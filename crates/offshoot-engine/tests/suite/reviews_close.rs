@@ -395,3 +395,27 @@ fn a_review_that_names_no_paths_does_not_close_by_itself() {
     scene.rig.engine.update(&id, false, &user()).unwrap();
     assert_eq!(scene.waiting(), ["README"]);
 }
+
+#[test]
+fn a_workspace_goes_when_its_last_review_closes_by_itself_as_with_a_decision() {
+    for (keep, more) in [(false, false), (true, false), (false, true)] {
+        let scene = Scene::new();
+        let (id, path) = scene.conflicting(keep);
+        if more {
+            fs::write(path.join("more"), "not merged\n").unwrap();
+        }
+        let (other, theirs) = scene.fork("two");
+        fs::write(theirs.join("README"), "mine\n").unwrap();
+        scene.complete(&other, false);
+        scene.settled();
+        let is_gone = scene.rig.engine.workspace(&id).is_err();
+        // One that was asked to stay stays, and so does one with work that is not merged.
+        assert_eq!(is_gone, !keep && !more, "{keep} {more}");
+        assert_eq!(path.exists(), keep || more);
+        if !keep {
+            let again = scene.complete(&id, false);
+            assert!(again.after.unwrap().removed, "{more}");
+        }
+        scene.rig.check();
+    }
+}
