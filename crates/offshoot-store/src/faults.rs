@@ -246,7 +246,7 @@ macro_rules! pass_on_merge_reads {
             last_merge(workspace: WorkspaceKey) -> Option<MergeRow>;
             last_landed(workspace: WorkspaceKey, base: &ObjectId, before: Option<&str>)
                 -> Option<MergeRow>;
-            undone_merges(workspace: WorkspaceKey, base: &ObjectId) -> Vec<MergeRow>;
+            undone_merges(workspace: WorkspaceKey) -> Vec<MergeRow>;
             review(id: &str) -> Option<ReviewRow>;
             merges_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<MergeRow>;
             reviews_landed_as(project: WorkspaceKey, snapshot: &ObjectId) -> Vec<ReviewRow>;

@@ -38,8 +38,8 @@ pub trait MergeReads {
         before: Option<&str>,
     ) -> Result<Option<MergeRow>>;
 
-    /// Merges of a workspace from this base that were undone, by an index, oldest first.
-    fn undone_merges(&self, workspace: WorkspaceKey, base: &ObjectId) -> Result<Vec<MergeRow>>;
+    /// Merges of a workspace that were undone, by an index, oldest first.
+    fn undone_merges(&self, workspace: WorkspaceKey) -> Result<Vec<MergeRow>>;
 
     /// Merges that landed as this snapshot of a project, by an index: one, or none.
     fn merges_landed_as(&self, project: WorkspaceKey, snapshot: &ObjectId)

@@ -146,7 +146,9 @@ pub fn complete(
 ) -> Result<Completed> {
     let completed = access.complete(id, &asked.options(), asked.dry_run)?;
     let shape = Completed::from(&completed);
-    if !asked.asks_for_all_or_nothing() || !access.still_waits(&completed)? {
+    // What landed has landed, also if a conflict of an earlier merge still waits.
+    let has_landed = completed.snapshot.is_some();
+    if !asked.asks_for_all_or_nothing() || has_landed || !access.still_waits(&completed)? {
         return Ok(shape);
     }
     let details = serde_json::to_value(&shape)

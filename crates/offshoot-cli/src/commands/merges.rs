@@ -329,7 +329,7 @@ fn next_steps(cx: &mut Context<'_>, done: &Completed, waiting: bool) {
             "conflict waits",
             "conflicts wait",
         );
-        let held = if done.atomic {
+        let held = if done.atomic && done.snapshot.is_none() {
             "; nothing lands before all are decided"
         } else {
             ""

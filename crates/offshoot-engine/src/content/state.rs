@@ -370,7 +370,7 @@ impl State {
         touched: BTreeMap<RelPath, Option<u32>>,
         side: &mut BTreeMap<RelPath, Edit>,
     ) -> Result<()> {
-        let removed = Inherited::default();
+        let hidden = Inherited::default();
         for (dir, given) in touched {
             let became_a_leaf = edits
                 .get(&dir)
@@ -379,8 +379,9 @@ impl State {
             if became_a_leaf {
                 continue;
             }
-            let removes = |path: &RelPath| Ok(edits.get(path).is_some_and(StateEdit::removes));
-            let old = if removed.holds(&dir, removes)? {
+            // A leaf above takes the directory with it, whatever else is removed below that leaf.
+            let hides = |path: &RelPath| Ok(edits.get(path).is_some_and(StateEdit::hides));
+            let old = if hidden.holds(&dir, hides)? {
                 None
             } else {
                 self.entry(objects, &dir)?

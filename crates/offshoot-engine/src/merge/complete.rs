@@ -5,7 +5,7 @@
 //! the process that asked is gone. A merge lands in one transaction: snapshot, versions, history,
 //! reviews and receipt, on the head that it was made from; if the head moved, it is made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use offshoot_core::{
@@ -14,8 +14,8 @@ use offshoot_core::{
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Conflict, MergeOptions};
 use offshoot_store::{
-    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow, Via,
-    WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow,
+    ReviewState, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,8 @@ use crate::context::prefixes::fresh_name;
 use crate::engine::Engine;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::Authors;
-use crate::merge::base::{merge_base, merged_from_here};
-use crate::merge::decide::{Decided, decide, keep_lost};
+use crate::merge::base::{merge_base, merged_from_here, undone_after};
+use crate::merge::decide::{Decided, add_taken_away, decide, keep_lost, taken_away};
 use crate::merge::protect;
 use crate::merge::protect::{decided_before, held_review};
 use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
@@ -287,6 +287,7 @@ impl Engine {
                 Some(merge) => {
                     let mut completed = receipt(&merge)?;
                     completed.after = Some(self.seen_after(merge.workspace, completed.keep)?);
+                    self.add_waiting(merge.workspace, &mut completed)?;
                     Ok(Some(completed))
                 }
                 None => Ok(None),
@@ -303,7 +304,11 @@ impl Engine {
             .read(|tx| tx.workspace_by_key(waiting.workspace))?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
         let mut completed = match (&open, waiting.landed) {
-            (Some(row), false) => self.merge_workspace(row, &options, waiting)?,
+            (Some(row), false) => {
+                let (completed, closed) = self.merge_workspace(row, &options, waiting)?;
+                self.after_closing(row, &closed);
+                completed
+            }
             _ => match self.store().read(|tx| match tx.merge(&waiting.id)? {
                 Some(own) => Ok(Some(own)),
                 None => tx.last_merge(waiting.workspace),
@@ -321,6 +326,7 @@ impl Engine {
             Some(row) => self.after_merge(&row, &mut completed, &waiting.cause),
             None => AfterMerge::removed(),
         });
+        self.add_waiting(waiting.workspace, &mut completed)?;
         // What landed has landed. Whoever comes next finds that there is nothing more to do.
         let _ = self
             .store()
@@ -328,13 +334,31 @@ impl Engine {
         Ok(completed)
     }
 
-    /// Merges and lands. The workspace stays as it is.
+    /// Adds what waits of earlier merges and updates of a workspace, which this merge did not find
+    /// again because the workspace has what the project has there.
+    fn add_waiting(&self, workspace: WorkspaceKey, completed: &mut Completed) -> Result<()> {
+        let known = self.store().read(|tx| KnownReviews::read(tx, workspace))?;
+        for (row, details) in known.open() {
+            let is_told = |one: &Waiting| one.review_id.as_ref() == Some(&row.id);
+            if row.state == ReviewState::Open && !completed.conflicts.iter().any(is_told) {
+                completed.conflicts.push(Waiting {
+                    path: row.path.clone(),
+                    parts: details.parts.clone(),
+                    kind: details.kind.clone(),
+                    review_id: Some(row.id.clone()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges and lands. The workspace stays as it is. Also returns the reviews that closed with it.
     fn merge_workspace(
         &self,
         row: &WorkspaceRow,
         options: &CompleteOptions,
         waiting: &CompletionRow,
-    ) -> Result<Completed> {
+    ) -> Result<(Completed, Vec<ReviewRow>)> {
         let _lock = self.exclusive(row)?;
         let settings = self
             .store()
@@ -359,7 +383,7 @@ impl Engine {
             completed.keep = options.keep;
             self.drop_unheld(&row, &theirs.id, &mut completed.left_out)?;
             completed.left_out.extend(too_large);
-            return Ok(completed);
+            return Ok((completed, Vec::new()));
         }
         for _ in 0..TRIES {
             let plan = self.store().read(|tx| {
@@ -390,8 +414,7 @@ impl Engine {
                 if plan.draft.is_some() {
                     self.publish(plan.project.key);
                 }
-                self.land_with_closed(&plan.closed);
-                return Ok(plan.completed);
+                return Ok((plan.completed, plan.closed));
             }
         }
         Err(
@@ -414,17 +437,29 @@ impl Engine {
             Err(error) if needs_new_merge(&error) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let last = self.store().read(|tx| tx.last_merge(row.key))?;
-        let same = last.filter(|last| last.theirs == *theirs && last.base == fork.base);
+        let same = self.store().read(|tx| {
+            let last = tx.last_merge(row.key)?;
+            match last.filter(|last| last.theirs == *theirs && last.base == fork.base) {
+                // What was undone since is merged again.
+                Some(last) if undone_after(tx, fork, last.ours.as_ref())? => Ok(None),
+                last => Ok(last),
+            }
+        })?;
         same.as_ref().map(receipt).transpose()
     }
 
-    /// Lands the merges of workspaces whose last conflict a merge has settled. This is no part of
-    /// that merge: what cannot be done now is done when those workspaces are completed again.
-    fn land_with_closed(&self, closed: &[ReviewRow]) {
-        let workspaces: BTreeSet<i64> = closed.iter().map(|row| row.workspace.0).collect();
-        for workspace in workspaces {
-            let _ = self.land_what_waits(WorkspaceKey(workspace));
+    /// Lands the merges of workspaces whose last conflict a merge has settled, and takes those
+    /// workspaces away that stayed only for it. This is no part of that merge: what cannot be done now
+    /// is done when those workspaces are completed again.
+    fn after_closing(&self, merged: &WorkspaceRow, closed: &[ReviewRow]) {
+        let reviews: BTreeMap<i64, &ReviewRow> =
+            closed.iter().map(|row| (row.workspace.0, row)).collect();
+        for (workspace, review) in reviews {
+            let landed = self.land_what_waits(WorkspaceKey(workspace));
+            // What becomes of the merged workspace itself is what its own request says.
+            if landed.is_ok() && workspace != merged.key.0 {
+                let _ = self.tidy_after_closing(review);
+            }
         }
     }
 
@@ -512,6 +547,7 @@ impl Engine {
         };
         let message_id = merging.cause.message_id.as_deref();
         let authors = Authors::new(tx, objects, &project, forked, states, message_id);
+        let mut taken = Vec::new();
         for conflict in &merge.conflicts {
             cancel::check()?;
             let is_protected = protection.concerns_conflict(conflict);
@@ -532,11 +568,13 @@ impl Engine {
                 reviews.push(review);
                 continue;
             };
+            taken.extend(taken_away(policy, conflict, &verdict, &authors, &proposal)?);
             let more = settled(self.store(), objects, states, &verdict.edits)?;
             proposal.edits.extend(more.edits);
             proposal.contents.extend(more.contents);
             completed.decided.extend(verdict.decided);
         }
+        add_taken_away(&mut completed.decided, taken);
         for one in &held {
             cancel::check()?;
             if one.is_decided(tx, objects, &known, theirs)? {

@@ -3,15 +3,17 @@
 use std::cmp::Ordering;
 
 use offshoot_core::{Cause, EntryKind, ObjectId, Operator, RelPath, Result};
-use offshoot_merge::{Choice, Conflict, Edit};
+use offshoot_merge::{Choice, Conflict, ConflictKind, Edit};
 use offshoot_store::{HistoryOp, WriteTx};
 use serde::{Deserialize, Serialize};
 
 use crate::content::as_text;
 use crate::content::history_writer::LineFor;
+use crate::content::state::StateEdit;
 use crate::history::trail::LOST;
-use crate::merge::authors::{Author, Sides};
+use crate::merge::authors::{Author, Authors, Sides};
 use crate::merge::review_row::parts_of;
+use crate::project::head::Proposal;
 use crate::project::policy::Policy;
 
 /// A conflict that a policy decided.
@@ -106,6 +108,10 @@ fn record(
     };
     let ours = of(&sides.ours);
     let (winner, lost, loser) = match choice {
+        // What the project has there stands at other paths, which are told on their own.
+        Choice::Theirs if conflict.kind == ConflictKind::FileOrDirectory => {
+            ("theirs", None, ours.clone())
+        }
         Choice::Theirs => ("theirs", conflict.ours, ours.clone()),
         Choice::Union => ("both", None, None),
         Choice::Ours | Choice::Base => ("ours", conflict.theirs, of(&sides.theirs)),
@@ -125,6 +131,55 @@ fn record(
         lost_message_id: message(&loser),
         ours_by: ours.as_ref().map(Author::name),
         ours_message_id: message(&ours),
+    }
+}
+
+/// What a verdict takes out of the way of the workspace's side: a file of the project where that side
+/// has a directory, or files in a directory of the project where that side has a file.
+pub(crate) fn taken_away(
+    policy: Policy,
+    conflict: &Conflict,
+    verdict: &Verdict,
+    authors: &Authors<'_>,
+    proposal: &Proposal,
+) -> Result<Vec<Decided>> {
+    let put = verdict.edits.iter().filter(|edit| edit.to.is_some());
+    let leaves = put.filter_map(|edit| conflict.in_the_way.get(&edit.path));
+    let mut taken = Vec::new();
+    for path in leaves.flatten() {
+        let there = match proposal.edits.get(path) {
+            Some(StateEdit::Put(entry) | StateEdit::Replace(entry)) => Some(*entry),
+            Some(StateEdit::Remove) => None,
+            None => authors.states.ours.entry(authors.objects, path)?,
+        };
+        let Some(lost) = there.and_then(|entry| entry.id) else {
+            continue;
+        };
+        let author = authors.last_of_ours(path)?;
+        let name = author.as_ref().map(Author::name);
+        let message = author.and_then(|author| author.cause.message_id);
+        taken.push(Decided {
+            path: path.clone(),
+            parts: Vec::new(),
+            policy,
+            winner: "theirs".to_owned(),
+            lost: Some(lost),
+            lost_by: name.clone(),
+            lost_message_id: message.clone(),
+            ours_by: name,
+            ours_message_id: message,
+        });
+    }
+    Ok(taken)
+}
+
+/// Adds what was taken away and is not told as the loser of a conflict of its own.
+pub(crate) fn add_taken_away(decided: &mut Vec<Decided>, taken: Vec<Decided>) {
+    for one in taken {
+        let is_told = |told: &Decided| told.path == one.path && told.lost == one.lost;
+        if !decided.iter().any(is_told) {
+            decided.push(one);
+        }
     }
 }
 

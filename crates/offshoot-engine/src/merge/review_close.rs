@@ -34,11 +34,30 @@ pub(crate) fn still_waiting<'a>(
     Ok(waiting)
 }
 
+/// The reviews of merges that ask already what an update of the workspace finds: the workspace has at
+/// their paths what it had when they were opened.
+pub(crate) fn asked_by_merges<'a>(
+    tx: &dyn ReadTx,
+    objects: &dyn ObjectReader,
+    known: &'a KnownReviews,
+    theirs: &State,
+) -> Result<HashMap<&'a RelPath, &'a ReviewRow>> {
+    let mut asked = HashMap::new();
+    for (row, details) in known.open() {
+        let in_project = details.lands_in == LandsIn::Project;
+        let now = |path: &RelPath| theirs.entry(objects, path);
+        if in_project && agrees(tx, objects, (row, details), now)? {
+            asked.entry(&row.path).or_insert(row);
+        }
+    }
+    Ok(asked)
+}
+
 /// The reviews of a workspace that close with a merge of it, which opens or goes on with `asked`.
 ///
-/// A protected change that is another one by now is asked about anew. Any other conflict is settled
-/// if the same merge does not find it any more, or if the workspace brings something else to its
-/// path that fits.
+/// A protected change that is another one by now is asked about anew, and so is what an update had
+/// found where the workspace put something else since. Any other conflict is settled if the same
+/// merge does not find it any more, or if the workspace brings something else to its path that fits.
 pub(crate) fn closed_by_merge(
     known: &KnownReviews,
     fork: &ForkRow,
@@ -53,7 +72,11 @@ pub(crate) fn closed_by_merge(
             continue;
         }
         if paths.contains(&row.path) {
-            if in_project && details.protected {
+            let is_replaced = match in_project {
+                true => details.protected,
+                false => brings(changes, row, details),
+            };
+            if is_replaced {
                 closed.push(close(row, details, SUPERSEDED)?);
             }
             continue;
@@ -67,8 +90,8 @@ pub(crate) fn closed_by_merge(
 }
 
 /// The reviews of a workspace that close with an update of it, which opens or goes on with `asked`:
-/// what waited for a decision in the workspace, which has put something else there by now, and what
-/// the project has come to agree with.
+/// what waited for a decision in the workspace, which has put something else there by now, what the
+/// project has come to agree with, and what a merge asked where the update asks about something newer.
 pub(crate) fn closed_by_update(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
@@ -77,9 +100,16 @@ pub(crate) fn closed_by_update(
     head: &State,
     asked: &[ReviewRow],
 ) -> Result<Vec<ReviewRow>> {
-    let (_, paths) = ids_and_paths(asked);
+    let (ids, paths) = ids_and_paths(asked);
     let mut closed = Vec::new();
     for (row, details) in known.open() {
+        if ids.contains(row.id.as_str()) {
+            continue;
+        }
+        if details.lands_in == LandsIn::Project && paths.contains(&row.path) {
+            closed.push(close(row, details, SUPERSEDED)?);
+            continue;
+        }
         let is_settled = match details.lands_in {
             LandsIn::Workspace => brings(changes, row, details),
             LandsIn::Project => agrees(tx, objects, (row, details), |path| {

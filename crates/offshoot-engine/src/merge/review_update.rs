@@ -16,13 +16,24 @@ use crate::content::rows::{base_state, open_row_by_key, state_of_row};
 use crate::content::state::{State, StateChange};
 use crate::engine::Engine;
 use crate::merge::authors::Authors;
-use crate::merge::review_close::{closed_by_update, still_waiting};
+use crate::merge::complete::Waiting;
+use crate::merge::review_close::{asked_by_merges, closed_by_update, still_waiting};
 use crate::merge::review_row::{
     Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
 };
 use crate::merge::reviews::Wanted;
 use crate::merge::three_way::ThreeStates;
 use crate::workspace::restore::Goal;
+
+/// What an update cannot decide.
+pub(crate) struct UpdateReviews {
+    /// One for each conflict.
+    pub(crate) waiting: Vec<Waiting>,
+    /// Those that it opens or goes on with. A conflict that a merge asks about already has none.
+    pub(crate) opened: Vec<ReviewRow>,
+    /// Those that close by themselves.
+    pub(crate) closed: Vec<ReviewRow>,
+}
 
 /// The reviews of what an update cannot decide, and those that close with it.
 pub(crate) fn reviews_of_update(
@@ -32,7 +43,7 @@ pub(crate) fn reviews_of_update(
     fork: &ForkRow,
     sides: (&WorkspaceRow, &State),
     project: &WorkspaceRow,
-) -> Result<(Vec<ReviewRow>, Vec<ReviewRow>)> {
+) -> Result<UpdateReviews> {
     let (row, theirs) = sides;
     let known = KnownReviews::read(tx, row.key)?;
     let changes = Changed::new(changes);
@@ -58,13 +69,27 @@ pub(crate) fn reviews_of_update(
         theirs,
     };
     let authors = Authors::new(tx, objects, project, (row, fork), states, None);
-    let review = |conflict: &Conflict| {
-        let by = authors.sides(conflict)?.whos();
-        new_review(conflict, &finding, by, false)
-    };
-    let opened: Vec<ReviewRow> = conflicts.iter().map(review).collect::<Result<_>>()?;
-    let closed = closed_by_update(tx, objects, &known, &changes, &head, &opened)?;
-    Ok((opened, closed))
+    let asked = asked_by_merges(tx, objects, &known, theirs)?;
+    let (mut waiting, mut found, mut opened) = (Vec::new(), Vec::new(), Vec::new());
+    for conflict in conflicts {
+        let review = match asked.get(&conflict.path) {
+            Some(&review) => review.clone(),
+            None => {
+                let by = authors.sides(conflict)?.whos();
+                let review = new_review(conflict, &finding, by, false)?;
+                opened.push(review.clone());
+                review
+            }
+        };
+        waiting.push(Waiting::new(conflict, &review));
+        found.push(review);
+    }
+    let closed = closed_by_update(tx, objects, &known, &changes, &head, &found)?;
+    Ok(UpdateReviews {
+        waiting,
+        opened,
+        closed,
+    })
 }
 
 impl Engine {

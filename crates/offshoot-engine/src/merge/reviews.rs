@@ -4,8 +4,8 @@
 //! it can be computed again against whatever the project has become by the time somebody decides.
 
 use offshoot_core::{
-    Cause, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, PLAIN_FILE_PERM,
-    ProjectId, RelPath, Result, Timestamp,
+    Cause, EXEC_FILE_PERM, EntryKind, Error, ErrorCode, ObjectId, ObjectKind, Operator,
+    PLAIN_FILE_PERM, ProjectId, RelPath, Result, Timestamp,
 };
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Choice, MergeOptions};
@@ -468,6 +468,16 @@ impl Engine {
         let bytes = self.whole_object(&id)?;
         let object = self.store().prepare(ObjectKind::Blob, id, &bytes)?;
         Ok(Wanted::Content(id, object))
+    }
+
+    /// What happens to a workspace when one of its reviews has closed by itself: the same as if
+    /// somebody had decided it.
+    pub(crate) fn tidy_after_closing(&self, review: &ReviewRow) -> Result<()> {
+        if let Some(merge) = self.store().read(|tx| tx.merge(&review.merge))? {
+            let cause = Cause::by(Operator::system());
+            self.tidy_after_reviews(review, &receipt(&merge)?, &cause);
+        }
+        Ok(())
     }
 
     /// A workspace that was kept because of its reviews goes with the last of them. What was decided

@@ -33,13 +33,13 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::content::objects::Workbench;
 use crate::content::rows::{
-    base_state, fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
+    fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
 };
 use crate::content::state::{State, StateChange};
 use crate::content::workspace_row::{line_of, put_row};
 use crate::directory::layers::Stack;
 use crate::engine::Engine;
-use crate::merge::base::{merged_from_here, merged_state};
+use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
@@ -209,7 +209,7 @@ impl Engine {
             .edit(&mut bench, &index.pending(false)?.edits)?;
         let ours = state_of_row(&project);
         // What the merge left out is the workspace's own and stays in it.
-        let base = base_state(&fork);
+        let base = base_without_undone(tx, &mut bench, &fork)?;
         let since = merged_state(tx, &mut bench, &row, &base, merged)?.unwrap_or(base);
         let states = ThreeStates {
             base: &since,
@@ -239,21 +239,16 @@ impl Engine {
         let beyond = ours.diff(&bench, &desired, &RelPath::root())?;
         let sides = (&row, &theirs);
         let found = (&merge.conflicts[..], &merge.theirs[..]);
-        let (reviews, closed) = reviews_of_update(tx, &bench, found, &fork, sides, &project)?;
+        let reviews = reviews_of_update(tx, &bench, found, &fork, sides, &project)?;
         let mut objects = bench.prepare(self.store())?;
         objects.extend(merge.proposal.contents);
         let auto = merge.auto_resolved.iter().map(|one| one.path.clone());
         Ok(Some(Plan {
             project: project_name(tx, &fork)?,
             merged: auto.collect(),
-            conflicts: merge
-                .conflicts
-                .iter()
-                .zip(&reviews)
-                .map(|(conflict, review)| Waiting::new(conflict, review))
-                .collect(),
-            reviews,
-            closed,
+            conflicts: reviews.waiting,
+            reviews: reviews.opened,
+            closed: reviews.closed,
             fork,
             head,
             desired,

@@ -16,6 +16,7 @@ mod deep_paths;
 mod disk_full;
 mod erased_beside_writes;
 mod faults;
+mod file_or_directory;
 #[cfg(target_os = "linux")]
 mod fork_container;
 mod fork_faults;

@@ -239,6 +239,56 @@ fn a_fork_is_not_set_against_what_it_merged_before_the_merge_that_was_undone() {
     assert!(stayed > 0, "no fork stayed where it was");
 }
 
+/// Undoing takes what a merge brought from the project, not from the fork that was kept.
+#[test]
+fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
+    // Whether it is completed once more before the undoing, and whether it is updated after it.
+    for (again, update) in [(false, false), (true, false), (false, true)] {
+        with_each(|rig| {
+            let project = rig.project("web");
+            let (id, path) = rig.fork(&project, "one");
+            let complete = || {
+                let keep = CompleteOptions {
+                    keep: true,
+                    ..CompleteOptions::default()
+                };
+                rig.engine.complete(&id, &keep, &user()).unwrap()
+            };
+            fs::create_dir_all(path.join("sub/dir")).unwrap();
+            fs::create_dir_all(path.join("empty")).unwrap();
+            fs::write(path.join("sub/dir/new"), "one\n").unwrap();
+            fs::write(path.join("README"), "read me\nmine\n").unwrap();
+            fs::remove_file(path.join("docs/a/b")).unwrap();
+            let first = complete();
+            assert_eq!(first.after.as_ref().unwrap().moved, Some(true));
+            if again {
+                complete();
+            }
+            let merge = first.merge_id.as_ref().unwrap();
+            rig.engine.undo_merge(merge, &user()).unwrap();
+            assert_eq!(rig.project_text(&project, "README"), "read me\n");
+            let before = offshoot_testkit::dir_image(&path);
+            if update {
+                rig.engine.update(&id, false, &user()).unwrap();
+                assert_eq!(offshoot_testkit::dir_image(&path), before);
+            }
+            let second = complete();
+            assert!(second.conflicts.is_empty(), "{second:?}");
+            assert_eq!(offshoot_testkit::dir_image(&path), before);
+            assert_eq!(rig.project_text(&project, "sub/dir/new"), "one\n");
+            assert_eq!(rig.project_text(&project, "README"), "read me\nmine\n");
+            let image = rig.project_image(&project, None);
+            let has = |at: &str| image.contains_key(&offshoot_testkit::NodePath(at.into()));
+            assert!(has("empty") && !has("docs/a/b"));
+            // What others have by now is not undone a second time.
+            let (_, other) = rig.fork(&project, "two");
+            assert_eq!(fs::read(other.join("sub/dir/new")).unwrap(), b"one\n");
+            assert!(complete().merged.is_empty());
+            rig.check();
+        });
+    }
+}
+
 /// Runs a test with each provider, which counts.
 fn with_each_counted(count: &mut usize, test: impl Fn(Rig, &mut usize)) {
     let counted = std::cell::RefCell::new(count);

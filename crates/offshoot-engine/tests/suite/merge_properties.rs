@@ -17,8 +17,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// What the project has at first: eight lines each, so that edits can be far apart or close.
 const BASE: [&str; 6] = ["a", "b.txt", "d/one", "d/two", "d/e/deep", "g/h"];
-/// Paths that do not exist at first, one of them below what is a file.
-const FRESH: [&str; 5] = ["new", "d/new", "n/e/w", "b.txt/below", "g"];
+/// Paths that do not exist at first, one of them below what is a file and two where directories are.
+const FRESH: [&str; 6] = ["new", "d/new", "n/e/w", "b.txt/below", "g", "d"];
 
 /// What an agent does to a path.
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +315,8 @@ struct Elsewhere {
 impl Elsewhere {
     fn of(rig: &Rig, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-        for review in rig.engine.reviews(Some(project), true).unwrap() {
+        // One that closed by itself keeps nothing: what its workspace had must be in the project.
+        for review in rig.engine.reviews(Some(project), false).unwrap() {
             let at = waiting.entry(host_path(&review.path)).or_default();
             at.insert(review.workspace);
         }

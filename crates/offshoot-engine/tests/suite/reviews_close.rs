@@ -254,6 +254,12 @@ fn a_decision_about_what_is_something_else_by_now_is_refused() {
     }
 }
 
+/// Where the conflicts are that a merge tells of.
+fn told(completed: &Completed) -> Vec<String> {
+    let paths = completed.conflicts.iter();
+    paths.map(|one| one.path.to_text()).collect()
+}
+
 #[test]
 fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
     let scene = Scene::new();
@@ -271,7 +277,8 @@ fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
     assert_eq!(scene.waiting(), [".github/b.yml"]);
     // The fork has moved on, and works on what it has there now.
     fs::write(path.join("ci/b.yml"), "run: 2\n").unwrap();
-    assert!(scene.complete(&id, true).conflicts.is_empty());
+    let again = scene.complete(&id, true);
+    assert_eq!(told(&again), [".github/b.yml"], "it is said again");
     assert_eq!(
         scene.rig.project_text(&scene.project, "ci/b.yml"),
         "run: 2\n"
@@ -296,7 +303,7 @@ fn a_conflict_waits_while_only_what_is_beside_it_is_touched() {
     for beside in beside.filter(|beside| asked != [*beside]) {
         fs::write(path.join(beside), "of its own\n").unwrap();
     }
-    assert!(scene.complete(&id, true).conflicts.is_empty());
+    assert_eq!(told(&scene.complete(&id, true)), asked, "it is said again");
     assert_eq!(scene.waiting(), asked, "nobody has decided");
     scene.rig.check();
 }
@@ -387,4 +394,28 @@ fn a_review_that_names_no_paths_does_not_close_by_itself() {
     scene.rig.put(&scene.project, "something", "else\n");
     scene.rig.engine.update(&id, false, &user()).unwrap();
     assert_eq!(scene.waiting(), ["README"]);
+}
+
+#[test]
+fn a_workspace_goes_when_its_last_review_closes_by_itself_as_with_a_decision() {
+    for (keep, more) in [(false, false), (true, false), (false, true)] {
+        let scene = Scene::new();
+        let (id, path) = scene.conflicting(keep);
+        if more {
+            fs::write(path.join("more"), "not merged\n").unwrap();
+        }
+        let (other, theirs) = scene.fork("two");
+        fs::write(theirs.join("README"), "mine\n").unwrap();
+        scene.complete(&other, false);
+        scene.settled();
+        let is_gone = scene.rig.engine.workspace(&id).is_err();
+        // One that was asked to stay stays, and so does one with work that is not merged.
+        assert_eq!(is_gone, !keep && !more, "{keep} {more}");
+        assert_eq!(path.exists(), keep || more);
+        if !keep {
+            let again = scene.complete(&id, false);
+            assert!(again.after.unwrap().removed, "{more}");
+        }
+        scene.rig.check();
+    }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use crate::rig::{Rig, p, user, with_each};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{
-    CompleteOptions, Content, LandsIn, ProviderName, Resolution, Review, Updated,
+    CompleteOptions, Completed, Content, LandsIn, ProviderName, Resolution, Review, Updated,
 };
 
 /// A fork that changed `README` and `docs/mine`, of a project that changed `README` too, updated.
@@ -18,6 +18,18 @@ fn conflicting(rig: &Rig) -> (ProjectId, WorkspaceId, std::path::PathBuf, Update
     rig.put(&project, "README", "theirs\n");
     let updated = rig.engine.update(&id, false, &user()).unwrap();
     (project, id, path, updated)
+}
+
+/// The reviews that a merge says it waits for.
+fn waiting(completed: &Completed) -> Vec<&str> {
+    let ids = completed.conflicts.iter();
+    ids.map(|one| one.review_id.as_deref().unwrap()).collect()
+}
+
+/// Those of a project that nobody has decided.
+fn open_reviews(rig: &Rig, project: &ProjectId) -> Vec<String> {
+    let open = rig.engine.reviews(Some(project), false).unwrap();
+    open.into_iter().map(|review| review.id).collect()
 }
 
 fn the_review(rig: &Rig, updated: &Updated) -> Review {
@@ -63,7 +75,7 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
         // Merging it now takes nothing back from the project, and the workspace waits.
         let options = CompleteOptions::default();
         let completed = rig.engine.complete(&id, &options, &user()).unwrap();
-        assert!(completed.conflicts.is_empty());
+        assert_eq!(waiting(&completed), [review.id.as_str()]);
         assert_eq!(rig.project_text(&project, "README"), "theirs\n");
         assert_eq!(rig.project_text(&project, "docs/mine"), "only here\n");
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
@@ -151,4 +163,66 @@ fn a_decision_for_a_workspace_that_is_gone_says_so() {
     assert_eq!(error.code(), ErrorCode::WorkspaceNotFound);
     assert_eq!(rig.engine.review(&review.id).unwrap().state, "open");
     rig.check();
+}
+
+#[test]
+fn an_update_finds_the_review_of_the_merge_before_it() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::write(path.join("README"), "mine\n").unwrap();
+        rig.put(&project, "README", "theirs\n");
+        let complete = || {
+            let options = CompleteOptions::default();
+            rig.engine.complete(&id, &options, &user()).unwrap()
+        };
+        let first = complete();
+        let review = waiting(&first)[0].to_owned();
+        let plan = rig.engine.update(&id, true, &user()).unwrap();
+        assert_eq!(plan.conflicts[0].review_id, None);
+        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        assert_eq!(updated.conflicts[0].review_id.as_ref(), Some(&review));
+        assert_eq!(open_reviews(&rig, &project), [review.clone()]);
+        assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
+        // It goes on being said, also when there is nothing else to merge.
+        for _ in 0..2 {
+            assert_eq!(waiting(&complete()), [review.as_str()]);
+        }
+        assert!(path.exists(), "a decision is awaited");
+        rig.engine
+            .resolve(&review, Resolution::Theirs, &user())
+            .unwrap();
+        assert_eq!(rig.project_text(&project, "README"), "mine\n");
+        assert!(open_reviews(&rig, &project).is_empty());
+        rig.check();
+    });
+}
+
+#[test]
+fn an_update_asks_anew_about_what_the_workspace_changed_since_the_merge() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        let options = CompleteOptions::default();
+        fs::write(path.join("README"), "mine\n").unwrap();
+        rig.put(&project, "README", "theirs\n");
+        let first = rig.engine.complete(&id, &options, &user()).unwrap();
+        fs::write(path.join("README"), "mine, newer\n").unwrap();
+        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        let review = the_review(&rig, &updated);
+        assert_eq!(review.lands_in, LandsIn::Workspace);
+        let newer = rig.engine.content_of(&review.theirs.unwrap()).unwrap();
+        assert_eq!(newer, b"mine, newer\n");
+        assert_eq!(open_reviews(&rig, &project), [review.id.clone()]);
+        let before = rig.engine.review(waiting(&first)[0]).unwrap();
+        assert_eq!(before.state, "resolved");
+        // The workspace puts something else there once more, and a merge asks about that.
+        rig.put(&project, "README", "theirs, newer\n");
+        fs::write(path.join("README"), "mine, newest\n").unwrap();
+        let last = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert_eq!(waiting(&last), open_reviews(&rig, &project));
+        assert_eq!(last.conflicts.len(), 1);
+        assert_ne!(waiting(&last), [review.id]);
+        rig.check();
+    });
 }

@@ -140,10 +140,10 @@ fn landed_and_undone(meta: &dyn MetaStore, project: WorkspaceKey, fork: Workspac
     assert_eq!(last(fork, Some("again")).as_deref(), Some("landed"));
     assert_eq!(last(fork, Some("landed")), None);
     assert_eq!(last(project, None), None);
-    let undone = read(meta, |tx| tx.undone_merges(fork, &base));
+    let undone = read(meta, |tx| tx.undone_merges(fork));
     assert_eq!(undone.len(), 1);
     assert_eq!(undone[0].id, "undone");
-    assert!(read(meta, |tx| tx.undone_merges(fork, &id(4, 1))).is_empty());
+    assert!(read(meta, |tx| tx.undone_merges(project)).is_empty());
 }
 
 pub(super) fn reviews_and_candidates(meta: &dyn MetaStore) {

@@ -157,13 +157,10 @@ impl MergeReads for Tx<'_> {
         )
     }
 
-    fn undone_merges(&self, workspace: WorkspaceKey, base: &ObjectId) -> Result<Vec<MergeRow>> {
+    fn undone_merges(&self, workspace: WorkspaceKey) -> Result<Vec<MergeRow>> {
         self.all(
-            &format!(
-                "{MERGE} WHERE workspace = ?1 AND base = ?2 AND undone_by IS NOT NULL
-                 ORDER BY number"
-            ),
-            params![workspace.0, Id(base)],
+            &format!("{MERGE} WHERE workspace = ?1 AND undone_by IS NOT NULL ORDER BY number"),
+            [workspace.0],
             merge,
         )
     }

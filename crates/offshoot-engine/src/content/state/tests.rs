@@ -35,7 +35,7 @@ fn edits() -> impl Strategy<Value = StateEdits> {
     prop::collection::btree_map(path(), edit, 0..8).prop_map(sensible)
 }
 
-/// Nothing can be put below a file or link.
+/// Nothing can be put below a file or link; merges remove what is below one by name.
 fn sensible(mut edits: StateEdits) -> StateEdits {
     let leaf = |edit: &StateEdit| edit.puts().is_some_and(|one| one.kind != EntryKind::Dir);
     let leaves: Vec<RelPath> = edits
@@ -43,10 +43,11 @@ fn sensible(mut edits: StateEdits) -> StateEdits {
         .filter(|(_, edit)| leaf(edit))
         .map(|(path, _)| path.clone())
         .collect();
-    edits.retain(|path, _| {
-        !path
-            .prefixes()
-            .any(|above| leaves.iter().any(|leaf| leaf.as_bytes() == above))
+    edits.retain(|path, edit| {
+        edit.puts().is_none()
+            || !path
+                .prefixes()
+                .any(|above| leaves.iter().any(|leaf| leaf.as_bytes() == above))
     });
     edits
 }

@@ -1,0 +1,80 @@
+//! A file of one side where the other side has a directory.
+
+use std::fs;
+
+use crate::rig::{user, with_each};
+use offshoot_engine::{CompleteOptions, Policy};
+
+fn with(policy: Policy) -> CompleteOptions {
+    CompleteOptions {
+        policy: Some(policy),
+        ..CompleteOptions::default()
+    }
+}
+
+#[test]
+fn a_file_that_makes_way_for_a_directory_is_told_with_its_content() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let ((one, file), (two, dir)) = (rig.fork(&project, "one"), rig.fork(&project, "two"));
+        fs::remove_dir_all(file.join("docs")).unwrap();
+        fs::write(file.join("docs"), "of one\n").unwrap();
+        fs::write(dir.join("docs/a/b"), "of two\n").unwrap();
+        rig.engine
+            .complete(&one, &CompleteOptions::default(), &user())
+            .unwrap();
+        assert_eq!(rig.project_text(&project, "docs"), "of one\n");
+        let done = rig
+            .engine
+            .complete(&two, &with(Policy::Theirs), &user())
+            .unwrap();
+        assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
+        assert_eq!(rig.project_text(&project, "docs/a/b"), "of two\n");
+        let lost: Vec<_> = done
+            .decided
+            .iter()
+            .filter_map(|one| Some((one.path.to_text(), one.lost_by.clone()?, one.lost?)))
+            .collect();
+        let [(path, by, content)] = &lost[..] else {
+            panic!("{:?}", done.decided);
+        };
+        assert_eq!((path.as_str(), by.as_str()), ("docs", "one"));
+        assert_eq!(rig.engine.content_of(content).unwrap(), b"of one\n");
+        rig.check();
+    });
+}
+
+#[test]
+fn every_file_that_makes_way_for_a_file_is_told_where_it_stood() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let ((one, dir), (two, file)) = (rig.fork(&project, "one"), rig.fork(&project, "two"));
+        fs::write(dir.join("docs/a/b"), "changed\n").unwrap();
+        fs::write(dir.join("docs/a/c"), "new\n").unwrap();
+        fs::remove_dir_all(file.join("docs")).unwrap();
+        fs::write(file.join("docs"), "of two\n").unwrap();
+        rig.engine
+            .complete(&one, &CompleteOptions::default(), &user())
+            .unwrap();
+        let done = rig
+            .engine
+            .complete(&two, &with(Policy::Theirs), &user())
+            .unwrap();
+        assert_eq!(rig.project_text(&project, "docs"), "of two\n");
+        let mut lost: Vec<_> = done
+            .decided
+            .iter()
+            .filter_map(|one| {
+                let content = rig.engine.content_of(&one.lost?).unwrap();
+                Some((one.path.to_text(), String::from_utf8(content).unwrap()))
+            })
+            .collect();
+        lost.sort();
+        let expected = [("docs/a/b", "changed\n"), ("docs/a/c", "new\n")];
+        assert_eq!(
+            lost,
+            expected.map(|(at, text)| (at.to_owned(), text.to_owned()))
+        );
+        rig.check();
+    });
+}
