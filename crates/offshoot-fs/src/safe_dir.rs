@@ -188,10 +188,10 @@ impl SafeDir {
             }
         }
         Err(Error::new(
-            ErrorCode::ReadFailed,
+            ErrorCode::WorkspaceBusy,
             format!("`{path}` is replaced again and again"),
         )
-        .with_hint("try again"))
+        .with_hint("try again when nothing writes to it"))
     }
 
     fn leads_to(&self, path: &RelPath, stat: &Stat) -> bool {

@@ -68,7 +68,7 @@ impl ObjectHasher {
     pub fn finish(self) -> Result<ObjectId> {
         if self.left != 0 || self.overrun {
             return Err(Error::new(
-                offshoot_core::ErrorCode::ReadFailed,
+                offshoot_core::ErrorCode::WorkspaceBusy,
                 "the file changed its size while it was read",
             )
             .with_hint("try again when nothing writes to it"));

@@ -428,7 +428,7 @@ fn check_length(given: u64, promised: u64, more: bool) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(
-        ErrorCode::ReadFailed,
+        ErrorCode::WorkspaceBusy,
         format!("the content has {given} bytes or more instead of {promised}"),
     )
     .with_hint("it was changed while it was read; try again"))

@@ -51,7 +51,7 @@ pub(crate) fn merge_into_project(
 ) -> Result<ThreeWay> {
     let mut gate = Gate::new(objects, states.base, states.theirs);
     let mut merge = merge_through(store, objects, states, options, Some(&mut gate))?;
-    merge.left_out = gate.into_left_out();
+    merge.left_out.extend(gate.into_left_out());
     Ok(merge)
 }
 
@@ -104,13 +104,13 @@ fn merge_through(
         .chain(outcome.edits.iter().map(|edit| &edit.path))
         .collect();
     applied.bits(&theirs, &decided)?;
-    applied.directories(&theirs)?;
+    let left_out = applied.directories(&theirs, &decided)?;
     Ok(ThreeWay {
         proposal: applied.proposal,
         conflicts: outcome.conflicts,
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
-        left_out: Vec::new(),
+        left_out,
         theirs: all,
     })
 }
@@ -227,46 +227,84 @@ impl Applied<'_> {
         Ok(())
     }
 
-    /// Directories that theirs made, and those that it removed and nothing is left in.
-    fn directories(&mut self, theirs: &[StateChange]) -> Result<()> {
+    /// Directories that theirs made, and those that it removed and nothing is left in. Returns the
+    /// empty ones that cannot be made, because a file or link of the project is there.
+    fn directories(
+        &mut self,
+        theirs: &[StateChange],
+        decided: &BTreeSet<&RelPath>,
+    ) -> Result<Vec<LeftOut>> {
+        let mut left_out: Vec<LeftOut> = Vec::new();
         for change in theirs {
-            if self.proposal.edits.contains_key(&change.path) {
-                continue;
-            }
+            let path = &change.path;
             let is_dir =
                 |entry: Option<StateEntry>| entry.filter(|entry| entry.kind == EntryKind::Dir);
-            let ours = self.states.ours.entry(self.objects, &change.path)?;
-            let edit = match (change.before, is_dir(change.before), is_dir(change.after)) {
-                (None, _, Some(after)) if ours.is_none() && !self.below_a_leaf(&change.path)? => {
-                    StateEdit::Put(after)
+            let (before, after) = (is_dir(change.before), is_dir(change.after));
+            if let (None, Some(after)) = (before, after) {
+                let leaf = self.leaf_at_or_above(path)?;
+                let is_told = left_out.iter().any(|one| path.starts_with(&one.path));
+                match leaf {
+                    None if self.entry_after(path)?.is_none() => {
+                        let edit = StateEdit::Put(after);
+                        self.proposal.edits.insert(path.clone(), edit);
+                    }
+                    // What is in the directory conflicts with the leaf, and is told there.
+                    Some(leaf)
+                        if !is_told && !decided.contains(&leaf) && self.is_empty(path)? =>
+                    {
+                        left_out.push(LeftOut {
+                            path: path.clone(),
+                            reason: match leaf == *path {
+                                true => "the project has something else there".to_owned(),
+                                false => format!("the project has no directory at `{leaf}`"),
+                            },
+                        });
+                    }
+                    _ => {}
                 }
-                (Some(_), Some(_), None)
-                    if change.after.is_none()
-                        && is_dir(ours).is_some()
-                        && self.nothing_stays_in(&change.path)? =>
-                {
-                    StateEdit::Remove
-                }
-                _ => continue,
-            };
-            self.proposal.edits.insert(change.path.clone(), edit);
-        }
-        Ok(())
-    }
-
-    /// Whether something above the path is no directory once the edits are done.
-    fn below_a_leaf(&self, path: &RelPath) -> Result<bool> {
-        for above in path.dirs_above() {
-            let entry = match self.proposal.edits.get(&above) {
-                Some(StateEdit::Put(entry) | StateEdit::Replace(entry)) => Some(*entry),
-                Some(StateEdit::Remove) => None,
-                None => self.states.ours.entry(self.objects, &above)?,
-            };
-            if entry.is_some_and(|entry| entry.kind != EntryKind::Dir) {
-                return Ok(true);
+                continue;
+            }
+            let ours = self.states.ours.entry(self.objects, path)?;
+            let goes = before.is_some() && change.after.is_none() && is_dir(ours).is_some();
+            if goes && !self.proposal.edits.contains_key(path) && self.nothing_stays_in(path)? {
+                let edit = StateEdit::Remove;
+                self.proposal.edits.insert(path.clone(), edit);
             }
         }
-        Ok(false)
+        Ok(left_out)
+    }
+
+    /// What stands at a path once the edits are done.
+    fn entry_after(&self, path: &RelPath) -> Result<Option<StateEntry>> {
+        match self.proposal.edits.get(path) {
+            Some(StateEdit::Put(entry) | StateEdit::Replace(entry)) => Ok(Some(*entry)),
+            Some(StateEdit::Remove) => Ok(None),
+            None => self.states.ours.entry(self.objects, path),
+        }
+    }
+
+    /// The path, or one above it, at which something else than a directory stands once the edits are
+    /// done.
+    fn leaf_at_or_above(&self, path: &RelPath) -> Result<Option<RelPath>> {
+        for place in path.dirs_above().into_iter().chain([path.clone()]) {
+            let entry = self.entry_after(&place)?;
+            if entry.is_some_and(|entry| entry.kind != EntryKind::Dir) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether theirs has no file and no link in a directory.
+    fn is_empty(&self, dir: &RelPath) -> Result<bool> {
+        let mut is_empty = true;
+        self.states
+            .theirs
+            .walk(self.objects, dir, &mut |_, entry| {
+                is_empty &= entry.kind == EntryKind::Dir;
+                Ok(())
+            })?;
+        Ok(is_empty)
     }
 
     fn nothing_stays_in(&self, dir: &RelPath) -> Result<bool> {

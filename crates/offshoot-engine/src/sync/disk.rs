@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::sync::{Mutex, PoisonError};
 
 use offshoot_core::{
-    EntryKind, Error, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
+    EntryKind, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
 };
 use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
 use offshoot_git::IgnoreRules;
@@ -112,7 +112,9 @@ impl Engine {
             Ok(same_version(&opened, &after))
         };
         let id = if opened.size > IN_MEMORY {
-            let id = crate::content::incoming::hash_file(&file, opened.size)?;
+            let Some(id) = at_rest(crate::content::incoming::hash_file(&file, opened.size))? else {
+                return Ok(None);
+            };
             if !unchanged(&file)? {
                 return Ok(None);
             }
@@ -122,11 +124,10 @@ impl Engine {
                     self.store()
                         .prepare_stream(ObjectKind::Blob, id, opened.size, &mut content);
                 // Its times do not show what is written through a mapping of it.
-                let changed = |error: &Error| error.code() == ErrorCode::WorkspaceBusy;
-                if !unchanged(&file)? || stored.as_ref().is_err_and(changed) {
-                    return Ok(None);
+                match at_rest(stored)? {
+                    Some(stored) if unchanged(&file)? => bulk.add_prepared(stored),
+                    _ => return Ok(None),
                 }
-                bulk.add_prepared(stored?);
             }
             id
         } else {
@@ -163,7 +164,15 @@ pub(crate) enum Taken {
     Entry(DiskEntry, Stat),
 }
 
-/// A file may go away between two calls; that is no error.
+/// None if a writer changed the file while it was read.
+fn at_rest<T>(outcome: Result<T>) -> Result<Option<T>> {
+    match outcome {
+        Err(error) if error.code() == ErrorCode::WorkspaceBusy => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A file may go away, or be replaced, between two calls; that is no error.
 fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
@@ -174,6 +183,7 @@ fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
                 ErrorCode::NotADirectory,
                 ErrorCode::InvalidRequest,
                 ErrorCode::PathTraversalBlocked,
+                ErrorCode::WorkspaceBusy,
             ]
             .contains(&error.code()) =>
         {

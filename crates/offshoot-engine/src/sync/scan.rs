@@ -122,6 +122,33 @@ impl Engine {
         busy.map_or(Ok(()), |busy| Err(is_being_changed(busy)))
     }
 
+    /// Refuses to show a directory as a whole without a file in it that kept changing and that no
+    /// sync has ever found at rest. One that was recorded before is shown as it was then.
+    pub(crate) fn refuse_never_recorded(
+        &self,
+        row: &WorkspaceRow,
+        synced: &Synced,
+        below: &RelPath,
+    ) -> Result<()> {
+        if synced.unsettled.is_empty() {
+            return Ok(());
+        }
+        self.store().read(|tx| {
+            let row = open_row_by_key(tx, row)?;
+            let index = Index::new(self.store(), tx, &row);
+            for path in synced
+                .unsettled
+                .iter()
+                .filter(|path| path.starts_with(below))
+            {
+                if index.entry(path)?.is_none() {
+                    return Err(is_being_changed(path));
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// The same for one path alone.
     pub(crate) fn sync_one(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         let row = self.open_row(id)?;
@@ -708,6 +735,7 @@ fn is_being_changed(path: &RelPath) -> Error {
         ErrorCode::WorkspaceBusy,
         format!("`{path}` is being changed by another program"),
     )
+    .with_hint("try again when nothing writes to it, or let `.gitignore` name it")
 }
 
 /// Whether the disk is not what the index says of a path.

@@ -83,6 +83,7 @@ impl Engine {
             false => (None, Synced::default()),
         };
         let (row, top, mut entries) = self.index_below(&row, below)?;
+        self.refuse_never_recorded(&row, &synced, &top)?;
         let shown = |file: TooLarge| {
             let path = below.join(&file.path.strip_prefix(&top)?);
             Some(TooLarge { path, ..file })

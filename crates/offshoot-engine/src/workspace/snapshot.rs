@@ -120,7 +120,8 @@ impl Engine {
     /// Takes a snapshot of the present state. With a label it is always a new commit.
     ///
     /// It is a state that really was: writers through Offshoot are ordered by their transactions,
-    /// and outside programs' changes are collected first (see `sync`).
+    /// and outside programs' changes are collected first (see `sync`). A file that a program changes
+    /// again and again is in it as it was last found at rest; if it never was, there is no snapshot.
     pub fn snapshot(
         &self,
         id: &WorkspaceId,
@@ -140,7 +141,8 @@ impl Engine {
         // Outside programs may have changed it, or those who write to it are quicker than we are:
         // they wait for once, and nobody else does.
         let _lock = self.exclusive(&row)?;
-        self.sync_with(&row, include_ignored, Durability::Relaxed)?;
+        let synced = self.sync_with(&row, include_ignored, Durability::Relaxed)?;
+        self.refuse_never_recorded(&row, &synced, &RelPath::root())?;
         try_it()?.ok_or_else(|| keeps_changing(&row))
     }
 

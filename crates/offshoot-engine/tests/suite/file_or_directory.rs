@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::rig::{user, with_each};
 use offshoot_engine::{CompleteOptions, Policy};
+use offshoot_testkit::{Node, NodePath};
 
 fn with(policy: Policy) -> CompleteOptions {
     CompleteOptions {
@@ -75,6 +76,40 @@ fn every_file_that_makes_way_for_a_file_is_told_where_it_stood() {
             lost,
             expected.map(|(at, text)| (at.to_owned(), text.to_owned()))
         );
+        rig.check();
+    });
+}
+
+#[test]
+fn an_empty_directory_where_the_project_has_a_file_is_named() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        fs::create_dir_all(path.join("new/inner")).unwrap();
+        fs::create_dir_all(path.join("both/sub")).unwrap();
+        fs::create_dir(path.join("fits")).unwrap();
+        fs::remove_file(path.join("README")).unwrap();
+        fs::create_dir(path.join("README")).unwrap();
+        rig.put(&project, "new", "a file\n");
+        rig.put(&project, "both/sub", "another\n");
+        let options = CompleteOptions {
+            keep: true,
+            ..CompleteOptions::default()
+        };
+        let plan = rig.engine.plan_completion(&id, &options, &user()).unwrap();
+        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
+        assert_eq!(plan.left_out, done.left_out);
+        let named: Vec<_> = done.left_out.iter().map(|one| one.path.to_text()).collect();
+        assert_eq!(named, ["both/sub", "new"]);
+        assert!(done.left_out.iter().all(|one| !one.reason.is_empty()));
+        assert_eq!(rig.project_text(&project, "new"), "a file\n");
+        // What the project has nothing against is there, also in the place of a file.
+        let image = rig.project_image(&project, None);
+        for dir in ["fits", "README"] {
+            let node = image.get(&NodePath(dir.into()));
+            assert!(matches!(node, Some(Node::Dir(_))), "{dir}: {node:?}");
+        }
         rig.check();
     });
 }

@@ -37,6 +37,7 @@ mod merge_keeps;
 mod merge_kill;
 mod merge_properties;
 mod meta;
+mod never_pauses;
 mod oracle;
 mod others_wait;
 mod outside;

@@ -1,0 +1,125 @@
+//! Snapshots and archives of a workspace beside an outside program that never pauses.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::rig::{p, user, with_each};
+use offshoot_core::{ErrorCode, RelPath, Result, WorkspaceId};
+use offshoot_engine::Engine;
+
+/// What programs do: replace files, write them in place, and make and remove directories.
+fn work(root: &Path, number: usize) {
+    let text = format!("{number}\n").repeat(40);
+    let _ = fs::write(root.join("hot.new"), &text);
+    let _ = fs::rename(root.join("hot.new"), root.join("hot"));
+    let _ = fs::write(root.join("docs/hot"), &text);
+    let _ = fs::create_dir_all(root.join("build/deep"));
+    let _ = fs::write(root.join("build/deep/out"), &text);
+    if number.is_multiple_of(3) {
+        let _ = fs::remove_dir_all(root.join("build"));
+    }
+}
+
+/// Nothing but replacing one file, as fast as it goes.
+fn replace(root: &Path, number: usize) {
+    let new = root.join(format!("new{:?}", std::thread::current().id()));
+    let _ = fs::write(&new, format!("{number}\n"));
+    let _ = fs::rename(&new, root.join("replaced"));
+}
+
+/// A large file that is written anew in its place, and grows meanwhile.
+fn rewrite(root: &Path, number: usize) {
+    let part = vec![number as u8; 1 << 20];
+    let file = fs::File::create(root.join("large"));
+    if let Ok(mut file) = file {
+        for _ in 0..6 {
+            let _ = file.write_all(&part);
+        }
+    }
+}
+
+fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
+    let whole = engine.whole_workspace(id, &RelPath::root(), &user())?;
+    for entry in &whole.entries {
+        if entry.kind == offshoot_core::EntryKind::File
+            && let Some(mut content) = whole.open(entry)?
+        {
+            let mut bytes = Vec::new();
+            content.content.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes.len() as u64, content.size);
+        }
+    }
+    Ok(())
+}
+
+/// Lets programs work on a workspace while something else is done.
+fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for program in programs {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    program(path, number);
+                    number += 1;
+                }
+            });
+        }
+        let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = acted {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+#[test]
+fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        // Known from before: what is never at rest is in them as it was.
+        for program in [work, replace, rewrite] {
+            program(&path, 1);
+        }
+        rig.engine.sync(&id, &user()).unwrap();
+        beside(&path, &[work, replace, rewrite], || {
+            for _ in 0..15 {
+                rig.engine.snapshot(&id, None, false, &user()).unwrap();
+                read_all(&rig.engine, &id).unwrap();
+            }
+        });
+        rig.check();
+    });
+}
+
+#[test]
+fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let (id, path) = rig.fork(&project, "one");
+        beside(&path, &[rewrite], || {
+            while !path.join("large").exists() {
+                std::thread::yield_now();
+            }
+            for _ in 0..10 {
+                let taken = rig.engine.snapshot(&id, None, false, &user());
+                let read = read_all(&rig.engine, &id);
+                for error in [taken.err(), read.err()].into_iter().flatten() {
+                    assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
+                    assert!(error.to_string().contains("large"), "{error:?}");
+                    assert!(error.hint().is_some());
+                }
+            }
+        });
+        // At rest it is taken.
+        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let at = taken.snapshot.id.to_hex();
+        let held = rig.engine.file_at(&id, &at, &p("large")).unwrap();
+        assert_eq!(held, fs::read(path.join("large")).unwrap());
+        rig.check();
+    });
+}
