@@ -11,7 +11,7 @@ use offshoot_core::{Error, ErrorCode, FaultPlan, RelPath, Result, Timestamp, Wor
 use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, Spares, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
-    Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
+    StatementLog, Store, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
 use crate::content_ids::ContentIds;
@@ -42,6 +42,8 @@ pub struct EngineOptions {
     pub max_file_bytes: u64,
     /// Fails chosen calls; for tests.
     pub faults: Option<FaultPlan>,
+    /// Notes the statements of one thread; for tests.
+    pub statements: Option<StatementLog>,
 }
 
 /// As large as the largest request: what can be sent can be kept. To hash so much takes well under a
@@ -58,6 +60,7 @@ impl EngineOptions {
             provider: None,
             max_file_bytes: MAX_FILE_BYTES,
             faults: None,
+            statements: None,
         }
     }
 }
@@ -283,6 +286,7 @@ impl Engine {
     fn open_in(data: DataDir, options: EngineOptions, reserve: &Arc<Reserve>) -> Result<Engine> {
         let sqlite = SqliteOptions {
             lock_timeout: options.lock_timeout,
+            statements: options.statements.clone(),
             ..SqliteOptions::default()
         };
         let meta = SqliteStore::open(&data.database(), sqlite)?;

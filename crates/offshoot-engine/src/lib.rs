@@ -118,7 +118,7 @@ pub use convert::Converted;
 pub use data_removal::{RemovedData, remove_data};
 pub use decide::Decided;
 pub use engine::{Engine, EngineOptions, MAX_FILE_BYTES, reserve_in};
-pub use events::{Event, HandedOut};
+pub use events::{Event, EventPage, EventPlace, HandedOut};
 pub use export::Exported;
 pub use files::{Expect, WriteOptions, Written};
 pub use fork::{Fork, ForkOptions};
