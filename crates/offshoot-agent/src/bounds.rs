@@ -68,7 +68,7 @@ pub(crate) struct AskStatus {
 
 /// What changed, as many paths of it as one answer tells.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct StatusPart {
+pub struct StatusPart {
     #[serde(flatten)]
     status: wire::Status,
     /// How many entries each list has in all.
@@ -95,6 +95,16 @@ fn overlap(changes: &Changes) -> &[RelPath] {
 
 /// The tool `status`: one part of the paths, the same in all lists.
 pub(crate) fn status(access: &Access, id: &WorkspaceId, asked: &AskStatus) -> Result<StatusPart> {
+    status_part(access, id, asked.after.as_deref(), entries(asked.limit))
+}
+
+/// What changed at the first `limit` paths after one.
+pub fn status_part(
+    access: &Access,
+    id: &WorkspaceId,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<StatusPart> {
     let mut changes = access.changes(id)?;
     let total = Totals {
         changes: changes.set.changes.len(),
@@ -108,7 +118,7 @@ pub(crate) fn status(access: &Access, id: &WorkspaceId, asked: &AskStatus) -> Re
     let too_large = changes.too_large.iter().map(|one| &one.path);
     let all = changed.chain(&changes.set.ignored).chain(refused);
     let all = all.chain(too_large).chain(overlap(&changes));
-    let part = Part::of(all, asked.after.as_deref(), entries(asked.limit))?;
+    let part = Part::of(all, after, limit)?;
     changes.set.changes.retain(|one| part.holds(&one.path));
     changes.set.ignored.retain(|path| part.holds(path));
     changes.refused.retain(|(path, _)| part.holds(path));

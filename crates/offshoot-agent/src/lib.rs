@@ -11,5 +11,6 @@ mod search;
 mod together;
 mod tools;
 
+pub use bounds::{StatusPart, status_part};
 pub use offshoot_engine::Access;
 pub use registry::{Answer, Arguments, Hints, Registry, Tool};

@@ -283,10 +283,7 @@ fn list_files(access: &Access, id: &WorkspaceId, asked: ListFiles) -> Result<Lis
         ..ListOptions::default()
     };
     let page = access.list_page(id, &dir, &options)?;
-    let total = match (&options.after, &page.next) {
-        (None, None) => page.entries.len(),
-        _ => access.list(id, &dir)?.len(),
-    };
+    let total = page.total;
     let mut text = listing_as_text(&page.entries);
     if let Some(next) = &page.next {
         text.push_str(&format!(

@@ -11,7 +11,7 @@ use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId}
 use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, Spares, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
-    Store, WorkspaceKey, WorkspaceKind, WorkspaceRow,
+    StatementLog, Store, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
 use crate::content::content_ids::ContentIds;
@@ -43,6 +43,8 @@ pub struct EngineOptions {
     pub max_file_bytes: u64,
     /// Fails chosen calls; for tests.
     pub faults: Option<FaultPlan>,
+    /// Notes the statements of one thread; for tests.
+    pub statements: Option<StatementLog>,
 }
 
 /// As large as the largest request: what can be sent can be kept. To hash so much takes well under a
@@ -59,6 +61,7 @@ impl EngineOptions {
             provider: None,
             max_file_bytes: MAX_FILE_BYTES,
             faults: None,
+            statements: None,
         }
     }
 }
@@ -284,6 +287,7 @@ impl Engine {
     fn open_in(data: DataDir, options: EngineOptions, reserve: &Arc<Reserve>) -> Result<Engine> {
         let sqlite = SqliteOptions {
             lock_timeout: options.lock_timeout,
+            statements: options.statements.clone(),
             ..SqliteOptions::default()
         };
         let meta = SqliteStore::open(&data.database(), sqlite)?;

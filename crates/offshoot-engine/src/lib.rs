@@ -35,7 +35,7 @@ pub use engine::{Engine, EngineOptions, MAX_FILE_BYTES, reserve_in};
 pub use fork::convert::Converted;
 pub use fork::create::{Fork, ForkOptions};
 pub use history::blame::{BlameLine, BlameOf};
-pub use history::events::{Event, HandedOut};
+pub use history::events::{Event, EventPage, EventPlace, HandedOut};
 pub use history::metadata::{Metadata, history_as_json};
 pub use merge::after_merge::AfterMerge;
 pub use merge::complete::{CompleteOptions, Completed, Together, Waiting};

@@ -27,8 +27,32 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         get(&of("/list"), "List a directory", list)
             .gives::<wire::Listing>()
-            .query("path", Kind::Path, "The directory"),
-        get(&of("/tree"), "The directories, nested", files::tree).gives::<wire::DirNode>(),
+            .query("path", Kind::Path, "The directory")
+            .query(
+                "sort",
+                Kind::Words(&["name", "size", "modified"]),
+                "What it is sorted by",
+            )
+            .query("descending", Kind::Flag, "From the last to the first")
+            .query(
+                "dirs_first",
+                Kind::Flag,
+                "Directories come before everything else",
+            )
+            .query(
+                "after",
+                Kind::Text,
+                "Only what comes after this: `next` of the page before",
+            )
+            .query("limit", Kind::Count, "At most so many; without it 10,000"),
+        get(&of("/tree"), "The directories, nested", files::tree)
+            .gives::<wire::DirNode>()
+            .query("path", Kind::Path, "Only below this directory")
+            .query(
+                "depth",
+                Kind::Number,
+                "At most so many levels; without it all",
+            ),
         get(&of("/history"), "What happened, newest first", history)
             .gives::<wire::History>()
             .query("path", Kind::Path, "Only to this path")
@@ -132,11 +156,14 @@ async fn complete_agent(
 }
 
 /// `GET /api/workspace/{workspace}/list`
-async fn list(caller: Caller, params: Params, query: Query) -> Answer {
+async fn list(State(app): State<Shared>, caller: Caller, params: Params, query: Query) -> Answer {
     let id = params.workspace()?;
-    let path = path_in_query(&caller, &id, &query).await?;
-    let entries = blocking(move || caller.list(&id, &path.unwrap_or_default())).await?;
-    ok(&wire::Listing::from(entries.as_slice()))
+    let path = path_in_query(&caller, &id, &query)
+        .await?
+        .unwrap_or_default();
+    let options = files::list_options(&query, app.options.limits.max_page)?;
+    let page = blocking(move || caller.list_page(&id, &path, &options)).await?;
+    ok(&wire::Listing::from(page))
 }
 
 /// `GET /api/workspace/{workspace}/history`

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{Engine, Event, View, history_as_json};
+use offshoot_engine::{Engine, Event, EventPlace, View, history_as_json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -174,27 +174,24 @@ impl EventLog {
         self.latest.send_replace(latest);
     }
 
-    /// Events after a number, oldest first; none if there are none yet.
-    async fn after(&self, seq: i64) -> Result<Vec<Arc<Shown>>> {
+    /// Events of a place after a number, oldest first, and up to which number there are no others.
+    /// Among recent ones there may also be those of other places.
+    async fn after(&self, seq: i64, place: &EventPlace) -> Result<(Vec<Arc<Shown>>, i64)> {
         {
             let recent = self.recent.read().unwrap_or_else(PoisonError::into_inner);
             if seq >= recent.floor {
                 let from = recent.events.partition_point(|event| event.seq() <= seq);
-                return Ok(recent
-                    .events
-                    .iter()
-                    .skip(from)
-                    .take(BATCH)
-                    .cloned()
-                    .collect());
+                let events = recent.events.iter().skip(from).take(BATCH);
+                let events: Vec<Arc<Shown>> = events.cloned().collect();
+                let upto = events.last().map_or(seq, |last| last.seq());
+                return Ok((events, upto));
             }
         }
-        let engine = self.engine.clone();
-        let events = blocking(move || engine.events_after(seq, None, BATCH)).await?;
-        Ok(events
-            .into_iter()
-            .map(|event| Arc::new(Shown::new(event)))
-            .collect())
+        let (engine, place) = (self.engine.clone(), place.clone());
+        let page = blocking(move || engine.events_within(seq, &place, BATCH)).await?;
+        let events = page.events.into_iter();
+        let events = events.map(|event| Arc::new(Shown::new(event))).collect();
+        Ok((events, page.upto))
     }
 }
 
@@ -202,8 +199,7 @@ impl EventLog {
 struct Stream {
     app: Shared,
     caller: Caller,
-    workspace: Option<WorkspaceId>,
-    project: Option<ProjectId>,
+    place: EventPlace,
     cursor: i64,
     checked: Instant,
     sender: mpsc::Sender<std::io::Result<Bytes>>,
@@ -244,11 +240,10 @@ impl Stream {
         show: &Show,
         latest: &mut watch::Receiver<i64>,
     ) -> std::result::Result<(), Ended> {
-        let of_workspace = self
-            .workspace
-            .as_ref()
-            .is_none_or(|id| *id == show.workspace);
-        let of_project = self.project.is_none() || self.project == show.project;
+        let place = &self.place;
+        let workspace = place.workspace.as_ref();
+        let of_workspace = workspace.is_none_or(|id| *id == show.workspace);
+        let of_project = place.project.is_none() || place.project == show.project;
         if !of_workspace || !of_project {
             return Ok(());
         }
@@ -266,16 +261,11 @@ impl Stream {
 
     async fn catch_up(&mut self) -> std::result::Result<(), Ended> {
         loop {
-            let batch = self
-                .app
-                .events
-                .after(self.cursor)
-                .await
-                .map_err(|_| Ended)?;
-            let Some(last) = batch.last() else {
+            let events = self.app.events.after(self.cursor, &self.place);
+            let (batch, upto) = events.await.map_err(|_| Ended)?;
+            if upto <= self.cursor {
                 return Ok(());
-            };
-            let last = last.seq();
+            }
             // What the caller reaches may have changed since the last ones.
             let view = self.caller.view().map_err(|_| Ended)?;
             for shown in &batch {
@@ -285,13 +275,14 @@ impl Stream {
                 }
                 self.cursor = shown.seq();
             }
-            self.cursor = last;
+            self.cursor = upto;
         }
     }
 
     fn wants(&self, view: &View, event: &Event) -> bool {
-        let of_workspace = self.workspace.is_none() || self.workspace == event.workspace;
-        let of_project = self.project.is_none() || self.project == event.project;
+        let place = &self.place;
+        let of_workspace = place.workspace.is_none() || place.workspace == event.workspace;
+        let of_project = place.project.is_none() || place.project == event.project;
         of_workspace && of_project && view.sees(event)
     }
 
@@ -352,8 +343,7 @@ pub(crate) async fn events(
     }
     let (sender, body) = ChannelBody::pair(8);
     let stream = Stream {
-        workspace,
-        project,
+        place: EventPlace { workspace, project },
         cursor,
         checked: Instant::now(),
         sender: sender.clone(),

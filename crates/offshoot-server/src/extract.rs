@@ -201,6 +201,14 @@ impl Query {
             Some(asked) => Ok(asked.min(most)),
         }
     }
+
+    /// The same where nobody has to ask for a page: then there are so many items in one answer.
+    pub(crate) fn limit_if_given(&self, unasked: usize, most: usize) -> Result<usize> {
+        match self.number::<usize>("limit")? {
+            None => Ok(unasked),
+            Some(_) => self.limit(most, most),
+        }
+    }
 }
 
 impl FromRequestParts<Shared> for Query {
@@ -209,24 +217,6 @@ impl FromRequestParts<Shared> for Query {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         Ok(Query::parse(parts.uri.query().unwrap_or_default())?)
     }
-}
-
-/// What comes after an item, and at most so many: one page of a list that is at hand. An item that
-/// is not there has nothing after it.
-pub(crate) fn page<T>(
-    items: Vec<T>,
-    after: Option<&str>,
-    limit: usize,
-    is: impl Fn(&T, &str) -> bool,
-) -> Vec<T> {
-    let start = match after {
-        None => 0,
-        Some(id) => match items.iter().position(|item| is(item, id)) {
-            Some(place) => place + 1,
-            None => items.len(),
-        },
-    };
-    items.into_iter().skip(start).take(limit).collect()
 }
 
 /// The header `Idempotency-Key`, if there is one.
@@ -240,6 +230,9 @@ impl FromRequestParts<Shared> for RequestKey {
         Ok(RequestKey(key.map(|key| key.as_bytes().to_vec())))
     }
 }
+
+/// The most items of an answer for which no page was asked.
+pub(crate) const UNASKED: usize = 10_000;
 
 /// A JSON body. An empty body is taken for an empty object.
 pub(crate) struct Json<T>(pub(crate) T);

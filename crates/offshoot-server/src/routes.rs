@@ -165,7 +165,7 @@ fn file_routes() -> Vec<Route> {
                 Kind::Text,
                 "Only what comes after this: `next` of the page before, or by name the name of an entry",
             )
-            .query("limit", Kind::Count, "At most so many; without it all"),
+            .query("limit", Kind::Count, "At most so many; without it 10,000"),
         get(
             &of("/tree"),
             "The directories of a workspace, nested",
@@ -275,7 +275,17 @@ fn snapshot_routes() -> Vec<Route> {
             "What changed since the newest snapshot, or in a fork since its base",
             snapshots::changes,
         )
-        .gives::<wire::Status>(),
+        .gives::<offshoot_agent::StatusPart>()
+        .query(
+            "after",
+            Kind::Text,
+            "Only paths after this one: `next` of the answer before",
+        )
+        .query(
+            "limit",
+            Kind::Count,
+            "At most so many paths; without it 10,000",
+        ),
         get(
             &of("/blame/{path}"),
             "Who wrote each line of a file",

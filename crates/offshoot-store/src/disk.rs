@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use offshoot_core::{Error, ErrorCode, Result, Timestamp};
 
@@ -20,6 +21,8 @@ const WRITE_BUFFER: usize = 256 << 10;
 pub struct DiskBlobs {
     data: PathBuf,
     tmp: PathBuf,
+    /// Whether the directories themselves are known to survive a power cut.
+    is_durable: AtomicBool,
 }
 
 impl DiskBlobs {
@@ -28,11 +31,24 @@ impl DiskBlobs {
         let blobs = DiskBlobs {
             data: dir.join("data"),
             tmp: dir.join("tmp"),
+            is_durable: AtomicBool::new(false),
         };
         for made in [dir, &blobs.data, &blobs.tmp] {
-            make_dir(made).map_err(cannot_write)?;
+            make_dir_if_missing(made).map_err(cannot_write)?;
         }
         Ok(blobs)
+    }
+
+    /// Makes the directories durable before the first blob that this process puts there. A process
+    /// that only reads has nothing to wait for.
+    fn make_durable(&self) -> io::Result<()> {
+        if self.is_durable.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        sync_parent(self.data.parent().unwrap_or(&self.data))?;
+        sync_parent(&self.data)?;
+        self.is_durable.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Where a key's file is.
@@ -139,6 +155,7 @@ impl BlobStore for DiskBlobs {
             .map_err(|error| cannot_write(error.into_error()))?;
         // INV-1: the content is durable before it has a name, and the name before we return.
         file.sync_all().map_err(cannot_write)?;
+        self.make_durable().map_err(cannot_write)?;
         self.publish(&temporary.0, &path).map_err(cannot_write)?;
         Ok(size)
     }
@@ -256,12 +273,20 @@ impl<W: Write> Write for Counting<W> {
 
 /// Makes one private directory, durably; it is no error if it exists.
 fn make_dir(directory: &Path) -> io::Result<()> {
+    make_dir_if_missing(directory)?;
+    // Another writer may have made it and not synced it yet, so sync it here as well.
+    sync_parent(directory)
+}
+
+fn make_dir_if_missing(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => {}
-        // Another writer may have made it and not synced it yet, so sync it here as well.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
+}
+
+/// Makes the name of a directory durable.
+fn sync_parent(directory: &Path) -> io::Result<()> {
     let parent = directory
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

@@ -218,6 +218,8 @@ macro_rules! pass_on_project_reads {
             project_settings(key: WorkspaceKey) -> Option<ProjectRow>;
             fork(workspace: WorkspaceKey) -> Option<ForkRow>;
             forks_of(project: WorkspaceKey) -> Vec<WorkspaceRow>;
+            forks_after(project: WorkspaceKey, after: WorkspaceKey, limit: usize)
+                -> Vec<(WorkspaceRow, ForkRow)>;
             layer(key: i64) -> Option<LayerRow>;
             layers_showing(tree: &ObjectId, sidecar: &ObjectId) -> Vec<LayerRow>;
             layers() -> Vec<LayerRow>;

@@ -24,7 +24,8 @@ pub type SharedWork = Box<dyn FnMut(&mut dyn WriteTx) -> Result<()> + Send>;
 /// Rows, in transactions.
 ///
 /// # Transactions
-/// [`MetaStore::read`] gives a consistent view: nothing that commits meanwhile is seen.
+/// [`MetaStore::read`] gives a consistent view, taken when the first question is asked: nothing that
+/// commits after that is seen. Work that asks nothing costs nothing.
 /// [`MetaStore::write`] runs `work` as if it were alone: what it reads cannot change before it
 /// commits. If `work` fails, nothing of it remains. If the store has to try again (PostgreSQL may
 /// refuse to serialise two transactions), `work` is called again from the start, so it must not

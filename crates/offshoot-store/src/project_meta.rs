@@ -23,6 +23,15 @@ pub trait ProjectReads {
     /// The open forks of a project in the order of their numbers.
     fn forks_of(&self, project: WorkspaceKey) -> Result<Vec<WorkspaceRow>>;
 
+    /// Open forks of a project in the order of their numbers, with what makes them forks: those
+    /// after a number only, and at most so many; 0 means all.
+    fn forks_after(
+        &self,
+        project: WorkspaceKey,
+        after: WorkspaceKey,
+        limit: usize,
+    ) -> Result<Vec<(WorkspaceRow, ForkRow)>>;
+
     /// A layer by its number.
     fn layer(&self, key: i64) -> Result<Option<LayerRow>>;
 

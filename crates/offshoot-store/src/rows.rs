@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use offshoot_core::{
-    Cause, EntryKind, Layout, ObjectId, ObjectKind, Operator, RelPath, Timestamp, WorkspaceId,
+    Cause, EntryKind, Layout, ObjectId, ObjectKind, Operator, ProjectId, RelPath, Timestamp,
+    WorkspaceId,
 };
 
 use crate::BlobStore;
@@ -391,6 +392,10 @@ pub struct HistoryRow {
 pub struct HistoryFilter {
     /// Only of this workspace.
     pub workspace: Option<WorkspaceKey>,
+    /// Only of workspaces that have, or had, this name.
+    pub workspace_named: Option<WorkspaceId>,
+    /// Only of projects that have, or had, this name, and of their forks.
+    pub project_named: Option<ProjectId>,
     /// Only of this very path.
     pub path: Option<RelPath>,
     /// Only lines with a greater `seq`.

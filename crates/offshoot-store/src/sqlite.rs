@@ -10,8 +10,10 @@ mod process_lock;
 mod projects;
 mod read;
 mod schema;
+mod statement_log;
 mod write;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +24,7 @@ use rusqlite::{CachedStatement, Connection};
 use self::error::{SqlResult, name_full_disk};
 use self::group::GroupWriter;
 use self::process_lock::ProcessLock;
+pub use self::statement_log::StatementLog;
 use crate::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 
 /// How a database is opened.
@@ -41,6 +44,8 @@ pub struct SqliteOptions {
     pub reader_cache_bytes: i64,
     /// How long a writer waits for one of another process.
     pub lock_timeout: Duration,
+    /// Notes the statements of one thread; for tests.
+    pub statements: Option<StatementLog>,
 }
 
 impl Default for SqliteOptions {
@@ -51,6 +56,7 @@ impl Default for SqliteOptions {
             writer_cache_bytes: 8 << 20,
             reader_cache_bytes: 2 << 20,
             lock_timeout: Duration::from_secs(30),
+            statements: None,
         }
     }
 }
@@ -74,12 +80,7 @@ impl SqliteStore {
         let prepared = migrate::prepare_database(path, &options);
         process_lock.release();
         prepared.map_err(|error| name_full_disk(error, path))?;
-        let writer = GroupWriter::open(
-            path,
-            options.writer_cache_bytes,
-            options.lock_timeout,
-            process_lock,
-        );
+        let writer = GroupWriter::open(path, &options, process_lock);
         Ok(SqliteStore {
             path: path.to_owned(),
             options,
@@ -97,8 +98,11 @@ impl SqliteStore {
         if let Some(connection) = idle {
             return Ok(connection);
         }
-        let connection = migrate::open_connection(&self.path, self.options.reader_cache_bytes)?;
+        let mut connection = migrate::open_connection(&self.path, self.options.reader_cache_bytes)?;
         connection.pragma_update(None, "query_only", true).sql()?;
+        if let Some(log) = &self.options.statements {
+            log.follow(&mut connection)?;
+        }
         Ok(connection)
     }
 
@@ -120,23 +124,15 @@ impl SqliteStore {
     fn read_now(&self, work: &mut dyn FnMut(&dyn ReadTx) -> Result<()>) -> Result<()> {
         // If `work` panics the connection is dropped, which ends its transaction.
         let connection = self.take_reader()?;
-        connection
-            .prepare_cached("BEGIN")
-            .sql()?
-            .execute([])
-            .sql()?;
-        // SQLite takes its view with the first row it reads, so read one now.
-        connection
-            .prepare_cached("SELECT 1 FROM setting LIMIT 1")
-            .sql()?
-            .exists([])
-            .sql()?;
-        let result = work(&Tx::new(&connection));
-        connection
-            .prepare_cached("COMMIT")
-            .sql()?
-            .execute([])
-            .sql()?;
+        let tx = Tx::to_begin(&connection);
+        let result = work(&tx);
+        if !tx.is_to_begin.get() {
+            connection
+                .prepare_cached("COMMIT")
+                .sql()?
+                .execute([])
+                .sql()?;
+        }
         self.give_back(connection);
         result
     }
@@ -240,6 +236,9 @@ struct Tx<'c> {
     connection: &'c Connection,
     /// The operator last looked up: most transactions have one only.
     operator: Option<(Operator, i64)>,
+    /// Whether the first statement has to begin the transaction: SQLite takes its view when it
+    /// reads the first row, and who asks nothing needs none.
+    is_to_begin: Cell<bool>,
 }
 
 impl<'c> Tx<'c> {
@@ -247,10 +246,21 @@ impl<'c> Tx<'c> {
         Tx {
             connection,
             operator: None,
+            is_to_begin: Cell::new(false),
         }
     }
 
+    fn to_begin(connection: &'c Connection) -> Self {
+        let tx = Tx::new(connection);
+        tx.is_to_begin.set(true);
+        tx
+    }
+
     fn statement(&self, sql: &str) -> Result<CachedStatement<'c>> {
+        if self.is_to_begin.take() {
+            let mut begin = self.connection.prepare_cached("BEGIN").sql()?;
+            begin.execute([]).sql()?;
+        }
         if self.connection.is_autocommit() {
             // SQLite gave the transaction up (disk full). Another statement would commit alone.
             return Err(Error::new(

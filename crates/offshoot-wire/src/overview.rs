@@ -24,8 +24,12 @@ pub struct ForkOverview {
     behind: i64,
     /// The other open forks that changed the same paths.
     overlap: Vec<ForkOverlap>,
-    /// Paths that it and the project changed since its base.
+    /// The first of the paths that it and the project changed since its base.
     overlap_with_project: Vec<String>,
+    /// How many there are beyond these.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    overlap_with_project_more: usize,
     /// What happened last in it.
     #[schemars(with = "Option<HistoryLine>")]
     last_operation: Option<Value>,
@@ -73,6 +77,7 @@ impl From<&engine::ForkOverview> for ForkOverview {
             behind: fork.behind,
             overlap: fork.overlap.iter().map(overlap).collect(),
             overlap_with_project: texts(&fork.overlap_with_project),
+            overlap_with_project_more: fork.overlap_with_project_more,
             last_operation: fork.last_operation.as_ref().map(engine::history_as_json),
             open_reviews: fork.open_reviews,
             not_looked_at: fork.not_looked_at.clone(),

@@ -80,7 +80,7 @@ pub(super) fn overlap(fork: &ForkOverview) -> String {
         .map(|other| format!("{} ({})", other.fork, other.count()))
         .collect();
     if !fork.overlap_with_project.is_empty() {
-        let number = fork.overlap_with_project.len();
+        let number = fork.overlap_with_project.len() + fork.overlap_with_project_more;
         others.insert(0, format!("the project ({number})"));
     }
     match others.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn fields(fork: &ForkOverview) -> Vec<(&'static str, String)> {
     ];
     if !fork.overlap_with_project.is_empty() {
         let both = &fork.overlap_with_project;
-        let paths = paths(both, both.len());
+        let paths = paths(both, both.len() + fork.overlap_with_project_more);
         rows.push(("overlap", format!("the project: {paths}")));
     }
     for other in &fork.overlap {

@@ -16,6 +16,7 @@ mod merge_file;
 mod merges;
 mod power_cut;
 mod projects;
+mod reading;
 mod serve;
 mod support;
 mod surface;

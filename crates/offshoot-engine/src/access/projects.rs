@@ -301,8 +301,18 @@ impl Access {
 
     /// See [`crate::Engine::forks`].
     pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
+        self.forks_page(project, None, 0)
+    }
+
+    /// See [`Engine::forks_page`].
+    pub fn forks_page(
+        &self,
+        project: &ProjectId,
+        after: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Fork>> {
         self.check_project(project)?;
-        self.engine.forks(project)
+        self.engine.forks_page(project, after, limit)
     }
 
     /// A fork of a project, as it is now.

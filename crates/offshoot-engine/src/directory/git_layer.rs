@@ -51,7 +51,7 @@ impl Engine {
     /// The layers of a fork that begins with a state; with its `.git`, if it has one.
     pub(crate) fn stack_for_fork(&self, fork: &ForkRow, state: State) -> Result<Stack> {
         loop {
-            let stack = self.stack_for(fork.project, state)?;
+            let stack = self.stack_for(fork.project, state, Some(fork.base))?;
             if !fork.git {
                 return Ok(stack);
             }

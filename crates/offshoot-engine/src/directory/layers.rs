@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
+use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_fs::{LayerState, LayerWriter, SafeDir, WorkspaceLock, layer_state};
 use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState};
 
 use crate::content::incoming::hash_file;
 use crate::content::inherited::add_dirs_above;
 use crate::content::objects::missing_content;
-use crate::content::rows::{state_of, state_of_row};
+use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::directory::git_layer::is_git_layer;
 use crate::engine::Engine;
@@ -60,12 +60,18 @@ impl Engine {
         let Some(row) = row.filter(|row| row.state == WorkspaceState::Open) else {
             return Ok(());
         };
-        self.stack_for(project, state_of_row(&row))?;
+        self.stack_for(project, state_of_row(&row), row.head)?;
         self.compact(project)
     }
 
-    /// Layers that show a state, built if there are none.
-    pub(crate) fn stack_for(&self, project: WorkspaceKey, state: State) -> Result<Stack> {
+    /// Layers that show a state, built if there are none. The state is that of a snapshot of the
+    /// project, or not far from it.
+    pub(crate) fn stack_for(
+        &self,
+        project: WorkspaceKey,
+        state: State,
+        snapshot: Option<ObjectId>,
+    ) -> Result<Stack> {
         if let Some(stack) = self.find_stack(state, false)? {
             return Ok(stack);
         }
@@ -75,7 +81,7 @@ impl Engine {
         }
         let below = self
             .store()
-            .read(|tx| self.layer_near(tx, project, state))?;
+            .read(|tx| self.layer_near(tx, project, state, snapshot))?;
         let layer = self.build_layer(project, state, below, 0)?;
         self.open_stack(layer.key, true)?
             .ok_or_else(|| offshoot_core::Error::internal("a layer vanished while it was made"))
@@ -269,15 +275,17 @@ impl Engine {
         tx: &dyn ReadTx,
         project: WorkspaceKey,
         state: State,
+        snapshot: Option<ObjectId>,
     ) -> Result<Option<LayerRow>> {
-        // Nearly always the state is that of the head; only a fork of an old one looks at them all.
-        let mut snapshots = tx.snapshots(project, NEIGHBOURS)?;
-        if !snapshots.iter().any(|snapshot| state_of(snapshot) == state) {
-            snapshots = tx.snapshots(project, 0)?;
-        }
+        let number = match &snapshot {
+            Some(id) => tx.snapshot(project, id)?.map(|row| row.number),
+            None => None,
+        };
+        let newest = number.map_or(i64::MAX, |number| number + NEIGHBOURS as i64 + 1);
+        let snapshots = tx.snapshots_before(project, newest, 2 * NEIGHBOURS)?;
         let at = snapshots
             .iter()
-            .position(|snapshot| state_of(snapshot) == state)
+            .position(|row| number.is_none_or(|number| row.number == number))
             .unwrap_or(0);
         let (newer, older) = snapshots.split_at(at);
         for snapshot in older.iter().chain(newer.iter().rev()).take(NEIGHBOURS) {

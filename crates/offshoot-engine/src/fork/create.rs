@@ -82,6 +82,15 @@ pub struct Fork {
     pub git: bool,
 }
 
+/// What came of one attempt to make a fork.
+enum Attempt<T> {
+    Made(T),
+    /// An open workspace has the name.
+    NameTaken,
+    /// Layers went, or the project had to be cleared first.
+    Again,
+}
+
 /// What a new fork begins with.
 struct Beginning {
     project: WorkspaceRow,
@@ -220,12 +229,12 @@ impl Engine {
     pub fn fork(&self, project: &ProjectId, options: &ForkOptions, cause: &Cause) -> Result<Fork> {
         self.require_space()?;
         self.each_name(project, options, |id| {
-            let begin = self
-                .store()
-                .read(|tx| self.beginning(tx, project, options))?;
+            let Some(begin) = self.begin_as(id, project, options)? else {
+                return Ok(Attempt::NameTaken);
+            };
             if !begin.cleared {
                 self.clear_earlier_merges(project)?;
-                return Ok(None);
+                return Ok(Attempt::Again);
             }
             let (row, fork) = begin.rows(id, options, self.now());
             check_quota(
@@ -235,7 +244,10 @@ impl Engine {
             let made = self.store().write(begin.durability(), |tx| {
                 begin.insert(tx, row.clone(), fork.clone(), cause)
             })?;
-            Ok(made.map(|(row, fork)| as_fork(project.clone(), row, fork)))
+            Ok(match made {
+                Some((row, fork)) => Attempt::Made(as_fork(project.clone(), row, fork)),
+                None => Attempt::Again,
+            })
         })
     }
 
@@ -249,12 +261,12 @@ impl Engine {
         self.require_space()?;
         let provider = self.provider_for_new(options.provider)?;
         self.each_name(project, options, |id| {
-            let begin = self
-                .store()
-                .read(|tx| self.beginning(tx, project, options))?;
+            let Some(begin) = self.begin_as(id, project, options)? else {
+                return Ok(Attempt::NameTaken);
+            };
             if !begin.cleared {
                 self.clear_earlier_merges(project)?;
-                return Ok(None);
+                return Ok(Attempt::Again);
             }
             let (mut row, mut fork) = begin.rows(id, options, self.now());
             // Layers are written from the store.
@@ -276,7 +288,7 @@ impl Engine {
             let dirs = self.fork_dirs(&row, fork.place);
             if let Err(error) = self.make_fork(&*provider, &stack, &dirs, &row, &fork, project) {
                 return if self.is_gone(&stack)? {
-                    Ok(None)
+                    Ok(Attempt::Again)
                 } else {
                     Err(error)
                 };
@@ -284,7 +296,7 @@ impl Engine {
             if let Err(error) = self.begin_git(&*provider, &stack, &dirs, &row, &fork) {
                 provider.cleanup(&dirs)?;
                 return if self.is_gone(&stack)? {
-                    Ok(None)
+                    Ok(Attempt::Again)
                 } else {
                     Err(error)
                 };
@@ -295,11 +307,11 @@ impl Engine {
             match made {
                 Ok(Some((row, fork))) => {
                     let path = self.inner.data.workspace(id);
-                    Ok(Some((as_fork(project.clone(), row, fork), path)))
+                    Ok(Attempt::Made((as_fork(project.clone(), row, fork), path)))
                 }
                 Ok(None) => {
                     self.forget_stack(stack.top);
-                    provider.cleanup(&dirs).map(|()| None)
+                    provider.cleanup(&dirs).map(|()| Attempt::Again)
                 }
                 Err(error) => {
                     let _ = provider.cleanup(&dirs);
@@ -327,14 +339,29 @@ impl Engine {
 
     /// Open forks of a project in the order in which they were made.
     pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
+        self.forks_page(project, None, 0)
+    }
+
+    /// The same, those after one of them only, and at most so many; 0 means all. After what is no
+    /// open fork of the project there is none.
+    pub fn forks_page(
+        &self,
+        project: &ProjectId,
+        after: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Fork>> {
         self.store().read(|tx| {
-            let rows = tx.forks_of(open_project(tx, project)?.key)?;
-            rows.into_iter()
-                .map(|row| {
-                    let fork = fork_row(tx, &row)?;
-                    Ok(as_fork(project.clone(), row, fork))
-                })
-                .collect()
+            let key = open_project(tx, project)?.key;
+            let after = match after {
+                None => WorkspaceKey(0),
+                Some(id) => match open_fork_of(tx, key, id)? {
+                    Some(after) => after,
+                    None => return Ok(Vec::new()),
+                },
+            };
+            let rows = tx.forks_after(key, after, limit)?.into_iter();
+            let forks = rows.map(|(row, fork)| as_fork(project.clone(), row, fork));
+            Ok(forks.collect())
         })
     }
 
@@ -357,7 +384,7 @@ impl Engine {
         &self,
         project: &ProjectId,
         options: &ForkOptions,
-        mut make: impl FnMut(&WorkspaceId) -> Result<Option<T>>,
+        mut make: impl FnMut(&WorkspaceId) -> Result<Attempt<T>>,
     ) -> Result<T> {
         for number in 1..=TRIES {
             let id = match (&options.id, &options.agent) {
@@ -368,23 +395,18 @@ impl Engine {
             };
             self.refuse_case_twin(&id)?;
             let _name = self.name_lock(&id)?;
-            let taken = |tx: &dyn ReadTx| -> Result<bool> {
-                let row = tx.workspace(&id)?;
-                Ok(row.is_some_and(|row| row.state == WorkspaceState::Open))
-            };
-            if self.store().read(taken)? {
-                if options.id.is_some() {
-                    return Err(Error::new(
-                        ErrorCode::AlreadyExists,
-                        format!("the workspace `{id}` exists"),
-                    )
-                    .with_hint("choose another name, or delete that workspace first"));
-                }
-                continue;
-            }
             for _ in 0..LAYER_TRIES {
-                if let Some(made) = make(&id)? {
-                    return Ok(made);
+                match make(&id)? {
+                    Attempt::Made(made) => return Ok(made),
+                    Attempt::Again => {}
+                    Attempt::NameTaken if options.id.is_some() => {
+                        return Err(Error::new(
+                            ErrorCode::AlreadyExists,
+                            format!("the workspace `{id}` exists"),
+                        )
+                        .with_hint("choose another name, or delete that workspace first"));
+                    }
+                    Attempt::NameTaken => break,
                 }
             }
         }
@@ -395,14 +417,37 @@ impl Engine {
         .with_hint("delete forks of this agent, or give a name"))
     }
 
+    /// What a fork of this name begins with; none if an open workspace has the name.
+    fn begin_as(
+        &self,
+        id: &WorkspaceId,
+        project: &ProjectId,
+        options: &ForkOptions,
+    ) -> Result<Option<Beginning>> {
+        self.store().read(|tx| {
+            let row = tx.workspace(id)?;
+            if row.is_some_and(|row| row.state == WorkspaceState::Open) {
+                return Ok(None);
+            }
+            self.beginning(tx, project, options).map(Some)
+        })
+    }
+
     fn beginning(
         &self,
         tx: &dyn ReadTx,
         project: &ProjectId,
         options: &ForkOptions,
     ) -> Result<Beginning> {
-        let priority = priority_of(tx, options)?;
-        let for_agent = agent_of_tree(tx, options)?;
+        let agent = match &options.agent {
+            Some(agent) => tx.agent(agent)?,
+            None => None,
+        };
+        // Its own weight, or that of its agent.
+        let of_agent = agent.as_ref().map_or(0, |agent| agent.priority);
+        let priority = options.priority.unwrap_or(of_agent);
+        let agent = agent.filter(|_| !options.leave_agent);
+        let for_agent = agent.map(|agent| agent.id);
         let project = open_project(tx, project)?;
         let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
         let origin = match (&options.at, project.head) {
@@ -683,21 +728,18 @@ pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
     Some((id.parse().ok()?, place.parse().ok()?))
 }
 
-/// The agent of the tree that the fork is for, if it is to work in it.
-fn agent_of_tree(tx: &dyn ReadTx, options: &ForkOptions) -> Result<Option<AgentId>> {
-    match &options.agent {
-        Some(agent) if !options.leave_agent => Ok(tx.agent(agent)?.map(|row| row.id)),
-        _ => Ok(None),
-    }
-}
-
-/// The weight that a new fork has: its own, or that of its agent.
-fn priority_of(tx: &dyn ReadTx, options: &ForkOptions) -> Result<i64> {
-    match (options.priority, &options.agent) {
-        (Some(priority), _) => Ok(priority),
-        (None, Some(agent)) => Ok(tx.agent(agent)?.map_or(0, |agent| agent.priority)),
-        (None, None) => Ok(0),
-    }
+/// The number of an open fork of a project.
+fn open_fork_of(
+    tx: &dyn ReadTx,
+    project: WorkspaceKey,
+    id: &WorkspaceId,
+) -> Result<Option<WorkspaceKey>> {
+    let row = tx.workspace(id)?;
+    let Some(row) = row.filter(|row| row.state == WorkspaceState::Open) else {
+        return Ok(None);
+    };
+    let fork = tx.fork(row.key)?.filter(|fork| fork.project == project);
+    Ok(fork.map(|fork| fork.workspace))
 }
 
 /// A mount that is refused for good needs another way out than to try again.

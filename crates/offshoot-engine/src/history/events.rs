@@ -52,27 +52,72 @@ impl Engine {
                 limit,
                 ..HistoryFilter::default()
             })?;
-            let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
-            let mut events = Vec::with_capacity(rows.len());
-            for row in rows {
-                let key = row.line.workspace;
-                let place = match places.get(&key) {
-                    Some(place) => place.clone(),
-                    None => place_of(tx, key)?,
-                };
-                places.insert(key, place.clone());
-                if let Some((workspace, project, home)) = place {
-                    events.push(Event {
-                        workspace,
-                        project,
-                        home,
-                        row,
-                    });
-                }
-            }
-            Ok(events)
+            events_of(tx, rows)
         })
     }
+
+    /// Events with a greater number that happened where the names say, oldest first. Costs a look at
+    /// each line since then, inside the store; what happened elsewhere is not read.
+    pub fn events_within(&self, seq: i64, named: &EventPlace, limit: usize) -> Result<EventPage> {
+        self.store().read(|tx| {
+            let newest = tx.last_seq()?;
+            let rows = tx.history(&HistoryFilter {
+                workspace_named: named.workspace.clone(),
+                project_named: named.project.clone(),
+                after_seq: seq,
+                limit,
+                ..HistoryFilter::default()
+            })?;
+            let upto = match rows.last() {
+                Some(last) if limit > 0 && rows.len() >= limit => last.seq,
+                _ => newest.max(seq),
+            };
+            Ok(EventPage {
+                events: events_of(tx, rows)?,
+                upto,
+            })
+        })
+    }
+}
+
+/// Where events happened, by name; everywhere if none is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventPlace {
+    /// In workspaces that have, or had, this name.
+    pub workspace: Option<WorkspaceId>,
+    /// In projects that have, or had, this name, and in their forks.
+    pub project: Option<ProjectId>,
+}
+
+/// A part of the events of a place.
+#[derive(Clone, Debug)]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<Event>,
+    /// Up to this number there are no others, so that whoever asks next asks for what is after it.
+    pub upto: i64,
+}
+
+fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
+    let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows {
+        let key = row.line.workspace;
+        let place = match places.get(&key) {
+            Some(place) => place.clone(),
+            None => place_of(tx, key)?,
+        };
+        places.insert(key, place.clone());
+        if let Some((workspace, project, home)) = place {
+            events.push(Event {
+                workspace,
+                project,
+                home,
+                row,
+            });
+        }
+    }
+    Ok(events)
 }
 
 /// The names of where something happened, and what that belongs to.

@@ -197,19 +197,28 @@ impl Engine {
     ) -> Result<Completed> {
         self.require_space()?;
         check_label(options.label.as_deref())?;
-        let row = match self.store().read(|tx| tx.workspace(id))? {
-            None => return Err(no_workspace(id)),
-            Some(row) => row,
-        };
-        if row.state == WorkspaceState::Closed {
-            let last = self.store().read(|tx| tx.last_merge(row.key))?;
-            let last = last.ok_or_else(|| no_workspace(id))?;
-            return Ok(Completed {
-                after: Some(AfterMerge::removed()),
-                ..receipt(&last)?
-            });
+        enum Asked {
+            Open(WorkspaceRow, WorkspaceKey),
+            Before(MergeRow),
         }
-        let project = self.project_of_fork(&row)?;
+        let asked = self.store().read(|tx| {
+            let row = tx.workspace(id)?.ok_or_else(|| no_workspace(id))?;
+            if row.state == WorkspaceState::Closed {
+                let last = tx.last_merge(row.key)?.ok_or_else(|| no_workspace(id))?;
+                return Ok(Asked::Before(last));
+            }
+            let project = project_of_fork(tx, &row)?;
+            Ok(Asked::Open(row, project))
+        })?;
+        let (row, project) = match asked {
+            Asked::Open(row, project) => (row, project),
+            Asked::Before(last) => {
+                return Ok(Completed {
+                    after: Some(AfterMerge::removed()),
+                    ..receipt(&last)?
+                });
+            }
+        };
         let completion = CompletionRow {
             id: fresh_name(),
             project,
@@ -299,13 +308,15 @@ impl Engine {
     fn run_completion(&self, waiting: &CompletionRow) -> Result<Completed> {
         let options: CompleteOptions = serde_json::from_str(&waiting.options)
             .map_err(|_| Error::internal("the options of a merge cannot be read"))?;
-        let row = self
-            .store()
-            .read(|tx| tx.workspace_by_key(waiting.workspace))?;
+        let (row, settings) = self.store().read(|tx| {
+            let row = tx.workspace_by_key(waiting.workspace)?;
+            Ok((row, MergeSettings::read(tx, waiting.project)?))
+        })?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
         let mut completed = match (&open, waiting.landed) {
             (Some(row), false) => {
-                let (completed, closed) = self.merge_workspace(row, &options, waiting)?;
+                let (completed, closed) =
+                    self.merge_workspace(row, &options, &settings, waiting)?;
                 self.after_closing(row, &closed);
                 completed
             }
@@ -357,16 +368,18 @@ impl Engine {
         &self,
         row: &WorkspaceRow,
         options: &CompleteOptions,
+        settings: &MergeSettings,
         waiting: &CompletionRow,
     ) -> Result<(Completed, Vec<ReviewRow>)> {
         let _lock = self.exclusive(row)?;
-        let settings = self
-            .store()
-            .read(|tx| MergeSettings::read(tx, waiting.project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
         let synced = self.sync_with(row, include_ignored, Durability::Relaxed)?;
         let too_large: Vec<LeftOut> = synced.too_large.iter().map(LeftOut::from).collect();
-        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
+        let (row, fork) = self.store().read(|tx| {
+            let row = open_row_by_key(tx, row)?;
+            let fork = fork_row(tx, &row)?;
+            Ok((row, fork))
+        })?;
         // The merge that follows waits for the disk, and with it what is stored here.
         let taken = self.take_snapshot_with(
             &row,
@@ -376,7 +389,6 @@ impl Engine {
             Durability::Relaxed,
         )?;
         let theirs = taken.snapshot;
-        let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if let Some(mut completed) = self.same_merge(&row, &fork, &theirs.id)? {
             // The same merge, but whether the workspace stays is for this request to say, and so is
             // what stands in its way: files that no snapshot holds.
@@ -432,19 +444,23 @@ impl Engine {
         theirs: &ObjectId,
     ) -> Result<Option<Completed>> {
         // Also decisions about what the workspace merged before: they are not asked for again.
-        match self.land_what_waits(row.key) {
-            Ok(()) => {}
+        let last = match self.land_what_waits(row.key) {
+            Ok(last) => last,
             Err(error) if needs_new_merge(&error) => return Ok(None),
             Err(error) => return Err(error),
-        }
-        let same = self.store().read(|tx| {
-            let last = tx.last_merge(row.key)?;
-            match last.filter(|last| last.theirs == *theirs && last.base == fork.base) {
-                // What was undone since is merged again.
-                Some(last) if undone_after(tx, fork, last.ours.as_ref())? => Ok(None),
-                last => Ok(last),
+        };
+        let same = last.filter(|last| last.theirs == *theirs && last.base == fork.base);
+        // What was undone since is merged again.
+        let same = match same {
+            Some(last)
+                if self
+                    .store()
+                    .read(|tx| undone_after(tx, fork, last.ours.as_ref()))? =>
+            {
+                None
             }
-        })?;
+            same => same,
+        };
         same.as_ref().map(receipt).transpose()
     }
 
@@ -729,16 +745,19 @@ impl Engine {
     }
 
     pub(crate) fn project_of_fork(&self, row: &WorkspaceRow) -> Result<WorkspaceKey> {
-        if row.kind != WorkspaceKind::Fork {
-            return Err(Error::invalid(format!("`{}` is no fork", row.id))
-                .with_hint("only forks of a project can be merged into it"));
-        }
-        self.store().read(|tx| {
-            let fork = fork_row(tx, row)?;
-            project_name(tx, &fork)?;
-            Ok(fork.project)
-        })
+        self.store().read(|tx| project_of_fork(tx, row))
     }
+}
+
+/// The project that a fork is merged into, which must be there.
+fn project_of_fork(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceKey> {
+    if row.kind != WorkspaceKind::Fork {
+        return Err(Error::invalid(format!("`{}` is no fork", row.id))
+            .with_hint("only forks of a project can be merged into it"));
+    }
+    let fork = fork_row(tx, row)?;
+    project_name(tx, &fork)?;
+    Ok(fork.project)
 }
 
 fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> Recorded<'a> {

@@ -19,7 +19,7 @@ use crate::content::state::State;
 use crate::engine::Engine;
 use crate::{ProviderName, Workspace};
 
-/// So many of the paths that two forks both changed are named.
+/// So many of the paths that two forks, or a fork and its project, both changed are named.
 const NAMED_PATHS: usize = 20;
 
 /// One open fork beside the others of its project.
@@ -39,8 +39,10 @@ pub struct ForkOverview {
     pub changed: usize,
     /// How many snapshots of the project are newer than its base.
     pub behind: i64,
-    /// Paths that it and the project changed since its base.
+    /// The first of the paths that it and the project changed since its base.
     pub overlap_with_project: Vec<RelPath>,
+    /// How many there are beyond these.
+    pub overlap_with_project_more: usize,
     /// The other open forks that changed the same paths, in the order of their ids.
     pub overlap: Vec<ForkOverlap>,
     /// What happened last in it.
@@ -178,7 +180,9 @@ impl Engine {
             let changes = base.diff_edited(&index.objects, &index.base(), &edits)?;
             let mut own = leaves(&changes);
             own.retain(|path| shows(path));
-            let overlap_with_project = both(&own, since.paths(&index, base)?);
+            let mut overlap_with_project = both(&own, since.paths(&index, base)?);
+            let overlap_with_project_more = overlap_with_project.len().saturating_sub(NAMED_PATHS);
+            overlap_with_project.truncate(NAMED_PATHS);
             found.push(ForkOverview {
                 project: project.id.as_str().parse()?,
                 agent: fork.agent.clone(),
@@ -187,6 +191,7 @@ impl Engine {
                 changed: changes.len(),
                 behind: since.snapshots(tx, &fork.base)?,
                 overlap_with_project,
+                overlap_with_project_more,
                 overlap: Vec::new(),
                 last_operation: last_operation(tx, &row)?,
                 open_reviews: reviews.get(&row.key).copied().unwrap_or(0),

@@ -54,8 +54,12 @@ struct Ready {
 impl Engine {
     /// Lands the merges of a workspace that wait for nobody any more: whose conflicts are all decided
     /// or settled by themselves.
-    pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<()> {
-        for ready in self.store().read(|tx| ready_to_land(tx, workspace))? {
+    pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
+        let (ready, last) = self.store().read(|tx| ready_to_land(tx, workspace))?;
+        if ready.is_empty() {
+            return Ok(last);
+        }
+        for ready in ready {
             let cause = self.store().read(|tx| cause_of_merge(tx, &ready.merge))?;
             let decided = self.as_decided(ready.decided)?;
             self.land(&ToLand {
@@ -64,7 +68,7 @@ impl Engine {
                 cause: &cause,
             })?;
         }
-        Ok(())
+        self.store().read(|tx| tx.last_merge(workspace))
     }
 
     /// Decided reviews with what was decided about them.
@@ -324,13 +328,15 @@ fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId
 }
 
 /// The merges of a workspace whose conflicts have all ended, and that have not landed.
-fn ready_to_land(tx: &dyn ReadTx, workspace: WorkspaceKey) -> Result<Vec<Ready>> {
+fn ready_to_land(
+    tx: &dyn ReadTx,
+    workspace: WorkspaceKey,
+) -> Result<(Vec<Ready>, Option<MergeRow>)> {
     let mut reviews = tx.reviews_of(workspace)?;
     reviews.retain(|review| review.state != ReviewState::Resolved);
     let mut ids: BTreeSet<String> = reviews.iter().map(|review| review.merge.clone()).collect();
-    if let Some(last) = tx.last_merge(workspace)? {
-        ids.insert(last.id);
-    }
+    let last = tx.last_merge(workspace)?;
+    ids.extend(last.as_ref().map(|last| last.id.clone()));
     let mut ready = Vec::new();
     for id in ids {
         let Some(merge) = tx.merge(&id)? else {
@@ -348,7 +354,7 @@ fn ready_to_land(tx: &dyn ReadTx, workspace: WorkspaceKey) -> Result<Vec<Ready>>
             });
         }
     }
-    Ok(ready)
+    Ok((ready, last))
 }
 
 fn is_last_merge(tx: &dyn ReadTx, merge: &MergeRow) -> Result<bool> {

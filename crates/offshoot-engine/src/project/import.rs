@@ -134,13 +134,21 @@ impl Engine {
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
         self.try_providers_early();
-        let tree = self.read_source(&source, options, &|_| false, progress)?;
+        let mut tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
         let at = self.now();
         let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
         bench.add_ruled(source.dir(), tree.entries.keys())?;
-        let state = State::default().edit(&mut bench, &puts(&tree.entries))?;
+        let (files, dirs, bytes) = tree.counts();
+        // A million paths are some 100 MB each time that they are held: each step gives back what
+        // it took before the next one begins.
+        let entries = std::mem::take(&mut tree.entries).into_iter();
+        let edits: StateEdits = entries
+            .map(|(path, entry)| (path, StateEdit::Put(entry_of(&entry))))
+            .collect();
+        let state = State::default().edit(&mut bench, &edits)?;
+        drop(edits);
         let label = options.label.as_deref().unwrap_or("Import");
         let mut commit = Commit {
             tree: state.tree,
@@ -155,7 +163,6 @@ impl Engine {
         if state.tree == EMPTY_TREE {
             bench.add(ObjectKind::Tree, Vec::new())?;
         }
-        let (files, dirs, bytes) = tree.counts();
         let snapshot = SnapshotRow {
             workspace: WorkspaceKey(0),
             number: 1,
@@ -170,17 +177,22 @@ impl Engine {
             dirs,
             bytes,
         };
+        let made = bench.prepare(self.store())?;
+        drop(bench);
         let new = NewProject {
             id,
             landing: Landing::Partial,
             protect: &[],
             bulk: &tree.bulk,
-            objects: &bench.prepare(self.store())?,
+            objects: &made,
             snapshots: vec![snapshot],
             cause,
             at,
         };
-        let mut imported = self.land_new_project(&new, progress)?;
+        let row = self.land_new_project(&new)?;
+        let snapshots = new.snapshots;
+        drop((made, tree.bulk));
+        let mut imported = self.show_new_project(&row, &snapshots, progress)?;
         imported.dropped = tree.dropped;
         imported.ignored = tree.ignored;
         imported.unsettled = tree.unsettled;
@@ -246,17 +258,10 @@ impl Engine {
         })
     }
 
-    /// Makes the project in one transaction, then its base layer.
-    pub(crate) fn land_new_project(
-        &self,
-        new: &NewProject<'_>,
-        progress: &mut dyn FnMut(ImportProgress),
-    ) -> Result<Imported> {
-        let head = new
-            .snapshots
-            .last()
-            .ok_or_else(|| Error::internal("an import without a snapshot"))?;
-        let row = self.store().write(Durability::Synced, |tx| {
+    /// Makes the project in one transaction.
+    pub(crate) fn land_new_project(&self, new: &NewProject<'_>) -> Result<WorkspaceRow> {
+        let head = newest_of(&new.snapshots)?;
+        self.store().write(Durability::Synced, |tx| {
             refuse_taken(tx, new.id)?;
             new.bulk.insert(tx)?;
             for object in new.objects {
@@ -275,27 +280,45 @@ impl Engine {
             line.after = Some(head.id);
             tx.add_history(&line)?;
             Ok(row)
-        })?;
+        })
+    }
+
+    /// Makes the base layer of a project that was imported, and says what came of the import.
+    pub(crate) fn show_new_project(
+        &self,
+        row: &WorkspaceRow,
+        snapshots: &[SnapshotRow],
+        progress: &mut dyn FnMut(ImportProgress),
+    ) -> Result<Imported> {
+        let head = newest_of(snapshots)?;
         let layer = |done| ImportProgress {
             stage: ImportStage::Layer,
             done,
             total: (head.files + head.dirs) as u64,
         };
         progress(layer(0));
-        if self.stack_for(row.key, state_of(head)).is_err() {
+        if self
+            .stack_for(row.key, state_of(head), Some(head.id))
+            .is_err()
+        {
             // The project is there. Its layer is a cache, which whoever forks it makes again.
             self.publish(row.key);
         }
         progress(layer((head.files + head.dirs) as u64));
         Ok(Imported {
-            project: self.project(new.id)?,
+            project: self.project(&row.id.as_str().parse()?)?,
             snapshot: head.clone().into(),
-            snapshots: new.snapshots.len(),
+            snapshots: snapshots.len(),
             dropped: Vec::new(),
             ignored: Vec::new(),
             unsettled: Vec::new(),
         })
     }
+}
+
+fn newest_of(snapshots: &[SnapshotRow]) -> Result<&SnapshotRow> {
+    let newest = snapshots.last();
+    newest.ok_or_else(|| Error::internal("an import without a snapshot"))
 }
 
 /// A project holds what its newest snapshot holds.

@@ -79,17 +79,21 @@ impl Engine {
         let snapshots = reading.snapshots(&chain, cause)?;
         let submodules = reading.submodules(&chain)?;
         drop(reading);
+        let bulk = bulk.finish()?;
         let new = NewProject {
             id,
             landing: Landing::Atomic,
             protect: &crate::project::protection::FROM_GIT,
-            bulk: &bulk.finish()?,
+            bulk: &bulk,
             objects: &[],
             snapshots,
             cause,
             at: self.now(),
         };
-        let mut imported = self.land_new_project(&new, progress)?;
+        let row = self.land_new_project(&new)?;
+        let snapshots = new.snapshots;
+        drop(bulk);
+        let mut imported = self.show_new_project(&row, &snapshots, progress)?;
         let why = "submodule, taken as an empty directory";
         imported.dropped = submodules
             .into_iter()

@@ -198,13 +198,14 @@ impl Engine {
 impl Detached<'_> {
     /// Records what outside programs changed, for the last time.
     pub(crate) fn sync(&self, include_ignored: bool, durability: Durability) -> Result<Synced> {
-        let engine = self.engine;
-        let row = engine.store().read(|tx| open_row_by_key(tx, &self.row))?;
+        // As it was when it was detached: nobody else has changed it since, who would need the lock.
+        let row = &self.row;
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
         let (dir, place) = self.open()?;
-        engine.sync_at(&row, &dir, &place, include_ignored, durability)
+        self.engine
+            .sync_at(row, &dir, &place, include_ignored, durability)
     }
 
     /// How much of what that look left out goes with the directory.

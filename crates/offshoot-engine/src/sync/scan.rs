@@ -538,11 +538,13 @@ impl Engine {
         let mut at = path.clone();
         for _ in 0..MAX_DETOURS {
             self.refuse_own_git(row, &at)?;
-            self.sync_steps(row, dir, &at)?;
-            let leads_to = self.store().read(|tx| {
-                let now = open_row_by_key(tx, row)?;
-                Index::new(self.store(), tx, &now).resolve(path)
-            });
+            let leads_to = match self.sync_steps_towards(row, dir, &at, Some(path))? {
+                Some(known) => known,
+                None => self.store().read(|tx| {
+                    let now = open_row_by_key(tx, row)?;
+                    Index::new(self.store(), tx, &now).resolve(path)
+                }),
+            };
             match leads_to {
                 Ok(next) if next != at => at = next,
                 // Where no link may lead, the change itself says so.
@@ -559,10 +561,22 @@ impl Engine {
         dir: &SafeDir,
         path: &RelPath,
     ) -> Result<()> {
+        self.sync_steps_towards(row, dir, path, None).map(drop)
+    }
+
+    /// The same. If there was nothing to record it also says where the index leads from another
+    /// path, which costs no view of its own then.
+    fn sync_steps_towards(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
+        from: Option<&RelPath>,
+    ) -> Result<Option<Result<RelPath>>> {
         let bulk = self.store().bulk();
         let mut found = Found::new();
         let largest = largest_file(self, row);
-        self.store().read(|tx| {
+        let leads_to = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now);
             found.clear();
@@ -592,14 +606,15 @@ impl Engine {
                     found.insert(step, there);
                 }
             }
-            Ok(())
+            let from = from.filter(|_| found.is_empty());
+            Ok(from.map(|from| index.resolve(from)))
         })?;
         if found.is_empty() {
-            return Ok(());
+            return Ok(leads_to);
         }
         let bulk = bulk.finish()?;
-        self.record_found(row, &found, Some(&bulk), None, Durability::Synced)
-            .map(drop)
+        self.record_found(row, &found, Some(&bulk), None, Durability::Synced)?;
+        Ok(None)
     }
 
     /// The state of a first sync of many files, which needs no rows above it: there was nothing.

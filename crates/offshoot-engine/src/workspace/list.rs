@@ -58,6 +58,8 @@ pub struct ListPage {
     pub entries: Vec<ListEntry>,
     /// Where the next page begins; none if this is the last.
     pub next: Option<String>,
+    /// How many entries all pages have together.
+    pub total: usize,
 }
 
 /// A directory with the directories in it.
@@ -200,12 +202,12 @@ impl Engine {
         wanted: &dyn Fn(&RelPath) -> bool,
     ) -> Result<ListPage> {
         let row = self.open_row(id)?;
-        let (mut entries, next) = match row.materialized {
+        let mut page = match row.materialized {
             true => self.page_on_disk(&row, path, options, wanted)?,
             false => self.page_of_index(&row, path, options, wanted)?,
         };
-        self.add_operators(&row, path, &mut entries)?;
-        Ok(ListPage { entries, next })
+        self.add_operators(&row, path, &mut page.entries)?;
+        Ok(page)
     }
 
     fn page_on_disk(
@@ -214,7 +216,7 @@ impl Engine {
         path: &RelPath,
         options: &ListOptions,
         wanted: &dyn Fn(&RelPath) -> bool,
-    ) -> Result<(Vec<ListEntry>, Option<String>)> {
+    ) -> Result<ListPage> {
         let dir = self.dir_for_reader(row)?;
         match dir.stat_follow(path)? {
             None => return Err(no_file(path)),
@@ -242,6 +244,7 @@ impl Engine {
                 places.push(options.place(found.name, kind, size, found.stat.modified()));
             }
         }
+        let total = places.len();
         let (names, next) = options.page(places)?;
         let mut entries = Vec::with_capacity(names.len());
         for found in dir.stat_names(path, names)? {
@@ -262,7 +265,11 @@ impl Engine {
                 path,
             });
         }
-        Ok((entries, next))
+        Ok(ListPage {
+            entries,
+            next,
+            total,
+        })
     }
 
     fn mime_on_disk(&self, dir: &SafeDir, path: &RelPath) -> String {
@@ -278,8 +285,8 @@ impl Engine {
         path: &RelPath,
         options: &ListOptions,
         wanted: &dyn Fn(&RelPath) -> bool,
-    ) -> Result<(Vec<ListEntry>, Option<String>)> {
-        let (entries, next) = self.store().read(|tx| {
+    ) -> Result<ListPage> {
+        let (entries, next, total) = self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row);
             let dir = index.resolve(path)?;
             match index.entry(&dir)? {
@@ -309,6 +316,7 @@ impl Engine {
                 };
                 places.push(options.place(name.clone(), entry.kind, size, modified));
             }
+            let total = places.len();
             let (names, next) = options.page(places)?;
             let mut entries: Vec<(RelPath, Entry, i64)> = Vec::with_capacity(names.len());
             for name in names {
@@ -316,7 +324,7 @@ impl Engine {
                     entries.push((path.join_name(&name), *entry, index.size(entry)?));
                 }
             }
-            Ok((entries, next))
+            Ok((entries, next, total))
         })?;
         let mut listed = Vec::with_capacity(entries.len());
         for (path, entry, size) in entries {
@@ -333,7 +341,11 @@ impl Engine {
                 path,
             });
         }
-        Ok((listed, next))
+        Ok(ListPage {
+            entries: listed,
+            next,
+            total,
+        })
     }
 
     pub(crate) fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {

@@ -415,11 +415,9 @@ impl Engine {
             let index = Index::new(self.store(), tx, &row).with_rows()?;
             let pending = index.pending(false)?;
             let ended = row.state == WorkspaceState::Closed;
-            let mut bench = Workbench::new(&index.objects);
-            let now = index.base().edit(&mut bench, &pending.edits)?;
-            let state = |point: Point<'_>| -> Result<State> {
+            let state = |point: Point<'_>, bench: &mut Workbench<'_>| -> Result<State> {
                 match point {
-                    Point::Now => Ok(now),
+                    Point::Now => index.base().edit(bench, &pending.edits),
                     Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
                     Point::Base | Point::Project if row.kind != WorkspaceKind::Fork => {
                         Err(Error::invalid(format!("`{id}` is no fork"))
@@ -443,8 +441,17 @@ impl Engine {
                     },
                 }
             };
-            let (from, to_state) = (state(from)?, state(to)?);
-            let mut set = change_set(&from.diff(&bench, &to_state, &RelPath::root())?);
+            let mut bench = Workbench::new(&index.objects);
+            let from = state(from, &mut bench)?;
+            let changes = match to {
+                // No tree has to be built for what is not kept.
+                Point::Now => from.diff_edited(&bench, &index.base(), &pending.edits)?,
+                _ => {
+                    let to = state(to, &mut bench)?;
+                    from.diff(&bench, &to, &RelPath::root())?
+                }
+            };
+            let mut set = change_set(&changes);
             if matches!(to, Point::Now) {
                 // What the layout keeps out is no work of anybody.
                 let by_rules = pending.ignored.iter().filter(|one| {

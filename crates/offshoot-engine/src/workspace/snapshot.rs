@@ -322,13 +322,18 @@ impl Engine {
         durability: Durability,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        let row = self.store().read(|tx| open_row_by_key(tx, row))?;
-        if row.head.is_none() && row.files == 0 && row.dirs == 0 {
+        let at = self.now();
+        let drafted = self.store().read(|tx| {
+            let row = open_row_by_key(tx, row)?;
+            if row.head.is_none() && row.files == 0 && row.dirs == 0 {
+                return Ok(None);
+            }
+            let draft = self.draft_snapshot(tx, &row, None, include_ignored, cause, at)?;
+            Ok(Some((row, draft)))
+        })?;
+        let Some((row, draft)) = drafted else {
             return Ok(None);
-        }
-        let draft = self
-            .store()
-            .read(|tx| self.draft_snapshot(tx, &row, None, include_ignored, cause, self.now()))?;
+        };
         if let Prepared::Unchanged(head) = draft {
             self.settle_on_head(&row, &head, include_ignored)?;
             return Ok(Some(head.id));

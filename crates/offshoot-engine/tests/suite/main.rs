@@ -53,6 +53,7 @@ mod review_texts;
 mod reviews_close;
 mod rig;
 mod session_places;
+mod statements;
 mod support;
 mod too_large;
 mod unrecorded;

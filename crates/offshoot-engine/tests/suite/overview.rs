@@ -169,3 +169,18 @@ fn the_files_of_a_project_are_walked_by_page() {
     let some = rig.engine.walk_project_files(&project, None, 2, &only_b);
     assert_eq!(some.unwrap(), [p("b/1"), p("b/2")]);
 }
+
+#[test]
+fn paths_that_the_project_changed_too_are_named_up_to_a_number_and_counted() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let web = rig.project("web");
+    let (_, one) = rig.fork(&web, "one");
+    for number in 0..25 {
+        fs::write(one.join(format!("f{number:02}")), "one\n").unwrap();
+        rig.put(&web, &format!("f{number:02}"), "the project's\n");
+    }
+    let all = overview(&rig);
+    assert_eq!(all[0].overlap_with_project.len(), 20);
+    assert_eq!(all[0].overlap_with_project[19], p("f19"));
+    assert_eq!(all[0].overlap_with_project_more, 5);
+}

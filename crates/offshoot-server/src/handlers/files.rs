@@ -14,7 +14,7 @@ use crate::auth::Caller;
 use crate::body::{BodyReader, ReadBody, blocking, collect, too_large};
 use crate::error::{Answer, Problem, json, ok};
 use crate::etag::{self, Range, Verdict};
-use crate::extract::{Json, Params, Query};
+use crate::extract::{Json, Params, Query, UNASKED};
 use crate::guard::{LARGE_BODY, content_length};
 use offshoot_wire as wire;
 
@@ -358,9 +358,8 @@ pub(crate) async fn list(
     ok(&wire::Listing::from(page))
 }
 
-/// How a listing is to be sorted, and which part of it is wanted: all of it unless a page is asked
-/// for.
-fn list_options(query: &Query, most: usize) -> Result<ListOptions> {
+/// How a listing is to be sorted, and which part of it is wanted.
+pub(crate) fn list_options(query: &Query, most: usize) -> Result<ListOptions> {
     let sort = match query.text("sort")?.unwrap_or("name") {
         "name" => ListSort::Name,
         "size" => ListSort::Size,
@@ -375,10 +374,7 @@ fn list_options(query: &Query, most: usize) -> Result<ListOptions> {
         descending: query.flag("descending")?,
         dirs_first: query.flag("dirs_first")?,
         after: query.owned("after")?,
-        limit: match query.number::<usize>("limit")? {
-            None => 0,
-            Some(_) => query.limit(most, most)?,
-        },
+        limit: query.limit_if_given(UNASKED, most)?,
     })
 }
 

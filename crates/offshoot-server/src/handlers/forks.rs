@@ -9,7 +9,7 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, json, ok};
-use crate::extract::{Json, Params, Query, RequestKey, page};
+use crate::extract::{Json, Params, Query, RequestKey};
 use offshoot_wire as wire;
 
 /// The usual number of items on a page.
@@ -78,11 +78,7 @@ pub(crate) async fn list(
 ) -> Answer {
     let (project, after) = (params.project()?, query.parsed::<WorkspaceId>("after")?);
     let limit = query.limit(PAGE, app.options.limits.max_page)?;
-    let found = blocking(move || caller.forks(&project)).await?;
-    let after = after.as_ref().map(WorkspaceId::as_str);
-    let found = page(found, after, limit, |fork, id| {
-        fork.workspace.id.as_str() == id
-    });
+    let found = blocking(move || caller.forks_page(&project, after.as_ref(), limit)).await?;
     ok(&wire::Forks {
         workspaces: found
             .iter()

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use offshoot_agent::status_part;
 use offshoot_core::{Error, RelPath, WorkspaceId};
 use offshoot_engine::{Point, Taken, history_as_json};
 
@@ -9,7 +10,7 @@ use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
 use crate::error::{Answer, Problem, json, ok};
-use crate::extract::{Json, Params, Query};
+use crate::extract::{Json, Params, Query, UNASKED};
 use offshoot_wire as wire;
 
 /// The usual number of snapshots on a page.
@@ -43,11 +44,16 @@ pub(crate) async fn answer_history(
 }
 
 /// `GET …/changes`
-pub(crate) async fn changes(caller: Caller, params: Params) -> Answer {
-    let id = params.workspace()?;
-    let name = id.to_string();
-    let changes = blocking(move || caller.changes(&id)).await?;
-    ok(&wire::Status::new(&name, &changes))
+pub(crate) async fn changes(
+    State(app): State<Shared>,
+    caller: Caller,
+    params: Params,
+    query: Query,
+) -> Answer {
+    let (id, after) = (params.workspace()?, query.owned("after")?);
+    let limit = query.limit_if_given(UNASKED, app.options.limits.max_page)?;
+    let part = blocking(move || status_part(&caller, &id, after.as_deref(), limit)).await?;
+    ok(&part)
 }
 
 /// `GET …/diff`

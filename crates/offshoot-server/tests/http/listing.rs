@@ -140,3 +140,39 @@ fn a_file_is_read_as_it_was_at_a_version() {
     let refused = stranger.get(&format!("{of}/a.txt?version={first}"));
     assert_eq!(refused.status, 403);
 }
+
+#[test]
+fn the_older_listing_and_changes_come_by_page_too() {
+    let (_data, running) = start();
+    let client = running.client();
+    client.create("w");
+    for name in ["a", "b", "c"] {
+        let put = client.put(&format!("/api/v1/workspaces/w/files/{name}"), b"x");
+        assert_eq!(put.status, 201, "{}", put.text());
+    }
+    let page = client.get("/api/workspace/w/list?limit=2").json();
+    assert_eq!(page["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(page["next"], "b");
+    let rest = client.get("/api/workspace/w/list?after=b").json();
+    assert_eq!(rest["entries"][0]["name"], "c");
+    assert!(rest.get("next").is_none(), "{rest}");
+
+    let of = "/api/v1/workspaces/w/changes";
+    let first = client.get(&format!("{of}?limit=2")).json();
+    let paths = |part: &serde_json::Value| -> Vec<String> {
+        let changes = part["changes"].as_array().unwrap().iter();
+        changes
+            .map(|one| one["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(paths(&first), ["a", "b"]);
+    assert_eq!(
+        (&first["next"], &first["total"]["changes"]),
+        (&"b".into(), &3.into())
+    );
+    let rest = client.get(&format!("{of}?limit=2&after=b")).json();
+    assert_eq!(paths(&rest), ["c"]);
+    assert!(rest.get("next").is_none(), "{rest}");
+    assert_eq!(paths(&client.get(of).json()), ["a", "b", "c"]);
+    assert_eq!(client.get(&format!("{of}?limit=0")).status, 400);
+}

@@ -135,6 +135,19 @@ pub(super) fn forks_are_found_by_project(meta: &dyn MetaStore) {
         rows.into_iter().map(|row| row.key).collect()
     };
     assert_eq!(of(one), [first.workspace, second.workspace]);
+    let page = |after, limit| -> Vec<WorkspaceKey> {
+        let rows = read(meta, |tx| tx.forks_after(one, WorkspaceKey(after), limit));
+        let whole = rows.into_iter().map(|(row, fork)| {
+            assert_eq!(read(meta, |tx| tx.workspace_by_key(row.key)), Some(row));
+            assert_eq!(read(meta, |tx| tx.fork(fork.workspace)), Some(fork.clone()));
+            fork.workspace
+        });
+        whole.collect()
+    };
+    assert_eq!(page(0, 0), [first.workspace, second.workspace]);
+    assert_eq!(page(0, 1), [first.workspace]);
+    assert_eq!(page(first.workspace.0, 1), [second.workspace]);
+    assert!(page(second.workspace.0, 0).is_empty());
     let below = add_layer(meta, layer("l", one, None, 1));
     first.agent = Some("agent".parse().unwrap());
     first.priority = -3;
@@ -150,6 +163,7 @@ pub(super) fn forks_are_found_by_project(meta: &dyn MetaStore) {
     assert_eq!(read(meta, |tx| tx.fork(one)), None);
     close(meta, second.workspace);
     assert_eq!(of(one), [first.workspace]);
+    assert_eq!(page(0, 0), [first.workspace]);
     let roots = read(meta, |tx| {
         let mut roots = Vec::new();
         tx.visit_roots(&mut |id| roots.push(id))?;

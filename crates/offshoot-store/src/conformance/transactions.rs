@@ -11,7 +11,9 @@ use crate::{HistoryFilter, MetaStore};
 pub(super) fn a_view_does_not_change_while_it_is_read(meta: &dyn MetaStore) {
     write(meta, |tx| tx.put_setting("color", "red"));
     read(meta, |tx| {
-        // The write begins after the view was taken and commits while it is in use.
+        // The first question takes the view, whatever it asks.
+        assert!(tx.workspaces(None, 10)?.is_empty());
+        // The write begins after that and commits while the view is in use.
         thread::scope(|scope| {
             scope
                 .spawn(|| write(meta, |tx| tx.put_setting("color", "blue")))

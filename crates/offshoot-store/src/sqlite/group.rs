@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 use offshoot_core::{Error, ErrorCode, Result};
 use rusqlite::Connection;
 
-use super::Tx;
 use super::error::{SqlResult, name_full_disk};
 use super::migrate::{BUSY_TIMEOUT, open_connection};
 use super::process_lock::ProcessLock;
+use super::{SqliteOptions, StatementLog, Tx};
 use crate::{Durability, Gather, SharedWork, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
@@ -58,6 +58,7 @@ struct Job {
 struct State {
     path: PathBuf,
     cache_bytes: i64,
+    statements: Option<StatementLog>,
     /// None after a failure that left it in an unknown state; opened again by the next writer.
     connection: Option<Connection>,
     /// What the connection's `synchronous` is set to.
@@ -107,18 +108,14 @@ enum Turn {
 }
 
 impl GroupWriter {
-    pub(super) fn open(
-        path: &Path,
-        cache_bytes: i64,
-        patience: Duration,
-        process_lock: ProcessLock,
-    ) -> Self {
+    pub(super) fn open(path: &Path, options: &SqliteOptions, process_lock: ProcessLock) -> Self {
         GroupWriter {
-            patience,
+            patience: options.lock_timeout,
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
                 path: path.to_owned(),
-                cache_bytes,
+                cache_bytes: options.writer_cache_bytes,
+                statements: options.statements.clone(),
                 connection: None,
                 synchronous: Durability::Synced,
                 process_lock,
@@ -227,7 +224,11 @@ fn settled((turn, outcome): (Turn, Option<Arc<Outcome>>)) -> Turn {
 impl State {
     fn connection(&mut self) -> Result<&Connection> {
         if self.connection.is_none() {
-            self.connection = Some(open_connection(&self.path, self.cache_bytes)?);
+            let mut connection = open_connection(&self.path, self.cache_bytes)?;
+            if let Some(log) = &self.statements {
+                log.follow(&mut connection)?;
+            }
+            self.connection = Some(connection);
             self.synchronous = Durability::Synced;
         }
         self.connection

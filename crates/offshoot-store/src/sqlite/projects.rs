@@ -15,6 +15,8 @@ use crate::{
 
 const LAYER: &str = "SELECT key, name, project, below, depth, level, tree, sidecar, entries, \
                      bytes, made_at, synced FROM layer";
+const FORK: &str = "workspace, project, base, base_tree, base_sidecar, agent, priority, git, \
+                    provider, layer, place";
 const AGENT: &str = "SELECT id, parent, role, workspace, created_at, ended_at, priority,
     workspace_key FROM agent";
 
@@ -47,19 +49,19 @@ fn layer(row: &Row<'_>) -> Decoded<LayerRow> {
     })
 }
 
-fn fork(row: &Row<'_>) -> Decoded<ForkRow> {
+fn fork(row: &Row<'_>, from: usize) -> Decoded<ForkRow> {
     Ok(ForkRow {
-        workspace: WorkspaceKey(row.get(0)?),
-        project: WorkspaceKey(row.get(1)?),
-        base: codec::id(row, 2)?,
-        base_tree: codec::id(row, 3)?,
-        base_sidecar: codec::id(row, 4)?,
-        agent: optional_name(row, 5)?,
-        priority: row.get(6)?,
-        git: row.get(7)?,
-        provider: row.get(8)?,
-        layer: row.get(9)?,
-        place: row.get(10)?,
+        workspace: WorkspaceKey(row.get(from)?),
+        project: WorkspaceKey(row.get(from + 1)?),
+        base: codec::id(row, from + 2)?,
+        base_tree: codec::id(row, from + 3)?,
+        base_sidecar: codec::id(row, from + 4)?,
+        agent: optional_name(row, from + 5)?,
+        priority: row.get(from + 6)?,
+        git: row.get(from + 7)?,
+        provider: row.get(from + 8)?,
+        layer: row.get(from + 9)?,
+        place: row.get(from + 10)?,
     })
 }
 
@@ -136,11 +138,9 @@ impl ProjectReads for Tx<'_> {
 
     fn fork(&self, workspace: WorkspaceKey) -> Result<Option<ForkRow>> {
         self.one(
-            "SELECT workspace, project, base, base_tree, base_sidecar, agent, priority, git,
-                provider, layer, place
-             FROM fork WHERE workspace = ?1",
+            &format!("SELECT {FORK} FROM fork WHERE workspace = ?1"),
             [workspace.0],
-            fork,
+            |row| fork(row, 0),
         )
     }
 
@@ -155,6 +155,30 @@ impl ProjectReads for Tx<'_> {
             [project.0],
             codec::workspace,
         )
+    }
+
+    fn forks_after(
+        &self,
+        project: WorkspaceKey,
+        after: WorkspaceKey,
+        limit: usize,
+    ) -> Result<Vec<(WorkspaceRow, ForkRow)>> {
+        /// How many columns of the workspace come first.
+        const OF_WORKSPACE: usize = 21;
+        let sql = format!(
+            concat!(
+                "SELECT ",
+                columns!(workspace),
+                ", {} FROM fork CROSS JOIN workspace ON key = workspace",
+                " WHERE project = ?1 AND workspace > ?2 AND state = 0",
+                " ORDER BY workspace LIMIT ?3"
+            ),
+            FORK
+        );
+        let parameters = params![project.0, after.0, limit_or_all(limit)];
+        self.all(&sql, parameters, |row| {
+            Ok((codec::workspace(row)?, fork(row, OF_WORKSPACE)?))
+        })
     }
 
     fn layer(&self, key: i64) -> Result<Option<LayerRow>> {

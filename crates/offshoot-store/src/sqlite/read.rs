@@ -61,6 +61,12 @@ pub(super) fn bounds_below(dir: &RelPath) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
+const OF_PROJECT_NAMED: &str = " AND +workspace IN (
+        SELECT key FROM workspace WHERE id = ? AND kind = 2
+        UNION ALL
+        SELECT fork.workspace FROM workspace JOIN fork ON fork.project = workspace.key
+        WHERE workspace.id = ? AND workspace.kind = 2)";
+
 /// The statement for lines of the history, and its values: only the conditions that are asked for, so
 /// that SQLite can choose the right index.
 pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
@@ -74,6 +80,19 @@ pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
     if let Some(workspace) = filter.workspace {
         sql.push_str(" AND workspace = ?");
         values.push(workspace.0.into());
+    }
+    // With `+` the lines are read in the order of their numbers, each once however many pages there
+    // are. By the index on workspaces every page would sort all lines that are left.
+    if let Some(name) = &filter.workspace_named {
+        sql.push_str(" AND +workspace IN (SELECT key FROM workspace WHERE id = ? AND kind <> 2)");
+        values.push(name.as_str().to_owned().into());
+    }
+    if let Some(name) = &filter.project_named {
+        sql.push_str(OF_PROJECT_NAMED);
+        values.extend([
+            name.as_str().to_owned().into(),
+            name.as_str().to_owned().into(),
+        ]);
     }
     if let Some(path) = &filter.path {
         sql.push_str(" AND path = ?");
@@ -296,6 +315,9 @@ impl ReadTx for Tx<'_> {
     }
 
     fn has_objects(&self, ids: &[ObjectId]) -> Result<Vec<bool>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut statement = self.statement("SELECT 1 FROM object WHERE id = ?1")?;
         ids.iter()
             .map(|id| statement.exists([id.as_bytes()]).sql())

@@ -330,25 +330,12 @@ impl WriteTx for Tx<'_> {
     }
 
     fn add_snapshot(&mut self, row: &SnapshotRow) -> Result<()> {
-        let newest = self
-            .one(
-                "SELECT max(number) FROM snapshot WHERE workspace = ?1",
-                [row.workspace.0],
-                |row| row.get::<_, Option<i64>>(0),
-            )?
-            .flatten()
-            .unwrap_or(0);
-        if row.number != newest + 1 {
-            return Err(Error::internal(format!(
-                "snapshot number {} does not follow {newest}",
-                row.number
-            )));
-        }
         let operator = self.operator(&row.cause.operator)?;
-        self.change(
+        let added = self.change(
             "INSERT INTO snapshot (workspace, number, id, parent, tree, sidecar, label, at,
                 operator, claim, message_id, files, dirs, bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+             WHERE ?2 = 1 + coalesce((SELECT max(number) FROM snapshot WHERE workspace = ?1), 0)",
             params![
                 row.workspace.0,
                 row.number,
@@ -366,7 +353,13 @@ impl WriteTx for Tx<'_> {
                 row.bytes,
             ],
         )?;
-        Ok(())
+        if added == 1 {
+            return Ok(());
+        }
+        Err(Error::internal(format!(
+            "snapshot number {} does not follow the newest",
+            row.number
+        )))
     }
 
     fn rewrite_snapshot(&mut self, row: &SnapshotRow) -> Result<()> {

@@ -1,0 +1,262 @@
+//! How many statements everyday operations send to the store. A store behind a network pays a round
+//! trip for each, so a number here that grows is a change for the worse that somebody should see.
+
+use offshoot_core::{ProjectId, WorkspaceId};
+use offshoot_engine::{
+    CompleteOptions, Content, Engine, EngineOptions, EventPlace, ForkOptions, Policy, WriteOptions,
+};
+use offshoot_fs::ProviderName;
+use offshoot_store::StatementLog;
+use offshoot_testkit::HostDir;
+
+use crate::rig::{p, user};
+
+struct Counted {
+    engine: Engine,
+    log: StatementLog,
+    _host: HostDir,
+}
+
+impl Counted {
+    fn new() -> Counted {
+        let host = HostDir::new();
+        let log = StatementLog::of_this_thread();
+        let mut options = EngineOptions::new(host.path().join("data"));
+        options.provider = Some(ProviderName::Copy);
+        options.statements = Some(log.clone());
+        Counted {
+            engine: Engine::open(options).unwrap(),
+            log,
+            _host: host,
+        }
+    }
+
+    /// A project with some files, of which one fork was made and merged: what is found out once for
+    /// each project or process is known by then.
+    fn warm_project(&self) -> ProjectId {
+        let project: ProjectId = "shop".parse().unwrap();
+        self.engine.create_project(&project, &user()).unwrap();
+        for path in [
+            "README",
+            "src/main.rs",
+            "src/lib.rs",
+            "docs/a/b",
+            ".gitignore",
+        ] {
+            self.put(&project, path, b"one\ntwo\n");
+        }
+        let fork = self.fork_out(&project, "first");
+        self.write(&fork, "warm", b"warm\n");
+        self.complete(&fork);
+        self.engine.wait_for_upkeep();
+        self.log.take();
+        project
+    }
+
+    fn fork_out(&self, project: &ProjectId, agent: &str) -> WorkspaceId {
+        let options = ForkOptions {
+            agent: Some(agent.parse().unwrap()),
+            ..ForkOptions::default()
+        };
+        let (fork, _) = self.engine.fork_out(project, &options, &user()).unwrap();
+        fork.workspace.id
+    }
+
+    fn put(&self, project: &ProjectId, path: &str, bytes: &[u8]) {
+        let (content, options) = (Content::Bytes(bytes), WriteOptions::default());
+        self.engine
+            .put_in_project(project, &p(path), content, &options, &user())
+            .unwrap();
+    }
+
+    fn write(&self, id: &WorkspaceId, path: &str, bytes: &[u8]) {
+        let options = WriteOptions::default();
+        self.engine
+            .write_file(id, &p(path), Content::Bytes(bytes), &options, &user())
+            .unwrap();
+    }
+
+    fn complete(&self, id: &WorkspaceId) {
+        let options = CompleteOptions::default();
+        self.engine.complete(id, &options, &user()).unwrap();
+    }
+
+    /// How many statements and transactions there were since the last look, with their text.
+    fn counts(&self, what: &str) -> (usize, usize) {
+        let statements = self.log.take();
+        println!("{what}:");
+        for sql in &statements {
+            println!("  {}", sql.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        let begins = statements.iter().filter(|sql| sql.starts_with("BEGIN"));
+        let counts = (statements.len(), begins.count());
+        println!("{what}: {counts:?}");
+        counts
+    }
+}
+
+#[test]
+fn everyday_operations_take_no_more_statements_than_before() {
+    let counted = Counted::new();
+    let project = counted.warm_project();
+
+    let fork = counted.fork_out(&project, "second");
+    let forked = counted.counts("fork");
+
+    counted.write(&fork, "src/main.rs", b"fn main() {}\n");
+    counted.counts("the first write");
+    counted.write(&fork, "src/main.rs", b"fn main() { }\n");
+    let written = counted.counts("write");
+
+    for number in 0..5 {
+        counted.write(&fork, &format!("src/new{number}.rs"), b"new\n");
+    }
+    counted.engine.wait_for_upkeep();
+    counted.log.take();
+    counted.complete(&fork);
+    let completed = counted.counts("complete");
+    // Statements and transactions. Fewer is progress: write the smaller number here. More has to
+    // have a reason that the commit tells.
+    assert_eq!(forked, (20, 3));
+    assert_eq!(written, (24, 4));
+    assert_eq!(completed, (155, 27));
+}
+
+/// Who wrote what conflicts is asked with the policy `priority`. What that costs must follow the
+/// conflict, however many merges the project has seen.
+#[test]
+fn a_conflict_costs_the_same_after_many_merges_as_after_few() {
+    let statements = |merges: usize| {
+        let counted = Counted::new();
+        let project = counted.warm_project();
+        let late = counted.fork_out(&project, "late");
+        for number in 0..merges {
+            let fork = counted.fork_out(&project, &format!("other{number}"));
+            counted.write(&fork, "other", format!("{number}\n").as_bytes());
+            counted.complete(&fork);
+        }
+        let early = counted.fork_out(&project, "early");
+        counted.write(&early, "src/lib.rs", b"one\nearly\n");
+        counted.complete(&early);
+        counted.write(&late, "src/lib.rs", b"one\nlate\n");
+        counted.engine.wait_for_upkeep();
+        counted.log.take();
+        counted.log.take_rows();
+        let options = CompleteOptions {
+            policy: Some(Policy::Priority),
+            ..CompleteOptions::default()
+        };
+        let completed = counted.engine.complete(&late, &options, &user()).unwrap();
+        assert_eq!(completed.conflicts.len(), 1, "{completed:?}");
+        (counted.log.take().len(), counted.log.take_rows())
+    };
+    assert_eq!(statements(3), statements(40));
+}
+
+/// A fork of an old snapshot that has no layer looks for one near it, not through all snapshots.
+#[test]
+fn a_fork_of_an_old_snapshot_reads_few_of_the_others() {
+    let counted = Counted::new();
+    let project = counted.warm_project();
+    for number in 0..400 {
+        counted.put(&project, "counter", format!("{number}\n").as_bytes());
+    }
+    counted.engine.wait_for_upkeep();
+    let engine = &counted.engine;
+    let fork_at = |at: String| {
+        let options = ForkOptions {
+            at: Some(at),
+            ..ForkOptions::default()
+        };
+        engine.fork_out(&project, &options, &user()).unwrap()
+    };
+    let log = engine.project_snapshots(&project, None, 0).unwrap();
+    let (old, _) = fork_at(log.last().unwrap().id.to_hex());
+    let old = old.workspace.id;
+    counted.write(&old, "own", b"own\n");
+    let own = engine.snapshot(&old, None, false, &user()).unwrap();
+    counted.log.take_rows();
+    // What only that fork holds has no layer yet.
+    let (_, path) = fork_at(own.snapshot.id.to_hex());
+    assert!(path.join("own").exists() && !path.join("counter").exists());
+    let rows = counted.log.take_rows();
+    assert!(rows < 300, "{rows} rows were read");
+}
+
+#[test]
+fn a_page_of_forks_reads_that_page() {
+    let counted = Counted::new();
+    let project = counted.warm_project();
+    let forks: Vec<WorkspaceId> = (0..60)
+        .map(|_| {
+            let options = ForkOptions::default();
+            let fork = counted.engine.fork(&project, &options, &user()).unwrap();
+            fork.workspace.id
+        })
+        .collect();
+    counted.log.take();
+    counted.log.take_rows();
+    let page = |after: Option<&WorkspaceId>, limit| -> Vec<WorkspaceId> {
+        let page = counted.engine.forks_page(&project, after, limit).unwrap();
+        page.into_iter().map(|fork| fork.workspace.id).collect()
+    };
+    assert_eq!(page(Some(&forks[9]), 10), forks[10..20]);
+    // The project, the fork before the page as a workspace and as a fork, and the page.
+    assert_eq!(counted.log.take_rows(), 13);
+    assert_eq!(page(None, 0), forks);
+    assert_eq!(page(Some(&forks[58]), 10), forks[59..]);
+    assert!(page(Some(&"nobody".parse().unwrap()), 10).is_empty());
+}
+
+#[test]
+fn events_of_one_place_are_read_without_those_of_others() {
+    let counted = Counted::new();
+    let project = counted.warm_project();
+    let fork = counted.fork_out(&project, "quiet");
+    let noisy = counted.fork_out(&project, "noisy");
+    for number in 0..300 {
+        counted.write(&noisy, "f", format!("{number}\n").as_bytes());
+    }
+    counted.write(&fork, "src/main.rs", b"quiet\n");
+    let newest = counted.engine.last_event().unwrap();
+    counted.log.take_rows();
+    let of = |place: EventPlace| {
+        let page = counted.engine.events_within(0, &place, 512).unwrap();
+        (page.events, page.upto)
+    };
+    let (events, upto) = of(EventPlace {
+        workspace: Some(fork.clone()),
+        project: None,
+    });
+    assert!(
+        events
+            .iter()
+            .all(|event| event.workspace == Some(fork.clone()))
+    );
+    assert_eq!((events.len(), upto), (2, newest));
+    let rows = counted.log.take_rows();
+    assert!(rows < 20, "{rows} rows were read");
+    let (events, _) = of(EventPlace {
+        workspace: None,
+        project: Some(project.clone()),
+    });
+    let all = counted.engine.events_after(0, None, 0).unwrap();
+    assert_eq!(events.len(), all.len(), "all of it happened in one project");
+    // In parts that follow each other, nothing is left out and nothing comes twice.
+    let named = EventPlace {
+        workspace: Some(noisy),
+        project: Some(project),
+    };
+    let (mut seen, mut after) = (Vec::new(), 0);
+    loop {
+        let page = counted.engine.events_within(after, &named, 7).unwrap();
+        seen.extend(page.events.iter().map(|event| event.row.seq));
+        if page.upto == after {
+            break;
+        }
+        after = page.upto;
+    }
+    // That it was made, and each write.
+    assert_eq!(seen.len(), 301);
+    assert!(seen.is_sorted_by(|one, next| one < next));
+}
