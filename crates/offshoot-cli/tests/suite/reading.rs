@@ -14,7 +14,7 @@ fn syncs(place: &Place, args: &[&str]) -> Option<Vec<String>> {
         .env("OFFSHOOT_DATA", place.data())
         .output();
     let Some(output) = traced.ok().filter(|output| output.status.success()) else {
-        println!("skipped: reading needs `strace` and the right to use it (skipped=1)");
+        offshoot_testkit::skip("it needs `strace` and the right to use it");
         return None;
     };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

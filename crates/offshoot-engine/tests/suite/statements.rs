@@ -81,17 +81,16 @@ impl Counted {
         self.engine.complete(id, &options, &user()).unwrap();
     }
 
-    /// How many statements and transactions there were since the last look, with their text.
-    fn counts(&self, what: &str) -> (usize, usize) {
-        let statements = self.log.take();
-        println!("{what}:");
-        for sql in &statements {
-            println!("  {}", sql.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-        let begins = statements.iter().filter(|sql| sql.starts_with("BEGIN"));
-        let counts = (statements.len(), begins.count());
-        println!("{what}: {counts:?}");
-        counts
+    /// Compares how many statements and transactions there were since the last look. Fewer is
+    /// progress: write the smaller numbers there. More has to have a reason that the commit tells.
+    fn took(&self, what: &str, statements: usize, transactions: usize) {
+        let ran = self.log.take();
+        let begun = ran.iter().filter(|sql| sql.starts_with("BEGIN")).count();
+        assert_eq!(
+            (ran.len(), begun),
+            (statements, transactions),
+            "{what} took other statements than before: {ran:#?}"
+        );
     }
 }
 
@@ -101,12 +100,12 @@ fn everyday_operations_take_no_more_statements_than_before() {
     let project = counted.warm_project();
 
     let fork = counted.fork_out(&project, "second");
-    let forked = counted.counts("fork");
+    counted.took("a fork", 20, 3);
 
     counted.write(&fork, "src/main.rs", b"fn main() {}\n");
-    counted.counts("the first write");
+    counted.log.take();
     counted.write(&fork, "src/main.rs", b"fn main() { }\n");
-    let written = counted.counts("write");
+    counted.took("a write", 24, 4);
 
     for number in 0..5 {
         counted.write(&fork, &format!("src/new{number}.rs"), b"new\n");
@@ -114,12 +113,7 @@ fn everyday_operations_take_no_more_statements_than_before() {
     counted.engine.wait_for_upkeep();
     counted.log.take();
     counted.complete(&fork);
-    let completed = counted.counts("complete");
-    // Statements and transactions. Fewer is progress: write the smaller number here. More has to
-    // have a reason that the commit tells.
-    assert_eq!(forked, (20, 3));
-    assert_eq!(written, (24, 4));
-    assert_eq!(completed, (155, 27));
+    counted.took("a completion", 155, 27);
 }
 
 /// Who wrote what conflicts is asked with the policy `priority`. What that costs must follow the
