@@ -1,6 +1,6 @@
 //! The tests of this crate in one program, which links once.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod agents;
 mod atomic_landing;
@@ -16,6 +16,7 @@ mod deep_paths;
 mod disk_full;
 mod erased_beside_writes;
 mod faults;
+mod fixture;
 #[cfg(target_os = "linux")]
 mod fork_container;
 mod fork_faults;
@@ -49,9 +50,7 @@ mod reused_names;
 mod review_rights;
 mod review_texts;
 mod reviews_close;
-mod rig;
 mod session_places;
-mod support;
 mod too_large;
 mod unrecorded;
 mod update_reviews;

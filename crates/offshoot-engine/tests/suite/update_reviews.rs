@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Content, LandsIn, ProviderName, Resolution, Review, Updated,
 };
 
 /// A fork that changed `README` and `docs/mine`, of a project that changed `README` too, updated.
-fn conflicting(rig: &Rig) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
+fn conflicting(rig: &TestEngine) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
@@ -20,7 +20,7 @@ fn conflicting(rig: &Rig) -> (ProjectId, WorkspaceId, std::path::PathBuf, Update
     (project, id, path, updated)
 }
 
-fn the_review(rig: &Rig, updated: &Updated) -> Review {
+fn the_review(rig: &TestEngine, updated: &Updated) -> Review {
     let waiting: Vec<String> = updated
         .conflicts
         .iter()
@@ -73,7 +73,7 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
 
 #[test]
 fn a_plan_of_an_update_opens_no_review() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
@@ -140,7 +140,7 @@ fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
 
 #[test]
 fn a_decision_for_a_workspace_that_is_gone_says_so() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (_, id, _, updated) = conflicting(&rig);
     let review = the_review(&rig, &updated);
     rig.engine.delete_workspace(&id, &user()).unwrap();
