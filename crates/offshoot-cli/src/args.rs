@@ -317,7 +317,7 @@ pub(crate) enum Command {
     Bench {
         /// What to measure [default: everything]
         #[arg(value_enum)]
-        groups: Vec<crate::bench::Group>,
+        groups: Vec<offshoot_bench::Group>,
         /// How many files the trees have, one run each
         #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
         files: Vec<usize>,

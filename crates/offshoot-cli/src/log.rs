@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Lines that wait while stderr takes none.
 const WAITING_LINES: usize = 4096;
@@ -35,16 +38,17 @@ impl Log {
         // Without the thread there is no log, and all the same a server.
         let thread = std::thread::Builder::new().name("offshoot-log".into());
         let _ = thread.spawn(move || write_out(&messages, &lost, &mut io::stderr()));
-        let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let otherwise = || Targets::new().with_default(LevelFilter::INFO);
+        let filter: Targets = filter.parse().unwrap_or_else(|_| otherwise());
+        let log = tracing_subscriber::registry().with(filter);
+        let layer = fmt::layer()
             .with_writer(move || lines.clone())
             .with_target(false);
         // A second server in one process, as tests have it, keeps the first one's log.
         let _ = if json {
-            log.json().try_init()
+            log.with(layer.json()).try_init()
         } else {
-            log.with_ansi(false).try_init()
+            log.with(layer.with_ansi(false)).try_init()
         };
         Log(sender)
     }

@@ -1,7 +1,6 @@
 //! The `offshoot` command: arguments in, engine calls, rendering and exit codes out.
 
 mod args;
-mod bench;
 mod bytes;
 mod commands;
 mod config;

@@ -23,7 +23,7 @@ pub use error::{Error, ErrorCode, Result};
 pub use fault::FaultPlan;
 pub use id::{AgentId, ProjectId, WorkspaceId};
 pub use layout::{Layout, SESSION_DIRS, SESSION_METADATA};
-pub use object_id::{EMPTY_BLOB, EMPTY_TREE, ObjectId};
+pub use object_id::{EMPTY_BLOB, EMPTY_TREE, ObjectId, to_hex};
 pub use object_kind::ObjectKind;
 pub use path::{
     MAX_DEPTH, MAX_NAME, MAX_PATH, RelPath, escape_bytes, percent_decode, unescape_bytes,

@@ -42,14 +42,13 @@ impl ObjectId {
 
     /// Forty lower-case hexadecimal digits.
     pub fn to_hex(self) -> String {
-        use std::fmt::Write as _;
-        self.0
-            .iter()
-            .fold(String::with_capacity(40), |mut hex, byte| {
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            })
+        to_hex(&self.0)
     }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
+    faster_hex::hex_string(bytes)
 }
 
 impl fmt::Display for ObjectId {
@@ -69,13 +68,11 @@ impl FromStr for ObjectId {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = || Error::invalid(format!("`{text}` is not an object id of 40 hex digits"));
-        if text.len() != 40 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let mut bytes = [0u8; 20];
+        if text.len() != 40 {
             return Err(bad());
         }
-        let mut bytes = [0u8; 20];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).map_err(|_| bad())?;
-        }
+        faster_hex::hex_decode(text.as_bytes(), &mut bytes).map_err(|_| bad())?;
         Ok(ObjectId(bytes))
     }
 }
@@ -89,7 +86,20 @@ mod tests {
         let text = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
         assert_eq!(text.parse::<ObjectId>().unwrap(), EMPTY_TREE);
         assert_eq!(EMPTY_TREE.to_hex(), text);
-        for bad in ["", "4b", "zz825dc642cb6eb9a060e54bf8d69288fbee4904", "é"] {
+        assert_eq!(
+            text.to_ascii_uppercase().parse::<ObjectId>().unwrap(),
+            EMPTY_TREE
+        );
+        let signed = "+b825dc642cb6eb9a060e54bf8d69288fbee4904";
+        let longer = "4b825dc642cb6eb9a060e54bf8d69288fbee490400";
+        for bad in [
+            "",
+            "4b",
+            "zz825dc642cb6eb9a060e54bf8d69288fbee4904",
+            "é",
+            signed,
+            longer,
+        ] {
             assert!(bad.parse::<ObjectId>().is_err(), "{bad}");
         }
     }

@@ -3,6 +3,11 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The first moment that RFC 3339 can write.
+const YEAR_0: i64 = -62_167_219_200_000_000;
+/// The last whole second that [`jiff::Timestamp`] has: it leaves room for every time zone.
+const END_OF_YEAR_9999: i64 = 253_402_207_200_000_000;
+
 /// A moment, in microseconds since the beginning of 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
@@ -30,43 +35,27 @@ impl Timestamp {
     pub fn from_stat(seconds: i64, nanoseconds: i64) -> Self {
         Timestamp(seconds * 1_000_000 + nanoseconds / 1_000)
     }
+
+    /// As HTTP writes it in headers: `Sun, 15 Nov 2026 00:00:00 GMT`.
+    pub fn to_http_date(self) -> String {
+        let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+        printer
+            .timestamp_to_rfc9110_string(&self.in_calendar())
+            .unwrap_or_default()
+    }
+
+    /// A file may bear any time. What is outside the years 0 to 9999 has no RFC 3339 form and is
+    /// shown as the first or the last moment that has one.
+    fn in_calendar(self) -> jiff::Timestamp {
+        let shown = self.0.clamp(YEAR_0, END_OF_YEAR_9999);
+        jiff::Timestamp::from_microsecond(shown).unwrap_or(jiff::Timestamp::MAX)
+    }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, second_of_day) = (
-            self.seconds().div_euclid(86_400),
-            self.seconds().rem_euclid(86_400),
-        );
-        let (year, month, day) = civil_from_days(days);
-        let (hour, minute, second) = (
-            second_of_day / 3600,
-            second_of_day / 60 % 60,
-            second_of_day % 60,
-        );
-        let micros = self.0.rem_euclid(1_000_000);
-        f.pad(&format!(
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
-        ))
+        f.pad(&format!("{:.6}", self.in_calendar()))
     }
-}
-
-/// The proleptic Gregorian date of a day number (day 0 is 1970-01-01), counted in 400-year eras.
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -80,8 +69,22 @@ mod tests {
             (-1, "1969-12-31T23:59:59.999999Z"),
             (951_782_400_000_000, "2000-02-29T00:00:00.000000Z"),
             (1_794_700_800_123_456, "2026-11-15T00:00:00.123456Z"),
+            (i64::MIN, "0000-01-01T00:00:00.000000Z"),
+            (i64::MAX, "9999-12-30T22:00:00.000000Z"),
         ] {
             assert_eq!(Timestamp(micros).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn shown_as_http_has_it() {
+        for (micros, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (-1, "Wed, 31 Dec 1969 23:59:59 GMT"),
+            (784_111_777_000_000, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (i64::MAX, "Thu, 30 Dec 9999 22:00:00 GMT"),
+        ] {
+            assert_eq!(Timestamp(micros).to_http_date(), text);
         }
     }
 }

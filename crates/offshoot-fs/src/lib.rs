@@ -7,6 +7,7 @@
 //! them. [`Reserve`] is the way out of a full disk. Everything is synchronous.
 
 #[cfg(target_os = "linux")]
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod difference;
 mod errors;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
-use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, percent_decode};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, percent_decode, to_hex};
 use offshoot_engine::{PrincipalKind, Scope, new_secret};
 use sha2::{Digest, Sha256};
 
@@ -70,10 +70,7 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
 /// script can read, and told to pages of our own origin alone.
 pub(crate) fn csrf_token(secret: &str) -> String {
     let digest = Sha256::digest(format!("offshoot csrf {secret}").as_bytes());
-    digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    to_hex(&digest[..16])
 }
 
 /// Refuses a change by cookie that does not come from a page of ours.

@@ -20,6 +20,7 @@ mod cache;
 mod checked;
 mod collect;
 mod compress;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod disk;
 mod faults;

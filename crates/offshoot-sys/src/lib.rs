@@ -10,6 +10,7 @@ compile_error!("Offshoot needs a Unix: directories are opened relative to file d
 mod dir;
 mod lease;
 mod lock;
+mod memory;
 #[cfg(target_os = "linux")]
 mod mount;
 mod open;
@@ -23,6 +24,7 @@ mod xattr;
 pub use dir::{DirReader, NameKind};
 pub use lease::is_open_only_here;
 pub use lock::{FileLock, LockMode, ParkedLock};
+pub use memory::give_back_when_idle;
 #[cfg(target_os = "linux")]
 pub use mount::{
     Overlay, attach_mount, clone_mount, is_mount_point, is_mount_used, is_on_overlay,

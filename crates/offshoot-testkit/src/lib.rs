@@ -24,6 +24,7 @@ pub mod process;
 pub mod rng;
 pub mod skip;
 pub mod tree;
+pub mod wait;
 
 pub use git::{git, git_bytes, git_command, git_with_input};
 pub use host::HostDir;
@@ -33,3 +34,4 @@ pub use process::Process;
 pub use rng::Rng;
 pub use skip::{is_root, skip, soak};
 pub use tree::{Sizes, TreeSpec, TreeSummary, make_tree};
+pub use wait::wait_until;

@@ -1,5 +1,8 @@
 //! Files of a workspace.
 
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use base64::engine::{DecodePaddingMode, Engine as _};
 use offshoot_core::EntryKind;
 use offshoot_engine as engine;
 use schemars::JsonSchema;
@@ -224,54 +227,31 @@ impl Window {
 
 /// Base64 with padding, as RFC 4648 has it.
 pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = (group >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= chunk.len() {
-                char::from(DIGITS[value as usize])
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
-/// The bytes of base64, with or without padding; none if it is none.
+/// The bytes of base64 in either alphabet, with or without padding and line ends; none if it is
+/// none.
 pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text
+    const LENIENT: GeneralPurpose = GeneralPurpose::new(
+        &alphabet::STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+            .with_decode_allow_trailing_bits(true),
+    );
+    let mut digits: Vec<u8> = text
         .bytes()
         .filter(|byte| !b"\r\n".contains(byte))
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => other,
+        })
         .collect();
-    let end = digits
-        .iter()
-        .rposition(|&byte| byte != b'=')
-        .map_or(0, |at| at + 1);
-    if digits.len() - end > 2 || end % 4 == 1 {
-        return None;
+    for _ in 0..2 {
+        digits.pop_if(|last| *last == b'=');
     }
-    let value = |digit: u8| match digit {
-        b'A'..=b'Z' => Some(digit - b'A'),
-        b'a'..=b'z' => Some(digit - b'a' + 26),
-        b'0'..=b'9' => Some(digit - b'0' + 52),
-        b'+' | b'-' => Some(62),
-        b'/' | b'_' => Some(63),
-        _ => None,
-    };
-    let mut bytes = Vec::with_capacity(end / 4 * 3 + 2);
-    for group in digits[..end].chunks(4) {
-        let mut bits = 0u32;
-        for &digit in group {
-            bits = bits << 6 | u32::from(value(digit)?);
-        }
-        bits <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(bytes)
+    LENIENT.decode(digits).ok()
 }
 
 /// A file that was written or moved.
@@ -363,8 +343,21 @@ mod tests {
 
     #[test]
     fn what_is_no_base64() {
-        for bad in ["a", "ab=c", "a b c d", "====", "ab====", "é"] {
+        for bad in ["a", "ab=c", "a b c d", "====", "ab====", "abcde", "é"] {
             assert_eq!(base64_decode(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn base64_is_taken_as_other_programs_write_it() {
+        for (text, plain) in [
+            ("__79_A", &b"\xff\xfe\xfd\xfc"[..]),
+            ("Zm9v\r\nZm9v\n", b"foofoo"),
+            ("Zg=", b"f"),
+            ("Zh==", b"f"),
+            ("==", b""),
+        ] {
+            assert_eq!(base64_decode(text).as_deref(), Some(plain), "{text}");
         }
     }
 

@@ -34,11 +34,11 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 
 use clap::CommandFactory as _;
+use offshoot_bench::BenchOptions;
 use offshoot_core::{Cause, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Engine, EngineOptions};
 
 use crate::args::{Args, Command, ConfigCommand, DataCommand};
-use crate::bench::BenchOptions;
 use crate::bytes;
 use crate::config::{Origin, Settings};
 use crate::output::{CommandResult, Exit, Output};
@@ -149,7 +149,7 @@ pub(crate) fn run(args: Args, output: &mut Output) -> CommandResult {
 /// Measures, and shows the table or the document.
 fn bench(options: &BenchOptions, output: &mut Output) -> CommandResult {
     let shows = output.shows_progress();
-    let figures = crate::bench::run(options, &|step| {
+    let figures = offshoot_bench::run(options, &|step| {
         if shows {
             let _ = writeln!(std::io::stderr(), "measuring {step}");
         }

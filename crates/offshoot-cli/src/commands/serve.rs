@@ -10,6 +10,7 @@ use crate::output::{CommandResult, Exit, Failure, Output};
 pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
     let mut options = cx.settings.server.options(args)?;
     let _log = Log::start(&cx.settings.log.value, args.log_json);
+    offshoot_sys::give_back_when_idle();
     // Half of the files are for connections, the rest for what their requests open.
     if let Ok(files) = offshoot_sys::raise_open_files() {
         let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(1);

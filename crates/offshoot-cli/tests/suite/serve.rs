@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::served::{OFFSHOOT, Served, command, read_head, run};
-use offshoot_testkit::{Process, soak};
+use offshoot_testkit::{Process, soak, wait_until};
 
 #[test]
 fn one_server_per_data_directory() {
@@ -124,9 +124,9 @@ fn a_stop_under_load_loses_nothing_acknowledged() {
                 })
             })
             .collect();
-        while count.load(Ordering::Relaxed) < 100 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("some writes are acknowledged", || {
+            count.load(Ordering::Relaxed) >= 100
+        });
         served.process.terminate();
         let done = writers
             .into_iter()
@@ -426,9 +426,7 @@ fn what_is_refused_is_in_the_log_with_its_code_and_path() {
             && line.contains("a%2F..%2F..%2Fsecret")
     };
     // The log is written by a thread of its own.
-    let until = std::time::Instant::now() + Duration::from_secs(60);
-    while lines().lines().find(told).is_none() {
-        assert!(std::time::Instant::now() < until, "{}", lines());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the refusal is in the log", || {
+        lines().lines().any(|line| told(&line))
+    });
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use offshoot_core::to_hex;
 use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp};
 use offshoot_store::{Durability, ReadTx, TokenRow};
 use sha2::{Digest, Sha256};
@@ -213,17 +214,11 @@ fn hash_of(secret: &str) -> [u8; 32] {
 
 /// A new secret for a token or a sign-in.
 pub fn new_secret() -> Result<String> {
-    use std::fmt::Write as _;
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|cause| {
         Error::internal("the system gives no random numbers").with_source(cause)
     })?;
-    let mut text = String::with_capacity(TOKEN_PREFIX.len() + 64);
-    text.push_str(TOKEN_PREFIX);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+    Ok(format!("{TOKEN_PREFIX}{}", to_hex(&bytes)))
 }
 
 fn after(at: Timestamp, ttl: Duration) -> Timestamp {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use offshoot_core::{Error, ErrorCode, Result};
+use offshoot_core::{Error, ErrorCode, Result, to_hex};
 use offshoot_store::Durability;
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +21,6 @@ struct Noted {
     names: Vec<String>,
 }
 
-fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl Engine {
     /// Makes something once for each key, and notes its names. Returns the names, and whether this
     /// call made it. Two calls with the same key wait for each other, in all processes. A key that
@@ -35,7 +31,7 @@ impl Engine {
         request: &[u8; 32],
         make: impl FnOnce() -> Result<Vec<String>>,
     ) -> Result<(Vec<String>, bool)> {
-        let setting = format!("request/{}", hex(key));
+        let setting = format!("request/{}", to_hex(key));
         // Requests with other keys do not wait for this one.
         let turn = self.inner.locks.name(&setting, PATIENCE);
         let _turn = turn.map_err(|error| match error.code() {
@@ -49,7 +45,7 @@ impl Engine {
         if let Some(noted) = self.store().read(|tx| tx.setting(&setting))? {
             let noted: Noted = serde_json::from_str(&noted)
                 .map_err(|_| Error::internal("the note of a request cannot be read"))?;
-            if noted.request != hex(request) {
+            if noted.request != to_hex(request) {
                 return Err(Error::invalid(
                     "this `Idempotency-Key` came with another request before",
                 )
@@ -58,7 +54,7 @@ impl Engine {
             return Ok((noted.names, false));
         }
         let noted = Noted {
-            request: hex(request),
+            request: to_hex(request),
             names: make()?,
         };
         let text =

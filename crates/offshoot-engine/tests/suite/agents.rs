@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::{AgentId, ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Engine, ForkOptions};
 use offshoot_fs::ProviderName;
@@ -173,7 +173,7 @@ proptest! {
 
     #[test]
     fn each_agent_works_in_the_nearest_workspace_above_it(events in events()) {
-        let mut rig = Rig::in_memory(ProviderName::Copy);
+        let mut rig = TestEngine::in_memory(ProviderName::Copy);
         let project = rig.project("web");
         let mut model = Model::default();
         for event in &events {
@@ -188,7 +188,7 @@ proptest! {
 
 #[test]
 fn a_project_is_forked_for_a_direct_child_of_root_alone() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let agent = rig
         .engine
@@ -242,7 +242,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
 /// Every call of an agent looks at those above it, so a chain has an end.
 #[test]
 fn the_tree_has_a_depth() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let mut last = rig
         .engine

@@ -4,18 +4,18 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Completed, ProviderName, Resolution};
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let rig = Rig::in_memory(ProviderName::Copy);
+        let rig = TestEngine::in_memory(ProviderName::Copy);
         let project = rig.project("web");
         Scene { rig, project }
     }
@@ -128,7 +128,7 @@ fn what_did_not_land_with_its_last_review_lands_later() {
         let scene = Scene::new();
         let (id, path, done) = scene.waiting(&["README"]);
         let review = review(&done, "README");
-        let store = crate::rig::store(&scene.rig);
+        let store = scene.rig.store();
         let mut row = store.read(|tx| tx.review(&review)).unwrap().unwrap();
         row.state = offshoot_store::ReviewState::Resolved;
         store

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::{ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, ProviderName, Resolution};
 use offshoot_testkit::soak;
@@ -63,7 +63,7 @@ struct Agent {
 }
 
 struct Scene<'a> {
-    rig: &'a Rig,
+    rig: &'a TestEngine,
     project: ProjectId,
     agents: Vec<Agent>,
     /// Agents of whose merges one was undone: their work is not to be in the project.
@@ -185,7 +185,7 @@ impl Scene<'_> {
 
 #[test]
 fn no_work_of_one_agent_alone_is_lost() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let number = Cell::new(0);
     let mut runner = TestRunner::new(Config {
         cases: if soak() { 600 } else { 30 },

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{Cause, ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
     BlameLine, BlameOf, CompleteOptions, Completed, Content, Policy, Resolution, WriteOptions,
@@ -19,21 +19,21 @@ fn by(name: &str, message: &str) -> Cause {
     }
 }
 
-fn put(rig: &Rig, project: &ProjectId, path: &str, text: &str, cause: &Cause) {
+fn put(rig: &TestEngine, project: &ProjectId, path: &str, text: &str, cause: &Cause) {
     let content = Content::Bytes(text.as_bytes());
     rig.engine
         .put_in_project(project, &p(path), content, &WriteOptions::default(), cause)
         .unwrap();
 }
 
-fn write(rig: &Rig, id: &WorkspaceId, path: &str, text: &str, cause: &Cause) {
+fn write(rig: &TestEngine, id: &WorkspaceId, path: &str, text: &str, cause: &Cause) {
     let content = Content::Bytes(text.as_bytes());
     rig.engine
         .write_file(id, &p(path), content, &WriteOptions::default(), cause)
         .unwrap();
 }
 
-fn complete(rig: &Rig, id: &WorkspaceId, policy: Option<Policy>) -> Completed {
+fn complete(rig: &TestEngine, id: &WorkspaceId, policy: Option<Policy>) -> Completed {
     let options = CompleteOptions {
         policy,
         ..CompleteOptions::default()
@@ -41,7 +41,7 @@ fn complete(rig: &Rig, id: &WorkspaceId, policy: Option<Policy>) -> Completed {
     rig.engine.complete(id, &options, &user()).unwrap()
 }
 
-fn blame(rig: &Rig, project: &ProjectId, path: &str) -> Vec<BlameLine> {
+fn blame(rig: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
     let of = BlameOf::Project(project);
     rig.engine.blame(of, None, &p(path), &user()).unwrap()
 }
@@ -59,7 +59,7 @@ fn told(lines: &[BlameLine]) -> Vec<String> {
 }
 
 /// Every line of a file is there, in order, and nothing else.
-fn whole(rig: &Rig, project: &ProjectId, path: &str) {
+fn whole(rig: &TestEngine, project: &ProjectId, path: &str) {
     let lines = blame(rig, project, path);
     let text: Vec<u8> = lines.into_iter().flat_map(|line| line.text).collect();
     assert_eq!(
@@ -129,7 +129,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
 
 #[test]
 fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     put(&rig, &project, "f", "a\nb\nc\nd\n", &user());
     let (one, path) = rig.fork(&project, "one");
@@ -166,7 +166,7 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
 
 #[test]
 fn what_comes_back_belongs_to_who_wrote_it() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     put(&rig, &project, "f", "a\nb\nc\n", &by("eve", "m"));
     let (one, path) = rig.fork(&project, "one");
@@ -202,7 +202,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
 
 #[test]
 fn policies_and_reviews_leave_each_line_to_its_writer() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     for path in ["union", "ours", "theirs", "reviewed", "proposed"] {
         put(&rig, &project, path, "a\nb\nc\nd\n", &by("eve", "m"));
@@ -288,7 +288,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
 
 #[test]
 fn a_move_is_followed_and_so_is_a_rename_outside() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     for path in ["moved", "renamed"] {
         put(&rig, &project, path, "a\nb\nc\n", &by("eve", "m"));
@@ -312,7 +312,7 @@ fn a_move_is_followed_and_so_is_a_rename_outside() {
 
 #[test]
 fn words_put_together_belong_to_the_merge() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let before = "let total = price * number;\n";
     put(&rig, &project, "f", before, &by("eve", "m"));
@@ -338,7 +338,7 @@ fn words_put_together_belong_to_the_merge() {
 
 #[test]
 fn imported_history_is_blamed_as_git_does() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let place = tempfile::tempdir().unwrap();
     let commit = |author: &str, text: &str| commit_file(place.path(), author, text);
     git(place.path(), &["init", "-q", "-b", "main"]);
@@ -375,7 +375,7 @@ fn commit_file(repository: &Path, author: &str, text: &str) {
     git(repository, &["commit", "-q", "-m", "change", &author]);
 }
 
-fn import(rig: &Rig, project: &ProjectId, source: &Path) {
+fn import(rig: &TestEngine, project: &ProjectId, source: &Path) {
     rig.engine
         .import_git(project, source, &mut |_| {}, &user())
         .unwrap();
@@ -400,7 +400,7 @@ fn told_by_git(repository: &Path) -> Vec<String> {
 
 #[test]
 fn what_has_no_lines_is_refused_with_a_hint() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     put(&rig, &project, "binary", "a\0b", &user());
     put(&rig, &project, "was-binary", "a\0b", &user());

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::ErrorCode;
 use offshoot_engine::{CompleteOptions, Content};
 use offshoot_fs::ProviderName;
@@ -10,7 +10,7 @@ use offshoot_fs::ProviderName;
 #[test]
 fn a_review_takes_so_many_candidates_and_no_more() {
     const MOST: usize = 32;
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "ada");
     fs::write(path.join("README"), "theirs\n").unwrap();

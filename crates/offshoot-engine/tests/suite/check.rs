@@ -7,32 +7,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::rig::{Rig, p, user};
-use offshoot_core::{
-    EMPTY_BLOB, Layout, ObjectKind, ProjectId, RelPath, Result, Timestamp, WorkspaceId,
-};
+use crate::fixture::{TestEngine, create, p, user, write};
+use offshoot_core::{EMPTY_BLOB, ObjectKind, ProjectId, RelPath, Result, Timestamp, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Content, Engine, EngineOptions, ForkOptions, ImportOptions, PrincipalKind,
-    ProviderName, Quota, Scope, WriteOptions,
+    ProviderName, Scope,
 };
 use offshoot_fs::{CopyUp, ForkDirs, LayerWriter, is_fork_mounted, provider_named};
 use offshoot_store::{Durability, HistoryFilter, WorkspaceRow, WriteTx};
 use offshoot_testkit::{Rng, is_root, skip};
-
-fn workspace(engine: &Engine, name: &str) -> WorkspaceId {
-    let id: WorkspaceId = name.parse().unwrap();
-    engine
-        .create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user())
-        .unwrap();
-    id
-}
-
-fn write(engine: &Engine, id: &WorkspaceId, path: &str, content: &[u8]) {
-    let content = Content::Bytes(content);
-    engine
-        .write_file(id, &p(path), content, &WriteOptions::default(), &user())
-        .unwrap();
-}
 
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
@@ -41,7 +24,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// Rows in every table that can have any when nobody is at work.
-fn something_of_everything(rig: &Rig) {
+fn something_of_everything(rig: &TestEngine) {
     let source = tempfile::tempdir().unwrap();
     for number in 0..60 {
         let file = source.path().join(format!("{number}"));
@@ -76,23 +59,23 @@ fn something_of_everything(rig: &Rig) {
     rig.engine
         .spawn("root", "coder", None, None, &user())
         .unwrap();
-    let id = workspace(&rig.engine, "plain");
+    let id = create(&rig.engine, "plain");
     for number in 0..40 {
         let path = format!("a-long-name-of-a-directory-{number}/a-long-name-of-a-file");
-        write(&rig.engine, &id, &path, &noise(number, 600));
+        write(&rig.engine, &id, &path, noise(number, 600));
     }
     rig.engine.snapshot(&id, None, false, &user()).unwrap();
     for number in 0..40 {
         let path = format!("a-long-name-of-another-directory-{number}/a-long-name-of-a-file");
-        write(&rig.engine, &id, &path, &noise(100 + number, 100));
+        write(&rig.engine, &id, &path, noise(100 + number, 100));
     }
     assert_eq!(empty_tables(rig), [] as [&str; 0]);
 }
 
 /// The tables without rows, but for those of merges that are under way.
-fn empty_tables(rig: &Rig) -> Vec<&'static str> {
+fn empty_tables(rig: &TestEngine) -> Vec<&'static str> {
     let mut rows = BTreeMap::new();
-    let store = crate::rig::store(rig);
+    let store = rig.store();
     let counted = store.read(|tx| {
         rows.clear();
         rows.insert("object", tx.objects_after(None, 1, false)?.len());
@@ -128,8 +111,11 @@ fn empty_tables(rig: &Rig) -> Vec<&'static str> {
 }
 
 /// What `check` says of one change of the rows, which is taken back afterwards.
-fn said_of(rig: &Rig, change: &dyn Fn(&mut dyn WriteTx) -> Result<()>) -> Vec<(String, String)> {
-    let store = crate::rig::store(rig);
+fn said_of(
+    rig: &TestEngine,
+    change: &dyn Fn(&mut dyn WriteTx) -> Result<()>,
+) -> Vec<(String, String)> {
+    let store = rig.store();
     store.write(Durability::Synced, |tx| change(tx)).unwrap();
     let problems = rig.engine.check().unwrap().problems;
     let told = problems.into_iter();
@@ -138,7 +124,7 @@ fn said_of(rig: &Rig, change: &dyn Fn(&mut dyn WriteTx) -> Result<()>) -> Vec<(S
 
 #[test]
 fn wrong_counters_are_named() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&rig);
     rig.check();
     let counters: [(&str, fn(&mut WorkspaceRow) -> &mut i64); 3] = [
@@ -168,7 +154,7 @@ fn wrong_counters_are_named() {
 
 #[test]
 fn what_is_named_and_not_there_is_named() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&rig);
     rig.check();
     // A content that only an entry names, and one that snapshots name too.
@@ -189,7 +175,7 @@ fn what_is_named_and_not_there_is_named() {
         assert!(said.iter().any(is_named), "{said:?}");
     }
     // A head that is none of the snapshots of its workspace.
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&rig);
     let said = said_of(&rig, &|tx| {
         let mut rows = tx.all_workspaces()?;
@@ -208,7 +194,7 @@ fn what_is_named_and_not_there_is_named() {
 #[test]
 fn the_damage_of_every_page_is_found() {
     const PAGE: usize = 4096;
-    let mut rig = Rig::in_memory(ProviderName::Copy);
+    let mut rig = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&rig);
     rig.check();
     rig.close();
@@ -265,9 +251,9 @@ fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
 #[test]
 fn check_beside_others_at_work_raises_no_alarm() {
     const ROUNDS: usize = 12;
-    let rig = Rig::new(crate::rig::working(&std::env::temp_dir())[0]);
+    let rig = TestEngine::new(crate::fixture::working(&std::env::temp_dir())[0]);
     let project = rig.project("web");
-    let shared = workspace(&rig.engine, "shared");
+    let shared = create(&rig.engine, "shared");
     let (at_work, checks) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let done = |work: &dyn Fn(usize)| {
         (0..ROUNDS).for_each(work);
@@ -313,8 +299,8 @@ fn check_beside_others_at_work_raises_no_alarm() {
         });
         scope.spawn(|| {
             done(&|round| {
-                let id = workspace(&rig.engine, &format!("short-{round}"));
-                write(&rig.engine, &id, "large", &noise(round as u64, 200_000));
+                let id = create(&rig.engine, &format!("short-{round}"));
+                write(&rig.engine, &id, "large", noise(round as u64, 200_000));
                 rig.engine.purge_workspace(&id, &user()).unwrap();
                 rig.engine
                     .clean(std::time::Duration::from_secs(60), false, &user())
@@ -331,7 +317,7 @@ fn check_beside_others_at_work_raises_no_alarm() {
     rig.check();
     // And what is damaged is found.
     fs::write(rig.host.path().join("data/workspaces/shared/d/1"), "no").unwrap();
-    write(&rig.engine, &shared, "large", &noise(99, 300_000));
+    write(&rig.engine, &shared, "large", noise(99, 300_000));
     let blob = newest_blob(&rig.host.path().join("data/blobs/data/object"));
     let file = fs::OpenOptions::new().write(true).open(blob).unwrap();
     file.write_all_at(b"damaged", 1_000).unwrap();
@@ -352,7 +338,7 @@ fn newest_blob(dir: &Path) -> std::path::PathBuf {
 
 #[test]
 fn the_damage_of_a_difference_between_layers_is_found() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (_, _) = rig.fork(&project, "one");
     rig.put(&project, "README", "newer\n");
@@ -376,14 +362,14 @@ fn the_damage_of_a_difference_between_layers_is_found() {
 /// What a process leaves that is killed while it finds out which providers work.
 #[test]
 fn what_a_killed_probe_left_is_swept_and_no_damage() {
-    let mut rig = Rig::new(ProviderName::Copy);
+    let mut rig = TestEngine::new(ProviderName::Copy);
     rig.check();
     rig.close();
     let tmp = rig.host.path().join("data/tmp");
     let area = tmp.join(".offshoot-probe-1-0");
     fs::create_dir(&area).unwrap();
     fs::write(area.join("half"), "half").unwrap();
-    let works = crate::rig::working(rig.host.path());
+    let works = crate::fixture::working(rig.host.path());
     let fork = ForkDirs::new(area.join("overlay-private"), area.join("overlay-target"));
     let mounted = works.contains(&ProviderName::Overlay);
     if mounted {

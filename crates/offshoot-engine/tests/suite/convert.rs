@@ -6,17 +6,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::rig::{Rig, p, user, working};
+use crate::fixture::{TestEngine, p, user, working};
 use offshoot_core::ErrorCode;
 use offshoot_engine::{CompleteOptions, ForkOptions, ProviderName};
 use offshoot_testkit::{HostDir, dir_image, skip};
 
-fn with_overlay() -> Option<Rig> {
+fn with_overlay() -> Option<TestEngine> {
     if !working(HostDir::new().path()).contains(&ProviderName::Overlay) {
         skip("overlays do not work here");
         return None;
     }
-    Some(Rig::new(ProviderName::Overlay))
+    Some(TestEngine::new(ProviderName::Overlay))
 }
 
 fn run(program: &str, args: &[&str]) {
@@ -49,7 +49,7 @@ fn work_in(path: &Path) {
 }
 
 /// Without a work directory of its own an overlay cannot be mounted; its upper is whole.
-fn break_mounts(rig: &Rig, fork: &str) {
+fn break_mounts(rig: &TestEngine, fork: &str) {
     let work = rig.host.path().join(format!("data/forks/{fork}.1/work"));
     fs::remove_dir_all(&work).unwrap();
     symlink("/proc", &work).unwrap();

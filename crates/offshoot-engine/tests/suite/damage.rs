@@ -7,11 +7,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{open, p, user};
+use crate::fixture::{open, p, user, write};
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
-use offshoot_engine::{
-    Content, Engine, EngineOptions, Exported, ForkOptions, ImportOptions, OpenFile, WriteOptions,
-};
+use offshoot_engine::{Engine, EngineOptions, Exported, ForkOptions, ImportOptions, OpenFile};
 use offshoot_fs::ProviderName;
 use offshoot_store::{DiskBlobs, ObjectPlace, SqliteOptions, SqliteStore, Store};
 use offshoot_testkit::{HostDir, Rng, dir_image, git, soak};
@@ -174,13 +172,6 @@ fn create(engine: &Engine) -> WorkspaceId {
 
 fn app() -> ProjectId {
     "app".parse().unwrap()
-}
-
-fn write(engine: &Engine, ws: &WorkspaceId, path: &str, bytes: &[u8]) {
-    let options = WriteOptions::default();
-    engine
-        .write_file(ws, &p(path), Content::Bytes(bytes), &options, &user())
-        .unwrap();
 }
 
 fn walk(dir: &Path) -> Vec<PathBuf> {

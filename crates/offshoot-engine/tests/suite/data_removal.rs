@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::{ErrorCode, Layout};
 use offshoot_engine::{Quota, remove_data};
 use offshoot_fs::ProviderName;
@@ -26,13 +26,13 @@ impl Drop for WorksIn {
     }
 }
 
-fn data(rig: &Rig) -> PathBuf {
+fn data(rig: &TestEngine) -> PathBuf {
     rig.host.path().join("data")
 }
 
 #[test]
 fn copies_and_plain_workspaces_that_are_in_use_are_not_removed() {
-    let mut rig = Rig::new(ProviderName::Copy);
+    let mut rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (_, fork) = rig.fork(&project, "ada");
     let plain = rig
@@ -55,7 +55,7 @@ fn copies_and_plain_workspaces_that_are_in_use_are_not_removed() {
 
 #[test]
 fn files_whose_names_begin_like_ours_stay() {
-    let mut rig = Rig::new(ProviderName::Copy);
+    let mut rig = TestEngine::new(ProviderName::Copy);
     rig.project("web");
     rig.close();
     let theirs = ["offshoot.db.bak", "reserve-notes.txt", "server.lock2"];

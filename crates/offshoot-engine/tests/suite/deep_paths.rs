@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{
-    EMPTY_BLOB, EntryKind, Error, ErrorCode, Layout, MAX_DEPTH, ProjectId, RelPath, WorkspaceId,
+    EMPTY_BLOB, EntryKind, Error, ErrorCode, MAX_DEPTH, ProjectId, RelPath, WorkspaceId,
 };
-use offshoot_engine::{Content, ImportOptions, Quota, WriteOptions};
+use offshoot_engine::{Content, ImportOptions, WriteOptions};
 use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, EntryRow, MetaStore, SqliteOptions, SqliteStore};
 use offshoot_testkit::git;
@@ -17,15 +17,6 @@ use offshoot_testkit::git;
 /// A path of so many parts.
 fn deep(parts: usize) -> RelPath {
     p(&vec!["d"; parts].join("/"))
-}
-
-fn standalone(rig: &Rig, name: &str) -> WorkspaceId {
-    let id: WorkspaceId = name.parse().unwrap();
-    let made =
-        rig.engine
-            .create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
-    made.unwrap();
-    id
 }
 
 fn says_how_deep<T: std::fmt::Debug>(answer: Result<T, Error>) {
@@ -37,8 +28,8 @@ fn says_how_deep<T: std::fmt::Debug>(answer: Result<T, Error>) {
 
 #[test]
 fn deep_paths_are_refused_by_every_door() {
-    let rig = Rig::in_memory(ProviderName::Copy);
-    let id = standalone(&rig, "ws");
+    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let id = rig.create("ws");
     let options = WriteOptions::default();
     let write = |path: &RelPath| {
         let content = Content::Bytes(b"x");
@@ -86,8 +77,8 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     let too_deep = deep(MAX_DEPTH + 1);
     let why = "it is more than 256 levels deep".to_owned();
     let left_out = vec![(too_deep.clone(), why)];
-    let rig = Rig::in_memory(ProviderName::Copy);
-    let id = standalone(&rig, "ws");
+    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let id = rig.create("ws");
     let path = rig.engine.hand_out_path(&id).unwrap();
     let file = make_deep(&path, MAX_DEPTH + 40);
     for _ in 0..2 {
@@ -127,7 +118,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
 
 #[test]
 fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     for (levels, fits) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
         let source = offshoot_testkit::scratch();
         make_deep(source.path(), levels);
@@ -147,7 +138,7 @@ fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
 }
 
 /// Rows of directories below each other, as they were stored before there was a limit.
-fn store_deep(rig: &Rig, id: &WorkspaceId, levels: usize) {
+fn store_deep(rig: &TestEngine, id: &WorkspaceId, levels: usize) {
     let database = rig.host.path().join("data/offshoot.db");
     let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
     let work = &mut |tx: &mut dyn offshoot_store::WriteTx| {
@@ -182,8 +173,8 @@ fn store_deep(rig: &Rig, id: &WorkspaceId, levels: usize) {
 #[test]
 fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
     const LEVELS: usize = 600;
-    let rig = Rig::in_memory(ProviderName::Copy);
-    let id = standalone(&rig, "old");
+    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let id = rig.create("old");
     // The empty content is known to the store from here on.
     let (content, options) = (Content::Bytes(b""), WriteOptions::default());
     let empty = rig

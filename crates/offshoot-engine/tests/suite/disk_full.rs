@@ -8,32 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use offshoot_core::{Cause, ErrorCode, Layout, Operator, ProjectId, RelPath, Result, WorkspaceId};
+use crate::fixture::{p, try_write, user};
+use offshoot_core::{ErrorCode, Layout, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
-    CompleteOptions, Content, Engine, EngineOptions, ForkOptions, Quota, WriteOptions, Written,
-    reserve_in,
+    CompleteOptions, Content, Engine, EngineOptions, ForkOptions, Quota, WriteOptions, reserve_in,
 };
 use offshoot_testkit::{FileSystem, LoopImage, Rng, skip};
 
 const DISK: u64 = 64 << 20;
 
-fn user() -> Cause {
-    Cause::by(Operator::user())
-}
-
-fn p(text: &str) -> RelPath {
-    RelPath::parse(text.as_bytes()).unwrap()
-}
-
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];
     Rng::new(seed).fill(&mut noise);
     noise
-}
-
-fn write(engine: &Engine, id: &WorkspaceId, path: &str, content: &[u8]) -> Result<Written> {
-    let options = WriteOptions::default();
-    engine.write_file(id, &p(path), Content::Bytes(content), &options, &user())
 }
 
 fn workspace(engine: &Engine, name: &str) -> Result<WorkspaceId> {
@@ -119,25 +106,20 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     let two = workspace(&engine, "two").unwrap();
     let three = workspace(&engine, "three").unwrap();
     for number in 0..8 {
-        write(&engine, &one, &format!("small-{number}"), b"small").unwrap();
+        try_write(&engine, &one, &p(&format!("small-{number}")), b"small").unwrap();
         let large = noise(number, 300_000);
-        write(&engine, &one, &format!("large-{number}"), &large).unwrap();
-        write(
-            &engine,
-            &two,
-            &format!("large-{number}"),
-            &noise(100 + number, 90_000),
-        )
-        .unwrap();
+        try_write(&engine, &one, &p(&format!("large-{number}")), &large).unwrap();
+        let path = p(&format!("large-{number}"));
+        try_write(&engine, &two, &path, &noise(100 + number, 90_000)).unwrap();
     }
-    write(&engine, &three, "f", &noise(200, 500_000)).unwrap();
+    try_write(&engine, &three, &p("f"), &noise(200, 500_000)).unwrap();
 
     let foreign = fill(disk.path());
     // What needs a block. A small commit may still fit where the log has been before.
     let refused = || {
-        assert_full(write(&engine, &one, "new", b"small"));
-        assert_full(write(&engine, &one, "small-7", &noise(1, 70_000)));
-        assert_full(write(&engine, &one, "new", &noise(1, 3_000_000)));
+        assert_full(try_write(&engine, &one, &p("new"), b"small"));
+        assert_full(try_write(&engine, &one, &p("small-7"), &noise(1, 70_000)));
+        assert_full(try_write(&engine, &one, &p("new"), &noise(1, 3_000_000)));
         assert_full(engine.make_dir_in(&one, &p("dir"), &user()));
         assert_full(engine.fork_out(&project, &fork, &user()));
         assert_full(engine.complete(&mine.workspace.id, &CompleteOptions::default(), &user()));
@@ -179,7 +161,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
 
     // Somebody makes room: the same engine goes on.
     fs::remove_file(&foreign).unwrap();
-    write(&engine, &one, "new", &noise(5, 3_000_000)).unwrap();
+    try_write(&engine, &one, &p("new"), &noise(5, 3_000_000)).unwrap();
     assert_eq!(
         engine.read_whole(&one, &p("new")).unwrap().0,
         noise(5, 3_000_000)
@@ -203,7 +185,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     let disk = LoopImage::create(FileSystem::Ext4, DISK);
     let engine = open(disk.path());
     let id = workspace(&engine, "one").unwrap();
-    write(&engine, &id, "f", b"f").unwrap();
+    try_write(&engine, &id, &p("f"), b"f").unwrap();
     let path = engine.hand_out_path(&id).unwrap();
     // Changes of an outside program that no version holds yet.
     fs::write(path.join("outside"), noise(1, 12_000_000)).unwrap();
@@ -221,7 +203,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     engine.purge_workspace(&id, &user()).unwrap();
     assert!(!path.exists());
     let id = workspace(&engine, "two").unwrap();
-    write(&engine, &id, "f", &noise(2, 1_000_000)).unwrap();
+    try_write(&engine, &id, &p("f"), &noise(2, 1_000_000)).unwrap();
     assert_whole(&engine);
 
     // Without a reserve there is no way in, and SQLite itself does not say why.
@@ -257,7 +239,7 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     fill(disk.path());
     engine.purge_workspace(&id, &user()).unwrap();
     let id = workspace(&engine, "two").unwrap();
-    write(&engine, &id, "f", b"f").unwrap();
+    try_write(&engine, &id, &p("f"), b"f").unwrap();
     assert_whole(&engine);
 }
 
@@ -283,7 +265,7 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
                     let size = [900, 30_000, 100_000, 700_000][number as usize % 4];
                     let content = noise(writer as u64 * 10_000 + number, size);
                     let path = format!("d/{}", number % 60);
-                    match write(engine, id, &path, &content) {
+                    match try_write(engine, id, &p(&path), &content) {
                         Ok(_) => {
                             let mut all = acknowledged.lock().unwrap();
                             all.insert((writer, path), content);
@@ -318,11 +300,11 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
     assert_whole(&engine);
     // What the last one could not move out of its log any more gave space back.
     fill(disk.path());
-    assert_full(write(&engine, &ids[1], "after", &noise(1, 400_000)));
+    assert_full(try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)));
     engine.delete_file(&ids[0], &p("d"), true, &user()).unwrap();
     engine.delete_workspace(&ids[0], &user()).unwrap();
     engine.purge_workspace(&ids[0], &user()).unwrap();
-    write(&engine, &ids[1], "after", &noise(1, 400_000)).unwrap();
+    try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)).unwrap();
     all_there(&engine, 0);
     assert_whole(&engine);
     drop(engine);

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, Layout, WorkspaceId};
 use offshoot_engine::{Content, Engine, Quota, WriteOptions};
 use offshoot_fs::ProviderName;
@@ -53,7 +53,7 @@ fn write(engine: &Engine, id: &WorkspaceId, round: u64, file: u64) {
 
 /// One workspace goes while another one gets the same contents, file by file.
 fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let engine = &rig.engine;
     for round in 0..ROUNDS {
         let going = workspace(engine, &format!("going-{round}"), goes);

@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crate::support::{Bed, chmod, out_of_line, p, prove_store, user, write};
+use crate::fixture::consistency::{out_of_line, prove_store};
+use crate::fixture::{TestEngine, chmod, p, try_write, user};
 use offshoot_core::{ErrorCode, Result, WorkspaceId};
 use offshoot_engine::{Content, Engine, WriteOptions};
 use offshoot_fs::Form;
@@ -22,13 +23,13 @@ struct Seen {
     snapshots: usize,
 }
 
-fn look(bed: &Bed, ws: &WorkspaceId) -> Seen {
-    let open = bed.engine().workspace(ws).is_ok();
+fn look(bed: &TestEngine, ws: &WorkspaceId) -> Seen {
+    let open = bed.engine.workspace(ws).is_ok();
     Seen {
         open,
         image: bed.image(ws),
         snapshots: if open {
-            bed.engine().snapshots(ws, 0).unwrap().len()
+            bed.engine.snapshots(ws, 0).unwrap().len()
         } else {
             0
         },
@@ -43,7 +44,7 @@ enum Failing {
 }
 
 impl Failing {
-    fn arm(self, bed: &Bed, n: u64) {
+    fn arm(self, bed: &TestEngine, n: u64) {
         match self {
             Failing::Once => bed.plan.arm(n),
             Failing::FromThenOn => bed.plan.arm_from(n),
@@ -63,7 +64,7 @@ impl Failing {
 
 /// An operation and what has to be there for it.
 struct Case<'a> {
-    prepare: &'a dyn Fn(&Bed, &WorkspaceId),
+    prepare: &'a dyn Fn(&TestEngine, &WorkspaceId),
     operate: &'a dyn Fn(&Engine, &WorkspaceId) -> Result<()>,
     /// Whether a half that is a state of its own may remain: a restore and a deletion keep the
     /// present state as a snapshot before they begin.
@@ -72,7 +73,7 @@ struct Case<'a> {
 
 fn every_fault(form: Option<Form>, case: &Case<'_>) {
     for failing in [Failing::Once, Failing::FromThenOn] {
-        let mut bed = Bed::with_form(form);
+        let mut bed = TestEngine::with_form(form);
         let (before, after) = clean_run(&bed, case);
         let step = failing.step();
         let mut n = 0;
@@ -82,7 +83,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
             let ws = bed.create(&format!("w{n}"));
             (case.prepare)(&bed, &ws);
             failing.arm(&bed, n);
-            let outcome = (case.operate)(bed.engine(), &ws);
+            let outcome = (case.operate)(&bed.engine, &ws);
             if !bed.plan.disarm() {
                 outcome.unwrap();
                 assert_eq!(look(&bed, &ws), after);
@@ -93,7 +94,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
                 bed.reopen();
             }
             check_whole(&bed, &ws, case, &before, &after, &at);
-            let retried = (case.operate)(bed.engine(), &ws);
+            let retried = (case.operate)(&bed.engine, &ws);
             let now = look(&bed, &ws);
             assert_eq!(
                 (now.open, &now.image),
@@ -110,8 +111,8 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
 }
 
 /// Nothing is damaged: by the engine's own check, and by a second look that shares no code with it.
-fn prove(bed: &mut Bed) {
-    let report = bed.engine().check().unwrap();
+fn prove(bed: &mut TestEngine) {
+    let report = bed.engine.check().unwrap();
     assert_eq!(report.problems, []);
     assert!(report.objects > 0 && report.workspaces > 0);
     bed.close();
@@ -119,16 +120,16 @@ fn prove(bed: &mut Bed) {
 }
 
 /// What it looks like before and after when nothing fails.
-fn clean_run(bed: &Bed, case: &Case<'_>) -> (Seen, Seen) {
+fn clean_run(bed: &TestEngine, case: &Case<'_>) -> (Seen, Seen) {
     let ws = bed.create("clean");
     (case.prepare)(bed, &ws);
     let before = look(bed, &ws);
-    (case.operate)(bed.engine(), &ws).unwrap();
+    (case.operate)(&bed.engine, &ws).unwrap();
     let after = look(bed, &ws);
     assert_ne!(before, after, "the operation must do something");
     if after.open {
         assert_eq!(out_of_line(bed, &ws), None, "without any fault");
-        (case.operate)(bed.engine(), &ws).unwrap();
+        (case.operate)(&bed.engine, &ws).unwrap();
         assert_eq!(bed.image(&ws), after.image, "done twice");
         assert_eq!(out_of_line(bed, &ws), None, "done twice");
     }
@@ -136,7 +137,7 @@ fn clean_run(bed: &Bed, case: &Case<'_>) -> (Seen, Seen) {
 }
 
 fn check_whole(
-    bed: &Bed,
+    bed: &TestEngine,
     ws: &WorkspaceId,
     case: &Case<'_>,
     before: &Seen,
@@ -155,27 +156,27 @@ fn check_whole(
     );
     // Without outside programs the directory always equals the index. With them it may be ahead
     // until the next sync, which the retry does.
-    if now.open && !bed.engine().workspace(ws).unwrap().handed_out {
+    if now.open && !bed.engine.workspace(ws).unwrap().handed_out {
         assert_eq!(out_of_line(bed, ws), None, "{at}");
     }
 }
 
 fn put(engine: &Engine, ws: &WorkspaceId, path: &str, bytes: &[u8]) -> Result<()> {
-    write(engine, ws, &p(path), bytes).map(drop)
+    try_write(engine, ws, &p(path), bytes).map(drop)
 }
 
-fn some_files(bed: &Bed, ws: &WorkspaceId) {
+fn some_files(bed: &TestEngine, ws: &WorkspaceId) {
     bed.write(ws, "a.txt", b"one");
     bed.write(ws, "d/b.txt", b"two");
     bed.write(ws, "d/e/c.txt", b"three");
-    bed.engine()
+    bed.engine
         .make_dir_in(ws, &p("empty/inner"), &user())
         .unwrap();
 }
 
 /// Changes of every sort that an outside program can make.
-fn outside_edits(bed: &Bed, ws: &WorkspaceId) {
-    let root = bed.engine().hand_out_path(ws).unwrap();
+fn outside_edits(bed: &TestEngine, ws: &WorkspaceId) {
+    let root = bed.engine.hand_out_path(ws).unwrap();
     fs::write(root.join("a.txt"), b"eno").unwrap();
     chmod(&root.join("d/b.txt"), 0o600);
     fs::remove_dir_all(root.join("d/e")).unwrap();
@@ -245,7 +246,7 @@ fn fault_write_beside_outside_programs() {
         &Case {
             prepare: &|bed, ws| {
                 some_files(bed, ws);
-                let root = bed.engine().hand_out_path(ws).unwrap();
+                let root = bed.engine.hand_out_path(ws).unwrap();
                 fs::write(root.join("d/b.txt"), b"from outside").unwrap();
             },
             operate: &|engine, ws| put(engine, ws, "d/b.txt", b"second"),
@@ -337,7 +338,7 @@ fn fault_delete() {
                     prepare: &|bed, ws| {
                         some_files(bed, ws);
                         if snapshot_first {
-                            bed.engine().snapshot(ws, None, false, &user()).unwrap();
+                            bed.engine.snapshot(ws, None, false, &user()).unwrap();
                         }
                     },
                     operate: &|engine, ws| {
@@ -359,7 +360,7 @@ fn fault_move() {
             &Case {
                 prepare: &|bed, ws| {
                     some_files(bed, ws);
-                    bed.engine().snapshot(ws, None, false, &user()).unwrap();
+                    bed.engine.snapshot(ws, None, false, &user()).unwrap();
                 },
                 operate: &|engine, ws| {
                     or_gone(engine.move_file(ws, &p(from), &p(to), &user()).map(drop))
@@ -398,12 +399,12 @@ fn fault_snapshot_beside_outside_programs() {
 }
 
 /// A state, then another one that differs from it in every way.
-fn two_states(bed: &Bed, ws: &WorkspaceId) -> String {
+fn two_states(bed: &TestEngine, ws: &WorkspaceId) -> String {
     some_files(bed, ws);
     bed.write(ws, "other/b.txt", b"not to be touched");
     outside_edits(bed, ws);
-    let first = bed.engine().snapshot(ws, None, false, &user()).unwrap();
-    let root = bed.engine().hand_out_path(ws).unwrap();
+    let first = bed.engine.snapshot(ws, None, false, &user()).unwrap();
+    let root = bed.engine.hand_out_path(ws).unwrap();
     // A file becomes a directory, a directory a link to another one that has the same names.
     fs::remove_file(root.join("a.txt")).unwrap();
     fs::create_dir(root.join("a.txt")).unwrap();
@@ -447,7 +448,7 @@ fn fault_restore_to_links() {
         &Case {
             prepare: &|bed, ws| {
                 let first = two_states(bed, ws);
-                bed.engine().restore(ws, &first, None, &user()).unwrap();
+                bed.engine.restore(ws, &first, None, &user()).unwrap();
             },
             operate: &|engine, ws| {
                 let all = engine.snapshots(ws, 0)?;
@@ -490,12 +491,10 @@ fn fault_restore_in_a_workspace_of_our_own() {
             &Case {
                 prepare: &|bed, ws| {
                     some_files(bed, ws);
-                    bed.engine().snapshot(ws, None, false, &user()).unwrap();
-                    bed.engine()
-                        .delete_file(ws, &p("d"), true, &user())
-                        .unwrap();
+                    bed.engine.snapshot(ws, None, false, &user()).unwrap();
+                    bed.engine.delete_file(ws, &p("d"), true, &user()).unwrap();
                     bed.write(ws, "d", b"a file now");
-                    bed.engine()
+                    bed.engine
                         .delete_file(ws, &p("a.txt"), false, &user())
                         .unwrap();
                     bed.write(ws, "a.txt/b", b"a directory now");
@@ -514,19 +513,19 @@ fn fault_restore_in_a_workspace_of_our_own() {
 fn fault_sync() {
     for form in [None, Some(Form::Portable)] {
         // The directory is the same before and after; what is recorded is what changes.
-        let mut bed = Bed::with_form(form);
+        let mut bed = TestEngine::with_form(form);
         for n in 1..MOST_CALLS {
             let ws = bed.create(&format!("w{n}"));
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
             let image = bed.image(&ws);
-            let lines = bed.engine().history(&ws, None, 0).unwrap().len();
+            let lines = bed.engine.history(&ws, None, 0).unwrap().len();
             bed.plan.arm(n);
-            let outcome = bed.engine().sync(&ws, &user());
+            let outcome = bed.engine.sync(&ws, &user());
             let struck = bed.plan.disarm();
             if outcome.is_err() {
                 bed.reopen();
-                let now = bed.engine().history(&ws, None, 0).unwrap().len();
+                let now = bed.engine.history(&ws, None, 0).unwrap().len();
                 assert_eq!(now, lines, "half a sync is in the history at call {n}");
             }
             assert_eq!(
@@ -534,7 +533,7 @@ fn fault_sync() {
                 image,
                 "a sync changed the directory at call {n}"
             );
-            bed.engine().sync(&ws, &user()).unwrap();
+            bed.engine.sync(&ws, &user()).unwrap();
             assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
             if !struck {
                 prove(&mut bed);
@@ -547,7 +546,7 @@ fn fault_sync() {
 
 #[test]
 fn fault_hand_out() {
-    let mut bed = Bed::new();
+    let mut bed = TestEngine::plain();
     for n in 1..MOST_CALLS {
         let ws = bed.create(&format!("w{n}"));
         if n % 2 == 0 {
@@ -555,14 +554,14 @@ fn fault_hand_out() {
         }
         let image = bed.image(&ws);
         bed.plan.arm(n);
-        let outcome = bed.engine().hand_out_path(&ws);
+        let outcome = bed.engine.hand_out_path(&ws);
         let struck = bed.plan.disarm();
         if outcome.is_err() {
             bed.reopen();
-            assert!(!bed.engine().workspace(&ws).unwrap().handed_out);
+            assert!(!bed.engine.workspace(&ws).unwrap().handed_out);
         }
         assert_eq!(bed.image(&ws), image);
-        bed.engine().hand_out_path(&ws).unwrap();
+        bed.engine.hand_out_path(&ws).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
         if !struck {
             return;
@@ -591,16 +590,16 @@ fn fault_delete_workspace() {
 fn fault_clean() {
     for failing in [Failing::Once, Failing::FromThenOn] {
         for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
-            let mut bed = Bed::new();
+            let mut bed = TestEngine::plain();
             let ws = bed.create("w");
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
-            bed.engine().sync(&ws, &user()).unwrap();
+            bed.engine.sync(&ws, &user()).unwrap();
             let other = bed.create("other");
             some_files(&bed, &other);
             let images = [bed.image(&ws), bed.image(&other)];
             failing.arm(&bed, n);
-            let clean = |bed: &Bed| bed.engine().clean(Duration::ZERO, false, &user());
+            let clean = |bed: &TestEngine| bed.engine.clean(Duration::ZERO, false, &user());
             let outcome = clean(&bed);
             let struck = bed.plan.disarm();
             let at = format!("{failing:?} at call {n}: {outcome:?}");
@@ -609,16 +608,16 @@ fn fault_clean() {
             }
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
                 let now = bed.image(ws);
-                if bed.engine().workspace(ws).unwrap().materialized {
+                if bed.engine.workspace(ws).unwrap().materialized {
                     assert_eq!(now, *image, "{at}");
                 }
                 assert_eq!(out_of_line(&bed, ws), None, "{at}");
             }
             clean(&bed).unwrap();
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
-                assert!(!bed.engine().workspace(ws).unwrap().materialized, "{at}");
+                assert!(!bed.engine.workspace(ws).unwrap().materialized, "{at}");
                 assert!(!bed.path_of(ws).exists(), "{at}");
-                bed.engine().hand_out_path(ws).unwrap();
+                bed.engine.hand_out_path(ws).unwrap();
                 assert_eq!(bed.image(ws), *image, "it did not come back, {at}");
             }
             // Reading everything back is the slow part, and damage would not go away by itself.
@@ -633,7 +632,7 @@ fn fault_clean() {
 }
 
 /// Leaves the mark of a process that was killed.
-fn mark_unclean(bed: &Bed) {
+fn mark_unclean(bed: &TestEngine) {
     fs::write(bed.data().join("run/0000"), b"").unwrap();
 }
 
@@ -644,17 +643,17 @@ fn fault_recovery() {
     for handed_out in [false, true] {
         for failing in [Failing::Once, Failing::FromThenOn] {
             for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
-                let mut bed = Bed::new();
+                let mut bed = TestEngine::plain();
                 let ws = bed.create("w");
                 some_files(&bed, &ws);
                 if handed_out {
-                    bed.engine().hand_out_path(&ws).unwrap();
+                    bed.engine.hand_out_path(&ws).unwrap();
                 }
                 bed.write(&ws, "a.txt", b"the newest");
-                bed.engine()
+                bed.engine
                     .delete_file(&ws, &p("empty"), true, &user())
                     .unwrap();
-                bed.engine()
+                bed.engine
                     .move_file(&ws, &p("d/e"), &p("x/e"), &user())
                     .unwrap();
                 let image = bed.image(&ws);

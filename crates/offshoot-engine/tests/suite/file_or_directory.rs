@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::{user, with_each};
+use crate::fixture::{user, with_each};
 use offshoot_engine::{CompleteOptions, Policy};
 use offshoot_testkit::{Node, NodePath};
 

@@ -6,13 +6,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::rig::{Rig, user, working};
+use crate::fixture::{TestEngine, user, working};
 use offshoot_core::{ChangeKind, ErrorCode};
 use offshoot_engine::{CompleteOptions, ForkOptions};
 use offshoot_fs::ProviderName;
-use offshoot_testkit::{HostDir, Process, is_root, skip};
+use offshoot_testkit::{HostDir, Process, is_root, skip, wait_until};
 
 const BUSYBOX: &str = "/bin/busybox";
 
@@ -75,15 +75,9 @@ impl Docker {
     }
 
     fn wait_until_ready(&self, log: &str) {
-        let started = Instant::now();
-        while !self.docker(&["version"]).status.success() {
-            assert!(
-                started.elapsed() < Duration::from_secs(60),
-                "the container engine does not start: {}",
-                fs::read_to_string(log).unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(&format!("the container engine answers, see {log}"), || {
+            self.docker(&["version"]).status.success()
+        });
     }
 
     fn docker(&self, args: &[&str]) -> Output {
@@ -124,11 +118,9 @@ impl Docker {
 
     /// Ends it as an administrator would; nothing stays mounted.
     fn stop(mut self) {
-        let limit = Instant::now() + Duration::from_secs(20);
-        while !self.docker(&["ps", "-aq"]).stdout.is_empty() {
-            assert!(Instant::now() < limit, "a container does not go away");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until("every container is gone", || {
+            self.docker(&["ps", "-aq"]).stdout.is_empty()
+        });
         self.daemon.terminate();
         let ended = self.daemon.wait_at_most(Duration::from_secs(60));
         assert!(ended.is_some(), "the container engine does not end");
@@ -147,7 +139,7 @@ impl Drop for Docker {
     }
 }
 
-fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &Rig) {
+fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEngine) {
     let project = rig.project("web");
     let options = ForkOptions {
         agent: Some("ada".parse().unwrap()),
@@ -208,11 +200,9 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &Rig) {
     }
     let ended = docker.docker(&["kill", container.trim()]);
     assert!(ended.status.success(), "{ended:?}");
-    let gone = Instant::now() + Duration::from_secs(20);
-    while rig.engine.update(&id, false, &user()).is_err() {
-        assert!(Instant::now() < gone, "the container is still there");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("nobody holds the fork", || {
+        rig.engine.update(&id, false, &user()).is_ok()
+    });
     let said = docker.run(&path, &[], "cat later made/file");
     assert_eq!(said, "later\nnew\n");
     let done = rig
@@ -235,7 +225,7 @@ fn a_container_works_in_a_fork() {
     let place = HostDir::new();
     for provider in working(place.path()) {
         println!("with {provider}");
-        changes_of_a_container_are_changes_of_the_fork(&docker, &Rig::new(provider));
+        changes_of_a_container_are_changes_of_the_fork(&docker, &TestEngine::new(provider));
     }
     docker.stop();
 }

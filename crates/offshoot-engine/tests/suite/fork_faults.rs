@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::rig::{Rig, p, user, working};
+use crate::fixture::{TestEngine, p, user, working};
 use offshoot_core::{Error, ErrorCode, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, Engine, ForkOptions, Resolution, WriteOptions,
@@ -33,7 +33,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(rig: &Rig, number: &str) -> Case {
+    fn new(rig: &TestEngine, number: &str) -> Case {
         let project: ProjectId = format!("p{number}").parse().unwrap();
         rig.engine.create_project(&project, &user()).unwrap();
         for (path, text) in [
@@ -59,7 +59,7 @@ impl Case {
     }
 
     /// A fork with changes of several sorts, and a project that went on.
-    fn fork_and_change(&self, rig: &Rig) {
+    fn fork_and_change(&self, rig: &TestEngine) {
         let (_, path) = rig
             .engine
             .fork_out(&self.project, &self.options(), &user())
@@ -79,7 +79,7 @@ impl Case {
     }
 
     /// The same with a file that both changed so that somebody has to decide.
-    fn fork_and_clash(&self, rig: &Rig) {
+    fn fork_and_clash(&self, rig: &TestEngine) {
         self.fork_and_change(rig);
         let path = rig.engine.hand_out_path(&self.fork).unwrap();
         fs::write(path.join("README"), "mine\n").unwrap();
@@ -87,7 +87,7 @@ impl Case {
         rig.engine.wait_for_upkeep();
     }
 
-    fn look(&self, rig: &Rig) -> Seen {
+    fn look(&self, rig: &TestEngine) -> Seen {
         rig.engine.wait_for_upkeep();
         let engine = &rig.engine;
         let fork = engine.workspace(&self.fork).ok().map(|row| {
@@ -111,7 +111,7 @@ impl Case {
     }
 }
 
-type Prepare = dyn Fn(&Rig, &Case);
+type Prepare = dyn Fn(&TestEngine, &Case);
 type Operate = dyn Fn(&Engine, &Case) -> Result<()>;
 
 struct Faults<'a> {
@@ -125,7 +125,7 @@ struct Faults<'a> {
 }
 
 fn every_fault(faults: &Faults<'_>) {
-    let place = Rig::in_memory(ProviderName::Copy);
+    let place = TestEngine::in_memory(ProviderName::Copy);
     let mut providers = working(place.host.path());
     providers.retain(|name| *name != ProviderName::Reflink);
     for (provider, lasting) in providers
@@ -144,7 +144,7 @@ fn every_fault(faults: &Faults<'_>) {
 }
 
 fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u64) -> u64 {
-    let mut rig = Rig::in_memory(provider);
+    let mut rig = TestEngine::in_memory(provider);
     let clean = Case::new(&rig, "clean");
     (faults.prepare)(&rig, &clean);
     let before = clean.look(&rig);

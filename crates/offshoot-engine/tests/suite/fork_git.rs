@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ChangeKind, ErrorCode, ObjectId, ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, ForkOptions, ImportOptions, WriteOptions};
 use offshoot_fs::ProviderName;
@@ -34,7 +34,7 @@ fn try_git(dir: &Path, args: &[&str]) -> (bool, String) {
 }
 
 fn fork_at(
-    rig: &Rig,
+    rig: &TestEngine,
     project: &ProjectId,
     agent: &str,
     at: Option<String>,
@@ -50,11 +50,11 @@ fn fork_at(
     (fork.workspace.id, path)
 }
 
-fn fork(rig: &Rig, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
+fn fork(rig: &TestEngine, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
     fork_at(rig, project, agent, None)
 }
 
-fn base(rig: &Rig, id: &WorkspaceId) -> ObjectId {
+fn base(rig: &TestEngine, id: &WorkspaceId) -> ObjectId {
     rig.engine.fork_of(id).unwrap().unwrap().base
 }
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::rig::child::{Child, Task, say, task};
-use crate::rig::{open, p, user, working};
+use crate::fixture::child::{Child, Task, say, task};
+use crate::fixture::{open, p, user, working};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, Engine, ForkOptions, WriteOptions};
 use offshoot_fs::ProviderName;

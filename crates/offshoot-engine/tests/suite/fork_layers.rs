@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::rig::child::{Child, say, task};
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::child::{Child, say, task};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ObjectId, ProjectId};
 use offshoot_engine::{Content, Engine, ForkOptions, ImportOptions, WriteOptions};
 use offshoot_fs::ProviderName;
@@ -18,7 +18,7 @@ use offshoot_testkit::{HostDir, Rng, dir_image, soak};
 /// one project.
 struct Storm<'a> {
     engines: [&'a Engine; 2],
-    rig: &'a Rig,
+    rig: &'a TestEngine,
     project: ProjectId,
     snapshots: RwLock<Vec<ObjectId>>,
     /// Nobody may remove an open workspace's name twice.
@@ -143,7 +143,7 @@ impl Storm<'_> {
 fn forks_stay_true_to_their_base_among_builders_and_collectors() {
     let time = Duration::from_secs(if soak() { 120 } else { 4 });
     with_each(|rig| {
-        let other = crate::rig::open(rig.host.path(), rig.provider);
+        let other = crate::fixture::open(rig.host.path(), rig.provider);
         let project = rig.project("web");
         let head = rig.engine.project(&project).unwrap().head.unwrap();
         let storm = Storm {
@@ -217,7 +217,7 @@ fn child() {
     let Some(task) = task() else {
         return;
     };
-    let engine = crate::rig::open(&task.host, task.provider);
+    let engine = crate::fixture::open(&task.host, task.provider);
     say("ready");
     let options = ImportOptions::default();
     let project: ProjectId = task.words[0].parse().unwrap();
@@ -255,7 +255,7 @@ fn fork_kill_of_a_builder_leaves_no_layer_of_nobody() {
         child.kill();
         caught += usize::from(is_building());
         // The next process, at once and without anybody asking it to clean up.
-        let engine = crate::rig::open(host.path(), ProviderName::Copy);
+        let engine = crate::fixture::open(host.path(), ProviderName::Copy);
         let left = layers(&data);
         assert!(left.is_empty(), "layers of nobody: {left:?}");
         let report = engine.check().unwrap();

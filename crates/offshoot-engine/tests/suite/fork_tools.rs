@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::rig::{Rig, user, with_each};
+use crate::fixture::{TestEngine, user, with_each};
 use offshoot_core::WorkspaceId;
 use offshoot_engine::{CompleteOptions, Quota};
 use offshoot_testkit::{DirImage, dir_image, git, git_command, skip};
@@ -337,7 +337,7 @@ fn twenty_forks_that_build_complete_without_a_conflict() {
 
 /// The first ones run the real programs, which take a second each; the others write what those
 /// would. All leave outputs that differ from one to the next.
-fn build_in(rig: &Rig, sources: &Sources, number: usize, path: &Path) {
+fn build_in(rig: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     fs::create_dir_all(path.join("work")).unwrap();
     fs::write(
         path.join(format!("work/{number}.rs")),

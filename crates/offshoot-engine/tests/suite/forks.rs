@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ChangeKind, ErrorCode, RelPath};
 use offshoot_engine::{Content, ForkOptions, Point, WriteOptions};
 use offshoot_fs::ProviderName;
@@ -406,7 +406,7 @@ fn many_changes_of_a_project_make_few_layers_and_forks_stay_as_they_are() {
 
 #[test]
 fn versions_and_listings_of_a_project() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     rig.put(&project, "README", "second\n");
     let versions = rig.engine.project_versions(&project, &p("README")).unwrap();
@@ -465,6 +465,7 @@ fn what_is_written_during_an_update_is_not_left_behind() {
                     if fs::write(&file, number.to_string()).is_ok() {
                         written.insert(file, number.to_string());
                     }
+                    // A program that writes at once, soon, and after a while: the pause is the case.
                     let pause = [0, 3, 700][(number % 3) as usize];
                     std::thread::sleep(std::time::Duration::from_millis(pause));
                 }
@@ -614,7 +615,7 @@ fn changes_that_are_remembered_are_those_that_are_there() {
         let mut before = None;
         for (what, step) in steps {
             step();
-            let fresh = told(&crate::rig::open(rig.host.path(), rig.provider));
+            let fresh = told(&crate::fixture::open(rig.host.path(), rig.provider));
             assert_eq!(told(&rig.engine), fresh, "{what}");
             // Long enough ago to be remembered, then from what is.
             std::thread::sleep(std::time::Duration::from_millis(60));

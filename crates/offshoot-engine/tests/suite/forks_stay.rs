@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ObjectId, ProjectId, RelPath, WorkspaceId};
 use offshoot_engine::{CompleteOptions, ForkOptions};
 use offshoot_testkit::{DirImage, Node, NodePath, Rng, dir_image, soak};
@@ -26,7 +26,7 @@ struct Kept {
 }
 
 struct World {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
     rng: Rng,
     bases: Vec<ObjectId>,
@@ -38,7 +38,7 @@ struct World {
 }
 
 impl World {
-    fn new(rig: Rig) -> World {
+    fn new(rig: TestEngine) -> World {
         let project = rig.project("web");
         World {
             rig,

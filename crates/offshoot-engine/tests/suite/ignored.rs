@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{Layout, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Content, Engine, IgnoredFiles, MergeSettings, Quota, Resolution, WriteOptions,
@@ -39,7 +39,7 @@ fn install_and_build(root: &Path, modules: u64, built: u64) -> u64 {
 }
 
 /// The bytes of everything that the store keeps.
-fn stored(rig: &Rig) -> u64 {
+fn stored(rig: &TestEngine) -> u64 {
     let data = rig.host.path().join("data");
     let below = |dir: &Path| -> u64 {
         let mut open = vec![dir.to_owned()];
@@ -92,7 +92,7 @@ fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
 
 #[test]
 fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("app");
     rig.put(&project, ".gitignore", "node_modules/\ntarget/\n");
     let (fork, path) = rig.fork(&project, "ada");
@@ -208,7 +208,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
 
 #[test]
 fn uploads_and_outputs_of_a_session_know_no_ignore_rules() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
     let (id, root) = workspace(engine, Layout::Session);
     for dir in ["uploads", "outputs", "temp"] {
@@ -275,7 +275,7 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
 /// A build goes on while the fork moves to another base: what it writes follows.
 #[test]
 fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("app");
     rig.put(&project, ".gitignore", "target/\n*.log\n");
     let (fork, path) = rig.fork(&project, "ada");

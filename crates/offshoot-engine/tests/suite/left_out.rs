@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ObjectId, ProjectId, RelPath, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, ForkOptions, ImportOptions, LeftOut, Policy, Resolution,
@@ -22,7 +22,7 @@ fn write(dir: &Path, path: &str, content: &str) {
     fs::write(place, content).unwrap();
 }
 
-fn complete(rig: &Rig, id: &WorkspaceId) -> Completed {
+fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
     rig.engine
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
@@ -33,14 +33,14 @@ fn paths(left_out: &[LeftOut]) -> Vec<String> {
     left_out.iter().map(|one| one.path.to_text()).collect()
 }
 
-fn of_project(rig: &Rig, project: &ProjectId) -> Vec<String> {
+fn of_project(rig: &TestEngine, project: &ProjectId) -> Vec<String> {
     let image = rig.project_image(project, None);
     let text = |path: &[u8]| RelPath::from_normal(path).to_text();
     image.keys().map(|path| text(&path.0)).collect()
 }
 
 /// What stock git says of the project or a workspace: nothing.
-fn assert_clean(rig: &Rig, project: &ProjectId, workspace: Option<&WorkspaceId>) {
+fn assert_clean(rig: &TestEngine, project: &ProjectId, workspace: Option<&WorkspaceId>) {
     let target = rig.host.path().join("exported.git");
     match workspace {
         Some(id) => rig
@@ -63,7 +63,7 @@ fn assert_clean(rig: &Rig, project: &ProjectId, workspace: Option<&WorkspaceId>)
     fs::remove_dir_all(&target).unwrap();
 }
 
-fn import(rig: &Rig, name: &str, source: &Path) -> ProjectId {
+fn import(rig: &TestEngine, name: &str, source: &Path) -> ProjectId {
     let id: ProjectId = name.parse().unwrap();
     rig.engine
         .import_dir(&id, source, &ImportOptions::default(), &mut |_| {}, &user())
@@ -71,7 +71,12 @@ fn import(rig: &Rig, name: &str, source: &Path) -> ProjectId {
     id
 }
 
-fn fork_at(rig: &Rig, project: &ProjectId, agent: &str, at: ObjectId) -> (WorkspaceId, PathBuf) {
+fn fork_at(
+    rig: &TestEngine,
+    project: &ProjectId,
+    agent: &str,
+    at: ObjectId,
+) -> (WorkspaceId, PathBuf) {
     let options = ForkOptions {
         agent: Some(agent.parse().unwrap()),
         at: Some(at.to_hex()),
@@ -235,7 +240,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
 
 #[test]
 fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "ada");
     rig.put(&project, "README", "the project's\n");
@@ -268,7 +273,7 @@ fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
 
 #[test]
 fn a_repository_of_the_owner_is_nobody_elses_to_change() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let source = rig.host.path().join("source");
     for (file, text) in [
         ("src/main.rs", "fn main() {}\n"),
@@ -319,7 +324,7 @@ fn a_repository_of_the_owner_is_nobody_elses_to_change() {
 
 #[test]
 fn modules_that_git_refuses_stay_where_they_are() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "ada");
     write(
@@ -364,7 +369,7 @@ fn modules_that_git_refuses_stay_where_they_are() {
 
 #[test]
 fn an_import_keeps_what_git_refuses_out_of_the_tree() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let source = rig.host.path().join("source");
     write(&source, "README", "read me\n");
     write(
@@ -397,7 +402,7 @@ fn an_import_keeps_what_git_refuses_out_of_the_tree() {
 
 #[test]
 fn nobody_puts_them_into_a_project_by_hand() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let put = |path: &str, text: &str| {
         let content = Content::Bytes(text.as_bytes());
@@ -504,7 +509,7 @@ fn places_of_ours_cannot_be_forged() {
 
 #[test]
 fn a_real_one_that_was_imported_stays_a_plain_directory() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let source = rig.host.path().join("source");
     write(&source, ".meta/.meta", "the owner's\n");
     write(&source, "README", "read me\n");
@@ -535,7 +540,7 @@ fn a_real_one_that_was_imported_stays_a_plain_directory() {
 #[test]
 fn what_earlier_merges_brought_is_taken_out_once() {
     use offshoot_store::{Durability, HistoryOp, NewHistory, Via};
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let source = rig.host.path().join("source");
     for (file, text) in [
         ("lib/.git/HEAD", "the owner's\n"),
@@ -549,7 +554,7 @@ fn what_earlier_merges_brought_is_taken_out_once() {
     let project = import(&rig, "app", &source);
     // As if merges of an earlier version had brought some of it.
     let before = offshoot_git::hash(offshoot_core::ObjectKind::Blob, b"the owner's\n").unwrap();
-    let store = crate::rig::store(&rig);
+    let store = rig.store();
     store
         .write(Durability::Synced, |tx| {
             let row = tx.project(&project)?.unwrap();
@@ -603,7 +608,7 @@ fn a_receipt_from_before_is_read() {
 /// Content that git refuses under one name and not under another comes to it by a rename.
 #[test]
 fn a_decision_brings_no_gitmodules_that_git_refuses() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let text = |url: &str| {
         format!("[submodule \"a\"]\n\tpath = a\n\tbranch = main\n\turl = {url}\n\tshallow = true\n")

@@ -6,17 +6,17 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::rig::{Rig, p, user, with_each};
-use offshoot_core::{ErrorCode, Layout, Operator, WorkspaceId};
+use crate::fixture::{TestEngine, create, p, user, with_each, write};
+use offshoot_core::{ErrorCode, Operator, WorkspaceId};
 use offshoot_engine::{
     AfterMerge, CompleteOptions, Completed, Content, Engine, ForkOptions, Principal, Quota,
     WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
-use offshoot_testkit::Process;
+use offshoot_testkit::{Process, wait_until};
 
 /// A program that does what it is told, in a directory or with a file of it open.
 struct Holder {
@@ -66,25 +66,6 @@ impl Holder {
     }
 }
 
-fn workspace(engine: &Engine, id: &str) -> WorkspaceId {
-    engine
-        .create_workspace(
-            Some(id.parse().unwrap()),
-            Layout::Plain,
-            Quota::default(),
-            &user(),
-        )
-        .unwrap()
-        .id
-}
-
-fn write(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
-    let content = Content::Bytes(text.as_bytes());
-    engine
-        .write_file(id, &p(path), content, &WriteOptions::default(), &user())
-        .unwrap();
-}
-
 /// Takes a file in as an archive does.
 fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
     let owner = Principal::owner(Operator::new("ann"));
@@ -100,12 +81,8 @@ fn read(engine: &Engine, id: &WorkspaceId, path: &str) -> String {
     String::from_utf8(engine.read_whole(id, &p(path)).unwrap().0).unwrap()
 }
 
-fn dir_of(rig: &Rig, id: &WorkspaceId) -> std::path::PathBuf {
-    rig.host.path().join("data/workspaces").join(id.as_str())
-}
-
 /// A second look at the rows.
-fn store_of(rig: &Rig) -> SqliteStore {
+fn store_of(rig: &TestEngine) -> SqliteStore {
     let database = rig.host.path().join("data/offshoot.db");
     SqliteStore::open(&database, SqliteOptions::default()).unwrap()
 }
@@ -117,8 +94,8 @@ fn problems(engine: &Engine) -> Vec<String> {
 
 #[test]
 fn a_directory_that_is_gone_comes_back_at_every_door() {
-    let mut rig = Rig::new(ProviderName::Copy);
-    let ws = workspace(&rig.engine, "w");
+    let mut rig = TestEngine::new(ProviderName::Copy);
+    let ws = create(&rig.engine, "w");
     write(&rig.engine, &ws, "d/f", "one");
     write(&rig.engine, &ws, "g", "two");
     let taken = rig
@@ -128,7 +105,7 @@ fn a_directory_that_is_gone_comes_back_at_every_door() {
         .snapshot
         .id
         .to_hex();
-    let dir = dir_of(&rig, &ws);
+    let dir = rig.path_of(&ws);
     let gone = || fs::remove_dir_all(&dir).unwrap();
 
     gone();
@@ -201,12 +178,12 @@ fn a_directory_that_is_gone_comes_back_at_every_door() {
 
 #[test]
 fn a_restore_that_cannot_be_done_leaves_no_version() {
-    let rig = Rig::new(ProviderName::Copy);
-    let ws = workspace(&rig.engine, "w");
+    let rig = TestEngine::new(ProviderName::Copy);
+    let ws = create(&rig.engine, "w");
     write(&rig.engine, &ws, "f", "one");
     let first = rig.engine.snapshot(&ws, None, false, &user()).unwrap();
     write(&rig.engine, &ws, "f", "two");
-    let dir = dir_of(&rig, &ws);
+    let dir = rig.path_of(&ws);
     fs::remove_dir_all(&dir).unwrap();
     // Something that no directory can take the place of.
     fs::write(&dir, "in the way").unwrap();
@@ -241,7 +218,7 @@ fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
 /// A mount cannot be removed; a copy that nobody was given can, by mistake.
 #[test]
 fn a_fork_that_is_a_copy_comes_back_from_its_layers_and_rows() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let options = ForkOptions {
         agent: Some("ada".parse().unwrap()),
@@ -253,7 +230,7 @@ fn a_fork_that_is_a_copy_comes_back_from_its_layers_and_rows() {
     rig.engine
         .delete_file(&id, &p("README"), false, &user())
         .unwrap();
-    let dir = dir_of(&rig, &id);
+    let dir = rig.path_of(&id);
     fs::remove_dir_all(&dir).unwrap();
     assert_eq!(problems(&rig.engine).len(), 1);
     assert_eq!(read(&rig.engine, &id, "src/new"), "mine");
@@ -268,12 +245,12 @@ fn a_fork_that_is_a_copy_comes_back_from_its_layers_and_rows() {
 
 #[test]
 fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let engine = &rig.engine;
     let ids: Vec<WorkspaceId> = ["open", "inside", "private", "free"]
         .iter()
-        .map(|id| workspace(engine, id))
+        .map(|id| create(engine, id))
         .collect();
     for id in &ids {
         write(engine, id, "f", "x");
@@ -283,7 +260,7 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     let mut writing = Holder::writing(&path(0), "f");
     let mut inside = Holder::inside(&path(1));
     // Its path was given to nobody, and somebody is there all the same.
-    let _private = Holder::inside(&dir_of(&rig, &ids[2]));
+    let _private = Holder::inside(&rig.path_of(&ids[2]));
     let _fork = Holder::inside(&fork_path);
     path(3);
     let names = |dry_run: bool| -> Vec<String> {
@@ -296,19 +273,11 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     writing.tell("written after the clean-up");
     inside.tell("so is this");
     let late = |id: &WorkspaceId, path: &str, text: &str| {
-        let started = Instant::now();
-        loop {
+        wait_until(&format!("`{text}` is recorded"), || {
             engine.sync(id, &user()).unwrap();
             let read = engine.read_whole(id, &p(path));
-            if read.is_ok_and(|read| String::from_utf8(read.0).unwrap().contains(text)) {
-                break;
-            }
-            assert!(
-                started.elapsed() < Duration::from_secs(30),
-                "`{text}` is lost"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            read.is_ok_and(|read| String::from_utf8(read.0).unwrap().contains(text))
+        });
     };
     late(&ids[0], "f", "written after");
     late(&ids[1], "late", "so is this");
@@ -349,11 +318,8 @@ fn clean_leaves_forks_that_somebody_uses() {
 
 #[test]
 fn reading_is_a_use() {
-    let mut rig = Rig::new(ProviderName::Copy);
-    let (read_one, unread) = (
-        workspace(&rig.engine, "read"),
-        workspace(&rig.engine, "unread"),
-    );
+    let mut rig = TestEngine::new(ProviderName::Copy);
+    let (read_one, unread) = (create(&rig.engine, "read"), create(&rig.engine, "unread"));
     for id in [&read_one, &unread] {
         write(&rig.engine, id, "f", "x");
     }
@@ -384,21 +350,17 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
     with_each(|rig| {
         let project = rig.project("web");
         let (fork, fork_path) = rig.fork(&project, "ada");
-        let plain = workspace(&rig.engine, "plain");
+        let plain = create(&rig.engine, "plain");
         let plain_path = rig.engine.hand_out_path(&plain).unwrap();
         for (id, path) in [(&fork, &fork_path), (&plain, &plain_path)] {
             let mut holder = Holder::writing(path, "log.txt");
             let error = rig.engine.delete_workspace(id, &user()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
             holder.tell("after the refusal");
-            let started = Instant::now();
-            while !fs::read_to_string(path.join("log.txt"))
-                .unwrap()
-                .contains("refusal")
-            {
-                assert!(started.elapsed() < Duration::from_secs(30));
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            wait_until("the process still writes to its file", || {
+                let log = fs::read_to_string(path.join("log.txt")).unwrap();
+                log.contains("refusal")
+            });
             drop(holder);
             // Nothing is different from before.
             fs::write(path.join("more"), "x").unwrap();
@@ -419,7 +381,7 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
     });
 }
 
-fn complete(rig: &Rig, id: &WorkspaceId, keep: bool) -> Completed {
+fn complete(rig: &TestEngine, id: &WorkspaceId, keep: bool) -> Completed {
     let options = CompleteOptions {
         keep,
         ..CompleteOptions::default()
@@ -485,7 +447,7 @@ fn a_merged_workspace_stays_while_somebody_writes_to_it_and_goes_later() {
 /// A conflict that waits for a decision does not become a second one.
 #[test]
 fn an_update_after_a_merge_takes_what_landed_for_done() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "ada");
     rig.put(&project, "README", "theirs\n");
@@ -532,8 +494,8 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
 /// A process that takes a directory away may be killed while it stands aside.
 #[test]
 fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
-    let mut rig = Rig::new(ProviderName::Copy);
-    let ws = workspace(&rig.engine, "w");
+    let mut rig = TestEngine::new(ProviderName::Copy);
+    let ws = create(&rig.engine, "w");
     write(&rig.engine, &ws, "f", "one");
     let path = rig.engine.hand_out_path(&ws).unwrap();
     fs::write(path.join("outside"), "not recorded yet").unwrap();

@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use crate::support::{Bed, p};
+use crate::fixture::{TestEngine, p};
 use offshoot_core::RelPath;
 use offshoot_engine::{ListOptions, ListSort};
 
 /// All names of a listing, page by page; between pages `meanwhile` may change something.
 fn names_by_page(
-    bed: &Bed,
+    bed: &TestEngine,
     id: &offshoot_core::WorkspaceId,
     options: &ListOptions,
     mut meanwhile: impl FnMut(usize),
@@ -17,7 +17,7 @@ fn names_by_page(
     let mut options = options.clone();
     for round in 0.. {
         let page = bed
-            .engine()
+            .engine
             .list_page(id, &p("d"), &options, &|_| true)
             .unwrap();
         assert!(page.entries.len() <= options.limit);
@@ -34,10 +34,10 @@ fn names_by_page(
 
 #[test]
 fn pages_put_together_are_the_listing_in_every_order() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     let id = bed.create("w");
     bed.write(&id, "d/m.txt", b"four");
-    let dir = bed.engine().hand_out_path(&id).unwrap().join("d");
+    let dir = bed.engine.hand_out_path(&id).unwrap().join("d");
     for (name, content) in [("a.txt", "22"), ("z", "1"), ("k:0:x", "22"), ("B", "")] {
         fs::write(dir.join(name), content).unwrap();
     }
@@ -76,10 +76,10 @@ fn pages_put_together_are_the_listing_in_every_order() {
 /// Every file that is opened or read counts as a call to the disk.
 #[test]
 fn a_page_by_name_looks_at_its_own_entries_alone() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     let id = bed.create("w");
     bed.write(&id, "d/0", b"x");
-    let dir = bed.engine().hand_out_path(&id).unwrap().join("d");
+    let dir = bed.engine.hand_out_path(&id).unwrap().join("d");
     for number in 0..300 {
         fs::write(dir.join(format!("f{number:03}")), "content").unwrap();
     }
@@ -90,7 +90,7 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     };
     bed.plan.arm(60);
     let page = bed
-        .engine()
+        .engine
         .list_page(&id, &p("d"), &options, &|_| true)
         .unwrap();
     assert!(!bed.plan.disarm(), "a page of five made sixty calls");
@@ -98,7 +98,7 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     assert_eq!(page.next.as_deref(), Some("f105"));
     // So does the tree: files are nothing but names to it.
     bed.plan.arm(60);
-    let tree = bed.engine().tree(&id, &RelPath::root(), Some(1)).unwrap();
+    let tree = bed.engine.tree(&id, &RelPath::root(), Some(1)).unwrap();
     assert!(!bed.plan.disarm());
     assert_eq!(tree.children.len(), 1);
 }

@@ -1,6 +1,6 @@
 //! The tests of this crate in one program, which links once.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod agents;
 mod atomic_landing;
@@ -17,6 +17,7 @@ mod disk_full;
 mod erased_beside_writes;
 mod faults;
 mod file_or_directory;
+mod fixture;
 #[cfg(target_os = "linux")]
 mod fork_container;
 mod fork_faults;
@@ -51,10 +52,8 @@ mod reused_names;
 mod review_rights;
 mod review_texts;
 mod reviews_close;
-mod rig;
 mod session_places;
 mod statements;
-mod support;
 mod too_large;
 mod unrecorded;
 mod update_reviews;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use offshoot_core::{Cause, ErrorCode, Layout, Operator, RelPath, WorkspaceId};
+use crate::fixture::{create, p, user, write};
+use offshoot_core::{ErrorCode, Layout, WorkspaceId};
 use offshoot_engine::{Content, Engine, EngineOptions, Quota, WriteOptions};
 use offshoot_testkit::git::git;
 
@@ -10,34 +11,6 @@ fn engine() -> (tempfile::TempDir, Engine) {
     let dir = tempfile::tempdir().unwrap();
     let engine = Engine::open(EngineOptions::new(dir.path().join("data"))).unwrap();
     (dir, engine)
-}
-
-fn user() -> Cause {
-    Cause::by(Operator::user())
-}
-
-fn p(text: &str) -> RelPath {
-    RelPath::parse(text.as_bytes()).unwrap()
-}
-
-fn create(engine: &Engine, id: &str) -> WorkspaceId {
-    let id = Some(id.parse().unwrap());
-    engine
-        .create_workspace(id, Layout::Plain, Quota::default(), &user())
-        .unwrap()
-        .id
-}
-
-fn write(engine: &Engine, ws: &WorkspaceId, path: &str, content: &[u8]) {
-    engine
-        .write_file(
-            ws,
-            &p(path),
-            Content::Bytes(content),
-            &WriteOptions::default(),
-            &user(),
-        )
-        .unwrap();
 }
 
 fn assert_clean(engine: &Engine) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ProjectId, RelPath, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, ForkOptions, MergeSettings, PathPolicy, Policy, Resolution,
@@ -11,7 +11,7 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
-fn complete(rig: &Rig, id: &WorkspaceId) -> Completed {
+fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
     rig.engine
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
@@ -21,7 +21,7 @@ fn paths(list: &[RelPath]) -> Vec<String> {
     list.iter().map(RelPath::to_text).collect()
 }
 
-fn settle(rig: &Rig, project: &ProjectId, landing: Landing, rules: &[(&str, Policy)]) {
+fn settle(rig: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&str, Policy)]) {
     let settings = MergeSettings {
         policies: rules
             .iter()
@@ -170,7 +170,7 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
 
 #[test]
 fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     for (agent, choice, expected) in [
         ("ours", Resolution::Ours, "one\nOURS\nthree\nfour\n"),
@@ -226,7 +226,7 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
 
 #[test]
 fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     settle(
         &rig,
@@ -304,7 +304,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
 
 #[test]
 fn an_atomic_project_lands_nothing_until_all_is_decided() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     settle(&rig, &project, Landing::Atomic, &[]);
     let (id, path) = rig.fork(&project, "one");
@@ -315,7 +315,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     rig.put(&project, "docs/a/b", "other\n");
     let done = complete(&rig, &id);
     assert_eq!((done.snapshot, done.conflicts.len()), (None, 2));
-    let names = |rig: &Rig| -> Vec<String> {
+    let names = |rig: &TestEngine| -> Vec<String> {
         let all = rig
             .engine
             .project_entries(&project, None, &RelPath::root(), false)
@@ -395,7 +395,7 @@ fn a_kept_workspace_moves_onto_the_merged_head_again_and_again() {
 
 #[test]
 fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (one, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "one\n").unwrap();
@@ -447,7 +447,7 @@ fn touched_but_equal_files_do_not_undo_what_others_did() {
 
 #[test]
 fn what_was_asked_for_is_done_by_whoever_comes_next() {
-    let mut rig = Rig::new(ProviderName::Copy);
+    let mut rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (one, path) = rig.fork(&project, "one");
     fs::write(path.join("one"), "one\n").unwrap();
@@ -460,7 +460,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
 }
 
 /// Asks for a merge without doing it, as a process does that is killed at that moment.
-fn leave_completion(rig: &Rig, id: &WorkspaceId) {
+fn leave_completion(rig: &TestEngine, id: &WorkspaceId) {
     use offshoot_store::{CompletionRow, Durability, MetaStore, SqliteOptions, SqliteStore};
     let database = rig.host.path().join("data/offshoot.db");
     let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
@@ -483,7 +483,7 @@ fn leave_completion(rig: &Rig, id: &WorkspaceId) {
 
 #[test]
 fn a_workspace_that_is_no_fork_cannot_be_completed() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let id = rig
         .engine
         .create_workspace(

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::rig::{Rig, user, with_each};
+use crate::fixture::{TestEngine, user, with_each};
 use offshoot_engine::{CompleteOptions, ProviderName, Resolution};
 
 #[test]
@@ -56,7 +56,7 @@ fn a_workspace_that_was_kept_goes_when_it_is_completed_for_good() {
 
 #[test]
 fn a_merge_that_waits_as_a_whole_moves_nothing() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
@@ -290,7 +290,7 @@ fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
 }
 
 /// Runs a test with each provider, which counts.
-fn with_each_counted(count: &mut usize, test: impl Fn(Rig, &mut usize)) {
+fn with_each_counted(count: &mut usize, test: impl Fn(TestEngine, &mut usize)) {
     let counted = std::cell::RefCell::new(count);
     with_each(|rig| test(rig, &mut counted.borrow_mut()));
 }

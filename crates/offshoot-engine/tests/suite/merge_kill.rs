@@ -5,12 +5,12 @@ use std::io::BufRead;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::rig::child::{Child, Task, say, task};
-use crate::rig::{Rig, open, p, user, working};
+use crate::fixture::child::{Child, Task, say, task};
+use crate::fixture::{TestEngine, open, p, user, working};
 use offshoot_core::{ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Completed, Resolution};
 use offshoot_fs::ProviderName;
-use offshoot_testkit::{HostDir, Rng, soak};
+use offshoot_testkit::{HostDir, Rng, soak, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Files that every second large merge finds changed by both sides. The others end with the removal
@@ -47,7 +47,7 @@ fn best_provider() -> ProviderName {
 
 /// A project of many files that one fork after the other changes all at once.
 struct Large {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
     files: usize,
     round: usize,
@@ -55,7 +55,7 @@ struct Large {
 
 impl Large {
     fn new(files: usize) -> Large {
-        let rig = Rig::new(best_provider());
+        let rig = TestEngine::new(best_provider());
         let project = rig.project("web");
         let (first, path) = rig.fork(&project, "first");
         let large = Large {
@@ -264,15 +264,6 @@ fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
     took
 }
 
-/// Waits until something is true of what a child does.
-fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_true() {
-        assert!(started.elapsed() < LIMIT, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Kills a merge of many files when it has recorded what the fork holds, and again when it has
 /// landed and its layer is made and the fork taken away. Returns how long the next process took to
 /// open the data directory each time.
@@ -349,7 +340,7 @@ enum Clash {
 #[test]
 fn two_completers_of_one_project_lose_nothing() {
     let rounds = if soak() { 1_000 } else { 30 };
-    let rig = Rig::new(best_provider());
+    let rig = TestEngine::new(best_provider());
     let project = rig.project("web");
     let host = rig.host.path();
     let mut children = [0, 1].map(|_| Child::start("merge_kill", "complete", host, rig.provider));

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::rig::{Rig, p, user, working};
+use crate::fixture::{TestEngine, p, user, working};
 use offshoot_core::{ProjectId, RelPath, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Completed, Content, ForkOptions, Policy, WriteOptions};
 use offshoot_fs::ProviderName;
@@ -101,21 +101,21 @@ fn base_text(path: &str) -> String {
 
 /// Engines in memory, one for each provider, and a fresh project for every case.
 struct Stage {
-    rigs: Vec<Rig>,
+    rigs: Vec<TestEngine>,
     number: Cell<usize>,
 }
 
 impl Stage {
     fn new() -> Stage {
-        let copy = Rig::in_memory(ProviderName::Copy);
+        let copy = TestEngine::in_memory(ProviderName::Copy);
         let best = working(copy.host.path())[0];
         Stage {
-            rigs: vec![copy, Rig::in_memory(best)],
+            rigs: vec![copy, TestEngine::in_memory(best)],
             number: Cell::new(0),
         }
     }
 
-    fn project(&self, overlay: bool) -> (&Rig, ProjectId) {
+    fn project(&self, overlay: bool) -> (&TestEngine, ProjectId) {
         let rig = &self.rigs[usize::from(overlay)];
         self.number.set(self.number.get() + 1);
         let id: ProjectId = format!("p{}", self.number.get()).parse().unwrap();
@@ -135,7 +135,7 @@ struct Worked {
 }
 
 /// Does to a fork what an agent does. Edits that make no sense there are left out.
-fn work(rig: &Rig, project: &ProjectId, name: &str, agent: &Agent) -> Worked {
+fn work(rig: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-{name}").parse().unwrap()),
         ..ForkOptions::default()
@@ -169,7 +169,7 @@ fn with_line(text: &str, at: usize, token: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn by_call(rig: &Rig, id: &WorkspaceId, path: &str, edit: Edit, token: &str) {
+fn by_call(rig: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &str) {
     let engine = &rig.engine;
     let put = |text: String, executable: Option<bool>| {
         let options = WriteOptions {
@@ -258,7 +258,7 @@ fn related(one: &Path, other: &Path) -> bool {
 }
 
 /// Completes all in their order.
-fn complete_all(rig: &Rig, scene: &Scene, worked: &mut [Worked]) {
+fn complete_all(rig: &TestEngine, scene: &Scene, worked: &mut [Worked]) {
     for &at in &scene.order {
         let agent = &scene.agents[at];
         let options = CompleteOptions {
@@ -274,7 +274,7 @@ fn complete_all(rig: &Rig, scene: &Scene, worked: &mut [Worked]) {
 }
 
 /// Completing again gives the same answer and changes nothing.
-fn completing_twice(rig: &Rig, project: &ProjectId, scene: &Scene, worked: &[Worked]) {
+fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked: &[Worked]) {
     let head = rig.engine.project(project).unwrap().head;
     let reviews = rig.engine.reviews(Some(project), true).unwrap();
     for (agent, one) in scene.agents.iter().zip(worked) {
@@ -313,7 +313,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    fn of(rig: &Rig, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
+    fn of(rig: &TestEngine, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
         // One that closed by itself keeps nothing: what its workspace had must be in the project.
         for review in rig.engine.reviews(Some(project), false).unwrap() {
@@ -497,7 +497,7 @@ fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
 }
 
 /// The same edits, each agent on its share of the base and below a directory of its own.
-fn work_apart(rig: &Rig, project: &ProjectId, at: usize, agent: &Agent) -> Worked {
+fn work_apart(rig: &TestEngine, project: &ProjectId, at: usize, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-w{at}").parse().unwrap()),
         ..ForkOptions::default()

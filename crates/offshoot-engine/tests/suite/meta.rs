@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{Cause, Layout, Operator, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Content, Engine, Principal, PrincipalKind, Quota, Reach, Scope, WriteOptions,
@@ -54,7 +54,7 @@ fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
 
 #[test]
 fn the_index_says_when_each_entry_changed_and_what_it_is() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (id, _) = workspace(&rig.engine);
     put(&rig.engine, &id, "d/a.txt", "a\n", &user());
     put(&rig.engine, &id, "page", "%PDF-1.7\n", &user());
@@ -77,7 +77,7 @@ fn the_index_says_when_each_entry_changed_and_what_it_is() {
 
 #[test]
 fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
     let (id, root) = workspace(engine);
     let mut first = user();
@@ -182,7 +182,7 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
 
 #[test]
 fn a_fork_names_the_author_of_what_it_did_not_change() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
     let project = rig.project("app");
     let (fork, root) = rig.fork(&project, "ada");
@@ -232,7 +232,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
 
 #[test]
 fn counts_are_what_is_listed_whoever_found_the_directory() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
     for (layout, handed_out) in [
         (Layout::Plain, false),
@@ -260,7 +260,7 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
 /// What the project became since the base does not crowd out what is told of before it.
 #[test]
 fn the_past_of_a_file_in_the_project_is_told_however_much_followed() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     rig.put(&project, "busy", "before\n");
     let (fork, _) = rig.fork(&project, "ada");
@@ -273,7 +273,7 @@ fn the_past_of_a_file_in_the_project_is_told_however_much_followed() {
 
 #[test]
 fn the_index_of_a_large_workspace_ends_and_says_so() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let (id, path) = workspace(&rig.engine);
     for number in 0..10_005 {
         fs::write(path.join(format!("{number}.txt")), "").unwrap();

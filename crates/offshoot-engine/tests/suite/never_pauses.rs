@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::rig::{p, user, with_each};
+use crate::fixture::{p, user, with_each};
 use offshoot_core::{ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_engine::Engine;
 

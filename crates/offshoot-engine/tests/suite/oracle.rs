@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Bed, cases, chmod, user};
+use crate::fixture::consistency::cases;
+use crate::fixture::{TestEngine, chmod, user};
 use offshoot_core::{RelPath, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions};
 use offshoot_testkit::{Rng, TreeSpec, dir_image, git_command, make_tree};
@@ -195,8 +196,8 @@ fn outside_step(rng: &mut Rng, root: &Path) {
     }
 }
 
-fn compare(bed: &Bed, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
-    let taken = bed.engine().snapshot(ws, None, false, &user()).unwrap();
+fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
+    let taken = bed.engine.snapshot(ws, None, false, &user()).unwrap();
     let expected = oracle.tree();
     assert!(
         taken.snapshot.tree.to_hex() == expected,
@@ -208,12 +209,12 @@ fn compare(bed: &Bed, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
 
 #[test]
 fn oracle_directories_that_outside_programs_made() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine().hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.dir.path().join(format!("g{seed}")), root.clone());
+        let root = bed.engine.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
                 outside_step(&mut rng, &root);
@@ -225,19 +226,19 @@ fn oracle_directories_that_outside_programs_made() {
 
 #[test]
 fn oracle_trees_of_odd_names_and_deep_nesting() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     for seed in 0..u64::from(cases(12)) {
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine().hand_out_path(&ws).unwrap();
+        let root = bed.engine.hand_out_path(&ws).unwrap();
         make_tree(&root, &TreeSpec::nasty(150), seed);
-        let oracle = Oracle::new(bed.dir.path().join(format!("g{seed}")), root);
+        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root);
         compare(&bed, &ws, &oracle, &format!("seed {seed}"));
     }
 }
 
 /// Brings a change of a model directory into a workspace by calls.
-fn call_step(rng: &mut Rng, bed: &Bed, ws: &WorkspaceId) {
-    let engine = bed.engine();
+fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
+    let engine = &bed.engine;
     let path = {
         let path = random_path(rng, Path::new(""));
         RelPath::parse(path.as_os_str().as_bytes()).unwrap()
@@ -275,7 +276,7 @@ fn call_step(rng: &mut Rng, bed: &Bed, ws: &WorkspaceId) {
 
 #[test]
 fn oracle_trees_written_by_calls() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
         let ws = bed.create(&format!("w{seed}"));
@@ -289,7 +290,7 @@ fn oracle_trees_written_by_calls() {
                 continue;
             }
             let oracle = oracle.get_or_insert_with(|| {
-                Oracle::new(bed.dir.path().join(format!("g{seed}")), root.clone())
+                Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone())
             });
             compare(&bed, &ws, oracle, &format!("seed {seed}, round {round}"));
         }
@@ -300,22 +301,22 @@ fn oracle_trees_written_by_calls() {
 /// directory, ignored files that stayed included.
 #[test]
 fn oracle_restored_directories_are_those_of_git() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     for seed in 0..u64::from(cases(60)) {
         let mut rng = Rng::new(1_000 + seed);
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine().hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.dir.path().join(format!("g{seed}")), root.clone());
+        let root = bed.engine.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         compare(&bed, &ws, &oracle, &format!("seed {seed}, at first"));
-        let first = bed.engine().workspace(&ws).unwrap().head.unwrap();
+        let first = bed.engine.workspace(&ws).unwrap().head.unwrap();
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         // Ignored files may be in the way; then nothing was restored, and git sees that too.
-        if let Err(error) = bed.engine().restore(&ws, &first.to_hex(), None, &user()) {
+        if let Err(error) = bed.engine.restore(&ws, &first.to_hex(), None, &user()) {
             assert_eq!(
                 error.code(),
                 offshoot_core::ErrorCode::AlreadyExists,

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::cancel::Cancel;
-use offshoot_core::{ErrorCode, Layout, Operator, ProjectId, WorkspaceId};
+use offshoot_core::{ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
-    CompleteOptions, Content, ImportOptions, MergeSettings, Principal, Quota, Resolution,
-    WriteOptions,
+    CompleteOptions, Content, ImportOptions, MergeSettings, Principal, Resolution, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
@@ -25,20 +24,20 @@ const TRIES: usize = 3;
 
 /// Measures what another tenant's writes wait for.
 struct Waits {
-    rig: Rig,
+    rig: TestEngine,
     bystander: WorkspaceId,
 }
 
 impl Waits {
     fn new() -> Waits {
         // In memory: this is about who waits for whom, not about the disk.
-        let rig = Rig::in_memory(ProviderName::Copy);
-        let bystander = standalone(&rig, "bystander");
+        let rig = TestEngine::in_memory(ProviderName::Copy);
+        let bystander = rig.create("bystander");
         Waits { rig, bystander }
     }
 
     /// Does `work` while the bystander writes small files. Returns its longest wait.
-    fn longest<T>(&self, work: impl FnOnce(&Rig) -> T) -> (Duration, T) {
+    fn longest<T>(&self, work: impl FnOnce(&TestEngine) -> T) -> (Duration, T) {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
@@ -82,16 +81,7 @@ fn nobody_waits(scene: impl Fn(&mut dyn FnMut(&str, Duration))) {
     panic!("another tenant's write waited too long: {best:?}");
 }
 
-fn standalone(rig: &Rig, name: &str) -> WorkspaceId {
-    let id: WorkspaceId = name.parse().unwrap();
-    let made =
-        rig.engine
-            .create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
-    made.unwrap();
-    id
-}
-
-fn write(rig: &Rig, id: &WorkspaceId, path: &str) {
+fn write(rig: &TestEngine, id: &WorkspaceId, path: &str) {
     let content = Content::Bytes(path.as_bytes());
     rig.engine
         .write_file(id, &p(path), content, &WriteOptions::default(), &user())
@@ -138,7 +128,7 @@ fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
 }
 
 /// Takes the files of a directory into a workspace, as an archive does.
-fn take_in(rig: &Rig, id: &WorkspaceId, root: &Path) {
+fn take_in(rig: &TestEngine, id: &WorkspaceId, root: &Path) {
     let owner = Principal::owner(Operator::new("ann"));
     let access = rig.engine.access(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
@@ -156,12 +146,12 @@ fn scene_of_a_workspace(
     note: &mut dyn FnMut(&str, Duration),
 ) {
     let waits = Waits::new();
-    let id = standalone(&waits.rig, "large");
+    let id = waits.rig.create("large");
     let path = waits.rig.engine.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
     let (wait, _) = waits.longest(|rig| rig.engine.sync(&id, &user()).unwrap());
     note("sync", wait);
-    let snapshot = |rig: &Rig| {
+    let snapshot = |rig: &TestEngine| {
         let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
         taken.snapshot.id.to_hex()
     };
@@ -186,7 +176,7 @@ fn scene_of_a_workspace(
         waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
     note("restore", wait);
     assert!(restored.changes.changes.len() >= 700);
-    let other = standalone(&waits.rig, "archive");
+    let other = waits.rig.create("archive");
     let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
     note("archive", wait);
     let (wait, _) = waits.longest(|rig| rig.engine.delete_workspace(&id, &user()).unwrap());
@@ -262,7 +252,7 @@ fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> Project
     project
 }
 
-fn set(rig: &Rig, project: &ProjectId, landing: Landing, protect: &[&str]) {
+fn set(rig: &TestEngine, project: &ProjectId, landing: Landing, protect: &[&str]) {
     let settings = MergeSettings {
         policies: Vec::new(),
         landing,

@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::RelPath;
 use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
 use offshoot_fs::ProviderName;
 
-fn overview(rig: &Rig) -> Vec<ForkOverview> {
+fn overview(rig: &TestEngine) -> Vec<ForkOverview> {
     rig.engine.overview(None, true, &user()).unwrap()
 }
 
@@ -105,7 +105,7 @@ fn the_overview_of_no_project_says_so() {
 
 #[test]
 fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let web = rig.project("web");
     let (one_id, one) = rig.fork(&web, "one");
     let (_, two) = rig.fork(&web, "two");
@@ -142,7 +142,7 @@ fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted
 /// Pages of a project's files join to all of them, in the order that a workspace is walked in.
 #[test]
 fn the_files_of_a_project_are_walked_by_page() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     for path in ["a/z", "a-b", "a/b/c", "z", "b/1", "b/2", "b/3"] {
         rig.put(&project, path, "x\n");
@@ -172,7 +172,7 @@ fn the_files_of_a_project_are_walked_by_page() {
 
 #[test]
 fn paths_that_the_project_changed_too_are_named_up_to_a_number_and_counted() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let web = rig.project("web");
     let (_, one) = rig.fork(&web, "one");
     for number in 0..25 {

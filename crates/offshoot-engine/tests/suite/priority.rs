@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{Cause, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, Decided, ForkOptions, MergeSettings, PathPolicy, Policy,
@@ -13,14 +13,14 @@ use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
 }
 
 impl Scene {
     /// A project in which the higher priority wins everywhere.
     fn new(files: &[(&str, &str)]) -> Scene {
-        let rig = Rig::in_memory(ProviderName::Copy);
+        let rig = TestEngine::in_memory(ProviderName::Copy);
         let project: ProjectId = "web".parse().unwrap();
         rig.engine.create_project(&project, &user()).unwrap();
         for (path, text) in files {

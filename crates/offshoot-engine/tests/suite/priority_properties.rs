@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::fs;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{AgentId, Cause, ObjectKind, ProjectId, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, ForkOptions, Policy, Resolution, WriteOptions,
@@ -291,7 +291,7 @@ impl Fork {
 }
 
 struct Stage {
-    rig: Rig,
+    rig: TestEngine,
     projects: Cell<usize>,
     /// Words and moments, each once in a scene.
     numbers: Cell<usize>,
@@ -570,7 +570,7 @@ fn check(stage: &Stage, scene: &Scene) {
 #[test]
 fn property_priority_is_that_of_each_line_and_member() {
     let stage = RefCell::new(Stage {
-        rig: Rig::in_memory(ProviderName::Copy),
+        rig: TestEngine::in_memory(ProviderName::Copy),
         projects: Cell::new(0),
         numbers: Cell::new(0),
     });

@@ -5,8 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::support::ops::{self, Op, OutsideOp};
-use crate::support::{Bed, cases, index_of, out_of_line, p, real_counts, user, write};
+use crate::fixture::consistency::{cases, index_of, out_of_line, real_counts};
+use crate::fixture::ops::{self, Op, OutsideOp};
+use crate::fixture::{TestEngine, p, try_write, user};
 use offshoot_core::{ErrorCode, Layout, RelPath, WorkspaceId};
 use offshoot_engine::{Content, Engine, Quota, WriteOptions};
 use offshoot_testkit::{DirImage, Node, NodePath, dir_image};
@@ -14,8 +15,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 /// Runs a property on one data directory, with a workspace of its own for every case.
-fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut Bed, &WorkspaceId, S::Value)) {
-    let bed = RefCell::new(Bed::new());
+fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut TestEngine, &WorkspaceId, S::Value)) {
+    let bed = RefCell::new(TestEngine::plain());
     let number = Cell::new(0);
     let config = Config {
         cases: cases(256),
@@ -71,7 +72,7 @@ fn any_content() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
     property(&(any_path(), any_content()), |bed, ws, (path, bytes)| {
-        let engine = bed.engine();
+        let engine = &bed.engine;
         let on_disk = bed.path_of(ws);
         assert!(!on_disk.exists(), "assigned is a row and nothing more");
         // Nothing that only looks makes it either.
@@ -102,7 +103,7 @@ fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
             .write_file(ws, &path, Content::Bytes(&bytes), &refused, &user())
             .unwrap_err();
         assert!(!on_disk.exists(), "a refused write made a directory");
-        write(engine, ws, &path, &bytes).unwrap();
+        try_write(engine, ws, &path, &bytes).unwrap();
         assert!(on_disk.is_dir(), "the first write makes it");
         assert!(engine.info(ws).unwrap().materialized);
     });
@@ -112,14 +113,14 @@ fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
 fn property_what_is_written_is_read() {
     let strategy = (any_path(), any_content(), any_content(), any::<bool>());
     property(&strategy, |bed, ws, (path, first, second, stream)| {
-        let engine = bed.engine();
+        let engine = &bed.engine;
         for bytes in [&first, &second, &first] {
             let written = if stream {
                 let content = Content::Stream(&mut &bytes[..]);
                 let options = WriteOptions::default();
                 engine.write_file(ws, &path, content, &options, &user())
             } else {
-                write(engine, ws, &path, bytes)
+                try_write(engine, ws, &path, bytes)
             }
             .unwrap();
             assert_eq!(written.size, bytes.len() as i64);
@@ -140,12 +141,12 @@ fn property_what_is_written_is_read() {
 fn property_parents_appear_and_info_is_a_real_count() {
     let files = prop::collection::vec((any_path(), any_content()), 1..6);
     property(&(files, any::<bool>()), |bed, ws, (files, handed_out)| {
-        let engine = bed.engine();
+        let engine = &bed.engine;
         if handed_out {
             engine.hand_out_path(ws).unwrap();
         }
         for (path, bytes) in &files {
-            match write(engine, ws, path, bytes) {
+            match try_write(engine, ws, path, bytes) {
                 Ok(written) => assert_eq!(written.path, *path),
                 Err(error) => assert!(ops::is_an_answer(error.code()), "{error:?}"),
             }
@@ -164,7 +165,7 @@ fn property_parents_appear_and_info_is_a_real_count() {
 }
 
 /// Everything that a refused call could have touched.
-fn everything(bed: &Bed) -> (DirImage, i64) {
+fn everything(bed: &TestEngine) -> (DirImage, i64) {
     let seq = bed.store().read(|tx| tx.last_seq()).unwrap();
     (dir_image(&bed.data().join("workspaces")), seq)
 }
@@ -198,7 +199,7 @@ fn property_refused_paths_touch_nothing() {
             bytes.push(b'/');
             bytes.extend_from_slice(after.join("/").as_bytes());
         }
-        let engine = bed.engine();
+        let engine = &bed.engine;
         if count.replace(count.get() + 1).is_multiple_of(2) {
             bed.write(ws, "there", b"before");
         }
@@ -206,7 +207,7 @@ fn property_refused_paths_touch_nothing() {
         let image = bed.image(ws);
         let last = bed.store().read(|tx| tx.last_seq()).unwrap();
         let outcome = RelPath::parse(&bytes).and_then(|path| match call {
-            0 => write(engine, ws, &path, b"x").map(drop),
+            0 => try_write(engine, ws, &path, b"x").map(drop),
             1 => engine.delete_file(ws, &path, true, &user()).map(drop),
             2 => engine.move_file(ws, &p("there"), &path, &user()).map(drop),
             3 => engine.make_dir_in(ws, &path, &user()).map(drop),
@@ -238,7 +239,7 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
     let strategy = (target, any_path(), 0..6_u8);
     property(&strategy, |bed, ws, (target, path, call)| {
         use std::os::unix::ffi::OsStrExt;
-        let engine = bed.engine();
+        let engine = &bed.engine;
         bed.write(ws, "a/there", b"before");
         let root = engine.hand_out_path(ws).unwrap();
         let target = std::ffi::OsStr::from_bytes(target);
@@ -248,7 +249,7 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
         let before = everything(bed);
         let beyond = p("l").join(&path);
         let outcome = match call {
-            0 => write(engine, ws, &beyond, b"x").map(drop),
+            0 => try_write(engine, ws, &beyond, b"x").map(drop),
             1 => engine.delete_file(ws, &beyond, true, &user()).map(drop),
             2 => engine
                 .move_file(ws, &p("a/there"), &beyond, &user())
@@ -275,7 +276,7 @@ fn property_two_workspaces_never_share_a_path() {
     property(&strategy, |bed, _, (one, two, path, bytes)| {
         let make = |id: &str| {
             let id = id.parse().ok()?;
-            bed.engine()
+            bed.engine
                 .create_workspace(Some(id), Layout::Plain, Quota::default(), &user())
                 .map_err(|error| assert_eq!(error.code(), ErrorCode::AlreadyExists))
                 .ok()
@@ -290,15 +291,15 @@ fn property_two_workspaces_never_share_a_path() {
                 taken.borrow_mut().insert(ws.as_str().to_owned()),
                 "{ws} was given twice"
             );
-            assert!(bed.engine().list(ws, &RelPath::root()).unwrap().is_empty());
+            assert!(bed.engine.list(ws, &RelPath::root()).unwrap().is_empty());
         }
         if let [one, two] = &made[..] {
-            write(bed.engine(), one, &path, &bytes).unwrap();
+            try_write(&bed.engine, one, &path, &bytes).unwrap();
             assert!(!bed.path_of(two).exists());
-            let paths = [one, two].map(|ws| bed.engine().hand_out_path(ws).unwrap());
+            let paths = [one, two].map(|ws| bed.engine.hand_out_path(ws).unwrap());
             assert!(!paths[0].starts_with(&paths[1]) && !paths[1].starts_with(&paths[0]));
             assert!(bed.image(two).is_empty());
-            bed.engine().delete_workspace(one, &user()).unwrap();
+            bed.engine.delete_workspace(one, &user()).unwrap();
             taken.borrow_mut().remove(one.as_str());
             assert!(bed.path_of(two).exists() && !bed.path_of(one).exists());
         }
@@ -347,10 +348,10 @@ fn rules_of(image: &DirImage) -> Vec<u8> {
 }
 
 fn put_rules(engine: &Engine, ws: &WorkspaceId, rules: usize) {
-    write(engine, ws, &p(".gitignore"), RULES[rules]).unwrap();
+    try_write(engine, ws, &p(".gitignore"), RULES[rules]).unwrap();
 }
 
-fn do_all(bed: &Bed, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
+fn do_all(bed: &TestEngine, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
     for step in steps {
         match step {
             Op::Outside(step) => {
@@ -359,7 +360,7 @@ fn do_all(bed: &Bed, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
                 }
             }
             step => {
-                if let Err(error) = ops::run(bed.engine(), ws, step) {
+                if let Err(error) = ops::run(&bed.engine, ws, step) {
                     assert!(ops::is_an_answer(error.code()), "{step:?}: {error:?}");
                 }
             }
@@ -413,7 +414,7 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
     property(
         &strategy,
         |bed, ws, (build, edits, rules, later_rules, handed_out)| {
-            let engine = bed.engine();
+            let engine = &bed.engine;
             if handed_out {
                 engine.hand_out_path(ws).unwrap();
             }
@@ -620,15 +621,15 @@ fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     true
 }
 
-fn live(bed: &mut Bed, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
+fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
     let mut model = Model::new();
     let mut snapshots: Vec<(String, Model)> = Vec::new();
     let mut acknowledged: Vec<(RelPath, Vec<u8>)> = Vec::new();
     if handed_out {
-        bed.engine().hand_out_path(ws).unwrap();
+        bed.engine.hand_out_path(ws).unwrap();
     }
     for step in steps {
-        let engine = bed.engine();
+        let engine = &bed.engine;
         match step {
             Step::Op(Op::Outside(step)) => {
                 if handed_out {
@@ -676,9 +677,9 @@ fn live(bed: &mut Bed, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
         if bed.path_of(ws).exists() || !model.is_empty() {
             assert_eq!(model_of(&bed.path_of(ws)), model, "on disk, after {step:?}");
         }
-        assert_eq!(read_all(bed.engine(), ws), model, "after {step:?}");
+        assert_eq!(read_all(&bed.engine, ws), model, "after {step:?}");
     }
-    let engine = bed.engine();
+    let engine = &bed.engine;
     engine.sync(ws, &user()).unwrap();
     assert_eq!(out_of_line(bed, ws), None);
     for (path, bytes) in &acknowledged {
@@ -713,7 +714,7 @@ fn property_the_engine_behaves_like_the_model_beside_outside_programs() {
 fn property_outside_links_and_modes_are_found_and_kept() {
     let steps = prop::collection::vec(ops::op(NAMES, true), 0..16);
     property(&steps, |bed, ws, steps| {
-        let engine = bed.engine();
+        let engine = &bed.engine;
         engine.hand_out_path(ws).unwrap();
         for step in &steps {
             do_all(bed, ws, true, std::slice::from_ref(step));
@@ -735,14 +736,14 @@ fn property_recovery_puts_wrong_counters_right() {
     let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
     property(&strategy, |bed, ws, (build, edits, rules, handed_out)| {
         if handed_out {
-            bed.engine().hand_out_path(ws).unwrap();
+            bed.engine.hand_out_path(ws).unwrap();
         }
         do_all(bed, ws, handed_out, &build);
-        put_rules(bed.engine(), ws, rules);
-        bed.engine().snapshot(ws, None, false, &user()).unwrap();
+        put_rules(&bed.engine, ws, rules);
+        bed.engine.snapshot(ws, None, false, &user()).unwrap();
         do_all(bed, ws, handed_out, &edits);
-        bed.engine().sync(ws, &user()).unwrap();
-        let right = bed.engine().workspace(ws).unwrap();
+        bed.engine.sync(ws, &user()).unwrap();
+        let right = bed.engine.workspace(ws).unwrap();
         bed.close();
         let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
             let mut row = tx.workspace(ws)?.unwrap();
@@ -754,8 +755,8 @@ fn property_recovery_puts_wrong_counters_right() {
         // A process that did not end well.
         std::fs::write(bed.data().join("run/0000"), b"").unwrap();
         bed.reopen();
-        bed.engine().wait_for_upkeep();
-        let now = bed.engine().workspace(ws).unwrap();
+        bed.engine.wait_for_upkeep();
+        let now = bed.engine.workspace(ws).unwrap();
         let counters = |row: &offshoot_engine::Workspace| (row.files, row.dirs, row.bytes);
         assert_eq!(counters(&now), counters(&right));
     });
@@ -765,7 +766,7 @@ fn property_recovery_puts_wrong_counters_right() {
 /// and syncs go on. What is recorded may be any of it, and the counters are those of the index.
 #[test]
 fn counters_hold_while_files_directories_and_links_are_swapped() {
-    use crate::support::ops::Swapped;
+    use crate::fixture::ops::Swapped;
     use std::sync::atomic::{AtomicBool, Ordering};
     const FORMS: [Swapped; 5] = [
         Swapped::Dir,
@@ -774,9 +775,9 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
         Swapped::Holding(b"b", true),
         Swapped::File,
     ];
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     let ws = bed.create("w");
-    let engine = bed.engine();
+    let engine = &bed.engine;
     let root = engine.hand_out_path(&ws).unwrap();
     let mut rng = offshoot_testkit::Rng::new(7);
     for _ in 0..cases(40) {
@@ -796,11 +797,11 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
                     0 => engine.sync(&ws, &user()).map(drop),
-                    1 => write(engine, &ws, &deep, b"through us").map(drop),
+                    1 => try_write(engine, &ws, &deep, b"through us").map(drop),
                     2 => engine.delete_file(&ws, &deep, true, &user()).map(drop),
                     _ => engine.snapshot(&ws, None, false, &user()).map(drop),
                 };
-                let wrong = crate::support::miscounted(&bed, &ws);
+                let wrong = crate::fixture::consistency::miscounted(&bed, &ws);
                 stop.store(wrong.is_some(), Ordering::Relaxed);
                 assert_eq!(wrong, None, "after call {call}");
             }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
     Access, CompleteOptions, Completed, Content, Policy, Principal, PrincipalKind, Reach,
@@ -17,13 +17,13 @@ use offshoot_store::Landing;
 use offshoot_testkit::git;
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let rig = Rig::in_memory(ProviderName::Copy);
+        let rig = TestEngine::in_memory(ProviderName::Copy);
         let project = rig.project("web");
         for (path, text) in [
             (".github/workflows/ci.yml", "on: push\n"),
@@ -549,7 +549,7 @@ fn a_decision_does_not_follow_a_file_to_a_protected_path() {
 
 #[test]
 fn a_project_from_git_is_protected_from_the_start() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let source = tempfile::tempdir().unwrap();
     git(source.path(), &["init", "-q", "-b", "main"]);
     fs::write(source.path().join("README"), "x\n").unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ObjectKind};
 use offshoot_engine::CompleteOptions;
 use offshoot_fs::ProviderName;
@@ -105,7 +105,7 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
 
 #[test]
 fn a_purge_reaches_every_parent_of_an_imported_history() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let source = rig.host.path().join("source");
     fs::create_dir(&source).unwrap();
     let run = |args: &[&str]| git(&source, args);

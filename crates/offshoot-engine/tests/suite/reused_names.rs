@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{AgentId, ErrorCode, Layout, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
     Access, CompleteOptions, Content, Expect, ForkOptions, PrincipalKind, Quota, Reach, Scope,
@@ -12,14 +12,14 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     first: ProjectId,
     second: ProjectId,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let rig = Rig::new(ProviderName::Copy);
+        let rig = TestEngine::new(ProviderName::Copy);
         let first = rig.project("first");
         let second = rig.project("second");
         Scene { rig, first, second }

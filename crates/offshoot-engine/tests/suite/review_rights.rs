@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use crate::rig::{Rig, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
     Access, CompleteOptions, Content, PartChoice, PartChoices, Principal, PrincipalKind, Reach,
@@ -15,7 +15,7 @@ use offshoot_fs::ProviderName;
 use offshoot_store::Durability;
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
     fork: WorkspaceId,
     /// Reviews of `README` and of `docs/a/b`, of one merge that lands whole.
@@ -24,7 +24,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let rig = Rig::in_memory(ProviderName::Copy);
+        let rig = TestEngine::in_memory(ProviderName::Copy);
         let project = rig.project("web");
         let (fork, path) = rig.fork(&project, "one");
         let names = ["README", "docs/a/b"];
@@ -187,7 +187,7 @@ fn a_list_for_one_workspace_reads_no_other_reviews() {
     scene.rig.put(&other, "README", "theirs\n");
     let updated = scene.rig.engine.update(&fork, false, &user()).unwrap();
     assert_eq!(updated.conflicts.len(), 1);
-    let store = crate::rig::store(&scene.rig);
+    let store = scene.rig.store();
     let id = &scene.reviews[0];
     let mut row = store.read(|tx| tx.review(id)).unwrap().unwrap();
     row.details = "{".to_owned();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::{ErrorCode, ProjectId};
 use offshoot_engine::{CompleteOptions, ProviderName, ReviewSide};
 
@@ -13,7 +13,7 @@ const LARGE: usize = (64 << 20) + 1;
 const LONG: usize = (1 << 20) + 1;
 
 /// The review of a protected file of so many bytes that a fork changed.
-fn protected(rig: &Rig, project: &ProjectId, size: usize) -> String {
+fn protected(rig: &TestEngine, project: &ProjectId, size: usize) -> String {
     let engine = &rig.engine;
     let mut settings = engine.merge_settings(project).unwrap();
     settings.protect = vec!["data".to_owned()];
@@ -31,7 +31,7 @@ fn protected(rig: &Rig, project: &ProjectId, size: usize) -> String {
 
 #[test]
 fn what_is_too_large_to_be_merged_is_told_by_its_size_alone() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let review = protected(&rig, &project, LARGE);
     let content = rig.engine.review_content(&review).unwrap();
@@ -50,7 +50,7 @@ fn what_is_too_large_to_be_merged_is_told_by_its_size_alone() {
 
 #[test]
 fn what_is_merged_and_long_is_told_by_its_size_and_given_when_asked_for() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let review = protected(&rig, &project, LONG);
     let content = rig.engine.review_content(&review).unwrap();

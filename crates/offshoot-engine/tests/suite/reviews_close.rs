@@ -3,20 +3,20 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::rig::{Rig, user};
+use crate::fixture::{TestEngine, user};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, Landing, ProviderName, Resolution, Review,
 };
 
 struct Scene {
-    rig: Rig,
+    rig: TestEngine,
     project: ProjectId,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let rig = Rig::in_memory(ProviderName::Copy);
+        let rig = TestEngine::in_memory(ProviderName::Copy);
         let project = rig.project("web");
         Scene { rig, project }
     }
@@ -310,7 +310,7 @@ fn a_conflict_waits_while_only_what_is_beside_it_is_touched() {
 
 /// Rows of reviews as the store has them.
 fn change_details(scene: &Scene, change: impl Fn(&mut serde_json::Value)) {
-    let store = crate::rig::store(&scene.rig);
+    let store = scene.rig.store();
     let rows = store.read(|tx| tx.reviews(None, true)).unwrap();
     for mut row in rows {
         let mut details = serde_json::from_str(&row.details).unwrap();

@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::support::{Bed, p, user};
+use crate::fixture::{TestEngine, p, user};
 use offshoot_core::Layout;
 use offshoot_engine::{Point, Quota};
 
 #[test]
 fn what_outside_programs_put_beside_the_places_is_refused() {
-    let bed = Bed::new();
-    let engine = bed.engine();
+    let bed = TestEngine::plain();
+    let engine = &bed.engine;
     let id = engine
         .create_workspace(
             Some("talk".parse().unwrap()),
@@ -81,7 +81,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
             "{path}"
         );
     }
-    let target = bed.dir.path().join("out.git");
+    let target = bed.host.path().join("out.git");
     engine.export_git(&id, &target, &mut |_| {}).unwrap();
     let tree = offshoot_testkit::git(&target, &["ls-tree", "-r", "--name-only", "HEAD"]);
     assert_eq!(tree.trim_end(), "outputs/deep/b\ntemp/c\nuploads/a");

@@ -9,7 +9,7 @@ use offshoot_fs::ProviderName;
 use offshoot_store::StatementLog;
 use offshoot_testkit::HostDir;
 
-use crate::rig::{p, user};
+use crate::fixture::{p, user};
 
 struct Counted {
     engine: Engine,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::cancel::Cancel;
 use offshoot_core::{ErrorCode, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, Engine, Quota, WriteOptions};
@@ -44,7 +44,7 @@ fn is_open(path: &Path) -> bool {
 
 #[test]
 fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
     let (id, dir) = workspace(engine, "w", Quota::default());
     fs::write(dir.join("small"), "one").unwrap();
@@ -174,7 +174,7 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
 
 #[test]
 fn a_file_beyond_the_quota_is_not_read() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let quota = Quota {
         bytes: Some(1 << 20),
         ..Quota::default()
@@ -193,7 +193,7 @@ fn a_file_beyond_the_quota_is_not_read() {
 #[test]
 fn holes_are_hashed_as_zeros() {
     use std::os::unix::fs::FileExt as _;
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (id, dir) = workspace(&rig.engine, "w", Quota::default());
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(5 << 20).unwrap();
@@ -218,7 +218,7 @@ fn bytes_read() -> u64 {
 #[test]
 fn holes_are_not_read() {
     const SIZE: u64 = 200 << 20;
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (id, dir) = workspace(&rig.engine, "w", Quota::default());
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(SIZE).unwrap();
@@ -258,7 +258,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
 /// Whoever asked goes away when the large file is being read.
 #[test]
 fn a_sync_that_nobody_waits_for_ends() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (id, dir) = workspace(&rig.engine, "w", Quota::default());
     fs::write(dir.join("small"), "small").unwrap();
     let sparse = dir.join("sparse");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::rig::{Rig, user, with_each};
+use crate::fixture::{TestEngine, user, with_each};
 use offshoot_core::{ErrorCode, Layout, MAX_DEPTH, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Engine, Quota};
 use offshoot_fs::ProviderName;
@@ -40,7 +40,7 @@ fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
 
 #[test]
 fn what_is_too_deep_is_not_taken_away() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let (id, root) = workspace(&rig.engine, "w", Layout::Plain);
     let (file, top) = too_deep(&root);
     stays(&rig.engine, &id, &file, &top);
@@ -48,7 +48,7 @@ fn what_is_too_deep_is_not_taken_away() {
 
 #[test]
 fn what_lies_beside_the_places_of_a_session_is_not_taken_away() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let (id, root) = workspace(&rig.engine, "talk", Layout::Session);
     let beside = root.join("beside");
     fs::create_dir(&beside).unwrap();

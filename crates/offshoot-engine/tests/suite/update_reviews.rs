@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use crate::rig::{Rig, p, user, with_each};
+use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{
     CompleteOptions, Completed, Content, LandsIn, ProviderName, Resolution, Review, Updated,
 };
 
 /// A fork that changed `README` and `docs/mine`, of a project that changed `README` too, updated.
-fn conflicting(rig: &Rig) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
+fn conflicting(rig: &TestEngine) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
@@ -27,12 +27,12 @@ fn waiting(completed: &Completed) -> Vec<&str> {
 }
 
 /// Those of a project that nobody has decided.
-fn open_reviews(rig: &Rig, project: &ProjectId) -> Vec<String> {
+fn open_reviews(rig: &TestEngine, project: &ProjectId) -> Vec<String> {
     let open = rig.engine.reviews(Some(project), false).unwrap();
     open.into_iter().map(|review| review.id).collect()
 }
 
-fn the_review(rig: &Rig, updated: &Updated) -> Review {
+fn the_review(rig: &TestEngine, updated: &Updated) -> Review {
     let waiting: Vec<String> = updated
         .conflicts
         .iter()
@@ -85,7 +85,7 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
 
 #[test]
 fn a_plan_of_an_update_opens_no_review() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
@@ -152,7 +152,7 @@ fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
 
 #[test]
 fn a_decision_for_a_workspace_that_is_gone_says_so() {
-    let rig = Rig::new(ProviderName::Copy);
+    let rig = TestEngine::new(ProviderName::Copy);
     let (_, id, _, updated) = conflicting(&rig);
     let review = the_review(&rig, &updated);
     rig.engine.delete_workspace(&id, &user()).unwrap();

@@ -1,6 +1,7 @@
 //! The life of a workspace through the engine, step by step.
 
-use offshoot_core::{Cause, ErrorCode, Layout, Operator, RelPath, WorkspaceId};
+use crate::fixture::{create_as, p, user, write};
+use offshoot_core::{ErrorCode, Layout, RelPath};
 use offshoot_engine::{
     Content, Engine, EngineOptions, Expect, Point, Quota, WindowContent, WriteOptions,
 };
@@ -11,37 +12,10 @@ fn engine() -> (tempfile::TempDir, Engine) {
     (dir, engine)
 }
 
-fn user() -> Cause {
-    Cause::by(Operator::user())
-}
-
-fn p(text: &str) -> RelPath {
-    RelPath::parse(text.as_bytes()).unwrap()
-}
-
-fn create(engine: &Engine, id: &str, layout: Layout) -> WorkspaceId {
-    engine
-        .create_workspace(Some(id.parse().unwrap()), layout, Quota::default(), &user())
-        .unwrap()
-        .id
-}
-
-fn write(engine: &Engine, ws: &WorkspaceId, path: &str, content: &[u8]) {
-    engine
-        .write_file(
-            ws,
-            &p(path),
-            Content::Bytes(content),
-            &WriteOptions::default(),
-            &user(),
-        )
-        .unwrap();
-}
-
 #[test]
 fn assigned_then_written_then_read() {
     let (dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     let on_disk = dir.path().join("data/workspaces/a1");
     assert!(
         !on_disk.exists(),
@@ -70,7 +44,7 @@ fn assigned_then_written_then_read() {
 #[test]
 fn snapshot_edit_restore() {
     let (_dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "a.txt", b"one");
     write(&engine, &ws, "d/b.txt", b"two");
     engine.make_dir_in(&ws, &p("empty/inner"), &user()).unwrap();
@@ -120,7 +94,7 @@ fn snapshot_edit_restore() {
 #[test]
 fn outside_changes_are_found_and_recorded() {
     let (_dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "a.txt", b"one");
     write(&engine, &ws, "gone/b.txt", b"two");
     assert!(!engine.sync(&ws, &user()).unwrap().walked);
@@ -162,7 +136,7 @@ fn outside_changes_are_found_and_recorded() {
 #[test]
 fn windows_never_split_characters() {
     let (_dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     let text = "aé漢😀".repeat(3000);
     write(&engine, &ws, "t.txt", text.as_bytes());
     let window = engine
@@ -175,7 +149,7 @@ fn windows_never_split_characters() {
     assert_eq!(window.content, WindowContent::Text("漢😀".to_owned()));
     let window = engine.read_window(&ws, &p("t.txt"), 0, 10_000).unwrap();
     assert_eq!(window.read_length, 5000);
-    write(&engine, &ws, "b.bin", &[0, 159, 146, 150, 7]);
+    write(&engine, &ws, "b.bin", [0, 159, 146, 150, 7]);
     let window = engine.read_window(&ws, &p("b.bin"), 1, 2).unwrap();
     assert_eq!(window.content, WindowContent::Bytes(vec![159, 146]));
 }
@@ -183,7 +157,7 @@ fn windows_never_split_characters() {
 #[test]
 fn session_layout_and_virtual_files() {
     let (_dir, engine) = engine();
-    let ws = create(&engine, "s1", Layout::Session);
+    let ws = create_as(&engine, "s1", Layout::Session);
     let names: Vec<_> = engine
         .list(&ws, &RelPath::root())
         .unwrap()
@@ -239,7 +213,7 @@ fn session_layout_and_virtual_files() {
 #[test]
 fn quotas_and_preconditions_leave_the_old_content() {
     let (_dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "a", b"12345");
     engine
         .set_quota(
@@ -282,7 +256,7 @@ fn quotas_and_preconditions_leave_the_old_content() {
 fn a_directory_whose_bits_change_and_change_back_is_followed() {
     use std::os::unix::fs::PermissionsExt as _;
     let (_dir, engine) = engine();
-    let ws = create(&engine, "a1", Layout::Plain);
+    let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "d/a.txt", b"one");
     write(&engine, &ws, "e/b.txt", b"two");
     let path = engine.hand_out_path(&ws).unwrap();

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use crate::support::{Bed, out_of_line, p, prove_store, user, write};
+use crate::fixture::consistency::{out_of_line, prove_store};
+use crate::fixture::{TestEngine, p, try_write, user};
 use offshoot_core::{ErrorCode, ObjectId, ObjectKind, RelPath, WorkspaceId};
 use offshoot_engine::{Content, Engine, EngineOptions, Expect, FileToWrite, Quota, WriteOptions};
 use offshoot_testkit::{Process, Rng};
@@ -84,7 +85,7 @@ fn write_and_read(
     for number in 0..count {
         let path = rng.pick(paths).clone();
         let bytes = version(writer, number, &mut rng);
-        let written = write(engine, ws, &path, &bytes).unwrap();
+        let written = try_write(engine, ws, &path, &bytes).unwrap();
         acknowledged.push((path.clone(), written.id, written.version));
         let (read, id) = engine.read_whole(ws, &path).unwrap();
         assert!(is_whole(&read), "a torn version of {path}");
@@ -128,14 +129,14 @@ fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged
 }
 
 /// The newest acknowledged version of every path is what is there.
-fn prove_newest(bed: &Bed, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+fn prove_newest(bed: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
     let mut newest: BTreeMap<&RelPath, (i64, ObjectId)> = BTreeMap::new();
     for (path, id, number) in acknowledged {
         let entry = newest.entry(path).or_insert((*number, *id));
         *entry = (*entry).max((*number, *id));
     }
     for (path, (_, id)) in newest {
-        assert_eq!(bed.engine().read_whole(ws, path).unwrap().1, id, "{path}");
+        assert_eq!(bed.engine.read_whole(ws, path).unwrap().1, id, "{path}");
     }
     assert_eq!(out_of_line(bed, ws), None);
 }
@@ -145,13 +146,18 @@ fn many_paths(count: usize) -> Vec<RelPath> {
 }
 
 /// Sixteen threads over two engines.
-fn threads(bed: &Bed, ws: &WorkspaceId, paths: &[RelPath], count: usize) -> Vec<Acknowledged> {
+fn threads(
+    bed: &TestEngine,
+    ws: &WorkspaceId,
+    paths: &[RelPath],
+    count: usize,
+) -> Vec<Acknowledged> {
     let second = bed.open_another().unwrap();
     let acknowledged = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let engine = if writer % 2 == 0 {
-                bed.engine()
+                &bed.engine
             } else {
                 &second
             };
@@ -168,11 +174,11 @@ fn threads(bed: &Bed, ws: &WorkspaceId, paths: &[RelPath], count: usize) -> Vec<
 #[test]
 fn writers_on_few_paths() {
     in_time(|| {
-        let bed = Bed::new();
+        let bed = TestEngine::plain();
         let ws = bed.create("w");
         let acknowledged = threads(&bed, &ws, &[p("a"), p("d/b"), p("d/e/c")], rounds(60));
         assert_eq!(acknowledged.len(), WRITERS * rounds(60));
-        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_history(&bed.engine, &ws, &acknowledged);
         prove_newest(&bed, &ws, &acknowledged);
         prove_store(&bed);
     });
@@ -181,10 +187,10 @@ fn writers_on_few_paths() {
 #[test]
 fn writers_on_many_paths() {
     in_time(|| {
-        let bed = Bed::new();
+        let bed = TestEngine::plain();
         let ws = bed.create("w");
         let acknowledged = threads(&bed, &ws, &many_paths(200), rounds(60));
-        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_history(&bed.engine, &ws, &acknowledged);
         prove_newest(&bed, &ws, &acknowledged);
     });
 }
@@ -192,11 +198,11 @@ fn writers_on_many_paths() {
 #[test]
 fn writers_on_a_path_that_was_handed_out() {
     in_time(|| {
-        let bed = Bed::new();
+        let bed = TestEngine::plain();
         let ws = bed.create("w");
-        bed.engine().hand_out_path(&ws).unwrap();
+        bed.engine.hand_out_path(&ws).unwrap();
         let acknowledged = threads(&bed, &ws, &many_paths(20), rounds(30));
-        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_history(&bed.engine, &ws, &acknowledged);
         prove_newest(&bed, &ws, &acknowledged);
     });
 }
@@ -206,10 +212,10 @@ fn writers_on_a_path_that_was_handed_out() {
 #[test]
 fn writers_that_come_first() {
     in_time(|| {
-        let bed = Bed::new();
+        let bed = TestEngine::plain();
         for round in 0..rounds(50) {
             let ws = &bed.create(&format!("w{round}"));
-            let engine = bed.engine();
+            let engine = &bed.engine;
             std::thread::scope(|scope| {
                 for writer in 0..8 {
                     scope.spawn(move || {
@@ -248,8 +254,8 @@ fn writers_that_come_first() {
 #[test]
 fn writers_some_of_whom_are_refused() {
     in_time(|| {
-        let bed = Bed::new();
-        let (ws, engine) = (&bed.create("w"), bed.engine());
+        let bed = TestEngine::plain();
+        let (ws, engine) = (&bed.create("w"), &bed.engine);
         bed.write(ws, "taken", b"by the first");
         let quota = Quota {
             inodes: Some(120),
@@ -318,8 +324,8 @@ fn writers_some_of_whom_are_refused() {
 /// Files of one call: each is answered in its place, whatever becomes of the others.
 #[test]
 fn writers_of_many_files_at_once() {
-    let bed = Bed::new();
-    let engine = bed.engine();
+    let bed = TestEngine::plain();
+    let engine = &bed.engine;
     let cause = user();
     // The first ones make the directory; the path of the other was handed out.
     let (fresh, shown) = (bed.create("fresh"), bed.create("shown"));
@@ -385,13 +391,13 @@ fn writers_of_many_files_at_once() {
 fn writers_before_a_power_cut_leave_no_versions_that_nobody_wrote() {
     for handed_out in [false, true] {
         for (found, is_somebodys) in [(&b"of b"[..], false), (b"torn", handed_out)] {
-            let mut bed = Bed::new();
+            let mut bed = TestEngine::plain();
             let ws = bed.create("w");
             bed.write(&ws, "a", b"one");
             bed.write(&ws, "b", b"of b");
             bed.write(&ws, "a", b"two");
             if handed_out {
-                bed.engine().hand_out_path(&ws).unwrap();
+                bed.engine.hand_out_path(&ws).unwrap();
             }
             bed.close();
             std::fs::write(bed.path_of(&ws).join("a"), found).unwrap();
@@ -402,7 +408,7 @@ fn writers_before_a_power_cut_leave_no_versions_that_nobody_wrote() {
             bed.store().write(synced, other_boot).unwrap();
             bed.reopen();
             assert_eq!(std::fs::read(bed.path_of(&ws).join("a")).unwrap(), b"two");
-            let lines = bed.engine().history(&ws, Some(&p("a")), 0).unwrap();
+            let lines = bed.engine.history(&ws, Some(&p("a")), 0).unwrap();
             let id = offshoot_git::hash(ObjectKind::Blob, found).unwrap();
             let is_there = lines.iter().any(|line| line.line.after == Some(id));
             assert_eq!(is_there, is_somebodys, "handed out: {handed_out}");
@@ -415,7 +421,7 @@ fn writers_before_a_power_cut_leave_no_versions_that_nobody_wrote() {
 /// away, its path was handed out, or another workspace has its name.
 #[test]
 fn writers_that_remember_what_is_no_more() {
-    let bed = Bed::new();
+    let bed = TestEngine::plain();
     let other = bed.open_another().unwrap();
     let ws = bed.create("w");
     bed.write(&ws, "a", b"one");
@@ -430,7 +436,7 @@ fn writers_that_remember_what_is_no_more() {
     let path = other.hand_out_path(&ws).unwrap();
     std::fs::write(path.join("a"), "by hand").unwrap();
     let written = bed.write(&ws, "a", b"five");
-    let lines = bed.engine().history(&ws, Some(&p("a")), 2).unwrap();
+    let lines = bed.engine.history(&ws, Some(&p("a")), 2).unwrap();
     assert_eq!(lines[0].line.revision, written.version);
     let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
     assert_eq!(lines[0].line.before, Some(by_hand));
@@ -439,7 +445,7 @@ fn writers_that_remember_what_is_no_more() {
     bed.write(&ws, "a", b"one");
     bed.write(&ws, "b", b"two");
     other.delete_workspace(&ws, &user()).unwrap();
-    crate::support::create(&other, "v");
+    crate::fixture::create(&other, "v");
     assert!(bed.write(&ws, "a", b"three").created);
     assert_eq!(bed.image(&ws).len(), 1);
     assert_eq!(out_of_line(&bed, &ws), None);
@@ -472,7 +478,7 @@ fn writers_child_process() {
 #[test]
 fn writers_from_two_processes() {
     in_time(|| {
-        let bed = Bed::new();
+        let bed = TestEngine::plain();
         let ws = bed.create("w");
         let children: Vec<Process> = ["x", "y"]
             .iter()
@@ -503,7 +509,7 @@ fn writers_from_two_processes() {
             assert!(child.wait().success());
         }
         assert_eq!(acknowledged.len(), WRITERS * rounds(50));
-        prove_history(bed.engine(), &ws, &acknowledged);
+        prove_history(&bed.engine, &ws, &acknowledged);
         prove_newest(&bed, &ws, &acknowledged);
         prove_store(&bed);
     });
@@ -555,34 +561,30 @@ fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
 fn writers_beside_snapshots_restores_and_deletions() {
     in_time(|| {
         for handed_out in [false, true] {
-            let bed = Bed::new();
+            let bed = TestEngine::plain();
             let ws = &bed.create("w");
             if handed_out {
-                bed.engine().hand_out_path(ws).unwrap();
+                bed.engine.hand_out_path(ws).unwrap();
             }
             let second = &bed.open_another().unwrap();
             let stop = AtomicBool::new(false);
             let acknowledged = Mutex::new(Vec::new());
             std::thread::scope(|scope| {
                 for seed in 0..3 {
-                    let engine = if seed == 0 { second } else { bed.engine() };
+                    let engine = if seed == 0 { second } else { &bed.engine };
                     let stop = &stop;
                     scope.spawn(move || disturb(engine, ws, seed, stop));
                 }
                 let writers: Vec<_> = (0..WRITERS)
                     .map(|writer| {
-                        let engine = if writer % 2 == 0 {
-                            bed.engine()
-                        } else {
-                            second
-                        };
+                        let engine = if writer % 2 == 0 { &bed.engine } else { second };
                         let acknowledged = &acknowledged;
                         scope.spawn(move || {
                             let mut rng = Rng::new(writer as u64);
                             for number in 0..rounds(30) {
                                 let path = rng.pick(&many_paths(12)).clone();
                                 let bytes = version(&format!("t{writer}"), number, &mut rng);
-                                let written = write(engine, ws, &path, &bytes).unwrap();
+                                let written = try_write(engine, ws, &path, &bytes).unwrap();
                                 acknowledged.lock().unwrap().push((
                                     path.clone(),
                                     written.id,
@@ -613,12 +615,12 @@ fn writers_beside_snapshots_restores_and_deletions() {
                 }
             });
             let acknowledged = acknowledged.into_inner().unwrap();
-            prove_history(bed.engine(), ws, &acknowledged);
+            prove_history(&bed.engine, ws, &acknowledged);
             assert_eq!(out_of_line(&bed, ws), None, "handed out: {handed_out}");
-            assert_eq!(bed.engine().check().unwrap().problems, []);
+            assert_eq!(bed.engine.check().unwrap().problems, []);
             // Every snapshot that was taken on the way can be brought back.
-            for snapshot in bed.engine().snapshots(ws, 6).unwrap() {
-                bed.engine()
+            for snapshot in bed.engine.snapshots(ws, 6).unwrap() {
+                bed.engine
                     .restore(ws, &snapshot.id.to_hex(), None, &user())
                     .unwrap();
                 assert_eq!(out_of_line(&bed, ws), None);

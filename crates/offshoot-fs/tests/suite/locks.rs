@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use offshoot_core::ErrorCode;
 use offshoot_fs::WorkspaceLocks;
+use offshoot_testkit::wait_until;
 
 const NOW: Duration = Duration::ZERO;
 const SOON: Duration = Duration::from_secs(10);
@@ -93,17 +94,21 @@ fn exclusive_holders_are_alone_among_many_threads() {
 #[test]
 fn a_stream_of_readers_does_not_starve_a_writer() {
     let (locks, _host) = locks();
-    let stop = AtomicBool::new(false);
+    let (stop, entered) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let _held = locks.shared("ws", SOON).unwrap();
+                    entered.fetch_add(1, Ordering::Relaxed);
+                    // A reader that has the lock for a while is the case.
                     std::thread::sleep(Duration::from_millis(3));
                 }
             });
         }
-        std::thread::sleep(Duration::from_millis(50));
+        wait_until("the readers are at work", || {
+            entered.load(Ordering::Relaxed) > 12
+        });
         // Six readers of 3 ms each overlap all the time: without the gate there is never a gap.
         let got_in = (0..5).all(|_| locks.exclusive("ws", Duration::from_secs(5)).is_ok());
         stop.store(true, Ordering::Relaxed);
@@ -180,6 +185,7 @@ fn holder_process_body() {
             _ => Box::new(locks.exclusive("ws", NOW).unwrap()),
         };
     println!("lock is held");
+    // Its parent kills it long before.
     std::thread::sleep(Duration::from_secs(60));
 }
 

@@ -1,6 +1,6 @@
 //! The tests of this crate in one program, which links once.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod decision_table;
 mod entries;

@@ -149,7 +149,7 @@ async fn content(
         insert(headers, header::CONTENT_RANGE, &range);
     }
     if let Some(at) = modified {
-        insert(headers, header::LAST_MODIFIED, &http_date(at.seconds()));
+        insert(headers, header::LAST_MODIFIED, &at.to_http_date());
     }
     describe(headers, &mime, path, preview);
     Ok(response)
@@ -225,26 +225,6 @@ fn unreadable(cause: std::io::Error) -> Error {
     cause.downcast::<Error>().unwrap_or_else(|cause| {
         Error::new(ErrorCode::ReadFailed, "the file could not be read").with_source(cause)
     })
-}
-
-/// A moment as HTTP writes it.
-fn http_date(seconds: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    // The date comes from the form that every answer has: `2026-11-15T00:00:00.123456Z`.
-    let text = offshoot_core::Timestamp(seconds.saturating_mul(1_000_000)).to_string();
-    let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-    let month = part(5, 7).parse::<usize>().unwrap_or(1).clamp(1, 12);
-    let day = DAYS[seconds.div_euclid(86_400).rem_euclid(7) as usize];
-    format!(
-        "{day}, {} {} {} {} GMT",
-        part(8, 10),
-        MONTHS[month - 1],
-        part(0, 4),
-        part(11, 19)
-    )
 }
 
 /// `PUT …/files/{path}`
@@ -424,15 +404,4 @@ pub(crate) async fn rename(
         to: moved.path.to_text(),
         version: moved.version,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-    }
 }

@@ -101,11 +101,15 @@ impl Running {
 
     /// Requests that are being answered, without the one that asks.
     pub(crate) fn in_flight(&self) -> i64 {
+        self.metric("requests_in_flight") - 1
+    }
+
+    /// What the metrics say of one thing.
+    pub(crate) fn metric(&self, name: &str) -> i64 {
         let metrics = Client::new(self.address, "").get("/metrics").text();
-        let line = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix("offshoot_requests_in_flight "));
-        line.unwrap().parse::<i64>().unwrap() - 1
+        let name = format!("offshoot_{name} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap().parse().unwrap()
     }
 
     /// How many answers of a kind were given, as the metrics name it.

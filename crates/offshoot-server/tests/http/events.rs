@@ -8,7 +8,7 @@ use crate::common;
 use crate::common::{Client, Running, Stream, cause};
 use offshoot_core::RelPath;
 use offshoot_engine::{Content, Engine, EngineOptions, WriteOptions};
-use offshoot_testkit::soak;
+use offshoot_testkit::{soak, wait_until};
 
 /// Follows until `last` has been seen, connecting again wherever it broke off.
 fn follow(address: &std::sync::Mutex<Client>, total: usize) -> Vec<String> {
@@ -153,7 +153,9 @@ fn outside_changes_arrive_within_a_second() {
     client.create("w");
     let path = client.get("/api/v1/workspaces/w/path").json();
     let dir = std::path::PathBuf::from(path["path"].as_str().unwrap());
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until("the workspace is watched", || {
+        running.metric("workspaces_watched") == 1
+    });
     let mut stream = Stream::open(&client, "/api/v1/events?workspace=w", &[]);
     stream.set_timeout(Duration::from_secs(5));
     std::fs::create_dir(dir.join("sub")).unwrap();
@@ -190,7 +192,9 @@ fn where_watches_run_out_changes_still_arrive() {
     client.post("/api/v1/workspaces/w/mkdir", r#"{"path":"d"}"#);
     let path = client.get("/api/v1/workspaces/w/path").json();
     let dir = std::path::PathBuf::from(path["path"].as_str().unwrap());
-    std::thread::sleep(Duration::from_millis(800));
+    wait_until("no watch is left for the workspace", || {
+        running.metric("workspaces_unwatched") == 1
+    });
     let mut stream = Stream::open(&client, "/api/v1/events?workspace=w", &[]);
     std::fs::write(dir.join("d/outside.txt"), "made outside").unwrap();
     stream.set_timeout(Duration::from_secs(12));

@@ -1,14 +1,14 @@
 //! A dry run of every older route: the shape of each answer, compared with a committed file.
 //!
-//! A file in `tests/http/golden/` has the answer of one call: its status and its body. Where a value
-//! is the same in every run it stands there as it is; every other stands as its type in angle
-//! brackets, such as `<id>`, `<time>` or `<string>`. A field that comes, goes or changes its type
-//! makes the test fail: programs that were written against the older specifications rely on them.
+//! A file in `snapshots` has the answer of one call: its status and its body. Where a value is the
+//! same in every run it stands there as it is; every other stands as its type in angle brackets,
+//! such as `<id>`, `<time>` or `<string>`. A field that comes, goes or changes its type makes the
+//! test fail: programs that were written against the older specifications rely on them.
 //!
-//! To renew the files after a change that is meant, run the test with `OFFSHOOT_RENEW_GOLDEN=1`:
+//! To renew the files after a change that is meant:
 //!
 //! ```sh
-//! OFFSHOOT_RENEW_GOLDEN=1 cargo nextest run -p offshoot-server -E 'test(golden::)'
+//! INSTA_UPDATE=always cargo nextest run -p offshoot-server -E 'test(golden::)'
 //! ```
 //!
 //! and read the difference: fields are added and never renamed.
@@ -81,37 +81,31 @@ fn is_time(text: &str) -> bool {
 }
 
 fn dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/golden")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/snapshots")
 }
 
-/// The calls that were made, and what did not fit.
+/// The calls that were made.
 #[derive(Default)]
 struct Book {
     tried: BTreeSet<String>,
     names: BTreeSet<String>,
-    wrong: Vec<String>,
 }
 
 impl Book {
     /// Compares the answer to a call of a route, which is named as the document names it.
     fn note(&mut self, route: &str, name: &str, reply: &Reply) {
         self.tried.insert(route.to_owned());
-        let file = format!("{name}.json");
+        assert!(
+            self.names.insert(format!("{name}.snap")),
+            "{name} is written twice"
+        );
         let found = json!({
             "route": route, "status": reply.status, "body": shape("", &reply.json()),
         });
-        let text = serde_json::to_string_pretty(&found).unwrap() + "\n";
-        let place = dir().join(&file);
-        assert!(self.names.insert(file.clone()), "{file} is written twice");
-        if std::env::var_os("OFFSHOOT_RENEW_GOLDEN").is_some() {
-            std::fs::write(place, text).unwrap();
-            return;
-        }
-        let known = std::fs::read_to_string(place).unwrap_or_default();
-        if known != text {
-            self.wrong
-                .push(format!("{file}\n--- committed\n{known}\n--- found\n{text}"));
-        }
+        let text = serde_json::to_string_pretty(&found).unwrap();
+        insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::assert_snapshot!(name, text);
+        });
     }
 }
 
@@ -241,7 +235,6 @@ fn older_routes_answer_in_the_shapes_of_their_specifications() {
     files(&mut book, &running.agent("w"));
     sessions(&mut book, &admin);
     forks(&mut book, &admin);
-    assert!(book.wrong.is_empty(), "{}", book.wrong.join("\n"));
     assert_eq!(book.tried, older_routes(&admin), "a route is not tried");
     let files = std::fs::read_dir(dir()).unwrap();
     let files: BTreeSet<String> = files

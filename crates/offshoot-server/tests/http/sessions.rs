@@ -177,10 +177,8 @@ fn sessions_go_by_themselves_once_the_owner_switched_it_on() {
     let client = running.client();
     create_session(&client, "talk");
     client.create("plain");
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while client.get("/api/v1/workspaces/talk").status != 404 {
-        assert!(std::time::Instant::now() < until, "it is still there");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    offshoot_testkit::wait_until("the session is gone", || {
+        client.get("/api/v1/workspaces/talk").status == 404
+    });
     assert_eq!(client.get("/api/v1/workspaces/plain").status, 200);
 }

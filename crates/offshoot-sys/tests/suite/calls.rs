@@ -139,6 +139,8 @@ fn a_removed_lock_file_is_noticed() {
     std::thread::scope(|scope| {
         let waiter = scope
             .spawn(|| FileLock::acquire(&path, LockMode::Exclusive, Duration::from_millis(400)));
+        // Nothing shows from outside that a thread waits for the lock. If it has not begun by then,
+        // the case is not tried, and the test still passes for the right reason.
         std::thread::sleep(Duration::from_millis(100));
         fs::remove_file(&path).unwrap();
         let new = FileLock::try_acquire(&path, LockMode::Exclusive).unwrap();

@@ -5,9 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use offshoot_testkit::{FileSystem, LoopImage, skip};
+use offshoot_testkit::{FileSystem, LoopImage, skip, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -186,7 +185,9 @@ fn power_copies_under_load_are_consistent() {
             }
         });
         for cut in 1..=4 {
-            wait_until(|| acknowledged.load(Ordering::SeqCst) >= cut * 15);
+            wait_until("the load advances", || {
+                acknowledged.load(Ordering::SeqCst) >= cut * 15
+            });
             let promised = acknowledged.load(Ordering::SeqCst);
             let copy = image.copy_image();
             assert_sound(copy.image());
@@ -233,13 +234,5 @@ struct StopOnDrop<'a>(&'a AtomicBool);
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
-    }
-}
-
-fn wait_until(condition: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "the load does not advance");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

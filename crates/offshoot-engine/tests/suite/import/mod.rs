@@ -1,8 +1,8 @@
 //! Projects from elsewhere, with git as the oracle: trees and commits have its ids, what is exported
 //! is what was imported, and nothing is left of what fails.
 
-mod bed;
 mod repositories;
+mod sources;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,11 +13,12 @@ use offshoot_core::{ErrorCode, FaultPlan, RelPath};
 use offshoot_engine::{Content, Engine, EngineOptions, ImportOptions, WriteOptions};
 use offshoot_testkit::{HostDir, TreeSpec, dir_image, git, is_root, make_tree, skip};
 
-use bed::{Bed, chmod, commit_all, dropped, id, p, user, write};
+use crate::fixture::{TestEngine, chmod, p, user};
+use sources::{commit_all, dropped, id, write};
 
 #[test]
 fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     make_tree(&source, &TreeSpec::nasty(300), 7);
     write(&source, "large", &"0123456789abcdef".repeat(100_000));
@@ -53,14 +54,14 @@ fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
     assert_eq!((imported.dropped, imported.unsettled), (vec![], vec![]));
     assert_eq!(imported.project.head, Some(imported.snapshot.id));
     assert!(told.iter().any(|one| one.done > 0 && one.done == one.total));
-    let fork = bed.fork("p");
+    let fork = bed.fork_path("p");
     assert_eq!(dir_image(&fork), dir_image(&source));
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn the_first_fork_finds_its_layer() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     write(&source, "a", "a\n");
     bed.import("p", &source).unwrap();
@@ -71,7 +72,7 @@ fn the_first_fork_finds_its_layer() {
     };
     let before = layers();
     assert!(before > 0, "the import makes the layer");
-    bed.fork("p");
+    bed.fork_path("p");
     assert_eq!(layers(), before);
 }
 
@@ -80,7 +81,7 @@ fn what_a_project_must_not_hold_is_dropped_and_reported() {
     if !is_root() {
         return skip("devices and trusted attributes need root");
     }
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     let outside = bed.source("outside");
     write(&outside, "secret", "not yours\n");
@@ -129,16 +130,16 @@ fn what_a_project_must_not_hold_is_dropped_and_reported() {
         bed.paths("p"),
         ["link-out", "link-up", "opaque", "plain", "setgid", "setuid"]
     );
-    let fork = bed.fork("p");
+    let fork = bed.fork_path("p");
     let mode = |path: &str| fs::metadata(fork.join(path)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("setuid"), mode("setgid")), (0o755, 0o755));
     assert_eq!(fs::read_link(fork.join("link-out")).unwrap(), outside);
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     for (path, content) in [
         (".gitignore", "*.log\n/build/\nnode_modules/\n.env*\n"),
@@ -214,12 +215,12 @@ fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
     let fewer = bed.import_with("fewer", &source, &options).unwrap();
     assert!(!bed.paths("fewer").contains(&"build".to_owned()));
     assert!(fewer.ignored.contains(&p("build")));
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn a_sync_brings_a_project_to_what_the_directory_holds() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     for (path, content) in [
         ("same", "same\n"),
@@ -264,7 +265,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         (synced.synced, synced.skipped, synced.total, synced.removed),
         (5, 1, 6, 5)
     );
-    assert_eq!(dir_image(&bed.fork("p")), dir_image(&source));
+    assert_eq!(dir_image(&bed.fork_path("p")), dir_image(&source));
     assert_eq!(
         bed.engine
             .project_snapshots(&id("p"), None, 0)
@@ -272,7 +273,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
             .len(),
         3
     );
-    bed.prove();
+    bed.check();
 
     // A file that the project has is taken although it is ignored now; others are not.
     write(&source, ".gitignore", "same\nother\n");
@@ -297,12 +298,12 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         &user(),
     );
     assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidRequest);
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn wrong_sources_are_refused_and_leave_nothing() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     let empty = bed.source("empty");
     write(&source, "a", "a\n");
@@ -356,12 +357,12 @@ fn wrong_sources_are_refused_and_leave_nothing() {
     let unborn = bed.import_git("p", &plain).unwrap_err();
     assert!(unborn.to_string().contains("no commit"), "{unborn}");
     assert_eq!(bed.engine.projects(None, 0).unwrap().len(), 1);
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn the_data_directory_is_left_out_of_what_it_lies_in() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     write(bed.host.path(), "a", "a\n");
     let imported = bed.import("p", bed.host.path()).unwrap();
     assert_eq!(
@@ -369,7 +370,7 @@ fn the_data_directory_is_left_out_of_what_it_lies_in() {
         [("data".to_owned(), "data directory of Offshoot")]
     );
     assert_eq!(bed.paths("p"), ["a"]);
-    bed.prove();
+    bed.check();
 }
 
 #[test]

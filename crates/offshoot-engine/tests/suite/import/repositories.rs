@@ -7,10 +7,11 @@ use offshoot_core::ErrorCode;
 use offshoot_engine::{Content, WriteOptions};
 use offshoot_testkit::{TreeSpec, git, make_tree};
 
-use super::bed::{Bed, commit_all, dropped, id, p, user, write};
+use super::sources::{commit_all, dropped, id, write};
+use crate::fixture::{TestEngine, p, user};
 
 /// A repository with merges, deletions, a submodule, links and commits without a change.
-fn repository(bed: &Bed) -> PathBuf {
+fn repository(bed: &TestEngine) -> PathBuf {
     let source = bed.source("repository");
     git(&source, &["init", "-q"]);
     make_tree(&source, &TreeSpec::nasty(60), 3);
@@ -37,7 +38,7 @@ fn repository(bed: &Bed) -> PathBuf {
 
 #[test]
 fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_history() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = repository(&bed);
     // Some packed, some loose; what is not committed does not come.
     git(&source, &["gc", "-q"]);
@@ -95,9 +96,9 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         let (files, bytes) = sizes.fold((0, 0), |(n, sum), size| (n + 1, sum + size));
         assert_eq!((one.files, one.bytes), (files, bytes));
     }
-    let fork = bed.fork("p");
+    let fork = bed.fork_path("p");
     assert!(fork.join("modules/other").is_dir() && !fork.join("not-committed").exists());
-    bed.prove();
+    bed.check();
 
     let target = bed.host.path().join("export.git");
     bed.export("p", None, &target).unwrap();
@@ -128,12 +129,12 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
     assert_eq!(git(&target, &["rev-parse", "main"]), edited.id.to_hex());
     let parent = git(&target, &["rev-parse", "main^"]);
     assert_eq!(parent, imported.snapshot.id.to_hex());
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn a_branch_of_an_existing_repository_moves_forward_only() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = repository(&bed);
     bed.import_git("p", &source).unwrap();
     let head = git(&source, &["rev-parse", "main"]);
@@ -190,7 +191,7 @@ fn a_branch_of_an_existing_repository_moves_forward_only() {
 
 #[test]
 fn a_shallow_repository_is_taken_as_far_as_it_goes() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = repository(&bed);
     let url = format!("file://{}", source.display());
     git(
@@ -208,7 +209,7 @@ fn a_shallow_repository_is_taken_as_far_as_it_goes() {
     let shallow = bed.host.path().join("shallow");
     let imported = bed.import_git("p", &shallow).unwrap();
     assert_eq!(imported.snapshots, 2);
-    bed.prove();
+    bed.check();
     bed.engine
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
@@ -225,12 +226,12 @@ fn a_shallow_repository_is_taken_as_far_as_it_goes() {
     git(&empty, &["init", "-q"]);
     let refused = bed.export("p", Some("back"), &empty).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
-    bed.prove();
+    bed.check();
 }
 
 #[test]
 fn an_export_that_is_imported_again_has_the_same_ids() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     let source = bed.source("source");
     write(&source, "a", "a\n");
     fs::create_dir(source.join("empty")).unwrap();
@@ -239,20 +240,20 @@ fn an_export_that_is_imported_again_has_the_same_ids() {
     bed.export("p", None, &target).unwrap();
     let again = bed.import_git("q", &target).unwrap();
     assert_eq!(again.snapshot.id, first.snapshot.id);
-    bed.prove();
-    let elsewhere = Bed::new();
+    bed.check();
+    let elsewhere = TestEngine::best();
     let there = elsewhere.import_git("p", &target).unwrap();
     assert_eq!(there.snapshot.id, first.snapshot.id);
     elsewhere
         .engine
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
-    elsewhere.prove();
+    elsewhere.check();
 }
 
 #[test]
 fn forged_repositories_are_refused() {
-    let bed = Bed::new();
+    let bed = TestEngine::best();
     for (number, name) in [".git", "..", ".", ".GIT"].into_iter().enumerate() {
         let source = bed.source(&format!("forged{number}"));
         git(&source, &["init", "-q"]);
@@ -288,5 +289,5 @@ fn forged_repositories_are_refused() {
         fs::copy(&other, &place).unwrap();
     }
     assert!(bed.engine.projects(None, 0).unwrap().is_empty());
-    bed.prove();
+    bed.check();
 }

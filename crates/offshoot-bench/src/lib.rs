@@ -20,11 +20,11 @@ use std::path::PathBuf;
 
 use offshoot_core::Result;
 
-pub(crate) use figures::Figures;
+pub use figures::Figures;
 
 /// A group of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Group {
+pub enum Group {
     /// Snapshots, restores and writes of workspaces
     Workspaces,
     /// Forks of projects
@@ -36,19 +36,20 @@ pub(crate) enum Group {
 }
 
 /// What is measured and where.
-pub(crate) struct BenchOptions {
+#[derive(Debug)]
+pub struct BenchOptions {
     /// Which groups; none means all.
-    pub(crate) groups: Vec<Group>,
+    pub groups: Vec<Group>,
     /// How many files the trees have, one run each.
-    pub(crate) files: Vec<usize>,
+    pub files: Vec<usize>,
     /// Where to work instead of an image of our own.
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// How often each step is repeated.
-    pub(crate) repeat: usize,
+    pub repeat: usize,
 }
 
 /// Runs the benchmark and calls `progress` with each step's name.
-pub(crate) fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Figures> {
+pub fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Figures> {
     let place = image::Place::make(options.dir.as_deref(), options.files.iter().copied().max())?;
     let mut figures = Figures::new(place.describe());
     let wanted = |group| options.groups.is_empty() || options.groups.contains(&group);

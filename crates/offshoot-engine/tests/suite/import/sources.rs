@@ -1,25 +1,14 @@
-//! What the tests of imports stand on.
+//! Sources of imports, and short calls for them.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use offshoot_core::{Cause, Error, Operator, ProjectId, RelPath};
-use offshoot_engine::{Engine, EngineOptions, ForkOptions, ImportOptions, Imported, ProjectSynced};
-use offshoot_testkit::{HostDir, git};
+use crate::fixture::{TestEngine, user};
+use offshoot_core::{Error, ProjectId, RelPath};
+use offshoot_engine::{ForkOptions, ImportOptions, Imported, ProjectSynced};
+use offshoot_testkit::git;
 
-pub(crate) struct Bed {
-    pub(crate) engine: Engine,
-    pub(crate) host: HostDir,
-}
-
-impl Bed {
-    pub(crate) fn new() -> Bed {
-        let host = HostDir::new();
-        let engine = Engine::open(EngineOptions::new(host.path().join("data"))).unwrap();
-        Bed { engine, host }
-    }
-
+impl TestEngine {
     /// An empty directory for a source.
     pub(crate) fn source(&self, name: &str) -> PathBuf {
         let path = self.host.path().join(name);
@@ -63,7 +52,8 @@ impl Bed {
             .map(drop)
     }
 
-    pub(crate) fn fork(&self, name: &str) -> PathBuf {
+    /// The directory of a fresh fork.
+    pub(crate) fn fork_path(&self, name: &str) -> PathBuf {
         let options = ForkOptions::default();
         self.engine
             .fork_out(&id(name), &options, &user())
@@ -80,34 +70,16 @@ impl Bed {
             .map(|entry| entry.path.to_text())
             .collect()
     }
-
-    pub(crate) fn prove(&self) {
-        self.engine.wait_for_upkeep();
-        let report = self.engine.check().unwrap();
-        assert_eq!(report.problems, []);
-    }
 }
 
 pub(crate) fn id(name: &str) -> ProjectId {
     name.parse().unwrap()
 }
 
-pub(crate) fn p(path: &str) -> RelPath {
-    RelPath::parse(path.as_bytes()).unwrap()
-}
-
-pub(crate) fn user() -> Cause {
-    Cause::by(Operator::user())
-}
-
 pub(crate) fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
-}
-
-pub(crate) fn chmod(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 pub(crate) fn commit_all(repository: &Path, message: &str) -> String {

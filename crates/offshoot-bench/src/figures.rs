@@ -69,7 +69,7 @@ pub(crate) fn own_memory(key: &str) -> Option<f64> {
 
 /// All figures of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub struct Figures {
     place: String,
     pub(crate) list: Vec<Figure>,
     notes: Vec<String>,
@@ -129,7 +129,8 @@ impl Figures {
         }
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    /// All of it as one document.
+    pub fn to_json(&self) -> Value {
         let figures: Vec<Value> = self
             .list
             .iter()
@@ -151,7 +152,7 @@ impl Figures {
     }
 
     /// A table in Markdown, which also reads well in a terminal.
-    pub(crate) fn to_table(&self) -> String {
+    pub fn to_table(&self) -> String {
         let mut rows = vec![
             [
                 "what", "files", "ours", "peer", "peer is", "ratio", "goal", "",
