@@ -1,8 +1,7 @@
 //! The registry: which tools there are, what they take, and how one is called.
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
-use offshoot_engine::{Access, FileToWrite, Written};
-use offshoot_wire as wire;
+use offshoot_engine::Access;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -84,12 +83,7 @@ fn unwritable(cause: serde_json::Error) -> Error {
 type Quick = Box<
     dyn Fn(&Access, &WorkspaceId, &Arguments<'_>) -> Result<Option<Box<dyn Answer>>> + Send + Sync,
 >;
-/// What a call writes, if it is nothing but a write of a small file.
-type AsWrite = Box<dyn Fn(&Arguments<'_>) -> Option<FileToWrite> + Send + Sync>;
 type Run = Box<dyn Fn(&Access, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
-
-/// Larger files are not written together with others, who would have to wait for them.
-const SMALL: usize = 32 << 10;
 
 /// A tool.
 pub struct Tool {
@@ -109,7 +103,6 @@ pub struct Tool {
     for_projects: bool,
     run: Run,
     quick: Option<Quick>,
-    write: Option<AsWrite>,
 }
 
 impl Tool {
@@ -149,7 +142,6 @@ impl Tool {
             shows_files: false,
             for_projects: false,
             quick: None,
-            write: None,
             run: Box::new(move |access, arguments| {
                 let answer = run(access, arguments.parse(name)?)?;
                 Ok(Box::new(answer))
@@ -196,34 +188,6 @@ impl Tool {
             Ok(answer.map(|answer| Box::new(answer) as Box<dyn Answer>))
         }));
         self
-    }
-
-    /// The same tool, all that it does being a write that is answered as [`Tool::answer_to_write`]
-    /// says.
-    pub(crate) fn or_as_write<A: DeserializeOwned>(
-        mut self,
-        write: impl Fn(A) -> Result<FileToWrite> + Send + Sync + 'static,
-    ) -> Self {
-        self.write = Some(Box::new(move |arguments| {
-            if matches!(arguments, Arguments::Json(text) if text.len() > 2 * SMALL) {
-                return None;
-            }
-            let file = write(arguments.peek()?).ok()?;
-            (file.content.len() <= SMALL).then_some(file)
-        }));
-        self
-    }
-
-    /// What a call would write, if it does nothing but write a small file: many such calls can be
-    /// done together. None if it has to be called by [`Tool::call`], which also says what is wrong
-    /// with it.
-    pub fn as_write(&self, arguments: &Arguments<'_>) -> Option<FileToWrite> {
-        self.write.as_ref()?(arguments)
-    }
-
-    /// The answer to a call that was done as the write that it is.
-    pub fn answer_to_write(written: &Written) -> Box<dyn Answer> {
-        Box::new(wire::Written::from(written))
     }
 
     /// Calls it where the caller is, if that takes no longer than a hop to another thread would;

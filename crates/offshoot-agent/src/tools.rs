@@ -4,8 +4,8 @@ use std::io::Read as _;
 
 use offshoot_core::{Error, RelPath, Result, WorkspaceId};
 use offshoot_engine::{
-    Access, Content, Expect, FileToWrite, ListOptions, MAX_WINDOW, Point, WriteOptions,
-    history_as_json, is_computed, listing_as_text,
+    Access, Content, Expect, ListOptions, MAX_WINDOW, Point, WriteOptions, history_as_json,
+    is_computed, listing_as_text,
 };
 use offshoot_wire as wire;
 use schemars::JsonSchema;
@@ -65,19 +65,16 @@ struct WriteFile {
 }
 
 impl WriteFile {
-    fn into_file(self, path: RelPath) -> Result<FileToWrite> {
+    fn bytes(self) -> Result<(Vec<u8>, WriteOptions)> {
         let content = match self.encoding {
             wire::Encoding::Utf8 => self.content.into_bytes(),
             wire::Encoding::Base64 => self.encoding.bytes(&self.content)?,
         };
-        Ok(FileToWrite {
-            path,
-            content,
-            options: WriteOptions {
-                mime: self.mime_type,
-                ..WriteOptions::default()
-            },
-        })
+        let options = WriteOptions {
+            mime: self.mime_type,
+            ..WriteOptions::default()
+        };
+        Ok((content, options))
     }
 }
 
@@ -431,16 +428,11 @@ fn changing() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: WriteFile| {
                 let path = path(access, id, &asked.path)?;
-                let file = asked.into_file(path)?;
-                let content = Content::Bytes(&file.content);
-                let written = access.write_file(id, &file.path, content, &file.options)?;
+                let (content, options) = asked.bytes()?;
+                let written = access.write_file(id, &path, Content::Bytes(&content), &options)?;
                 Ok(wire::Written::from(&written))
             },
-        )
-        .or_as_write(|asked: WriteFile| {
-            let path = RelPath::parse_loose(asked.path.as_bytes())?;
-            asked.into_file(path)
-        }),
+        ),
         Tool::new(
             "edit_file",
             "Replace text in a file. `old` must stand there exactly once, unless `all` is set.",

@@ -1,7 +1,7 @@
 //! Moments in time: microseconds since 1970, shown as RFC 3339 in UTC.
 
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The first moment that RFC 3339 can write.
 const YEAR_0: i64 = -62_167_219_200_000_000;
@@ -18,6 +18,15 @@ impl Timestamp {
         match time.duration_since(UNIX_EPOCH) {
             Ok(after) => Timestamp(after.as_micros() as i64),
             Err(before) => Timestamp(-(before.duration().as_micros() as i64)),
+        }
+    }
+
+    /// The same time for the system.
+    pub fn to_system(self) -> SystemTime {
+        let apart = Duration::from_micros(self.0.unsigned_abs());
+        match self.0 < 0 {
+            true => UNIX_EPOCH - apart,
+            false => UNIX_EPOCH + apart,
         }
     }
 

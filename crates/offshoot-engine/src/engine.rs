@@ -1,14 +1,13 @@
 //! The engine: one data directory, opened.
 
-use std::collections::{HashMap, VecDeque};
-use std::os::unix::fs::MetadataExt;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, Spares, WorkspaceLocks};
+use offshoot_fs::{Form, NameLock, ProviderName, Reserve, SafeDir, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, ReadTx, SqliteOptions, SqliteStore,
     StatementLog, Store, WorkspaceKey, WorkspaceKind, WorkspaceRow,
@@ -22,10 +21,8 @@ use crate::directory::last_use::LastUse;
 use crate::directory::layers::Stack;
 use crate::directory::providers::Providers;
 use crate::sync::changes_cache::Told;
-use crate::sync::guard::Hints;
 use crate::sync::memos::Memos;
 use crate::upkeep::jobs::{LastHandle, Upkeep};
-use crate::workspace::writes::Lanes;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -92,6 +89,10 @@ impl DataDir {
     }
     pub(crate) fn database(&self) -> PathBuf {
         self.0.join("offshoot.db")
+    }
+    /// What the store has written and not yet moved into the database.
+    fn log(&self) -> PathBuf {
+        self.0.join("offshoot.db-wal")
     }
     pub(crate) fn blobs(&self) -> PathBuf {
         self.0.join("blobs")
@@ -227,9 +228,6 @@ pub struct Engine {
     _last: Option<Arc<LastHandle>>,
 }
 
-/// The files that writes have replaced are kept for so many workspaces.
-const MOST_SPARED: usize = 16;
-
 pub(crate) struct Inner {
     pub(crate) data: DataDir,
     pub(crate) store: Store,
@@ -249,14 +247,8 @@ pub(crate) struct Inner {
     /// Set while one thread does that; what is due for the others is the same.
     pub(crate) checkpoint_running: AtomicBool,
     pub(crate) memos: Memos,
-    pub(crate) hints: Hints,
-    pub(crate) lanes: Lanes,
     pub(crate) told: Told,
     pub(crate) last_use: LastUse,
-    /// Files that writes have replaced, for other writes to the same workspace; the last used at
-    /// the end. Content of one workspace never lies in a file of another, not even after a power
-    /// cut.
-    spares: Mutex<VecDeque<(WorkspaceKey, Arc<Spares>)>>,
     /// What is set aside for work that frees space on a full disk.
     pub(crate) reserve: Arc<Reserve>,
     run: RunMark,
@@ -265,7 +257,7 @@ pub(crate) struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A failure here costs nothing but the recovery at the next start.
-        let _ = self.store.meta().tidy();
+        let _ = self.reserve.lend(|| self.store.meta().tidy());
         if !self.needs_recovery.load(Ordering::Relaxed) {
             self.run.end();
         }
@@ -319,11 +311,8 @@ impl Engine {
                 upkeep,
                 checkpoint_running: AtomicBool::new(false),
                 memos: Memos::default(),
-                hints: Hints::default(),
-                lanes: Lanes::default(),
                 told: Told::default(),
                 last_use: LastUse::default(),
-                spares: Mutex::default(),
                 reserve: Arc::clone(reserve),
                 run,
             }),
@@ -349,7 +338,24 @@ impl Engine {
 
     /// Refuses to store anything on a full disk, before anything is done.
     pub(crate) fn require_space(&self) -> Result<()> {
-        self.inner.reserve.require()
+        self.inner.reserve.require()?;
+        if self.has_room_for_log() {
+            return Ok(());
+        }
+        // The log has to fit into the database one day, or not even a deletion could be committed.
+        // As long as it does it moves there, and leaves its space to what comes.
+        let _ = self.store().meta().tidy();
+        match self.has_room_for_log() {
+            true => Ok(()),
+            false => Err(Error::disk_full("nothing can be stored")),
+        }
+    }
+
+    /// Whether the disk has room for what the log of the store holds, and for a write beside it.
+    fn has_room_for_log(&self) -> bool {
+        let reserve = &self.inner.reserve;
+        let log = std::fs::metadata(self.inner.data.log()).map_or(0, |log| log.len());
+        log == 0 || reserve.leaves(log + reserve.size())
     }
 
     /// Runs work that frees space; see [`Reserve::lend`].
@@ -403,35 +409,6 @@ impl Engine {
             Some(plan) => dir.with_faults(plan.clone()),
             None => dir,
         })
-    }
-
-    /// The spare files for writes to a workspace. None if outside programs may know its files, or
-    /// they lie elsewhere.
-    pub(crate) fn spares_for(&self, row: &WorkspaceRow) -> Option<Arc<Spares>> {
-        if row.handed_out || row.kind == WorkspaceKind::Fork {
-            return None;
-        }
-        let mut spares = self
-            .inner
-            .spares
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = spares.iter().position(|(key, _)| *key == row.key) {
-            let known = spares.remove(at)?;
-            spares.push_back(known);
-        } else {
-            let data = &self.inner.data;
-            let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev()).ok();
-            if device(&data.tmp())? != device(&data.workspaces())? {
-                return None;
-            }
-            let dir = self.open_dir(&data.tmp()).ok()?;
-            spares.push_back((row.key, Arc::new(Spares::new(dir))));
-            if spares.len() > MOST_SPARED {
-                spares.pop_front();
-            }
-        }
-        spares.back().map(|(_, spares)| Arc::clone(spares))
     }
 
     /// Runs `work` with the index of an open workspace.

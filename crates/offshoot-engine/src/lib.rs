@@ -77,4 +77,3 @@ pub use workspace::read::{
 pub use workspace::restore::{Point, Restored};
 pub use workspace::snapshot::{Snapshot, Taken};
 pub use workspace::walk::WalkEntry;
-pub use workspace::writes::{FileToWrite, ReadyFile};

@@ -39,7 +39,7 @@ pub use provider::{
 #[cfg(target_os = "linux")]
 pub use provider::{OverlayProvider, copy_changes};
 pub use reserve::Reserve;
-pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Spares, Staged, Sync, Walk};
+pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
 pub use scan::{
     DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
     ScanFilter, Seen, SeenDir, scan,

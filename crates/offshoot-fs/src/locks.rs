@@ -2,8 +2,7 @@
 //!
 //! Readers share the main lock, an operation that needs the workspace for itself holds it alone.
 //! Everybody passes a gate first, and holds it until the main lock is won: so whoever waits to be
-//! alone stops newcomers, and a stream of readers cannot starve it. A third lock, the projection,
-//! is held for the short time in which files are put in place.
+//! alone stops newcomers, and a stream of readers cannot starve it.
 //!
 //! A lock on a file can only be asked for again and again by whoever does not want to wait for
 //! ever. So the threads of one process queue in memory first, and only the first of them asks.
@@ -19,10 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_sys::{FileLock, LockMode, LockRange, ParkedLock, RangeLock};
-
-/// How long a projection may take; it is the work of milliseconds.
-const PROJECTION_TIMEOUT: Duration = Duration::from_secs(30);
+use offshoot_sys::{FileLock, LockMode, LockRange, RangeLock};
 
 /// How long even somebody in a hurry waits at the gate: others pass it in microseconds, and that
 /// they do is no reason to call the workspace busy.
@@ -69,8 +65,6 @@ enum Held {
     Own { _file: FileLock },
     /// Together with other threads of this process.
     Shared { _member: Member },
-    /// By this holder alone, with a file that the party keeps open for the next one.
-    Lent { _lent: Lent },
 }
 
 impl WorkspaceLocks {
@@ -135,44 +129,13 @@ impl WorkspaceLocks {
         })
     }
 
-    /// Takes the short lock for putting files in place.
-    pub fn projection(&self, name: &str) -> Result<WorkspaceLock> {
-        let path = self.file(name, "projection")?;
-        // The file stays open as long as a thread here shares the workspace: it is removed only
-        // by whoever has the workspace alone.
-        match self.parties.existing(name) {
-            None => self.alone(name, &path, PROJECTION_TIMEOUT),
-            Some(party) => {
-                let deadline = Instant::now() + PROJECTION_TIMEOUT;
-                let turn = Turn::wait(&self.turns, &path, deadline).ok_or_else(|| busy(name))?;
-                let left = deadline.saturating_duration_since(Instant::now());
-                let parked = lock(&party.projection).take();
-                let file = match parked {
-                    Some(parked) => parked
-                        .acquire(LockMode::Exclusive, left)
-                        .map_err(cannot_lock)?
-                        .ok_or_else(|| busy(name))?,
-                    None => acquire(name, &path, LockMode::Exclusive, left)?,
-                };
-                let lent = Lent {
-                    party,
-                    file: Some(file),
-                };
-                Ok(WorkspaceLock {
-                    _held: Held::Lent { _lent: lent },
-                    _turn: Some(turn),
-                })
-            }
-        }
-    }
-
     /// Removes the lock files of a workspace that is gone. Waits for those who hold them.
     pub fn forget(&self, name: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
-        // All at once and in the order in which everybody takes them: whoever projects holds the
-        // main lock, so nobody is left who has one of these files open and still counts on it.
+        // Both at once and in the order in which everybody takes them, so nobody is left who has one
+        // of these files open and still counts on it.
         let mut held = Vec::new();
-        for kind in ["gate", "main", "projection"] {
+        for kind in ["gate", "main"] {
             let path = self.file(name, kind)?;
             let left = deadline.saturating_duration_since(Instant::now());
             held.push(acquire(name, &path, LockMode::Exclusive, left)?);
@@ -180,6 +143,8 @@ impl WorkspaceLocks {
         for lock in held.into_iter().rev() {
             lock.remove().map_err(cannot_lock)?;
         }
+        // Earlier versions had a third one.
+        let _ = std::fs::remove_file(self.file(name, "projection")?);
         Ok(())
     }
 
@@ -245,8 +210,6 @@ struct Parties(Mutex<HashMap<String, Arc<Party>>>);
 #[derive(Debug, Default)]
 struct Party {
     state: Mutex<PartyState>,
-    /// The open file of the projection lock while none of them holds it.
-    projection: Mutex<Option<ParkedLock>>,
 }
 
 #[derive(Debug, Default)]
@@ -274,13 +237,6 @@ impl Parties {
         if Arc::strong_count(party) == 2 {
             parties.remove(name);
         }
-    }
-
-    /// The party of those who share the workspace now, if any do.
-    fn existing(&self, name: &str) -> Option<Arc<Party>> {
-        let party = lock(&self.0).get(name)?.clone();
-        let shared = lock(&party.state).members > 0;
-        shared.then_some(party)
     }
 }
 
@@ -348,28 +304,9 @@ impl Drop for Member {
             return;
         }
         // While nobody has the workspace, its files may be removed: none may stay open.
-        lock(&self.party.projection).take();
         state.main.take();
         drop(state);
         self.parties.leave(&self.name, &self.party);
-    }
-}
-
-/// The projection lock with the file of a party, which gets it back.
-#[derive(Debug)]
-struct Lent {
-    party: Arc<Party>,
-    file: Option<FileLock>,
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let parked = self.file.take().map(FileLock::park);
-        // A party that has ended meanwhile keeps nothing open.
-        let state = lock(&self.party.state);
-        if state.members > 0 {
-            *lock(&self.party.projection) = parked;
-        }
     }
 }
 

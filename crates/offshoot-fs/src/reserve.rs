@@ -56,6 +56,11 @@ impl Reserve {
         self.file.as_ref().map_or(0, length)
     }
 
+    /// Whether so many bytes are free on the disk beside what is set aside.
+    pub fn leaves(&self, bytes: u64) -> bool {
+        disk_of(&self.path).is_none_or(|disk| disk.free >= bytes)
+    }
+
     /// Sets aside what is missing, or as much as there is. Returns whether nothing is missing then.
     /// One call if nothing was. Not while somebody has the reserve.
     pub fn set_aside(&self) -> bool {

@@ -6,7 +6,6 @@
 
 mod change;
 mod remove_tree;
-mod spares;
 mod stage;
 
 use std::ffi::{CStr, CString};
@@ -16,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, MAX_PATH, RelPath, Result};
 use offshoot_sys::{DIR_HANDLE, DirReader, FileKind, Links, Stat, fstat, lstat_at};
@@ -26,7 +24,6 @@ use rustix::io::Errno;
 use crate::errors::{is, lookup_error, read_error, require_file};
 use crate::form::Form;
 
-pub use spares::Spares;
 pub use stage::{STAGE_PREFIX, Staged, Sync};
 
 /// Flags for reading whatever an agent may have put there: a FIFO must not hang the reader and a
@@ -64,19 +61,8 @@ pub struct SafeDir {
     faults: FaultPlan,
 }
 
-/// So often a file may be replaced while it is opened.
-const MOST_REPLACED: usize = 1_000;
 /// So often a path must seem to lead out until it is believed.
 const LEADS_OUT: usize = 16;
-/// A file whose last change lies so far back was not moved since: longer than a tick of the clock.
-const MOVED_LONG_AGO: Duration = Duration::from_millis(20);
-
-/// Whether a file was last changed, or moved, well before that time.
-fn is_older(stat: &Stat, than: SystemTime) -> bool {
-    let than = than.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let limit = than.saturating_sub(MOVED_LONG_AGO).as_nanos();
-    u128::try_from(stat.ctime_ns).is_ok_and(|changed| changed < limit)
-}
 
 /// One name in a directory and what stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,36 +156,19 @@ impl SafeDir {
     }
 
     /// Opens a regular file for reading. Links that stay inside are followed.
-    ///
-    /// What it returns stood at the path while it was open: a file that was replaced meanwhile may
-    /// be written over ([`Spares`]), and is not returned.
     pub fn open_file(&self, path: &RelPath) -> Result<(File, Stat)> {
-        for try_number in 0..MOST_REPLACED {
-            let began = SystemTime::now();
-            let fd = match self.resolve(path, READ) {
+        let mut tries = 0;
+        let fd = loop {
+            tries += 1;
+            match self.resolve(path, READ) {
                 // To the kernel a file that is moved away meanwhile looks as if the path led out.
-                Err(error) if try_number < LEADS_OUT && is(&error, Errno::XDEV) => continue,
-                answer => answer.map_err(|error| lookup_error(path, error))?,
-            };
-            let stat = fstat(&fd).map_err(|error| read_error(path, error))?;
-            require_file(path, stat.kind)?;
-            if is_older(&stat, began) || self.leads_to(path, &stat) {
-                return Ok((File::from(fd), stat));
+                Err(error) if tries < LEADS_OUT && is(&error, Errno::XDEV) => {}
+                answer => break answer.map_err(|error| lookup_error(path, error))?,
             }
-        }
-        Err(Error::new(
-            ErrorCode::WorkspaceBusy,
-            format!("`{path}` is replaced again and again"),
-        )
-        .with_hint("try again when nothing writes to it"))
-    }
-
-    fn leads_to(&self, path: &RelPath, stat: &Stat) -> bool {
-        let found = self
-            .form
-            .open(self.root(), path.as_bytes(), READ, self.links);
-        let found = found.and_then(fstat);
-        found.is_ok_and(|now| (now.dev, now.ino) == (stat.dev, stat.ino))
+        };
+        let stat = fstat(&fd).map_err(|error| read_error(path, error))?;
+        require_file(path, stat.kind)?;
+        Ok((File::from(fd), stat))
     }
 
     /// Reads a whole file.

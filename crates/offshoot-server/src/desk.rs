@@ -1,27 +1,15 @@
-//! Calls of tools, whichever door they come through, and writes of small files by few threads.
-//!
-//! To let each of many writers wait on a thread of its own costs more in waking threads than the
-//! writes themselves. So those who write to one workspace stand in a line, and a clerk writes what
-//! all of them brought while they wait without a thread. There are two clerks for a line: one takes
-//! the next ones in while what the other has waits for the disk.
+//! Calls of tools, whichever door they come through.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use offshoot_agent::{Answer, Arguments, Registry, Tool};
-use offshoot_core::{Error, Result, WorkspaceId};
-use offshoot_engine::{Access, FileToWrite, ReadyFile, Written};
+use offshoot_core::Result;
+use offshoot_engine::Access;
 use serde_json::Value;
-use tokio::sync::oneshot;
 
 use crate::body::blocking;
-use crate::hold::Hold;
 use crate::shows::Shows;
-
-const MOST_CLERKS: usize = 2;
-/// So many writes a clerk takes at a time.
-const MOST_AT_ONCE: usize = 64;
 
 /// The arguments of a call, owned.
 pub(crate) enum Asked {
@@ -70,31 +58,8 @@ fn path_in(arguments: &Value) -> Option<String> {
 /// Where tools are called.
 #[derive(Default)]
 pub(crate) struct Desk {
-    lines: Mutex<HashMap<WorkspaceId, Line>>,
     /// For the streams of events; over stdio nobody listens.
     pub(crate) shows: Arc<Shows>,
-}
-
-/// Those who write to one workspace.
-#[derive(Default)]
-struct Line {
-    waiting: Vec<Waiting>,
-    clerks: usize,
-}
-
-struct Waiting {
-    access: Access,
-    file: ReadyFile,
-    tell: oneshot::Sender<Result<Written>>,
-    /// What the request holds; none over stdio.
-    hold: Option<Arc<Hold>>,
-}
-
-impl Waiting {
-    /// Whether it may be written: not if its request was given up before.
-    fn begin(&self) -> bool {
-        self.hold.as_ref().is_none_or(|hold| hold.begin().is_ok())
-    }
 }
 
 impl Desk {
@@ -127,11 +92,6 @@ impl Desk {
         if let Some(answer) = tool.call_if_quick(&access, &arguments) {
             return answer;
         }
-        if let Some(file) = tool.as_write(&arguments) {
-            let id = access.own_workspace()?;
-            let written = self.write(id, access, file).await?;
-            return Ok(Tool::answer_to_write(&written));
-        }
         let (tools, name) = (Arc::clone(tools), name.to_owned());
         let shows = Arc::clone(&self.shows);
         blocking(move || {
@@ -143,99 +103,5 @@ impl Desk {
             Ok(answer)
         })
         .await
-    }
-
-    async fn write(
-        self: &Arc<Self>,
-        id: WorkspaceId,
-        access: Access,
-        file: FileToWrite,
-    ) -> Result<Written> {
-        let file = access.make_ready(file)?;
-        let (tell, told) = oneshot::channel();
-        let hold = Hold::present();
-        let wants_clerk = {
-            let mut lines = self.lines();
-            let line = lines.entry(id.clone()).or_default();
-            line.waiting.push(Waiting {
-                access,
-                file,
-                tell,
-                hold,
-            });
-            let wants_clerk = line.clerks < MOST_CLERKS;
-            line.clerks += usize::from(wants_clerk);
-            wants_clerk
-        };
-        if wants_clerk {
-            let clerk = Clerk {
-                desk: Arc::clone(self),
-                id,
-                has_left: false,
-            };
-            drop(tokio::task::spawn_blocking(move || clerk.work()));
-        }
-        told.await
-            .unwrap_or_else(|_| Err(Error::internal("the request ended in a panic")))
-    }
-
-    fn lines(&self) -> MutexGuard<'_, HashMap<WorkspaceId, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes for those who wait, until nobody does.
-struct Clerk {
-    desk: Arc<Desk>,
-    id: WorkspaceId,
-    has_left: bool,
-}
-
-impl Clerk {
-    fn work(mut self) {
-        while let Some(waiting) = self.next() {
-            let (asked, tells): (Vec<_>, Vec<_>) = waiting
-                .into_iter()
-                .filter(Waiting::begin)
-                .map(|waiting| ((waiting.access, waiting.file), (waiting.tell, waiting.hold)))
-                .unzip();
-            let written = Access::write_files(&self.id, asked);
-            for ((tell, _hold), written) in tells.into_iter().zip(written) {
-                // Whoever has gone since does not hear that it is written.
-                let _ = tell.send(written);
-            }
-        }
-    }
-
-    /// The next writes. None if there are none, and then the clerk is no more.
-    fn next(&mut self) -> Option<Vec<Waiting>> {
-        let mut lines = self.desk.lines();
-        let line = lines.get_mut(&self.id)?;
-        if line.waiting.is_empty() {
-            self.has_left = true;
-            line.clerks -= 1;
-            if line.clerks == 0 {
-                lines.remove(&self.id);
-            }
-            return None;
-        }
-        let count = line.waiting.len().min(MOST_AT_ONCE);
-        Some(line.waiting.drain(..count).collect())
-    }
-}
-
-impl Drop for Clerk {
-    fn drop(&mut self) {
-        if self.has_left {
-            return;
-        }
-        // A panic. If nobody else is there, those who wait have to hear of it.
-        let mut lines = self.desk.lines();
-        if let Some(line) = lines.get_mut(&self.id) {
-            line.clerks -= 1;
-            if line.clerks == 0 {
-                lines.remove(&self.id);
-            }
-        }
     }
 }

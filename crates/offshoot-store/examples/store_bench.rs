@@ -145,6 +145,7 @@ fn edit(store: &Store, key: WorkspaceKey, number: u64, bytes: &[u8], durability:
             after: Some(id(number)),
             size: bytes.len() as i64,
             mime: None,
+            modified: None,
         })
     });
     result.unwrap();

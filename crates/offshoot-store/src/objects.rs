@@ -146,6 +146,21 @@ impl Store {
         self.load(id, tx.object(id)?, Some(tx))
     }
 
+    /// The content of an object that has at most so many bytes, inside a transaction; none if it has
+    /// more, or the store does not have it.
+    pub fn small_object_in(
+        &self,
+        tx: &dyn ReadTx,
+        id: &ObjectId,
+        most: u64,
+    ) -> Result<Option<Arc<[u8]>>> {
+        if let Some((_, found)) = self.0.cache.get(id) {
+            return Ok((found.len() as u64 <= most).then_some(found));
+        }
+        let row = tx.object(id)?.filter(|row| row.size <= most);
+        Ok(self.load(id, row, Some(tx))?.map(|(_, bytes)| bytes))
+    }
+
     /// The kind, the size and the content of an object as a stream, in bounded memory whatever
     /// its size. Reading fails before the last bytes come if the content is not what its id says:
     /// whoever reads to the end has read the right thing, whoever stops before knows nothing. An

@@ -376,6 +376,8 @@ pub struct NewHistory {
     pub size: i64,
     /// The MIME type that the caller gave.
     pub mime: Option<String>,
+    /// The time of modification that the caller gave for the file.
+    pub modified: Option<Timestamp>,
 }
 
 /// One line of the history. Its `seq` is also its event number.

@@ -8,7 +8,6 @@
 compile_error!("Offshoot needs a Unix: directories are opened relative to file descriptors");
 
 mod dir;
-mod lease;
 mod lock;
 mod memory;
 #[cfg(target_os = "linux")]
@@ -22,8 +21,7 @@ mod system;
 mod xattr;
 
 pub use dir::{DirReader, NameKind};
-pub use lease::is_open_only_here;
-pub use lock::{FileLock, LockMode, ParkedLock};
+pub use lock::{FileLock, LockMode};
 pub use memory::give_back_when_idle;
 #[cfg(target_os = "linux")]
 pub use mount::{

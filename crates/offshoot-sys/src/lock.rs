@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -28,14 +27,7 @@ pub enum LockMode {
 /// like two processes do.
 #[derive(Debug)]
 pub struct FileLock {
-    file: Arc<File>,
-    path: PathBuf,
-}
-
-/// The open file of a lock that was released, for whoever takes it again soon.
-#[derive(Debug)]
-pub struct ParkedLock {
-    file: Arc<File>,
+    file: File,
     path: PathBuf,
 }
 
@@ -52,7 +44,7 @@ impl FileLock {
             }
             if is_current(&file, path)? {
                 return Ok(Some(FileLock {
-                    file: Arc::new(file),
+                    file,
                     path: path.to_owned(),
                 }));
             }
@@ -74,7 +66,7 @@ impl FileLock {
                 }
             } else if is_current(&file, path)? {
                 return Ok(Some(FileLock {
-                    file: Arc::new(file),
+                    file,
                     path: path.to_owned(),
                 }));
             } else {
@@ -83,36 +75,11 @@ impl FileLock {
         }
     }
 
-    /// Releases the lock and keeps its file open.
-    pub fn park(self) -> ParkedLock {
-        ParkedLock {
-            file: self.file.clone(),
-            path: self.path.clone(),
-        }
-    }
-
     /// Removes the lock file and releases the lock. Only for a holder of the exclusive mode.
     ///
     /// Whoever waits on the removed file notices and starts over with a new one.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
-    }
-}
-
-impl ParkedLock {
-    /// Takes the lock again, as [`FileLock::acquire`] does but without a look at its name: only
-    /// for a file that nobody can have removed since it was parked.
-    pub fn acquire(self, mode: LockMode, timeout: Duration) -> io::Result<Option<FileLock>> {
-        let mut patience = Patience::new(timeout);
-        while !try_flock(&self.file, mode)? {
-            if !patience.pause() {
-                return Ok(None);
-            }
-        }
-        Ok(Some(FileLock {
-            file: self.file,
-            path: self.path,
-        }))
     }
 }
 

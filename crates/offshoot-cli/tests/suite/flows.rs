@@ -241,6 +241,7 @@ fn clean_purge_and_check() {
     let place = Place::with_workspace();
     place.put("secret", b"hunter2");
     place.snapshot("with a secret");
+    place.done(&["workspace", "path", "w"]);
     let plan = place
         .done(&["--json", "clean", "--days", "0", "--dry-run"])
         .json();
@@ -270,10 +271,21 @@ fn clean_purge_and_check() {
 }
 
 #[test]
-fn check_fails_when_a_file_is_not_what_was_written() {
+fn check_fails_when_content_is_not_what_was_written() {
     let place = Place::with_workspace();
-    place.put("a", b"1");
-    std::fs::write(place.data().join("workspaces/w/a"), "X").unwrap();
+    let mut large = vec![0; 300_000];
+    offshoot_testkit::Rng::new(1).fill(&mut large);
+    place.put("a", &large);
+    let mut dirs = vec![place.data().join("blobs")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => std::fs::write(path, "X").unwrap(),
+            }
+        }
+    }
     let check = place.run(&["--json", "check"]);
     assert_eq!(check.code, 1);
     assert_ne!(check.json()["problems"], serde_json::json!([]));

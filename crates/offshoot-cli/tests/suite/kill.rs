@@ -167,10 +167,22 @@ impl Worker<'_> {
 
 #[test]
 fn kill_at_random_points_of_a_mixed_load() {
+    kill_at_random_points(false);
+}
+
+#[test]
+fn kill_at_random_points_of_a_mixed_load_on_a_directory() {
+    kill_at_random_points(true);
+}
+
+fn kill_at_random_points(handed_out: bool) {
     let kills_wanted = if soak() { 300 } else { 24 };
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     run(&data, &["workspace", "create", "w"]);
+    if handed_out {
+        run(&data, &["workspace", "path", "w"]);
+    }
     let workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WORKERS)
             .map(|number| {
@@ -208,6 +220,7 @@ fn kill_at_random_points_of_a_mixed_load() {
         "only {kills} processes were caught alive"
     );
     let mut files = 0;
+    run(&data, &["workspace", "path", "w"]);
     for worker in &workers {
         for (path, content) in &worker.expected {
             assert_eq!(

@@ -87,7 +87,8 @@ fn inspect(root: &Path, ws: &WorkspaceId, acknowledged: &BTreeMap<String, u64>) 
             found >= Some(*version),
             "{path}: version {version} was acknowledged, {found:?} is there"
         );
-        let on_disk = std::fs::read(root.join("data/workspaces/w").join(path)).unwrap();
+        let on_disk = engine.hand_out_path(ws).unwrap().join(path);
+        let on_disk = std::fs::read(on_disk).unwrap();
         assert!(!on_disk.is_empty(), "{path} is empty");
         assert_eq!(on_disk, bytes, "{path} on disk");
     }
@@ -96,6 +97,15 @@ fn inspect(root: &Path, ws: &WorkspaceId, acknowledged: &BTreeMap<String, u64>) 
 
 #[test]
 fn power_cut_loses_nothing_acknowledged() {
+    power_cut(false);
+}
+
+#[test]
+fn power_cut_loses_nothing_acknowledged_in_a_directory() {
+    power_cut(true);
+}
+
+fn power_cut(handed_out: bool) {
     if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
         return skip(&reason);
     }
@@ -106,6 +116,9 @@ fn power_cut_loses_nothing_acknowledged() {
     engine
         .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())
         .unwrap();
+    if handed_out {
+        engine.hand_out_path(&ws).unwrap();
+    }
     let (stop, versions, next) = (
         AtomicBool::new(false),
         Mutex::new(Versions::default()),

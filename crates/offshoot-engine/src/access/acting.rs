@@ -14,9 +14,9 @@ use super::{Operation, Principal, Reach};
 use crate::content::rows::no_workspace;
 use crate::engine::Engine;
 use crate::{
-    Changes, Content, Deleted, DirNode, Expect, FileToWrite, Info, ListEntry, ListOptions,
-    ListPage, Metadata, OpenFile, Point, Quota, ReadyFile, Restored, Snapshot, Synced, Taken,
-    TooLarge, WalkEntry, WholeWorkspace, Window, Workspace, WorkspaceImport, WriteOptions, Written,
+    Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, ListOptions, ListPage, Metadata,
+    OpenFile, Point, Quota, Restored, Snapshot, Synced, Taken, TooLarge, WalkEntry, WholeWorkspace,
+    Window, Workspace, WorkspaceImport, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -230,35 +230,6 @@ impl Access {
         self.settle(Operation::Write, id, path)?;
         self.engine
             .write_file(id, path, content, options, &self.cause)
-    }
-
-    /// See [`Engine::make_ready`]. Whether the file may be written is asked when it is.
-    pub fn make_ready(&self, file: FileToWrite) -> Result<ReadyFile> {
-        self.engine.make_ready(file)
-    }
-
-    /// See [`Engine::write_files`]; each file with the credential of its own writer.
-    pub fn write_files(id: &WorkspaceId, asked: Vec<(Access, ReadyFile)>) -> Vec<Result<Written>> {
-        let Some(engine) = asked.first().map(|(access, _)| access.engine.clone()) else {
-            return Vec::new();
-        };
-        let check =
-            |(access, file): &(Access, ReadyFile)| access.settle(Operation::Write, id, file.path());
-        let checked: Vec<Result<()>> = asked.iter().map(check).collect();
-        let (writers, files): (Vec<Access>, Vec<ReadyFile>) = asked.into_iter().unzip();
-        let mut allowed: Vec<(ReadyFile, &Cause)> = files
-            .into_iter()
-            .zip(&writers)
-            .zip(&checked)
-            .filter(|(_, checked)| checked.is_ok())
-            .map(|((file, writer), _)| (file, &writer.cause))
-            .collect();
-        let mut written = engine.write_files(id, &mut allowed).into_iter();
-        let unanswered = || Err(Error::internal("a write has no answer"));
-        checked
-            .into_iter()
-            .map(|checked| checked.and_then(|()| written.next().unwrap_or_else(unanswered)))
-            .collect()
     }
 
     /// See [`Engine::upload`].

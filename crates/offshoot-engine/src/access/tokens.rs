@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use offshoot_core::to_hex;
-use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp};
+use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp, to_hex};
 use offshoot_store::{Durability, ReadTx, TokenRow};
 use sha2::{Digest, Sha256};
 

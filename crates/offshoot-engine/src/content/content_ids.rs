@@ -47,11 +47,10 @@ impl ContentIds {
             .copied()
     }
 
-    /// Remembers the id of a file that was hashed. `sealed` says that nobody writes into it: our
-    /// own writes replace files and never change one.
-    pub(crate) fn put(&self, stat: &Stat, id: ObjectId, sealed: bool) {
+    /// Remembers the id of a file that was hashed, unless it may change again unseen.
+    pub(crate) fn put(&self, stat: &Stat, id: ObjectId) {
         let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
-        if !sealed && Timestamp::now().0 - changed.0 < SETTLED_MICROS {
+        if Timestamp::now().0 - changed.0 < SETTLED_MICROS {
             return;
         }
         let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);

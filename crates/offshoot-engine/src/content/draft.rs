@@ -49,8 +49,6 @@ pub(crate) struct Change {
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
     tally: Tally,
-    /// Whether the directory of the workspace is there afterwards.
-    materialized: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -163,18 +161,18 @@ impl<'a> Draft<'a> {
     }
 
     /// Makes a directory that the index has not, with its line of history.
-    pub(crate) fn make_dir(&mut self, dir: EntryRow, cause: &Cause) -> Result<()> {
-        let line = self.call(cause).mkdir(&dir.path);
+    pub(crate) fn make_dir(&mut self, dir: EntryRow, via: Via, cause: &Cause) -> Result<()> {
+        let line = self.line_for(via, cause).mkdir(&dir.path);
         self.line(line);
         self.replace(None, dir)
     }
 
-    /// Makes lines of history for what came through a door.
-    pub(crate) fn call<'l>(&'l self, cause: &'l Cause) -> LineFor<'l> {
+    /// Makes lines of history for what came in some way.
+    pub(crate) fn line_for<'l>(&'l self, via: Via, cause: &'l Cause) -> LineFor<'l> {
         LineFor {
             row: &self.next,
             at: self.next.changed_at,
-            via: Via::Call,
+            via,
             cause,
         }
     }
@@ -183,7 +181,6 @@ impl<'a> Draft<'a> {
     pub(crate) fn finish(self) -> Change {
         Change {
             base: self.index.row.clone(),
-            materialized: self.next.materialized,
             tally: self.tally,
             contents: self.contents,
             rows: self.rows,
@@ -219,9 +216,9 @@ impl Change {
         }
         // What says nothing about files may have changed meanwhile.
         let mut next = changed_row(&now, at);
-        next.materialized |= self.materialized;
         if self.rows.is_empty() && self.lines.is_empty() {
             next.revision = now.revision;
+            next.synced_revision = now.synced_revision;
         }
         self.tally.add_to(&mut next);
         Ok(Some((now, next)))

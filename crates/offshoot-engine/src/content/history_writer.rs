@@ -3,10 +3,14 @@
 use offshoot_core::{Cause, EntryKind, RelPath, Timestamp};
 use offshoot_store::{HistoryOp, NewHistory, Via, WorkspaceRow};
 
-/// The workspace row with one more revision.
+/// The workspace row with one more revision. Without a directory there is nothing that the disk
+/// could lack of it.
 pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
     let mut next = row.clone();
     next.revision += 1;
+    if !row.materialized {
+        next.synced_revision = next.revision;
+    }
     next.changed_at = at;
     next.used_at = at;
     next
@@ -36,6 +40,7 @@ impl LineFor<'_> {
             after: None,
             size: 0,
             mime: None,
+            modified: None,
         }
     }
 

@@ -24,8 +24,6 @@ enum Reader {
         engine: Engine,
         file: File,
         stat: Stat,
-        /// Nobody writes into the file while it is open; see `ContentIds`.
-        sealed: bool,
     },
     Object {
         engine: Engine,
@@ -34,44 +32,33 @@ enum Reader {
         /// What is left of the part that is wanted; see `select`.
         left: u64,
     },
-    Bytes(std::io::Cursor<Vec<u8>>),
+    /// Text that is made up, or a small object with its id.
+    Bytes(std::io::Cursor<Vec<u8>>, Option<ObjectId>),
     /// A small file whose bytes are here already: one read instead of one for each purpose.
     Held {
         engine: Engine,
         stat: Stat,
-        sealed: bool,
         bytes: std::io::Cursor<Vec<u8>>,
     },
 }
 
-/// Files up to here are read at once.
-const SMALL: u64 = 64 << 10;
+/// Files and objects up to here are read at once.
+pub(crate) const SMALL: u64 = 64 << 10;
 
 impl Source {
-    pub(crate) fn of_file(engine: Engine, file: File, stat: Stat, sealed: bool) -> Self {
+    pub(crate) fn of_file(engine: Engine, file: File, stat: Stat) -> Self {
         Source {
             size: stat.size,
             modified_at: Some(stat.modified()),
             is: None,
-            reader: Reader::File {
-                engine,
-                file,
-                stat,
-                sealed,
-            },
+            reader: Reader::File { engine, file, stat },
         }
     }
 
     /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
     /// would read it again.
     pub(crate) fn hold_if_small(mut self) -> Result<Self> {
-        let Reader::File {
-            engine,
-            file,
-            stat,
-            sealed,
-        } = &mut self.reader
-        else {
+        let Reader::File { engine, file, stat } = &mut self.reader else {
             return Ok(self);
         };
         if stat.size > SMALL {
@@ -83,7 +70,6 @@ impl Source {
                 self.reader = Reader::Held {
                     engine: engine.clone(),
                     stat: *stat,
-                    sealed: *sealed,
                     bytes: std::io::Cursor::new(bytes),
                 };
             }
@@ -97,14 +83,14 @@ impl Source {
     /// All bytes, if they are in memory.
     pub(crate) fn held(&self) -> Option<&[u8]> {
         match &self.reader {
-            Reader::Held { bytes, .. } | Reader::Bytes(bytes) => Some(bytes.get_ref()),
+            Reader::Held { bytes, .. } | Reader::Bytes(bytes, _) => Some(bytes.get_ref()),
             Reader::File { .. } | Reader::Object { .. } => None,
         }
     }
 
     /// All of it as text, if it is text and in memory. What was taken is not there any more.
     pub(crate) fn take_text(&mut self) -> Option<String> {
-        let (Reader::Held { bytes, .. } | Reader::Bytes(bytes)) = &mut self.reader else {
+        let (Reader::Held { bytes, .. } | Reader::Bytes(bytes, _)) = &mut self.reader else {
             return None;
         };
         match String::from_utf8(std::mem::take(bytes.get_mut())) {
@@ -117,9 +103,14 @@ impl Source {
     }
 
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+        Source::of_known_bytes(bytes, None)
+    }
+
+    /// Bytes that are those of an object.
+    pub(crate) fn of_known_bytes(bytes: Vec<u8>, id: Option<ObjectId>) -> Self {
         let size = bytes.len() as u64;
         Source {
-            reader: Reader::Bytes(std::io::Cursor::new(bytes)),
+            reader: Reader::Bytes(std::io::Cursor::new(bytes), id),
             size,
             modified_at: None,
             is: None,
@@ -154,7 +145,10 @@ impl Source {
 
     /// Whether it is an object.
     pub(crate) fn is_stored(&self) -> bool {
-        matches!(self.reader, Reader::Object { .. })
+        matches!(
+            self.reader,
+            Reader::Object { .. } | Reader::Bytes(_, Some(_))
+        )
     }
 
     /// The id of the content if it is known without reading it.
@@ -164,7 +158,7 @@ impl Source {
             Reader::File { engine, stat, .. } | Reader::Held { engine, stat, .. } => {
                 engine.inner.content_ids.get(stat)
             }
-            Reader::Bytes(_) => None,
+            Reader::Bytes(_, id) => *id,
         }
     }
 
@@ -173,11 +167,13 @@ impl Source {
     pub(crate) fn content_id(&mut self) -> Result<ObjectId> {
         match &mut self.reader {
             Reader::Object { id, .. } => Ok(*id),
-            Reader::Bytes(bytes) => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
+            Reader::Bytes(bytes, id) => match id {
+                Some(id) => Ok(*id),
+                None => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
+            },
             Reader::Held {
                 engine,
                 stat,
-                sealed,
                 bytes,
             } => {
                 let known = &engine.inner.content_ids;
@@ -185,21 +181,16 @@ impl Source {
                     return Ok(id);
                 }
                 let id = offshoot_git::hash(ObjectKind::Blob, bytes.get_ref())?;
-                known.put(stat, id, *sealed);
+                known.put(stat, id);
                 Ok(id)
             }
-            Reader::File {
-                engine,
-                file,
-                stat,
-                sealed,
-            } => {
+            Reader::File { engine, file, stat } => {
                 let known = &engine.inner.content_ids;
                 if let Some(id) = known.get(stat) {
                     return Ok(id);
                 }
                 let id = crate::content::incoming::hash_file(file, stat.size)?;
-                known.put(stat, id, *sealed);
+                known.put(stat, id);
                 Ok(id)
             }
         }
@@ -210,7 +201,7 @@ impl Source {
             Reader::File { file, .. } => {
                 file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable)
             }
-            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => {
+            Reader::Bytes(bytes, _) | Reader::Held { bytes, .. } => {
                 bytes.set_position(0);
                 Ok(())
             }
@@ -242,7 +233,7 @@ impl Source {
                 .map(drop)
                 .map_err(unreadable);
         }
-        if let Reader::Held { bytes, .. } = &mut self.reader {
+        if let Reader::Held { bytes, .. } | Reader::Bytes(bytes, _) = &mut self.reader {
             bytes.set_position(offset);
             return Ok(());
         }
@@ -277,7 +268,7 @@ impl Read for Source {
         match &mut self.reader {
             Reader::File { file, .. } => file.read(buffer),
             Reader::Object { open, left, .. } => read_part(open, left, buffer),
-            Reader::Bytes(bytes) | Reader::Held { bytes, .. } => bytes.read(buffer),
+            Reader::Bytes(bytes, _) | Reader::Held { bytes, .. } => bytes.read(buffer),
         }
     }
 }

@@ -92,6 +92,7 @@ pub(crate) fn line_of(
         after: None,
         size: 0,
         mime: None,
+        modified: None,
     }
 }
 

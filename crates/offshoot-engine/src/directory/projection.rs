@@ -1,13 +1,11 @@
 //! Bringing a directory in line with the index.
 //!
-//! A change is committed first and projected after. Whoever projects looks at what the index says
-//! by then, not at what it was when it committed: if someone newer has changed the path since, the
-//! newer version is projected. So the last projection of a path always writes its last version, and
-//! whoever was answered reads what it wrote or something newer.
+//! A change is committed first and projected after, while its caller holds the workspace alone. What
+//! is projected is what the index says by then.
 
 use std::io::Read;
 
-use offshoot_core::{EntryKind, Error, ErrorCode, ObjectId, RelPath, Result};
+use offshoot_core::{EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp};
 use offshoot_fs::{SafeDir, Staged, Sync};
 use offshoot_store::WorkspaceRow;
 
@@ -20,8 +18,15 @@ const CHUNK: usize = 128 << 10;
 
 impl Engine {
     /// Writes one entry of the index to disk, whatever is there. Parents must exist in the index;
-    /// they are made on disk on the way.
-    pub(crate) fn put_on_disk(&self, dir: &SafeDir, path: &RelPath, entry: &Entry) -> Result<()> {
+    /// they are made on disk on the way. A file
+    /// without a time of modification is modified now.
+    pub(crate) fn put_on_disk(
+        &self,
+        dir: &SafeDir,
+        path: &RelPath,
+        entry: &Entry,
+        modified: Option<Timestamp>,
+    ) -> Result<()> {
         let content = || {
             entry
                 .id
@@ -38,7 +43,10 @@ impl Engine {
                 dir.symlink(path, &target).map(drop)
             }
             EntryKind::File => {
-                let staged = self.stage_object(dir, &content()?, entry.perm)?;
+                let mut staged = self.stage_object(dir, &content()?, entry.perm)?;
+                if let Some(modified) = modified {
+                    staged.set_modified(modified.to_system());
+                }
                 make_room_for_leaf(dir, path)?;
                 dir.commit(staged, path, true, Sync::None).map(drop)
             }
@@ -111,7 +119,7 @@ impl Engine {
             }
             return Ok(());
         }
-        self.put_on_disk(dir, path, entry)
+        self.put_on_disk(dir, path, entry, None)
     }
 }
 

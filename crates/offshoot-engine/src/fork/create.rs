@@ -647,6 +647,7 @@ impl Engine {
             self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
                 now.materialized = true;
+                now.handed_out = true;
                 tx.update_workspace(&now)?;
                 let mut fork = fork_row(tx, &now)?;
                 fork.layer = Some(stack.top);
@@ -672,6 +673,9 @@ impl Engine {
             stack.state.diff(&bench, &state, &RelPath::root())
         })?;
         self.project_changes(&dir, &changes)?;
+        if !changes.is_empty() {
+            self.sync_workspaces()?;
+        }
         Ok(dir)
     }
 

@@ -119,6 +119,7 @@ pub(crate) fn brought_by(
             after: entry.id,
             size: 0,
             mime: None,
+            modified: None,
         },
     };
     Ok(shown(&mut row, false).then_some(row))

@@ -1,109 +1,45 @@
 //! Holding a workspace for a change: its locks, its directory, and what is done when the directory
 //! does not take a change that is committed.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
-use offshoot_store::{ReadTx, WorkspaceRow, WorkspaceState};
+use offshoot_store::WorkspaceRow;
 
-use crate::content::index::{Entry, Index};
+use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
 use crate::engine::Engine;
 
-/// A workspace that is held for a change.
+/// A workspace that is held for a change: together with others as long as it has no directory, else
+/// alone.
 pub(crate) struct Held {
     pub(crate) row: WorkspaceRow,
-    pub(crate) dir: SafeDir,
-    /// Nobody else changes anything meanwhile.
-    pub(crate) exclusive: bool,
+    /// None as long as nobody was given its path.
+    pub(crate) dir: Option<SafeDir>,
     _lock: WorkspaceLock,
 }
 
-/// Whether a workspace is what it was when it was held. Its lock keeps it so. Its directory may have
-/// come into being since, by whoever holds it.
-pub(crate) fn is_still(held: &WorkspaceRow, now: &WorkspaceRow) -> bool {
-    now.state == WorkspaceState::Open
-        && now.handed_out == held.handed_out
-        && (now.materialized || !held.materialized)
-}
-
-/// Rows of workspaces as they were when they were last held, so that a change need not ask which
-/// lock to take. They may be out of date, and are nothing but a guess.
-#[derive(Default)]
-pub(crate) struct Hints(Mutex<HashMap<WorkspaceId, WorkspaceRow>>);
-
-/// So many rows are remembered.
-const MOST_HINTS: usize = 1_024;
-
-impl Hints {
-    fn lock(&self) -> MutexGuard<'_, HashMap<WorkspaceId, WorkspaceRow>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, id: &WorkspaceId) -> Option<WorkspaceRow> {
-        self.lock().get(id).cloned()
-    }
-
-    fn put(&self, row: &WorkspaceRow) {
-        let mut hints = self.lock();
-        if hints.len() >= MOST_HINTS {
-            hints.clear();
-        }
-        hints.insert(row.id.clone(), row.clone());
+impl Held {
+    /// The directory of a workspace that has one.
+    pub(crate) fn directory(&self) -> Result<&SafeDir> {
+        self.dir
+            .as_ref()
+            .ok_or_else(|| Error::internal("the workspace has no directory"))
     }
 }
 
 impl Engine {
-    /// The open workspace of that name, possibly as it was some time ago.
-    pub(crate) fn row_or_hint(&self, id: &WorkspaceId) -> Result<WorkspaceRow> {
-        match self.inner.hints.get(id) {
-            Some(row) => Ok(row),
-            None => self.open_row(id),
+    /// Brings paths of the directory, if there is one, in line with a change that is committed.
+    pub(crate) fn project_held(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
+        if held.dir.is_none() || paths.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// The right to project, one at a time unless the workspace is ours alone.
-    pub(crate) fn turn(&self, held: &Held) -> Result<Option<WorkspaceLock>> {
-        if held.exclusive {
-            return Ok(None);
-        }
-        self.inner
-            .locks
-            .projection(&Self::lock_name(&held.row))
-            .map(Some)
-    }
-
-    /// Whether the index still says this of the path.
-    pub(crate) fn still(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        entry: Option<&Entry>,
-    ) -> Result<bool> {
-        let now = open_row_by_key(tx, row)?;
-        let current = Index::new(self.store(), tx, &now).entry(path)?;
-        Ok(current.map(Entry::to_state) == entry.map(|entry| entry.to_state()))
-    }
-
-    /// The change is committed but the directory did not take it. It is tried once more from the
-    /// store; if that fails too, the next start of any process puts it right.
-    pub(crate) fn projection_failed(
-        &self,
-        held: &Held,
-        paths: &[RelPath],
-        error: Error,
-    ) -> Result<()> {
-        self.project_again(held, paths).map_err(|_| error)
+        self.project_paths(&held.row, paths)
+            .or_else(|error| self.retry_projection(&held.row, paths, error))
     }
 
     /// Brings paths in line with the store, now or at the next start of any process.
     pub(crate) fn project_again(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
-        let retried = self
-            .turn(held)
-            .and_then(|_turn| self.project_paths(&held.row, paths));
+        let retried = self.project_paths(&held.row, paths);
         if retried.is_err() {
             self.inner
                 .needs_recovery
@@ -112,89 +48,51 @@ impl Engine {
         retried
     }
 
-    /// Holds a workspace as it was when it was last held, together with others. None if it cannot
-    /// be held so. Whoever changes it has to look in its transaction whether it still is so
-    /// ([`is_still`]), which saves a look of its own.
-    pub(crate) fn hold_as_remembered(&self, id: &WorkspaceId) -> Result<Option<Held>> {
-        let Some(row) = self.inner.hints.get(id) else {
-            return Ok(None);
-        };
-        if row.handed_out || !row.materialized {
-            return Ok(None);
-        }
-        let lock = self.shared(&row)?;
-        let Ok(dir) = self.dir_of(&row) else {
-            return Ok(None);
-        };
-        Ok(Some(Held {
-            row,
-            dir,
-            exclusive: false,
-            _lock: lock,
-        }))
-    }
-
-    /// Holds a workspace for the change of one path: its directory exists, and what outside
-    /// programs did to the path is recorded.
+    /// Holds a workspace for the change of one path. If it has a directory, what outside programs
+    /// did to the path is recorded.
     pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
-        let mut hint = self.inner.hints.get(id);
-        let mut brought_back = false;
         loop {
-            // What is remembered only says which lock to take; the look after it decides.
-            let hinted = hint.is_some();
-            let row = match hint.take() {
-                Some(row) => row,
-                None => self.open_row(id)?,
+            let row = self.open_row(id)?;
+            let lock = match row.handed_out {
+                true => self.exclusive(&row)?,
+                false => self.shared(&row)?,
             };
-            let lone = row.handed_out || !row.materialized;
-            let lock = if lone {
-                self.exclusive(&row)?
-            } else {
-                self.shared(&row)?
-            };
-            let now = match self.store().read(|tx| open_row_by_key(tx, &row)) {
-                Err(_) if hinted => continue,
-                answer => answer?,
-            };
-            if now.handed_out != row.handed_out || now.materialized != row.materialized {
+            let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
+            // Somebody was given its path meanwhile, or its directory was cleaned up.
+            if now.handed_out != row.handed_out {
                 continue;
             }
-            self.inner.hints.put(&now);
-            let dir = match self.materialize(&now) {
-                // Its directory is gone. Others may be at work in it: whoever brings it back is
-                // alone.
-                Err(error)
-                    if error.code() == ErrorCode::FileNotFound
-                        && now.materialized
-                        && !brought_back =>
-                {
-                    drop(lock);
-                    self.bring_back(&now)?;
-                    brought_back = true;
-                    continue;
-                }
-                answer => answer?,
-            };
-            if now.handed_out {
-                self.sync_path(&now, &dir, path, cause)?;
+            let held = self.held(now, lock)?;
+            if let Some(dir) = &held.dir {
+                self.sync_path(&held.row, dir, path, cause)?;
             }
-            return Ok(Held {
-                row: now,
-                dir,
-                exclusive: lone,
-                _lock: lock,
-            });
+            return Ok(held);
         }
     }
 
-    /// Holds a workspace alone with its directory, for many changes at once.
+    /// Holds a workspace alone, with its directory if it has one, for many changes at once.
     pub(crate) fn hold_whole(&self, id: &WorkspaceId) -> Result<Held> {
         let (row, lock) = self.hold_alone(id)?;
-        let dir = self.materialize(&row)?;
+        self.held(row, lock)
+    }
+
+    /// A workspace whose lock was taken, with its directory if somebody was given the path.
+    fn held(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<Held> {
+        let dir = match (row.handed_out, row.materialized) {
+            (false, _) => None,
+            (true, true) => Some(match self.dir_of(&row) {
+                Err(error) if error.code() == ErrorCode::FileNotFound => {
+                    self.bring_back_held(&row)?;
+                    self.dir_of(&row)?
+                }
+                dir => dir?,
+            }),
+            // Somebody has the path and lost the directory, such as by a purge that was killed.
+            (true, false) => Some(self.make_directory(&row)?),
+        };
         Ok(Held {
             row,
             dir,
-            exclusive: true,
             _lock: lock,
         })
     }

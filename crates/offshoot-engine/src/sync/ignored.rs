@@ -70,7 +70,7 @@ impl Engine {
                 _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
                     Taken::Entry(entry, stat) => {
                         if let Some(id) = entry.id.filter(|_| entry.kind == EntryKind::File) {
-                            self.inner.content_ids.put(&stat, id, false);
+                            self.inner.content_ids.put(&stat, id);
                         }
                         Some(entry)
                     }

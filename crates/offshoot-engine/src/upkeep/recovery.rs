@@ -41,12 +41,6 @@ struct Recent {
     in_place: bool,
 }
 
-impl Recent {
-    fn contents(&self) -> impl Iterator<Item = ObjectId> {
-        self.versions.iter().copied()
-    }
-}
-
 /// What is left to do once a data directory can be used again.
 pub(crate) struct Leftovers {
     /// Of processes that did not end well.
@@ -172,7 +166,6 @@ impl Engine {
         let dir = self.dir_of(&row)?;
         dir.clear_stages()?;
         let recent = self.recent_paths(&row)?;
-        let known: BTreeSet<ObjectId> = recent.values().flat_map(Recent::contents).collect();
         let mut stale = Vec::new();
         for (path, Recent { versions, in_place }) in &recent {
             // What was on disk before it was recorded is there after a kill.
@@ -198,12 +191,8 @@ impl Engine {
                 there.kind == EntryKind::Dir
                     || there.size == 0
                     || there.id.is_some_and(|id| versions.contains(&id))
-                    // A file that was written over after it had been replaced (`Spares`), but the
-                    // power failed before the disk knew of the latter.
-                    || rebooted && !row.handed_out
-                    || rebooted && there.id.is_some_and(|id| known.contains(&id))
             });
-            if !ours && row.handed_out && !rebooted {
+            if !ours && !rebooted {
                 // Somebody outside changed it after us; the next sync records that.
                 continue;
             }
@@ -350,7 +339,7 @@ impl Engine {
             reached.push(now);
         }
         let layers = self.store().read(|tx| tx.layers())?;
-        SafeDir::open(self.inner.data.workspaces())?.sync_all()?;
+        self.sync_workspaces()?;
         for row in reached {
             self.mark_synced(&row, row.revision)?;
         }
@@ -359,6 +348,11 @@ impl Engine {
                 .write(Durability::Relaxed, |tx| tx.mark_layer_synced(layer.key))?;
         }
         Ok(())
+    }
+
+    /// Waits until everything that was written to directories of workspaces is on disk.
+    pub(crate) fn sync_workspaces(&self) -> Result<()> {
+        SafeDir::open(self.inner.data.workspaces())?.sync_all()
     }
 
     /// Whether so much is not known to be durable that a checkpoint is due at once.

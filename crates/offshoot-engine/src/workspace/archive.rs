@@ -25,6 +25,7 @@ use crate::engine::Engine;
 use crate::sync::disk::same_version;
 use crate::sync::scan::Synced;
 use crate::sync::too_large::{TooLarge, largest_file};
+use crate::workspace::list::Touched;
 
 /// Copies up to this size are held in memory.
 const IN_MEMORY: u64 = 1 << 20;
@@ -93,7 +94,10 @@ impl Engine {
         let dir = match (row.materialized, &lock) {
             (true, Some(_)) => Some(self.dir_of(&row)?),
             (true, None) => Some(self.dir_for_reader(&row)?.following_no_links()),
-            (false, _) => None,
+            (false, _) => {
+                self.note_use(&row);
+                None
+            }
         };
         if let Some(dir) = &dir {
             for entry in &mut entries {
@@ -164,6 +168,15 @@ impl Engine {
                 })?;
                 top
             };
+            if !row.materialized {
+                let touched = Touched::read(tx, &row, &top, entries.len())?;
+                for entry in entries.iter_mut().filter(|one| one.kind != EntryKind::Dir) {
+                    let path = top.join(&entry.path.strip_prefix(below).unwrap_or_default());
+                    if let Some(at) = touched.modified_at(tx, &row, &path)? {
+                        entry.modified_at = at;
+                    }
+                }
+            }
             Ok((row, top, entries))
         })
     }

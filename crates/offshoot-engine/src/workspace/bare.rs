@@ -7,7 +7,7 @@ use crate::content::incoming::Content;
 use crate::content::rows::open_row_in;
 use crate::engine::Engine;
 use crate::workspace::files::{Target, WriteOptions};
-use crate::workspace::writes::NewFile;
+use crate::workspace::writes::{NewFile, draft_file};
 
 impl Engine {
     /// Commits one row without waiting for the disk. For benchmarks.
@@ -17,8 +17,8 @@ impl Engine {
             .write(Durability::Relaxed, |tx| tx.put_setting("bench", value))
     }
 
-    /// Commits the rows of a write and does nothing else: no lock, no check and no file. For
-    /// benchmarks, on a workspace that nothing else is done with: its directory stays behind.
+    /// Commits the rows of a write and does nothing else: no lock and no file. For benchmarks,
+    /// on a workspace without a directory.
     #[doc(hidden)]
     pub fn commit_only(
         &self,
@@ -36,12 +36,11 @@ impl Engine {
             options: WriteOptions::default(),
             via: Via::Call,
             cause: cause.clone(),
-            at: self.now(),
         };
-        let (engine, id) = (self.clone(), id.clone());
-        self.store().write_shared(Durability::Synced, move |tx| {
-            let row = open_row_in(tx, &id)?;
-            engine.land_write(tx, row, &file).map(drop)
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let row = open_row_in(tx, id)?;
+            self.change_within(tx, &row, at, |draft| draft_file(draft, &file).map(drop))
         })
     }
 }

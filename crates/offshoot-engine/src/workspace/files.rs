@@ -1,21 +1,21 @@
 //! Changing the content of single files: write, edit, upload.
 //!
-//! Each is one transaction (object, entry, history, counters) and then its projection. Several
-//! callers may change files of one workspace at once, from several processes, as long as its path
-//! was never handed out; they share commits and keep out of each other's way by path.
+//! Each is one transaction (object, entry, history, counters) and then, if the workspace has a
+//! directory, its projection. Several callers may change files of one workspace at once, from
+//! several processes, as long as its path was never handed out; they share commits.
 
 use std::time::SystemTime;
 
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, SESSION_METADATA, WorkspaceId,
 };
+use offshoot_fs::SafeDir;
 use offshoot_store::{ReadTx, Via, WorkspaceRow};
 
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
-use crate::content::rows::{no_workspace, open_row_by_key};
+use crate::content::rows::open_row_by_key;
 use crate::engine::Engine;
-use crate::sync::guard::Held;
 
 /// What must be there for a write to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub struct WriteOptions {
     pub executable: Option<bool>,
     /// What must be there.
     pub expect: Expect,
-    /// When it was last modified; none is now. The file on disk has it as long as it is there.
+    /// When it was last modified; none is now. Listings show it, and so does the
+    /// file on disk as long as it is there.
     pub modified: Option<SystemTime>,
 }
 
@@ -171,11 +172,6 @@ impl Engine {
 
     /// Refuses a path that nobody may change before its content is taken in.
     fn refuse_early(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        // What is remembered may be of an earlier workspace of that name: only a look at the
-        // store may refuse.
-        if refuse_unmakeable(&self.row_or_hint(id)?, path).is_ok() {
-            return Ok(());
-        }
         refuse_unmakeable(&self.open_row(id)?, path)
     }
 
@@ -188,67 +184,35 @@ impl Engine {
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
-        if let Some(held) = self.hold_as_remembered(id)?
-            && let Some(written) = self.write_held(&held, target, incoming, options, via, cause)?
-        {
-            self.after_writes(held);
-            return Ok(written);
-        }
         let held = self.hold(id, target.path(), cause)?;
-        if let (true, Target::FreeName(path)) = (held.row.handed_out, target) {
-            self.sync_names_like(&held, path, cause)?;
+        if let (Some(dir), Target::FreeName(path)) = (&held.dir, target) {
+            self.sync_names_like(&held.row, dir, path, cause)?;
         }
-        let written = self
-            .write_held(&held, target, incoming, options, via, cause)
-            .and_then(|written| written.ok_or_else(|| no_workspace(id)))
-            .or_else(|error| self.unmake_dir(&held, error))?;
+        let written = self.write_held(&held, target, incoming, options, via, cause)?;
         self.after_writes(held);
         Ok(written)
     }
 
     /// Records what outside programs put at the names that an upload would take, until the next
     /// one is really free.
-    fn sync_names_like(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<()> {
+    fn sync_names_like(
+        &self,
+        row: &WorkspaceRow,
+        dir: &SafeDir,
+        path: &RelPath,
+        cause: &Cause,
+    ) -> Result<()> {
         loop {
             let free = |tx: &dyn ReadTx| {
-                let row = open_row_by_key(tx, &held.row)?;
+                let row = open_row_by_key(tx, row)?;
                 free_name(&Index::new(self.store(), tx, &row), path)
             };
             let name = self.store().read(free)?;
-            self.sync_path(&held.row, &held.dir, &name, cause)?;
+            self.sync_path(row, dir, &name, cause)?;
             if self.store().read(free)? == name {
                 return Ok(());
             }
         }
-    }
-
-    /// A change that failed leaves no directory behind that was made for it alone. Whoever makes
-    /// the directory of a workspace holds it alone, so nobody else can have put anything there.
-    pub(crate) fn unmake_dir<T>(&self, held: &Held, error: Error) -> Result<T> {
-        if !held.row.materialized
-            && let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &held.row))
-            && !now.materialized
-        {
-            self.discard_dir(&now)?;
-        }
-        Err(error)
-    }
-
-    /// Writes to a workspace that is held. None, and nothing has changed, if it is not what it was
-    /// held for.
-    fn write_held(
-        &self,
-        held: &Held,
-        target: &Target,
-        incoming: &mut Incoming,
-        options: &WriteOptions,
-        via: Via,
-        cause: &Cause,
-    ) -> Result<Option<Written>> {
-        let write = self.waiting(held, target, incoming, options, via, cause)?;
-        let mut answers = self.write_landing(held, vec![write]);
-        let landed = answers.pop().unwrap_or(Ok(None))?;
-        Ok(landed.map(|landed| self.written(landed, incoming, options)))
     }
 }
 

@@ -95,7 +95,6 @@ impl WorkspaceImport {
             },
             via: Via::Call,
             cause: self.cause.clone(),
-            at: self.engine.now(),
         };
         self.look(|tx, row| self.engine.refuse_write(tx, row, &file))?;
         self.take(path, New::File(Box::new(file)), incoming.size)?;
@@ -135,7 +134,7 @@ impl WorkspaceImport {
         store_all(&self.engine, &full)
     }
 
-    /// Writes all that was taken in: one transaction, then the directory. If it fails, nothing has
+    /// Writes all that was taken in: one transaction, then the directory if there is one. If it fails, nothing has
     /// changed.
     pub(crate) fn finish(self) -> Result<()> {
         let taken = self.taken.into_inner();
@@ -147,11 +146,8 @@ impl WorkspaceImport {
         let rest = taken.take_waiting();
         store_all(engine, &rest)?;
         let held = engine.hold_whole(&self.id)?;
-        let landed = engine.land_import(&held, &taken.entries, &self.cause);
-        let changed = landed.or_else(|error| engine.unmake_dir(&held, error))?;
-        engine
-            .project_paths(&held.row, &changed)
-            .or_else(|error| engine.projection_failed(&held, &changed, error))?;
+        let changed = engine.land_import(&held, &taken.entries, &self.cause)?;
+        engine.project_held(&held, &changed)?;
         engine.after_writes(held);
         Ok(())
     }
@@ -216,9 +212,9 @@ impl Engine {
         entries: &BTreeMap<RelPath, New>,
         cause: &Cause,
     ) -> Result<Vec<RelPath>> {
-        if held.row.handed_out {
+        if let Some(dir) = &held.dir {
             for (path, new) in entries {
-                self.sync_path(&held.row, &held.dir, path, cause)?;
+                self.sync_path(&held.row, dir, path, cause)?;
                 if let New::Link(target, _) = new {
                     self.sync_target(held, path, target)?;
                 }
@@ -245,7 +241,12 @@ fn draft_one(
 ) -> Result<Vec<RelPath>> {
     match new {
         New::Dir => Ok(draft_dir(draft, path, cause)?.1),
-        New::File(file) => draft_file(draft, file),
+        New::File(file) => {
+            let drafted = draft_file(draft, file)?;
+            let mut changed = drafted.new_dirs;
+            changed.push(drafted.path);
+            Ok(changed)
+        }
         New::Link(target, incoming) => {
             let new = NewLink {
                 path,

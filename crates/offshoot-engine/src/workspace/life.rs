@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use offshoot_core::{
-    Cause, DEFAULT_DIR_PERM, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_DIRS,
-    SESSION_METADATA, Timestamp, WorkspaceId,
+    Cause, DEFAULT_DIR_PERM, EntryKind, Error, ErrorCode, Layout, ObjectId, RelPath, Result,
+    SESSION_DIRS, SESSION_METADATA, Timestamp, WorkspaceId,
 };
 use offshoot_fs::{SafeDir, Sync, Uses};
 use offshoot_store::{
@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::TooLarge;
 use crate::upkeep::jobs::Job;
+use crate::workspace::list::Touched;
 
 /// What is known about a workspace without looking at its files.
 #[derive(Clone, Debug)]
@@ -298,23 +299,32 @@ impl Engine {
     /// may change behind our back, so it is looked at before anything relies on it.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         let row = self.open_row(id)?;
-        if !(row.handed_out && row.materialized) {
-            // The row as it is under the lock: someone else may have made the directory meanwhile.
-            let (row, _lock) = self.hold_alone(id)?;
-            self.materialize(&row)?;
-            let at = self.now();
-            self.store().write(Durability::Synced, |tx| {
-                let mut row = open_row_by_key(tx, &row)?;
-                row.handed_out = true;
-                row.materialized = true;
-                row.used_at = at;
-                tx.update_workspace(&row)
-            })?;
-        } else {
+        if row.handed_out && row.materialized {
             // A restart of the machine took its mount away, or somebody its directory.
             self.dir_for_reader(&row)?;
+        } else {
+            // The row as it is under the lock: someone else may have made the directory meanwhile.
+            let (row, _lock) = self.hold_alone(id)?;
+            if !(row.handed_out && row.materialized) {
+                self.make_directory(&row)?;
+            }
         }
         Ok(self.inner.data.workspace(&row.id))
+    }
+
+    /// Makes the directory of a workspace and notes that somebody has its path: what stands there
+    /// may be changed from outside from now on. The caller holds the exclusive lock.
+    pub(crate) fn make_directory(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+        let dir = self.materialize(row)?;
+        let at = self.now();
+        self.store().write(Durability::Synced, |tx| {
+            let mut row = open_row_by_key(tx, row)?;
+            row.handed_out = true;
+            row.materialized = true;
+            row.used_at = at;
+            tx.update_workspace(&row)
+        })?;
+        Ok(dir)
     }
 
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
@@ -468,12 +478,6 @@ impl Engine {
         // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
         // there was never shown to anyone.
         self.discard_dir(row)?;
-        if row.files == 0 {
-            self.make_dir(&target)?;
-            let dir = self.open_dir(&target)?.following_no_links();
-            self.fill(row, &dir)?;
-            return Ok(dir);
-        }
         let build = self
             .inner
             .data
@@ -493,6 +497,11 @@ impl Engine {
             )
             .with_source(cause)
         })?;
+        // No row may say that it is there before all of it is on disk: what a power cut took from it
+        // would look as if somebody outside had deleted it.
+        if row.files + row.dirs > 0 {
+            self.sync_workspaces()?;
+        }
         Ok(dir)
     }
 
@@ -513,20 +522,28 @@ impl Engine {
 
     /// Writes everything that the index says into an empty directory.
     fn fill(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
-        let mut entries: Vec<(RelPath, Entry)> = Vec::new();
+        let root = RelPath::root();
+        let mut entries: Vec<(RelPath, Entry, Option<Timestamp>)> = Vec::new();
         self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             entries.clear();
-            Index::new(self.store(), tx, &now).walk(&RelPath::root(), &mut |path, entry| {
-                entries.push((path.clone(), *entry));
+            Index::new(self.store(), tx, &now).walk(&root, &mut |path, entry| {
+                entries.push((path.clone(), *entry, None));
                 Ok(())
-            })
+            })?;
+            let touched = Touched::read(tx, &now, &root, entries.len())?;
+            for (path, entry, modified) in &mut entries {
+                if entry.kind == EntryKind::File {
+                    *modified = touched.modified_at(tx, &now, path)?;
+                }
+            }
+            Ok(())
         })?;
-        for (path, entry) in &entries {
-            self.put_on_disk(dir, path, entry)?;
+        for (path, entry, modified) in &entries {
+            self.put_on_disk(dir, path, entry, *modified)?;
         }
         // Bits of directories come last: one that is not writable could not be filled.
-        for (path, entry) in entries.iter().rev() {
+        for (path, entry, _) in entries.iter().rev() {
             if entry.is_dir() && entry.perm != DEFAULT_DIR_PERM {
                 dir.set_perm(path, entry.perm)?;
             }

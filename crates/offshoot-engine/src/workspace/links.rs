@@ -6,7 +6,7 @@
 use offshoot_core::{
     Cause, EntryKind, Error, ErrorCode, RelPath, Result, WorkspaceId, escape_bytes,
 };
-use offshoot_store::{Durability, EntryRow, HistoryOp};
+use offshoot_store::{Durability, EntryRow, HistoryOp, Via};
 
 use crate::content::draft::Draft;
 use crate::content::incoming::{Content, Incoming};
@@ -48,31 +48,17 @@ impl Engine {
         check_target(target)?;
         let incoming = self.take_in(Content::Bytes(target))?;
         let held = self.hold(id, path, cause)?;
-        let outcome = self.make_link_held(&held, path, target, &incoming, cause);
-        outcome.or_else(|error| self.unmake_dir(&held, error))
-    }
-
-    fn make_link_held(
-        &self,
-        held: &Held,
-        path: &RelPath,
-        target: &[u8],
-        incoming: &Incoming,
-        cause: &Cause,
-    ) -> Result<RelPath> {
-        self.sync_target(held, path, target)?;
+        self.sync_target(&held, path, target)?;
         let at = self.now();
         let changed = self.store().write(Durability::Synced, |tx| {
             let new = NewLink {
                 path,
                 target,
-                incoming,
+                incoming: &incoming,
             };
             self.change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
         })?;
-        self.turn(held)
-            .and_then(|_turn| self.project_paths(&held.row, &changed))
-            .or_else(|error| self.projection_failed(held, &changed, error))?;
+        self.project_held(&held, &changed)?;
         changed
             .last()
             .cloned()
@@ -84,10 +70,10 @@ impl Engine {
     /// until nothing new shows.
     pub(crate) fn sync_target(&self, held: &Held, path: &RelPath, target: &[u8]) -> Result<()> {
         let mut known = RelPath::root();
+        let Some(dir) = &held.dir else {
+            return Ok(());
+        };
         for _ in 0..MAX_DETOURS {
-            if !held.row.handed_out {
-                break;
-            }
             let leads_to = self.store().read(|tx| {
                 let row = open_row_by_key(tx, &held.row)?;
                 let index = Index::new(self.store(), tx, &row);
@@ -97,7 +83,7 @@ impl Engine {
             if leads_to == known {
                 break;
             }
-            self.sync_steps(&held.row, &held.dir, &leads_to)?;
+            self.sync_steps(&held.row, dir, &leads_to)?;
             known = leads_to;
         }
         Ok(())
@@ -110,18 +96,19 @@ pub(crate) fn draft_link(
     new: &NewLink<'_>,
     cause: &Cause,
 ) -> Result<Vec<RelPath>> {
-    draft.next.materialized = true;
     let path = plan_link(&draft.index, new.path, new.target)?;
     let missing = missing_parents(&draft.index, &path)?;
     for dir in new_dir_rows(&draft.index, &missing, draft.next.revision)? {
-        draft.make_dir(dir, cause)?;
+        draft.make_dir(dir, Via::Call, cause)?;
     }
     let before = draft.sized(&path)?;
     let op = match before {
         None => HistoryOp::Create,
         Some(_) => HistoryOp::Write,
     };
-    let mut made = draft.call(cause).file(op, &path, EntryKind::Symlink);
+    let mut made = draft
+        .line_for(Via::Call, cause)
+        .file(op, &path, EntryKind::Symlink);
     made.before = before.and_then(|(entry, _)| entry.id);
     made.after = Some(new.incoming.id);
     made.size = new.incoming.size;

@@ -204,7 +204,10 @@ impl Engine {
         let row = self.open_row(id)?;
         let mut page = match row.materialized {
             true => self.page_on_disk(&row, path, options, wanted)?,
-            false => self.page_of_index(&row, path, options, wanted)?,
+            false => {
+                self.note_use(&row);
+                self.page_of_index(&row, path, options, wanted)?
+            }
         };
         self.add_operators(&row, path, &mut page.entries)?;
         Ok(page)
@@ -371,7 +374,7 @@ impl Engine {
                         entry.mime = Some(given);
                     }
                     if !row.materialized {
-                        entry.modified_at = last.line.at;
+                        entry.modified_at = last.line.modified.unwrap_or(last.line.at);
                     }
                 }
             }
@@ -393,6 +396,7 @@ impl Engine {
             }
             dir.walk_dirs(path, depth, |found| dirs.push(found.clone()))?;
         } else {
+            self.note_use(&row);
             self.store().read(|tx| {
                 dirs.clear();
                 let index = Index::new(self.store(), tx, &row);
@@ -432,10 +436,15 @@ fn size_shown(kind: EntryKind, size: u64) -> i64 {
 /// Which entries of a directory have lines of history. Most files of a fork have none, and to ask
 /// for each takes longer than all the rest of a large listing.
 #[derive(Default)]
-struct Touched(Option<HashSet<RelPath>>);
+pub(crate) struct Touched(Option<HashSet<RelPath>>);
 
 impl Touched {
-    fn read(tx: &dyn ReadTx, row: &WorkspaceRow, dir: &RelPath, entries: usize) -> Result<Self> {
+    pub(crate) fn read(
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        dir: &RelPath,
+        entries: usize,
+    ) -> Result<Self> {
         if entries <= ASKED_ONE_BY_ONE {
             return Ok(Touched(None));
         }
@@ -450,12 +459,35 @@ impl Touched {
     fn may_have(&self, path: &RelPath) -> bool {
         self.0.as_ref().is_none_or(|known| known.contains(path))
     }
+
+    /// See [`modified_at`].
+    pub(crate) fn modified_at(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<Option<Timestamp>> {
+        match self.may_have(path) {
+            true => modified_at(tx, row, path),
+            false => Ok(None),
+        }
+    }
 }
 
-/// When an entry that is in the store alone last changed.
+/// When an entry that is in the store alone last changed, or the workspace if only that is known.
 fn changed_at(tx: &dyn ReadTx, row: &WorkspaceRow, path: &RelPath) -> Result<Timestamp> {
+    Ok(modified_at(tx, row, path)?.unwrap_or(row.changed_at))
+}
+
+/// When a file that is in the store alone was last modified: as its last writer said, or else when
+/// that was. None if it came with the workspace.
+pub(crate) fn modified_at(
+    tx: &dyn ReadTx,
+    row: &WorkspaceRow,
+    path: &RelPath,
+) -> Result<Option<Timestamp>> {
     let last = tx.last_write(row.key, path)?;
-    Ok(last.map_or(row.changed_at, |last| last.line.at))
+    Ok(last.map(|last| last.line.modified.unwrap_or(last.line.at)))
 }
 
 /// Puts directories below `root`, given parents first, into each other.

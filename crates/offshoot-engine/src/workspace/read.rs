@@ -1,23 +1,25 @@
 //! Reading: whole files, windows, listings, the directory tree, counts.
 
 use std::io::Read;
+use std::sync::Arc;
 
 use offshoot_core::{
     EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
 };
 use offshoot_fs::{SafeDir, Walk};
-use offshoot_store::WorkspaceRow;
+use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::incoming::unreadable;
 use crate::content::index::{Entry, Index};
 use crate::content::left_out::is_ours_in;
 use crate::content::objects::missing_content;
-use crate::content::rows::no_file;
-use crate::content::source::{Source, characters, count_characters};
+use crate::content::rows::{no_file, open_row_in};
+use crate::content::source::{SMALL, Source, characters, count_characters};
 use crate::content::workspace_row::is_session_metadata;
 use crate::engine::Engine;
 use crate::history::past::{ALL, Shown};
 use crate::sync::too_large::TooLarge;
+use crate::workspace::list::modified_at;
 
 /// The most that one window holds: characters of text or bytes of anything else.
 pub const MAX_WINDOW: usize = 5000;
@@ -282,7 +284,11 @@ impl Engine {
         path: &RelPath,
         shown: Shown<'_>,
     ) -> Result<OpenFile> {
-        OpenFile::of(self.source(id, path, shown)?, path)
+        let mut source = self.source(id, path, shown)?;
+        if source.is_stored() {
+            source.modified_at = self.stored_time(id, path)?;
+        }
+        OpenFile::of(source, path)
     }
 
     /// The MIME type of a file.
@@ -292,35 +298,66 @@ impl Engine {
 
     /// Where the bytes of a file are: in the directory if there is one, else in the store.
     fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
-        let row = self.open_row(id)?;
+        // What is small, which most files are, is found by one look at the store.
+        let mut stored = None;
+        let row = self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            stored = match row.materialized {
+                true => None,
+                false => Some(self.stored_content(tx, &row, path)),
+            };
+            Ok(row)
+        })?;
         if path.is_root() {
             return Err(is_a_directory(path));
         }
         if let Some(made_up) = self.made_up_file(&row, path, shown)? {
             return Ok(made_up);
         }
-        if row.materialized {
-            let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
-            if stat.is_dir() {
-                return Err(is_a_directory(path));
-            }
-            let limit = self.inner.options.max_file_bytes;
-            if stat.size > limit {
-                let (path, size) = (path.clone(), stat.size);
-                return Err(TooLarge { path, size, limit }.refuse());
-            }
-            return Source::of_file(self.clone(), file, stat, !row.handed_out).hold_if_small();
+        if let Some(stored) = stored {
+            self.note_use(&row);
+            let (id, bytes) = stored?;
+            return match bytes {
+                Some(bytes) => Ok(Source::of_known_bytes(bytes.to_vec(), Some(id))),
+                None => Source::of_object(self.clone(), id),
+            };
         }
-        let entry = self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, &row);
-            let path = index.resolve(path)?;
-            index.entry(&path)?.ok_or_else(|| no_file(&path))
-        })?;
+        let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
+        if stat.is_dir() {
+            return Err(is_a_directory(path));
+        }
+        let limit = self.inner.options.max_file_bytes;
+        if stat.size > limit {
+            let (path, size) = (path.clone(), stat.size);
+            return Err(TooLarge { path, size, limit }.refuse());
+        }
+        Source::of_file(self.clone(), file, stat).hold_if_small()
+    }
+
+    /// The content of a file of the index, with its bytes if they are few.
+    fn stored_content(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<(ObjectId, Option<Arc<[u8]>>)> {
+        let index = Index::new(self.store(), tx, row);
+        let real = index.resolve(path)?;
+        let entry = index.entry(&real)?.ok_or_else(|| no_file(&real))?;
         if entry.is_dir() {
             return Err(is_a_directory(path));
         }
-        let content = entry.id.ok_or_else(missing_content)?;
-        Source::of_object(self.clone(), content)
+        let id = entry.id.ok_or_else(missing_content)?;
+        Ok((id, self.store().small_object_in(tx, &id, SMALL)?))
+    }
+
+    /// When a file of a workspace without a directory last changed.
+    fn stored_time(&self, id: &WorkspaceId, path: &RelPath) -> Result<Option<Timestamp>> {
+        self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            let path = Index::new(self.store(), tx, &row).resolve(path)?;
+            modified_at(tx, &row, &path)
+        })
     }
 
     /// Files that are not in the workspace but read as if they were.

@@ -10,7 +10,6 @@ use crate::content::left_out::refuse_ours_in;
 use crate::content::rows::no_file;
 use crate::directory::git_layer::refuse_own_git;
 use crate::engine::Engine;
-use crate::sync::guard::Held;
 use crate::workspace::files::{
     Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable,
 };
@@ -21,20 +20,11 @@ impl Engine {
         self.require_space()?;
         refuse_unmakeable(&self.open_row(id)?, path)?;
         let held = self.hold(id, path, cause)?;
-        let outcome = self.make_dir_held(&held, path, cause);
-        outcome.or_else(|error| self.unmake_dir(&held, error))
-    }
-
-    fn make_dir_held(&self, held: &Held, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         let at = self.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
             self.change_within(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
         })?;
-        if !made.is_empty() {
-            self.turn(held)
-                .and_then(|_turn| self.project_paths(&held.row, &made))
-                .or_else(|error| self.projection_failed(held, &made, error))?;
-        }
+        self.project_held(&held, &made)?;
         Ok(path)
     }
 
@@ -155,11 +145,9 @@ pub(crate) fn draft_dir(
     path: &RelPath,
     cause: &Cause,
 ) -> Result<(RelPath, Vec<RelPath>)> {
-    // Also where nothing changes, the directory of the workspace is there now.
-    draft.next.materialized = true;
     let (path, missing) = plan_dir(&draft.index, path)?;
     for dir in new_dir_rows(&draft.index, &missing, draft.next.revision)? {
-        draft.make_dir(dir, cause)?;
+        draft.make_dir(dir, Via::Call, cause)?;
     }
     Ok((path, missing))
 }
@@ -266,7 +254,7 @@ fn draft_move(
         cause,
     };
     for dir in new_dirs {
-        draft.make_dir(dir, cause)?;
+        draft.make_dir(dir, Via::Call, cause)?;
     }
     let base = draft.index.base();
     for (path, entry, size) in &all {

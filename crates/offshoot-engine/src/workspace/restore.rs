@@ -370,7 +370,7 @@ impl Engine {
                     dir.set_perm(&change.path, after.perm)?;
                 }
             } else {
-                self.put_on_disk(dir, &change.path, &Entry::of_state(after))?;
+                self.put_on_disk(dir, &change.path, &Entry::of_state(after), None)?;
             }
         }
         for change in changes.iter().rev() {

@@ -12,6 +12,7 @@ use crate::content::objects::missing_content;
 use crate::content::rows::{no_file, open_project, state_of_row};
 use crate::content::source::Source;
 use crate::engine::Engine;
+use crate::workspace::list::{Touched, modified_at};
 use crate::workspace::read::OpenFile;
 
 /// One entry of a walk.
@@ -76,6 +77,7 @@ impl Engine {
             })?;
             return Ok(entries);
         }
+        self.note_use(&row);
         self.store().read(|tx| {
             entries.clear();
             let index = Index::new(self.store(), tx, &row);
@@ -88,7 +90,14 @@ impl Engine {
                     modified_at: row.changed_at,
                 });
                 Ok(())
-            })
+            })?;
+            let touched = Touched::read(tx, &row, below, entries.len())?;
+            for entry in entries.iter_mut().filter(|one| one.kind != EntryKind::Dir) {
+                if let Some(at) = touched.modified_at(tx, &row, &entry.path)? {
+                    entry.modified_at = at;
+                }
+            }
+            Ok(())
         })?;
         Ok(entries)
     }
@@ -171,6 +180,7 @@ impl Engine {
             })?;
             return Ok(files);
         }
+        self.note_use(&row);
         self.store().read(|tx| {
             files.clear();
             let index = Index::new(self.store(), tx, &row);
@@ -182,11 +192,11 @@ impl Engine {
                     match entry.kind {
                         EntryKind::Dir if enters(&path) => open.push(path),
                         EntryKind::File if takes(&path) => files.push(WalkEntry {
-                            path,
                             kind: EntryKind::File,
                             perm: entry.perm,
                             size: index.size(&entry)? as u64,
-                            modified_at: row.changed_at,
+                            modified_at: modified_at(tx, &row, &path)?.unwrap_or(row.changed_at),
+                            path,
                         }),
                         _ => {}
                     }
@@ -212,12 +222,13 @@ impl Engine {
                 Some(EntryKind::Symlink) => Source::of_bytes(dir.read_link(path)?),
                 Some(EntryKind::File) => {
                     let (file, stat) = dir.open_file(path)?;
-                    Source::of_file(self.clone(), file, stat, !row.handed_out)
+                    Source::of_file(self.clone(), file, stat)
                 }
                 _ => return Err(no_file(path)),
             };
             return OpenFile::of(source, path);
         }
+        self.note_use(&row);
         let entry = self
             .store()
             .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;

@@ -316,8 +316,8 @@ fn check_beside_others_at_work_raises_no_alarm() {
     assert!(checks.load(Ordering::SeqCst) > 0);
     rig.check();
     // And what is damaged is found.
-    fs::write(rig.host.path().join("data/workspaces/shared/d/1"), "no").unwrap();
     write(&rig.engine, &shared, "large", noise(99, 300_000));
+    fs::remove_dir_all(rig.engine.hand_out_path(&shared).unwrap()).unwrap();
     let blob = newest_blob(&rig.host.path().join("data/blobs/data/object"));
     let file = fs::OpenOptions::new().write(true).open(blob).unwrap();
     file.write_all_at(b"damaged", 1_000).unwrap();

@@ -56,6 +56,9 @@ fn content(rng: &mut Rng) -> Files {
     ])
 }
 
+/// A workspace without a directory.
+const STORED: &str = "stored";
+
 impl Good {
     fn new(rng: &mut Rng) -> Good {
         let host = HostDir::new();
@@ -72,6 +75,14 @@ impl Good {
         engine
             .snapshot(&ws, Some("second"), false, &user())
             .unwrap();
+        engine.hand_out_path(&ws).unwrap();
+        let stored = Some(STORED.parse().unwrap());
+        let stored = engine
+            .create_workspace(stored, Default::default(), Default::default(), &user())
+            .unwrap();
+        for (path, bytes) in &now {
+            write(&engine, &stored.id, path, bytes);
+        }
         project.insert("one more", words(rng, 900));
         project.insert("larger", noise(rng, 1_100_000));
         let source = HostDir::new();
@@ -286,6 +297,18 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
             "start of a project file",
             whole(open(), part),
             &expected[..10],
+        );
+    }
+    let stored: WorkspaceId = STORED.parse().unwrap();
+    for (path, expected) in &good.now {
+        let open = || engine.open_file(&stored, &p(path));
+        seen.judge("whole without a directory", whole(open(), None), expected);
+        let from = rng.below(expected.len());
+        let part = Some((from as u64, 1));
+        seen.judge(
+            "part without a directory",
+            whole(open(), part),
+            &expected[from..=from],
         );
     }
     // What the directory holds is good, whatever the store has become.

@@ -53,7 +53,7 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
 }
 
 #[test]
-fn a_lazy_fork_is_a_row_until_something_is_written() {
+fn a_lazy_fork_is_rows_until_somebody_asks_for_its_path() {
     with_each(|rig| {
         let project = rig.project("web");
         let fork = rig
@@ -74,12 +74,13 @@ fn a_lazy_fork_is_a_row_until_something_is_written() {
                 &user(),
             )
             .unwrap();
+        let changes = [("src/new.rs".to_owned(), ChangeKind::Added)];
+        assert_eq!(rig.changes(&id), changes);
+        assert!(!path.exists());
+        assert_eq!(rig.engine.hand_out_path(&id).unwrap(), path);
         assert_eq!(fs::read(path.join("src/new.rs")).unwrap(), b"new");
         assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
-        assert_eq!(
-            rig.changes(&id),
-            [("src/new.rs".to_owned(), ChangeKind::Added)]
-        );
+        assert_eq!(rig.changes(&id), changes);
         rig.check();
     });
 }

@@ -574,6 +574,7 @@ fn what_earlier_merges_brought_is_taken_out_once() {
                     after: None,
                     size: 0,
                     mime: None,
+                    modified: None,
                 })
                 .map(drop)
             };

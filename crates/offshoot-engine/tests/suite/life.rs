@@ -92,87 +92,58 @@ fn problems(engine: &Engine) -> Vec<String> {
     found.iter().map(|one| format!("{one:?}")).collect()
 }
 
+/// Whatever is done with a workspace whose path nobody was given, no directory appears.
 #[test]
-fn a_directory_that_is_gone_comes_back_at_every_door() {
+fn no_door_needs_a_directory() {
     let mut rig = TestEngine::new(ProviderName::Copy);
     let ws = create(&rig.engine, "w");
+    let dir = rig.path_of(&ws);
+    let nowhere = |door: &str| assert!(!dir.exists(), "{door}");
     write(&rig.engine, &ws, "d/f", "one");
     write(&rig.engine, &ws, "g", "two");
-    let taken = rig
-        .engine
-        .snapshot(&ws, None, false, &user())
-        .unwrap()
-        .snapshot
-        .id
-        .to_hex();
-    let dir = rig.path_of(&ws);
-    let gone = || fs::remove_dir_all(&dir).unwrap();
-
-    gone();
-    let said = problems(&rig.engine);
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("`w` is missing"), "{said:?}");
-    assert_eq!(read(&rig.engine, &ws, "d/f"), "one");
-    assert!(problems(&rig.engine).is_empty());
-
-    gone();
-    assert_eq!(rig.engine.list(&ws, &p(".")).unwrap().len(), 2);
-    gone();
-    assert_eq!(rig.engine.info(&ws).unwrap().file_count, 2);
-    gone();
-    write(&rig.engine, &ws, "h", "three");
-    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
-    gone();
-    rig.engine.make_dir_in(&ws, &p("e"), &user()).unwrap();
-    gone();
-    rig.engine
+    nowhere("a write");
+    let engine = &rig.engine;
+    let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let taken = taken.snapshot.id.to_hex();
+    assert_eq!(read(engine, &ws, "d/f"), "one");
+    assert_eq!(engine.list(&ws, &p(".")).unwrap().len(), 2);
+    assert_eq!(engine.info(&ws).unwrap().file_count, 2);
+    write(engine, &ws, "h", "three");
+    engine.make_dir_in(&ws, &p("e"), &user()).unwrap();
+    engine.make_link(&ws, &p("l"), b"h", &user()).unwrap();
+    assert_eq!(read(engine, &ws, "l"), "three");
+    nowhere("a directory or a link");
+    engine
         .move_file(&ws, &p("g"), &p("moved"), &user())
         .unwrap();
-    gone();
-    rig.engine
-        .delete_file(&ws, &p("h"), false, &user())
-        .unwrap();
-    gone();
-    let restored = rig.engine.restore(&ws, &taken, None, &user()).unwrap();
+    assert_eq!(read(engine, &ws, "moved"), "two");
+    engine.delete_file(&ws, &p("h"), false, &user()).unwrap();
+    nowhere("a move or a deletion");
+    let restored = engine.restore(&ws, &taken, None, &user()).unwrap();
     assert!(!restored.changes.changes.is_empty());
-    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
-    // Those that need the store alone leave it to the next one.
-    let gone_if_there = || {
-        let _ = fs::remove_dir_all(&dir);
-    };
-    gone();
-    let kept = rig.engine.snapshot(&ws, None, false, &user()).unwrap();
-    let kept = rig
-        .engine
-        .file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
+    assert_eq!(read(engine, &ws, "g"), "two");
+    nowhere("a restore");
+    let kept = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let kept = engine.file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
     assert_eq!(kept.unwrap(), b"one");
-    gone_if_there();
-    assert!(rig.engine.sync(&ws, &user()).unwrap().changes.is_empty());
-    gone_if_there();
+    assert!(engine.sync(&ws, &user()).unwrap().changes.is_empty());
     assert_eq!(rig.changes(&ws), []);
-    gone_if_there();
-    let whole = rig.engine.whole_workspace(&ws, &p("."), &user()).unwrap();
+    let whole = engine.whole_workspace(&ws, &p("."), &user()).unwrap();
     let paths: Vec<String> = whole.entries.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(paths, ["d", "d/f", "g"]);
-    gone_if_there();
     let (content, options) = (Content::Bytes(b"four"), WriteOptions::default());
-    let uploaded = rig
-        .engine
-        .upload(&ws, b"up", content, &options, &user())
-        .unwrap();
-    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
-    let up = uploaded.path.to_text();
-    assert_eq!(fs::read_to_string(dir.join(up)).unwrap(), "four");
-    gone();
-    import(&rig.engine, &ws, "imported", "five");
-    assert_eq!(fs::read_to_string(dir.join("g")).unwrap(), "two");
-    assert_eq!(fs::read_to_string(dir.join("imported")).unwrap(), "five");
-    gone();
+    let uploaded = engine.upload(&ws, b"up", content, &options, &user());
+    let up = uploaded.unwrap().path.to_text();
+    import(engine, &ws, "imported", "five");
+    nowhere("an upload or an archive");
     rig.reopen();
-    assert_eq!(read(&rig.engine, &ws, "g"), "two");
-    gone();
+    for (path, content) in [("g", "two"), (&up, "four"), ("imported", "five")] {
+        assert_eq!(read(&rig.engine, &ws, path), content);
+    }
+    nowhere("a start");
     let path = rig.engine.hand_out_path(&ws).unwrap();
     assert_eq!(fs::read_to_string(path.join("d/f")).unwrap(), "one");
+    assert_eq!(fs::read_to_string(path.join("imported")).unwrap(), "five");
     assert!(problems(&rig.engine).is_empty());
 }
 
@@ -183,7 +154,7 @@ fn a_restore_that_cannot_be_done_leaves_no_version() {
     write(&rig.engine, &ws, "f", "one");
     let first = rig.engine.snapshot(&ws, None, false, &user()).unwrap();
     write(&rig.engine, &ws, "f", "two");
-    let dir = rig.path_of(&ws);
+    let dir = rig.engine.hand_out_path(&ws).unwrap();
     fs::remove_dir_all(&dir).unwrap();
     // Something that no directory can take the place of.
     fs::write(&dir, "in the way").unwrap();
@@ -215,32 +186,28 @@ fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
     });
 }
 
-/// A mount cannot be removed; a copy that nobody was given can, by mistake.
 #[test]
-fn a_fork_that_is_a_copy_comes_back_from_its_layers_and_rows() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let options = ForkOptions {
-        agent: Some("ada".parse().unwrap()),
-        ..ForkOptions::default()
-    };
-    let forked = rig.engine.fork(&project, &options, &user()).unwrap();
-    let id = forked.workspace.id;
-    write(&rig.engine, &id, "src/new", "mine");
-    rig.engine
-        .delete_file(&id, &p("README"), false, &user())
-        .unwrap();
-    let dir = rig.path_of(&id);
-    fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(problems(&rig.engine).len(), 1);
-    assert_eq!(read(&rig.engine, &id, "src/new"), "mine");
-    assert_eq!(read(&rig.engine, &id, "docs/a/b"), "deep\n");
-    assert!(!dir.join("README").exists());
-    fs::remove_dir_all(&dir).unwrap();
-    write(&rig.engine, &id, "src/more", "mine");
-    assert_eq!(rig.changes(&id).len(), 3);
-    fs::remove_dir_all(&dir).unwrap();
-    assert_eq!(complete(&rig, &id, false).merged.len(), 3);
+fn a_fork_is_changed_and_completed_without_a_directory() {
+    with_each(|rig| {
+        let project = rig.project("web");
+        let options = ForkOptions {
+            agent: Some("ada".parse().unwrap()),
+            ..ForkOptions::default()
+        };
+        let forked = rig.engine.fork(&project, &options, &user()).unwrap();
+        let id = forked.workspace.id;
+        write(&rig.engine, &id, "src/new", "mine");
+        rig.engine
+            .delete_file(&id, &p("README"), false, &user())
+            .unwrap();
+        assert_eq!(read(&rig.engine, &id, "src/new"), "mine");
+        assert_eq!(read(&rig.engine, &id, "docs/a/b"), "deep\n");
+        write(&rig.engine, &id, "src/more", "mine");
+        assert_eq!(rig.changes(&id).len(), 3);
+        assert!(!rig.path_of(&id).exists());
+        assert!(problems(&rig.engine).is_empty());
+        assert_eq!(complete(&rig, &id, false).merged.len(), 3);
+    });
 }
 
 #[test]
@@ -259,8 +226,7 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     let path = |n: usize| engine.hand_out_path(&ids[n]).unwrap();
     let mut writing = Holder::writing(&path(0), "f");
     let mut inside = Holder::inside(&path(1));
-    // Its path was given to nobody, and somebody is there all the same.
-    let _private = Holder::inside(&rig.path_of(&ids[2]));
+    let _private = Holder::inside(&path(2));
     let _fork = Holder::inside(&fork_path);
     path(3);
     let names = |dry_run: bool| -> Vec<String> {
@@ -322,6 +288,7 @@ fn reading_is_a_use() {
     let (read_one, unread) = (create(&rig.engine, "read"), create(&rig.engine, "unread"));
     for id in [&read_one, &unread] {
         write(&rig.engine, id, "f", "x");
+        rig.engine.hand_out_path(id).unwrap();
     }
     // Both were last changed ten days ago.
     let store = store_of(&rig);

@@ -184,12 +184,14 @@ fn check_names_what_is_damaged() {
     write(&engine, &ws, "big.bin", &big);
     write(&engine, &ws, "small.txt", b"small");
     assert_clean(&engine);
-    let on_disk = dir.path().join("data/workspaces/a1/small.txt");
-    std::fs::write(&on_disk, b"other").unwrap();
+    let on_disk = engine.hand_out_path(&ws).unwrap();
+    assert_clean(&engine);
+    let away = dir.path().join("away");
+    std::fs::rename(&on_disk, &away).unwrap();
     let report = engine.check().unwrap();
     assert_eq!(report.problems.len(), 1);
     assert_eq!(report.problems[0].what, "directory");
-    std::fs::write(&on_disk, b"small").unwrap();
+    std::fs::rename(&away, &on_disk).unwrap();
     fn files(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();

@@ -234,7 +234,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
 fn counts_are_what_is_listed_whoever_found_the_directory() {
     let rig = TestEngine::new(ProviderName::Copy);
     let engine = &rig.engine;
-    for (layout, handed_out) in [
+    for (layout, before) in [
         (Layout::Plain, false),
         (Layout::Plain, true),
         (Layout::Session, false),
@@ -242,17 +242,17 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
     ] {
         let made = engine.create_workspace(None, layout, Quota::default(), &user());
         let id = made.unwrap().id;
-        put(engine, &id, "temp/a", "a\n", &user());
-        if handed_out {
+        if before {
             engine.hand_out_path(&id).unwrap();
         }
-        let root = rig.host.path().join("data/workspaces").join(id.as_str());
+        put(engine, &id, "temp/a", "a\n", &user());
+        let root = engine.hand_out_path(&id).unwrap();
         fs::create_dir(root.join("temp/d")).unwrap();
         fs::write(root.join("temp/d/b"), "outside\n").unwrap();
         let (files, dirs, bytes) = listed(engine, &id);
         let info = engine.info(&id).unwrap();
         let counted = (info.file_count, info.dir_count, info.total_size);
-        assert_eq!(counted, (files, dirs, bytes), "{layout:?} {handed_out}");
+        assert_eq!(counted, (files, dirs, bytes), "{layout:?} {before}");
         assert_eq!((files, bytes), (2, 10));
     }
 }

@@ -187,6 +187,7 @@ fn what_an_interrupted_deletion_left_is_not_shown_to_the_next_of_that_name() {
     fs::write(bed.path_of(&ws).join("secret"), b"of the first").unwrap();
     let again = bed.create("w");
     bed.write(&again, "own", b"x");
+    bed.engine.hand_out_path(&again).unwrap();
     assert_eq!(bed.image(&again).len(), 1);
     assert_eq!(out_of_line(&bed, &again), None);
 }
@@ -195,6 +196,9 @@ fn what_an_interrupted_deletion_left_is_not_shown_to_the_next_of_that_name() {
 fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
     let mut bed = TestEngine::plain();
     let (bad, good) = (bed.create("bad"), bed.create("good"));
+    for ws in [&bad, &good] {
+        bed.engine.hand_out_path(ws).unwrap();
+    }
     bed.write(&bad, "d/f", b"x");
     bed.write(&good, "f", b"y");
     bed.close();
@@ -213,7 +217,7 @@ fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
 }
 
 #[test]
-fn a_refused_write_leaves_no_directory_of_a_session() {
+fn only_somebody_who_is_given_its_path_sees_the_directory_of_a_session() {
     use offshoot_core::Layout;
     use offshoot_engine::{Expect, Quota};
     let bed = TestEngine::plain();
@@ -234,6 +238,9 @@ fn a_refused_write_leaves_no_directory_of_a_session() {
     bed.engine
         .make_dir_in(&ws, &p("outputs/d"), &user())
         .unwrap();
+    assert!(!bed.path_of(&ws).exists());
+    assert!(!bed.engine.workspace(&ws).unwrap().materialized);
+    bed.engine.hand_out_path(&ws).unwrap();
     assert!(bed.engine.workspace(&ws).unwrap().materialized);
     assert!(bed.path_of(&ws).join("outputs/d").is_dir());
 }

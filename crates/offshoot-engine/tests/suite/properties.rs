@@ -70,7 +70,7 @@ fn any_content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
+fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
     property(&(any_path(), any_content()), |bed, ws, (path, bytes)| {
         let engine = &bed.engine;
         let on_disk = bed.path_of(ws);
@@ -104,8 +104,13 @@ fn property_assigned_is_a_row_and_the_first_write_makes_the_directory() {
             .unwrap_err();
         assert!(!on_disk.exists(), "a refused write made a directory");
         try_write(engine, ws, &path, &bytes).unwrap();
-        assert!(on_disk.is_dir(), "the first write makes it");
+        assert!(!on_disk.exists(), "nobody needs one yet");
+        assert_eq!(engine.read_whole(ws, &path).unwrap().0, bytes);
+        let stored = bed.image(ws);
+        engine.hand_out_path(ws).unwrap();
         assert!(engine.info(ws).unwrap().materialized);
+        assert_eq!(bed.image(ws), stored, "it is there as a whole");
+        assert_eq!(out_of_line(bed, ws), None);
     });
 }
 
@@ -674,7 +679,8 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
             }
             Step::Reopen => bed.reopen(),
         }
-        if bed.path_of(ws).exists() || !model.is_empty() {
+        assert_eq!(bed.path_of(ws).exists(), handed_out);
+        if handed_out {
             assert_eq!(model_of(&bed.path_of(ws)), model, "on disk, after {step:?}");
         }
         assert_eq!(read_all(&bed.engine, ws), model, "after {step:?}");

@@ -23,10 +23,7 @@ fn assigned_then_written_then_read() {
     );
     assert!(engine.list(&ws, &RelPath::root()).unwrap().is_empty());
     write(&engine, &ws, "src/deep/main.py", b"print('hi')\n");
-    assert_eq!(
-        std::fs::read(on_disk.join("src/deep/main.py")).unwrap(),
-        b"print('hi')\n"
-    );
+    assert!(!on_disk.exists(), "nobody needs a directory yet");
     let (bytes, _) = engine.read_whole(&ws, &p("src/deep/main.py")).unwrap();
     assert_eq!(bytes, b"print('hi')\n");
     let info = engine.info(&ws).unwrap();
@@ -39,6 +36,13 @@ fn assigned_then_written_then_read() {
     let list = engine.list(&ws, &p("src/deep")).unwrap();
     assert_eq!(list[0].operator.as_deref(), Some("user"));
     assert_eq!(list[0].mime.as_deref(), Some("text/x-python"));
+    assert_eq!(engine.hand_out_path(&ws).unwrap(), on_disk);
+    assert_eq!(
+        std::fs::read(on_disk.join("src/deep/main.py")).unwrap(),
+        b"print('hi')\n"
+    );
+    let handed_out = engine.list(&ws, &p("src/deep")).unwrap();
+    assert_eq!(handed_out, list, "the directory shows the same times");
 }
 
 #[test]

@@ -7,9 +7,8 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, Seek as _, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use offshoot_core::{DEFAULT_DIR_PERM, Error, RelPath, Result};
@@ -17,7 +16,6 @@ use offshoot_sys::{DirReader, FileKind, Stat, fstat};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
-use super::spares::Spares;
 use super::{READ_DIR, SafeDir, reopen_dir};
 use crate::errors::{is, lookup_error, read_error, write_error};
 
@@ -40,26 +38,16 @@ pub struct Staged {
     file: File,
     name: StageName,
     perm: u32,
-    replaces: bool,
     modified: Option<SystemTime>,
     written: u64,
-    /// What the file has been, if it was taken from spares, which also take what it replaces.
-    spare: Option<(Arc<Spares>, Reused)>,
-}
-
-/// What is known of a file that is written over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reused {
-    pub(super) size: u64,
-    pub(super) perm: Option<u32>,
 }
 
 /// A name at the root that is removed with its owner unless it was renamed away.
 #[derive(Debug)]
-pub(super) struct StageName {
-    pub(super) dir: SafeDir,
-    pub(super) name: CString,
-    pub(super) renamed: bool,
+struct StageName {
+    dir: SafeDir,
+    name: CString,
+    renamed: bool,
 }
 
 impl Drop for StageName {
@@ -89,16 +77,6 @@ impl Staged {
         self.perm = perm;
     }
 
-    /// Says that a file is probably at its place already, and that its content need not reach the
-    /// disk any sooner for that.
-    ///
-    /// Some file systems write a file out when it is renamed over another one, so that programs
-    /// which do not flush lose less. To swap the two names and to remove the old file by its new
-    /// name is as atomic and costs no such write.
-    pub fn set_replaces(&mut self, replaces: bool) {
-        self.replaces = replaces;
-    }
-
     /// Chooses when the committed file says that it was last modified; else when it was written.
     pub fn set_modified(&mut self, modified: SystemTime) {
         self.modified = Some(modified);
@@ -106,10 +84,6 @@ impl Staged {
 
     /// Leaves so many bytes out. They read as zeros and, where the file system can, take no space.
     pub fn leave_hole(&mut self, length: u64) -> io::Result<()> {
-        if self.spare.is_some() {
-            // What the file has been would show through.
-            return io::copy(&mut io::repeat(0).take(length), self).map(drop);
-        }
         self.dir.hit("write")?;
         self.written += length;
         self.file.set_len(self.written)?;
@@ -143,36 +117,9 @@ impl SafeDir {
             file,
             name,
             perm,
-            replaces: false,
             modified: None,
             written: 0,
-            spare: None,
         })
-    }
-
-    /// Begins a file as [`SafeDir::stage`] does, in the directory of these spares and out of one of
-    /// them if it can be. What the file replaces becomes a spare itself.
-    ///
-    /// Only for files to which nothing but [`SafeDir`] leads.
-    pub fn stage_from(spares: &Arc<Spares>, perm: u32) -> Result<Staged> {
-        let (mut staged, reused) = match spares.take() {
-            None => (spares.dir().stage(perm)?, Reused::default()),
-            Some((name, file, reused)) => {
-                let staged = Staged {
-                    dir: spares.dir().clone(),
-                    file,
-                    name,
-                    perm,
-                    replaces: false,
-                    modified: None,
-                    written: 0,
-                    spare: None,
-                };
-                (staged, reused)
-            }
-        };
-        staged.spare = Some((Arc::clone(spares), reused));
-        Ok(staged)
     }
 
     /// Puts a staged file in its place, replacing a file or a link there at once. Returns what
@@ -191,18 +138,9 @@ impl SafeDir {
         check_target(to)?;
         let parent = self.parent_for(to, make_parents, sync)?;
         let mode = Mode::from_raw_mode(staged.perm as _);
-        let reused = staged.spare.as_ref().map(|(_, reused)| *reused);
-        let reused = reused.unwrap_or_default();
         let finish = || -> io::Result<()> {
-            if reused.size > staged.written {
-                self.hit("truncate")?;
-                staged.file.set_len(staged.written)?;
-            }
-            if reused.perm != Some(staged.perm) {
-                self.hit("chmod")?;
-                rustix::fs::fchmod(&staged.file, mode)?;
-            }
-            // After the truncation of a file that is written over, which is a modification too.
+            self.hit("chmod")?;
+            rustix::fs::fchmod(&staged.file, mode)?;
             if let Some(at) = staged.modified {
                 self.hit("utimens")?;
                 staged.file.set_modified(at)?;
@@ -214,9 +152,7 @@ impl SafeDir {
             Ok(())
         };
         finish().map_err(|error| write_error(to, error))?;
-        let swap = staged.replaces && sync == Sync::None;
-        let spares = staged.spare.as_ref().map(|(spares, _)| &**spares);
-        self.rename_stage(&mut staged.name, to, &parent, swap, spares)?;
+        self.rename_stage(&mut staged.name, to, &parent)?;
         if sync == Sync::Durable {
             self.sync_dir(&parent)
                 .map_err(|error| write_error(to, error))?;
@@ -266,7 +202,7 @@ impl SafeDir {
         let (mut name, ()) = self
             .with_stage_name("symlink", |name| Ok(symlinkat(target, self.root(), name)?))
             .map_err(|error| write_error(path, error))?;
-        self.rename_stage(&mut name, path, &parent, false, None)?;
+        self.rename_stage(&mut name, path, &parent)?;
         let made = CString::new(path.name()).map_err(io::Error::from);
         made.and_then(|made| offshoot_sys::lstat_at(&parent, &made))
             .map_err(|error| read_error(path, error))
@@ -328,20 +264,10 @@ impl SafeDir {
         }
     }
 
-    fn rename_stage(
-        &self,
-        stage: &mut StageName,
-        to: &RelPath,
-        parent: &impl AsFd,
-        swap: bool,
-        spares: Option<&Spares>,
-    ) -> Result<()> {
+    fn rename_stage(&self, stage: &mut StageName, to: &RelPath, parent: &impl AsFd) -> Result<()> {
         let rename = || -> io::Result<()> {
             let name = CString::new(to.name())?;
             self.hit("rename")?;
-            if swap && swap_away(stage, parent, &name, spares)? {
-                return Ok(());
-            }
             Ok(renameat(stage.dir.root(), &stage.name, parent, &name)?)
         };
         rename().map_err(|error| write_error(to, error))?;
@@ -361,33 +287,6 @@ impl SafeDir {
     pub(super) fn sync_dir(&self, dir: &impl AsFd) -> io::Result<()> {
         self.hit("fsync")?;
         reopen_dir(dir)?.sync_all()
-    }
-}
-
-/// Swaps a staged file with what stands at its place, and removes that or keeps it as a spare. False
-/// if it cannot be done this way and nothing has changed.
-fn swap_away(
-    stage: &StageName,
-    parent: &impl AsFd,
-    name: &CStr,
-    spares: Option<&Spares>,
-) -> io::Result<bool> {
-    let root = stage.dir.root();
-    // Nothing is there, or this file system cannot swap.
-    if offshoot_sys::rename_exchange(root, &stage.name, parent, name).is_err() {
-        return Ok(false);
-    }
-    if spares.is_some_and(|spares| spares.keep(stage)) {
-        return Ok(true);
-    }
-    match unlinkat(root, &stage.name, AtFlags::empty()) {
-        // A directory is not replaced: it goes back, and the rename says what is wrong.
-        Err(Errno::ISDIR | Errno::PERM) => {
-            offshoot_sys::rename_exchange(root, &stage.name, parent, name)?;
-            Ok(false)
-        }
-        // What cannot be removed now is removed with all that is left of stages.
-        _ => Ok(true),
     }
 }
 

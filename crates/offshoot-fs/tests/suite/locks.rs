@@ -35,11 +35,8 @@ fn shared_with_shared_and_exclusive_with_none() {
     for busy in [locks.shared("ws", NOW), locks.exclusive("ws", NOW)] {
         assert_eq!(busy.unwrap_err().code(), ErrorCode::WorkspaceBusy);
     }
-    // The projection is a lock of its own.
-    let projection = locks.projection("ws").unwrap();
     drop(alone);
     drop(locks.shared("ws", NOW).unwrap());
-    drop(projection);
 }
 
 #[test]
@@ -180,7 +177,6 @@ fn holder_process_body() {
     let _held: Box<dyn std::fmt::Debug> =
         match std::env::var("OFFSHOOT_TEST_LOCK_MODE").unwrap().as_str() {
             "shared" => Box::new(locks.shared("ws", NOW).unwrap()),
-            "projection" => Box::new(locks.projection("ws").unwrap()),
             "name" => Box::new(locks.name("ws", NOW).unwrap()),
             _ => Box::new(locks.exclusive("ws", NOW).unwrap()),
         };

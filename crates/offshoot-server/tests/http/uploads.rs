@@ -168,7 +168,7 @@ fn nothing_lands_where_the_token_does_not_reach() {
 
 #[test]
 fn uploads_keep_the_time_that_the_form_gives() {
-    let (data, running) = start();
+    let (_data, running) = start();
     let mine = running.client_for("mine", &[]);
     let time = "1500000000123";
     for (target, parts) in [
@@ -193,7 +193,7 @@ fn uploads_keep_the_time_that_the_form_gives() {
         let reply = send(&mine, target, &[], parts);
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
-    // Also in a file that is written over: what a replaced one leaves is used again.
+    // Also after a file of that workspace was written over.
     for content in [
         &b"a longer content"[..],
         b"another long one",
@@ -206,8 +206,12 @@ fn uploads_keep_the_time_that_the_form_gives() {
         send(&mine, "/api/v1/workspaces/mine/uploads", &[], &short).status,
         200
     );
+    let mine_on_disk = running
+        .engine
+        .hand_out_path(&"mine".parse().unwrap())
+        .unwrap();
     let modified = |name: &str| {
-        let path = data.path().join("workspaces/mine/upload").join(name);
+        let path = mine_on_disk.join("upload").join(name);
         let time = std::fs::metadata(path).unwrap().modified().unwrap();
         time.duration_since(std::time::UNIX_EPOCH)
             .unwrap()

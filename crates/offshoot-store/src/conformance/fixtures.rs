@@ -106,6 +106,7 @@ pub(super) fn line(workspace: WorkspaceKey, at: &[u8]) -> NewHistory {
         after: Some(id(9, 9)),
         size: 12,
         mime: None,
+        modified: None,
     }
 }
 

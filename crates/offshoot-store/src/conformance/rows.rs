@@ -261,6 +261,7 @@ pub(super) fn history_is_filtered(meta: &dyn MetaStore) {
         before: Some(id(1, 2)),
         after: None,
         mime: Some("text/plain".into()),
+        modified: Some(Timestamp(1_500_000_000_000_000)),
         ..line(key, b"a")
     };
     let seqs = write(meta, |tx| {

@@ -40,7 +40,7 @@ macro_rules! columns {
     (history) => {
         "seq, workspace, revision, at, op, via, path, source, \
          (SELECT name FROM operator WHERE key = history.operator), claim, message_id, kind, \
-         before, after, size, mime"
+         before, after, size, mime, modified"
     };
     (token) => {
         "id, hash, scope, label, issued_by, created_at, expires_at, revoked_at"
@@ -314,6 +314,7 @@ pub(super) fn history(row: &Row<'_>) -> Decoded<HistoryRow> {
             after: optional_id(row, 13)?,
             size: row.get(14)?,
             mime: row.get(15)?,
+            modified: row.get::<_, Option<i64>>(16)?.map(Timestamp),
         },
     })
 }

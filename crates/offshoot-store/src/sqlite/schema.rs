@@ -15,7 +15,7 @@
 
 /// What each version adds; the first brings an empty database to version 1.
 pub(super) const MIGRATIONS: &[&str] = &[
-    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7,
 ];
 
 const VERSION_1: &str = "
@@ -280,4 +280,16 @@ UPDATE agent SET workspace_key = (
     WHERE own.id = agent.workspace AND own.kind <> 2
         AND (own.created_at <= agent.created_at OR fork.agent = agent.id)
 );
+";
+
+/// A line of history knows the time of modification that its writer gave for the file: a workspace
+/// without a directory has no other place for it.
+///
+/// Earlier versions made the directory of a workspace with its first write. Since this one there is
+/// a directory only where somebody was given its path, and what stands in it may be changed from
+/// outside. A directory that is there already stays and counts as given to somebody: whoever found
+/// it loses nothing, and cleaning up takes it away like any other.
+const VERSION_7: &str = "
+ALTER TABLE history ADD COLUMN modified INTEGER;
+UPDATE workspace SET handed_out = 1 WHERE materialized = 1;
 ";

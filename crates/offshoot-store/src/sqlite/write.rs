@@ -410,8 +410,8 @@ impl WriteTx for Tx<'_> {
         let operator = self.operator(&line.cause.operator)?;
         self.change(
             "INSERT INTO history (workspace, revision, at, op, via, path, source, operator, claim,
-                message_id, kind, before, after, size, mime)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                message_id, kind, before, after, size, mime, modified)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
             params![
                 line.workspace.0,
                 line.revision,
@@ -428,6 +428,7 @@ impl WriteTx for Tx<'_> {
                 optional(&line.after),
                 line.size,
                 line.mime,
+                line.modified.map(|at| at.0),
             ],
         )?;
         Ok(self.connection.last_insert_rowid())

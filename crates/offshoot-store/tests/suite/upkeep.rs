@@ -302,6 +302,7 @@ fn edit(store: &Store, key: WorkspaceKey, path: &str, number: u64, bytes: &[u8])
             after: Some(id(number)),
             size,
             mime: None,
+            modified: None,
         })
     });
     result.unwrap();

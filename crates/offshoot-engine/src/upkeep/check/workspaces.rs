@@ -1,14 +1,10 @@
-//! The index of a workspace against its counters, its content, its history and its directory.
-
-use std::collections::BTreeMap;
+//! The index of a workspace against its counters, its content and its history.
 
 use offshoot_core::{EntryKind, RelPath, Result};
-use offshoot_fs::Walk;
 use offshoot_store::{HistoryOp, ReadTx, WorkspaceRow, WorkspaceState};
 
 use super::{Check, Found, unless_busy};
-use crate::content::index::{Entry, Index};
-use crate::content::workspace_row::is_session_metadata;
+use crate::content::index::Index;
 
 impl Check<'_> {
     /// Every workspace and project.
@@ -42,7 +38,7 @@ impl Check<'_> {
         })
     }
 
-    /// The index of an open workspace, and its directory where only we write.
+    /// The index of an open workspace, and whether it has the directory that somebody was given.
     fn workspace(&mut self, row: &WorkspaceRow, found: &mut Found) -> Result<()> {
         // Nobody may be between a commit and its projection.
         let lock = unless_busy(self.engine.exclusive(row))?;
@@ -94,56 +90,10 @@ impl Check<'_> {
         if !row.materialized || lock.is_none() {
             return Ok(());
         }
-        let expected = entries
-            .into_iter()
-            .map(|(path, entry, _)| (path, entry))
-            .collect();
-        self.directory(&row, expected, found)
-    }
-
-    /// The directory of a workspace: whether it is there and, where only we write, against what its
-    /// index says.
-    fn directory(
-        &self,
-        row: &WorkspaceRow,
-        mut expected: BTreeMap<RelPath, Entry>,
-        found: &mut Found,
-    ) -> Result<()> {
-        if !self.engine.shows_directory(row)? {
+        if !self.engine.shows_directory(&row)? {
             let id = &row.id;
             let message =
                 format!("the directory of `{id}` is missing; it comes back with its next use");
-            found.add("directory", message);
-            return Ok(());
-        }
-        if row.handed_out {
-            return Ok(());
-        }
-        let dir = self.engine.dir_of(row)?;
-        let mut on_disk = Vec::new();
-        let has_git = self.engine.has_git(row)?;
-        dir.walk(&RelPath::root(), |path, _| {
-            // The `.git` of a fork is no content.
-            if has_git && path.as_bytes() == b".git" {
-                return Ok(Walk::Skip);
-            }
-            on_disk.push(path.clone());
-            Ok(Walk::Enter)
-        })?;
-        for path in on_disk {
-            if is_session_metadata(row, &path) {
-                continue;
-            }
-            let there = self.engine.entry_on_disk(&dir, &path)?;
-            let wrong = match (expected.remove(&path), there) {
-                (Some(entry), Some(there)) if there.is(&entry) => continue,
-                (Some(_), _) => "is not what its index says",
-                (None, _) => "is not in its index",
-            };
-            found.add("directory", format!("`{path}` of `{}` {wrong}", row.id));
-        }
-        for path in expected.into_keys() {
-            let message = format!("`{path}` of `{}` is not on disk", row.id);
             found.add("directory", message);
         }
         Ok(())
