@@ -237,6 +237,8 @@ pub(crate) struct Inner {
     /// Set when a directory could not be brought in line with the store: the next engine that is
     /// opened has to do it.
     pub(crate) needs_recovery: AtomicBool,
+    /// Set once it is known that no merge of an earlier version is to be looked through.
+    pub(crate) merges_looked_through: AtomicBool,
     /// Set when a directory has more changes that may not be on disk than recovery should have
     /// to look at.
     pub(crate) checkpoint_due: AtomicBool,
@@ -305,6 +307,7 @@ impl Engine {
                 options,
                 content_ids: ContentIds::default(),
                 needs_recovery: AtomicBool::new(false),
+                merges_looked_through: AtomicBool::new(false),
                 checkpoint_due: AtomicBool::new(false),
                 stacks: Mutex::default(),
                 providers: Providers::default(),

@@ -56,6 +56,18 @@ pub enum Method {
     Json,
 }
 
+impl Method {
+    /// The word for it, which receipts keep.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Same => "same",
+            Method::Lines => "lines",
+            Method::Words => "words",
+            Method::Json => "json",
+        }
+    }
+}
+
 /// Content with conflicting parts. Nothing of the three sides is lost in it.
 #[derive(Debug)]
 pub struct ContentConflict {

@@ -10,14 +10,18 @@
 
 mod blob;
 mod concurrent;
+mod earlier;
 mod fixtures;
 mod merges;
 mod projects;
+mod requests;
 mod rows;
 mod tokens;
 mod transactions;
 
 use std::sync::Arc;
+
+pub use earlier::{earlier_schemas, make_earlier_database};
 
 use crate::{BlobStore, MetaStore};
 
@@ -49,6 +53,9 @@ pub fn meta_store(make: impl Fn() -> Arc<dyn MetaStore>) {
         merges::what_was_asked_for_waits_in_order,
         merges::receipts,
         merges::reviews_and_candidates,
+        requests::what_a_request_made_is_noted_once,
+        requests::the_oldest_notes_are_forgotten_first,
+        requests::erasing_a_workspace_takes_the_notes_of_it,
         tokens::tokens_are_added_found_and_revoked,
     ];
     for check in checks {

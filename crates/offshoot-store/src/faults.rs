@@ -10,9 +10,10 @@ use offshoot_core::{
 
 use crate::{
     AgentRow, BlobInfo, BlobStore, CandidateRow, CompletionRow, Durability, EntryRow, ForkRow,
-    HistoryFilter, HistoryRow, LayerRow, MergeReads, MergeRow, MergeWrites, MetaStore, NewHistory,
-    NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites, ReadTx, ReviewRow,
-    SnapshotRow, TokenRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    HistoryFilter, HistoryRow, LayerRow, MadeRow, MergeReads, MergeRow, MergeWrites, MetaStore,
+    NewHistory, NewObject, ObjectRow, PackRow, ProjectReads, ProjectRow, ProjectWrites, ReadTx,
+    RequestReads, RequestRow, RequestWrites, ReviewRow, SnapshotRow, TokenRow, WorkspaceKey,
+    WorkspaceRow, WriteTx,
 };
 
 /// A [`MetaStore`] for tests whose transactions, calls inside them and commits can fail.
@@ -269,6 +270,30 @@ impl MergeReads for FaultyRead<'_> {
 
 impl MergeReads for FaultyWrite<'_> {
     pass_on_merge_reads!();
+}
+
+macro_rules! pass_on_request_reads {
+    () => {
+        pass_on! { read:
+            request(key: &[u8; 32]) -> Option<RequestRow>;
+        }
+    };
+}
+
+impl RequestReads for FaultyRead<'_> {
+    pass_on_request_reads!();
+}
+
+impl RequestReads for FaultyWrite<'_> {
+    pass_on_request_reads!();
+}
+
+impl RequestWrites for FaultyWrite<'_> {
+    pass_on! { write:
+        note_made(request: &RequestRow, made: &MadeRow) -> ();
+        forget_request(key: &[u8; 32]) -> ();
+        forget_requests(before: Timestamp, limit: usize) -> usize;
+    }
 }
 
 impl MergeWrites for FaultyWrite<'_> {

@@ -31,6 +31,7 @@ mod meta;
 mod objects;
 mod project_meta;
 mod project_rows;
+mod request_meta;
 mod rows;
 mod sqlite;
 
@@ -47,6 +48,7 @@ pub use meta::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
 pub use objects::Store;
 pub use project_meta::{ProjectReads, ProjectWrites};
 pub use project_rows::{AgentRow, ForkRow, Landing, LayerRow, ProjectRow};
+pub use request_meta::{MadeRow, RequestReads, RequestRow, RequestWrites};
 pub use rows::{
     EntryRow, HistoryFilter, HistoryOp, HistoryRow, NewHistory, NewObject, ObjectPlace, ObjectRow,
     PackRow, SnapshotRow, TokenRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,

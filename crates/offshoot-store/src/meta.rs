@@ -4,6 +4,7 @@ use offshoot_core::{ObjectId, RelPath, Result, Timestamp, WorkspaceId};
 
 use crate::merge_meta::{MergeReads, MergeWrites};
 use crate::project_meta::{ProjectReads, ProjectWrites};
+use crate::request_meta::{RequestReads, RequestWrites};
 use crate::rows::{
     EntryRow, HistoryFilter, HistoryRow, NewHistory, NewObject, ObjectRow, PackRow, SnapshotRow,
     TokenRow, WorkspaceKey, WorkspaceRow,
@@ -82,7 +83,7 @@ pub trait MetaStore: Send + Sync {
 }
 
 /// What can be asked inside a transaction.
-pub trait ReadTx: ProjectReads + MergeReads {
+pub trait ReadTx: ProjectReads + MergeReads + RequestReads {
     /// A setting of the store, such as the boot that last used it.
     fn setting(&self, key: &str) -> Result<Option<String>>;
 
@@ -192,7 +193,7 @@ pub trait ReadTx: ProjectReads + MergeReads {
 }
 
 /// What can be changed inside a transaction.
-pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
+pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites + RequestWrites {
     /// Sets a setting.
     fn put_setting(&mut self, key: &str, value: &str) -> Result<()>;
 
@@ -203,7 +204,8 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
     /// Replaces every column of a workspace but key and id.
     fn update_workspace(&mut self, row: &WorkspaceRow) -> Result<()>;
 
-    /// Erases a workspace with its entries, snapshots and history.
+    /// Erases a workspace with its entries, snapshots, history and what is noted of requests that
+    /// made it.
     fn erase_workspace(&mut self, key: WorkspaceKey) -> Result<()>;
 
     /// Erases the oldest lines of a workspace's history, at most so many, and returns how many: for
@@ -250,8 +252,9 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites {
     /// purging rewrites snapshots.
     fn rewrite_snapshot(&mut self, row: &SnapshotRow) -> Result<()>;
 
-    /// Replaces one object id by another wherever history, entries, forks, merges and reviews name
-    /// it, also inside of their JSON. Only for purging.
+    /// Replaces one object id by another wherever a column of history, entries, forks, merges,
+    /// reviews and candidates names it. What their JSON names is for its owner to replace. Only for
+    /// purging.
     fn replace_object_id(&mut self, old: &ObjectId, new: &ObjectId) -> Result<()>;
 
     /// Adds a line to the history and returns its number.

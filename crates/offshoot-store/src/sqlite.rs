@@ -9,6 +9,7 @@ mod migrate;
 mod process_lock;
 mod projects;
 mod read;
+mod requests;
 mod schema;
 mod statement_log;
 mod write;

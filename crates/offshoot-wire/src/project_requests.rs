@@ -4,12 +4,12 @@
 use offshoot_core::{Error, Result};
 use offshoot_engine as engine;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ID_PATTERN, SNAPSHOT_PATTERN, base64_decode, objects};
 
 /// A project to create.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewProject {
     /// Its name.
@@ -47,7 +47,7 @@ pub struct SyncRequest {
 }
 
 /// A fork to make.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewFork {
     /// The agent that owns it. Its first fork has its name, further ones `agent~2`, `agent~3`;
@@ -93,7 +93,7 @@ impl NewFork {
 }
 
 /// A way to make the directory of a fork.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderWord {
     /// Mounted layers.
@@ -308,7 +308,7 @@ impl NewCandidate {
 const ROLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
 
 /// An agent to let come into being.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
     /// Its id, which nobody else has or had; without it one that begins with its role. Only admins

@@ -213,6 +213,11 @@ pub struct Fork {
 }
 
 impl Fork {
+    /// Its name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// The shape of what the engine answers.
     pub fn new(fork: &engine::Fork, path: Option<&Path>) -> Self {
         Fork {

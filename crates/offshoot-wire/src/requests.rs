@@ -1,14 +1,14 @@
 //! Bodies of requests. An unknown field is refused: it is more often a mistake than a wish.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use offshoot_core::Layout;
 
 use super::{ID_PATTERN, LayoutName, SNAPSHOT_PATTERN, object};
 
 /// A workspace to create.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewWorkspace {
     /// Its id; without it a new one.
@@ -26,7 +26,7 @@ pub struct NewWorkspace {
 }
 
 /// Limits of a workspace; none means no limit.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewQuota {
     /// The most bytes.

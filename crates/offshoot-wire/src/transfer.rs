@@ -1,9 +1,8 @@
 //! Uploads and archives.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use offshoot_core::{Error, Result};
 use offshoot_engine as engine;
 
 use super::Written;
@@ -16,7 +15,7 @@ pub struct Uploads {
 }
 
 /// One uploaded file.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Upload {
     success: bool,
@@ -44,22 +43,6 @@ impl From<&engine::Written> for Upload {
             path,
         }
     }
-}
-
-impl Upload {
-    /// As text, for whoever has to give the same answer again.
-    pub fn to_text(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(unwritable)
-    }
-
-    /// From the text that it was kept as.
-    pub fn from_text(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(unwritable)
-    }
-}
-
-fn unwritable(cause: serde_json::Error) -> Error {
-    Error::internal("the answer to an upload could not be kept").with_source(cause)
 }
 
 /// One uploaded file as the command line tells it: what HTTP says, and what every write says.

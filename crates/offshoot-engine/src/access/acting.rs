@@ -12,6 +12,7 @@ use offshoot_store::HistoryRow;
 
 use super::{Operation, Principal, Reach};
 use crate::content::rows::no_workspace;
+use crate::context::idempotency::Noting;
 use crate::engine::Engine;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, ListOptions, ListPage, Metadata,
@@ -25,6 +26,8 @@ pub struct Access {
     pub(super) engine: Engine,
     pub(super) principal: Arc<Principal>,
     pub(super) cause: Cause,
+    /// Where what is made next is noted, for a request that may be repeated.
+    pub(super) noting: Option<Noting>,
 }
 
 impl Engine {
@@ -36,6 +39,7 @@ impl Engine {
             engine: self.clone(),
             principal,
             cause,
+            noting: None,
         }
     }
 }
@@ -124,7 +128,10 @@ impl Access {
         quota: Quota,
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
-        self.engine.create_workspace(id, layout, quota, &self.cause)
+        self.noted(|also| {
+            self.engine
+                .create_workspace_and(id, layout, quota, also, &self.cause)
+        })
     }
 
     /// See [`Engine::create_workspace_from`].
@@ -135,8 +142,10 @@ impl Access {
         quota: Quota,
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
-        self.engine
-            .create_workspace_from(id, snapshot, quota, &self.cause)
+        self.noted(|also| {
+            self.engine
+                .create_workspace_from_and(id, snapshot, quota, also, &self.cause)
+        })
     }
 
     /// See [`Engine::delete_workspace`]. Whoever has a project may delete its forks.
@@ -242,6 +251,10 @@ impl Access {
     ) -> Result<Written> {
         let dir = self.workspace(id)?.layout.upload_dir();
         self.check_all_below(Operation::Write, id, &dir)?;
+        let options = &WriteOptions {
+            noting: self.noting.clone(),
+            ..options.clone()
+        };
         self.engine.upload(id, name, content, options, &self.cause)
     }
 

@@ -10,13 +10,14 @@ use offshoot_core::{
     AgentId, Cause, Error, ErrorCode, Layout, ProjectId, Result, Timestamp, WorkspaceId,
 };
 use offshoot_store::{
-    AgentRow, Durability, HistoryOp, ReadTx, TokenRow, WorkspaceKey, WorkspaceRow, WriteTx,
+    AgentRow, Durability, HistoryOp, MadeRow, ReadTx, TokenRow, WorkspaceRow, WriteTx,
 };
 
 use crate::access::{Reach, Scope};
 use crate::content::agent_rows::{is_open, own_workspace};
-use crate::content::rows::{Home, home_of, open_row_in};
+use crate::content::rows::{Home, home_of};
 use crate::content::workspace_row::{Quota, line_of};
+use crate::context::idempotency::{Also, Noting};
 use crate::engine::Engine;
 use crate::fork::create::ForkOptions;
 
@@ -72,6 +73,24 @@ impl Engine {
         priority: Option<i64>,
         cause: &Cause,
     ) -> Result<Agent> {
+        self.spawn_noting(id, parent, role, project, priority, None, cause)
+    }
+
+    /// The same with where it is noted, in the transaction that makes the agent and its workspace.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "those of `spawn_named` and one more"
+    )]
+    pub(crate) fn spawn_noting(
+        &self,
+        id: Option<&AgentId>,
+        parent: &str,
+        role: &str,
+        project: Option<&ProjectId>,
+        priority: Option<i64>,
+        noting: Option<&Noting>,
+        cause: &Cause,
+    ) -> Result<Agent> {
         if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
                 "a role has 1 to {MAX_ROLE} bytes and no control characters"
@@ -107,66 +126,59 @@ impl Engine {
             }
             inherited = above.first().map_or(0, |row| row.priority);
         }
-        let priority = priority.unwrap_or(inherited);
-        let workspace = match &parent {
-            None => Some(self.workspace_for(&id, project, priority, cause)?),
-            Some(_) => None,
-        };
         let row = AgentRow {
             id: id.clone(),
             parent,
             role: role.to_owned(),
-            workspace_key: workspace.as_ref().map(|(_, key)| *key),
-            workspace: workspace.map(|(name, _)| name),
-            priority,
+            workspace: None,
+            workspace_key: None,
+            priority: priority.unwrap_or(inherited),
             created_at: self.now(),
             ended_at: None,
         };
-        let put = self.store().write(Durability::Synced, |tx| {
-            if let Some(parent) = &row.parent {
-                find_agent(tx, parent)?;
-            }
-            if tx.agent(&row.id)?.is_some() {
-                return Err(taken(&row.id));
-            }
-            tx.put_agent(&row)?;
-            if let Some(found) = workspace_of(tx, &row)? {
-                let line = line_of(&found, HistoryOp::AgentSpawn, cause, row.created_at);
-                tx.add_history(&line)?;
-            }
-            as_agent(tx, row.clone())
-        });
-        if let (Err(_), Some(workspace)) = (&put, &row.workspace) {
-            // Nobody would have it. If that fails too, it is an empty workspace that is listed.
-            let _ = self.delete_workspace(workspace, cause);
+        if row.parent.is_none() {
+            self.workspace_for(
+                &row,
+                project,
+                &|tx, own| {
+                    let mut row = row.clone();
+                    row.workspace = Some(own.id.clone());
+                    row.workspace_key = Some(own.key);
+                    add_agent(tx, &row, noting, cause)
+                },
+                cause,
+            )?;
+        } else {
+            self.store()
+                .write(Durability::Synced, |tx| add_agent(tx, &row, noting, cause))?;
         }
-        put
+        self.agent(&id)
     }
 
+    /// Makes the workspace of a new agent. `also` adds the agent, in the same transaction.
     fn workspace_for(
         &self,
-        agent: &AgentId,
+        agent: &AgentRow,
         project: Option<&ProjectId>,
-        priority: i64,
+        also: Also<'_>,
         cause: &Cause,
-    ) -> Result<(WorkspaceId, WorkspaceKey)> {
-        let made = match project {
+    ) -> Result<()> {
+        let id: WorkspaceId = agent.id.as_str().parse()?;
+        match project {
             Some(project) => {
                 let options = ForkOptions {
-                    id: Some(agent.as_str().parse()?),
-                    agent: Some(agent.clone()),
-                    priority: Some(priority),
+                    id: Some(id),
+                    agent: Some(agent.id.clone()),
+                    priority: Some(agent.priority),
                     ..ForkOptions::default()
                 };
-                self.fork(project, &options, cause)?.workspace
+                self.fork_and(project, &options, Some(also), cause)
+                    .map(drop)
             }
-            None => {
-                let id: WorkspaceId = agent.as_str().parse()?;
-                self.create_workspace(Some(id), Layout::Plain, Quota::default(), cause)?
-            }
-        };
-        let key = self.store().read(|tx| Ok(open_row_in(tx, &made.id)?.key))?;
-        Ok((made.id, key))
+            None => self
+                .create_workspace_and(Some(id), Layout::Plain, Quota::default(), Some(also), cause)
+                .map(drop),
+        }
     }
 
     /// Every agent that has not ended, in the order of names.
@@ -222,6 +234,39 @@ impl Engine {
             })
         })
     }
+}
+
+/// Adds an agent, with its line of history.
+fn add_agent(
+    tx: &mut dyn WriteTx,
+    row: &AgentRow,
+    noting: Option<&Noting>,
+    cause: &Cause,
+) -> Result<()> {
+    if let Some(parent) = &row.parent {
+        find_agent(tx, parent)?;
+    }
+    if tx.agent(&row.id)?.is_some() {
+        return Err(taken(&row.id));
+    }
+    tx.put_agent(row)?;
+    if let Some(found) = workspace_of(tx, row)? {
+        tx.add_history(&line_of(
+            &found,
+            HistoryOp::AgentSpawn,
+            cause,
+            row.created_at,
+        ))?;
+    }
+    let Some(noting) = noting else {
+        return Ok(());
+    };
+    let made = MadeRow {
+        workspace: row.workspace_key,
+        agent: Some(row.id.clone()),
+        ..MadeRow::default()
+    };
+    noting.note(tx, made)
 }
 
 /// The workspace that a token of an agent reaches: the open one of the nearest agent, going up,

@@ -66,8 +66,15 @@ impl Access {
         if parent != ROOT {
             self.agent(&parent.parse()?)?;
         }
-        self.engine
-            .spawn_named(id, parent, role, project, priority, &self.cause)
+        self.engine.spawn_noting(
+            id,
+            parent,
+            role,
+            project,
+            priority,
+            self.noting.as_ref(),
+            &self.cause,
+        )
     }
 
     /// Issues a token for an agent that this principal has.

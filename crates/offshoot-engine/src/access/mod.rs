@@ -9,6 +9,7 @@ mod acting;
 pub(crate) mod agent_tree;
 mod agents;
 mod cloning;
+mod once;
 mod projects;
 mod reach;
 mod reviews;
@@ -20,6 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::pattern::Pattern;
 use crate::content::rows::Home;
+use crate::formats;
+use crate::formats::{StoredRule, StoredScope};
 
 pub use acting::Access;
 pub use projects::ProjectSource;
@@ -230,28 +233,6 @@ impl Principal {
     }
 }
 
-/// A scope as it is stored: words only, so that the store need not know them.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredScope {
-    kind: PrincipalKind,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    agent: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    workspace: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    project: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    home: Option<Home>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    allow: Vec<StoredRule>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredRule {
-    pattern: String,
-    operations: Vec<Operation>,
-}
-
 impl Scope {
     /// The words for the store, and what the token is bound to.
     pub(crate) fn to_stored(&self, home: Option<Home>) -> Result<String> {
@@ -265,7 +246,7 @@ impl Scope {
             pattern: rule.pattern.as_str().to_owned(),
             operations: rule.operations.clone(),
         };
-        serde_json::to_string(&StoredScope {
+        formats::to_text(&StoredScope {
             kind: self.kind,
             agent: name("agent"),
             workspace: name("workspace"),
@@ -273,7 +254,6 @@ impl Scope {
             home,
             allow: self.allow.iter().map(rule).collect(),
         })
-        .map_err(|cause| Error::internal("a scope could not be written").with_source(cause))
     }
 
     /// Reads the words of the store. One that names nothing is not taken for everything.
@@ -284,8 +264,7 @@ impl Scope {
     /// The same with what the token is bound to.
     pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<Home>)> {
         let broken = || Error::internal("the scope of a token is wrong");
-        let stored: StoredScope =
-            serde_json::from_str(text).map_err(|cause| broken().with_source(cause))?;
+        let stored: StoredScope = formats::of_text(text)?;
         let reach = match (stored.agent, stored.workspace, stored.project) {
             (Some(id), None, None) => Reach::Agent(id.parse()?),
             (None, Some(id), None) => Reach::Workspace(id.parse()?),

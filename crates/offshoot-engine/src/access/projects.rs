@@ -6,7 +6,6 @@ use offshoot_core::{
     AgentId, Error, ErrorCode, ObjectId, Operator, ProjectId, RelPath, Result, WorkspaceId,
 };
 use offshoot_store::ReadTx;
-use sha2::{Digest, Sha256};
 
 use super::{Access, Operation, Reach};
 use crate::access::agent_tree::workspace_reached;
@@ -32,39 +31,6 @@ pub struct ProjectSource<'a> {
 }
 
 impl Access {
-    /// Makes something once for each key that this principal gives; without a key each time.
-    /// Returns the names of what was made, and whether this call made it. A key that came with
-    /// another request is refused.
-    pub fn once(
-        &self,
-        what: &str,
-        key: Option<&[u8]>,
-        request: &dyn std::fmt::Debug,
-        make: impl FnOnce() -> Result<Vec<String>>,
-    ) -> Result<(Vec<String>, bool)> {
-        let Some(key) = key else {
-            return make().map(|names| (names, true));
-        };
-        if key.is_empty() || key.len() > 255 {
-            return Err(Error::invalid(
-                "the header `Idempotency-Key` has 1 to 255 bytes",
-            ));
-        }
-        let mut hasher = Sha256::new();
-        for part in [
-            self.principal.operator.as_str().as_bytes(),
-            self.principal.scope.to_stored(None)?.as_bytes(),
-            what.as_bytes(),
-            key,
-        ] {
-            hasher.update((part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        }
-        let request = Sha256::digest(format!("{request:?}"));
-        self.engine
-            .once(&hasher.finalize().into(), &request.into(), make)
-    }
-
     /// See [`crate::Engine::projects`]; those out of reach are left out.
     pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
         match &self.principal.scope.reach {
@@ -89,7 +55,7 @@ impl Access {
     /// See [`crate::Engine::create_project`].
     pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
         self.principal.check_everything()?;
-        self.engine.create_project(id, &self.cause)
+        self.noted(|also| self.engine.create_project_and(id, also, &self.cause))
     }
 
     /// Creates a project from a directory or a git repository of the host: for admins alone, who
@@ -100,9 +66,11 @@ impl Access {
         let is_git = from.join(".git").exists()
             || (from.join("HEAD").is_file() && from.join("objects").is_dir());
         if !is_git || source.files || source.options.ignore_rules {
-            return self
-                .engine
-                .import_dir(id, from, &source.options, &mut |_| {}, &self.cause);
+            let options = &source.options;
+            return self.noted(|also| {
+                self.engine
+                    .import_dir_and(id, from, options, &mut |_| {}, also, &self.cause)
+            });
         }
         if source.options.label.is_some() {
             return Err(
@@ -110,7 +78,10 @@ impl Access {
                     .with_hint("leave `label` out, or import the files alone with `files`"),
             );
         }
-        self.engine.import_git(id, from, &mut |_| {}, &self.cause)
+        self.noted(|also| {
+            self.engine
+                .import_git_and(id, from, &mut |_| {}, also, &self.cause)
+        })
     }
 
     /// See [`crate::Engine::sync_project_from`]; for admins alone, for it reads the host.
@@ -343,10 +314,13 @@ impl Access {
             ..options.clone()
         };
         if self.sees_host_paths() {
-            let (fork, path) = self.engine.fork_out(project, options, &self.cause)?;
+            let (fork, path) = self.noted(|also| {
+                self.engine
+                    .fork_out_and(project, options, also, &self.cause)
+            })?;
             return Ok((fork, Some(path)));
         }
-        let fork = self.engine.fork(project, options, &self.cause)?;
+        let fork = self.noted(|also| self.engine.fork_and(project, options, also, &self.cause))?;
         Ok((fork, None))
     }
 

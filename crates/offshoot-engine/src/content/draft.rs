@@ -15,6 +15,7 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::workspace_row::put_row;
+use crate::context::idempotency::Noting;
 use crate::engine::Engine;
 
 /// How often a change is made again because the workspace changed meanwhile.
@@ -30,6 +31,7 @@ pub(crate) struct Draft<'a> {
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
+    noted: Option<(usize, Noting)>,
 }
 
 /// What goes from an index: where, what, and its bytes.
@@ -48,6 +50,8 @@ pub(crate) struct Change {
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
+    /// The line that a request with a key is noted to have made.
+    noted: Option<(usize, Noting)>,
     tally: Tally,
 }
 
@@ -65,6 +69,7 @@ impl<'a> Draft<'a> {
             contents: Vec::new(),
             rows: Vec::new(),
             lines: Vec::new(),
+            noted: None,
         }
     }
 
@@ -102,6 +107,12 @@ impl<'a> Draft<'a> {
     /// Adds a line to the history.
     pub(crate) fn line(&mut self, line: NewHistory) {
         self.lines.push(line);
+    }
+
+    /// Adds a line to the history, and notes it as what a request with a key made.
+    pub(crate) fn noted_line(&mut self, line: NewHistory, noting: Option<&Noting>) {
+        self.noted = noting.map(|noting| (self.lines.len(), noting.clone()));
+        self.line(line);
     }
 
     /// Makes the index forget a path with everything below. Returns what goes, directories before
@@ -185,6 +196,7 @@ impl<'a> Draft<'a> {
             contents: self.contents,
             rows: self.rows,
             lines: self.lines,
+            noted: self.noted,
         }
     }
 }
@@ -211,8 +223,11 @@ impl Change {
                 RowChange::RemoveBelow(dir) => tx.remove_entries_below(now.key, dir)?,
             }
         }
-        for line in &self.lines {
-            tx.add_history(line)?;
+        for (place, line) in self.lines.iter().enumerate() {
+            let number = tx.add_history(line)?;
+            if let Some((_, noting)) = self.noted.as_ref().filter(|(noted, _)| *noted == place) {
+                noting.note_line(tx, &now, number)?;
+            }
         }
         // What says nothing about files may have changed meanwhile.
         let mut next = changed_row(&now, at);

@@ -10,9 +10,7 @@ use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result};
 use offshoot_git::ObjectReader;
 use offshoot_merge::{Edit, Merged};
 use offshoot_store::WorkspaceKind;
-use serde::{Deserialize, Serialize};
 
-use crate::content::as_text;
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::rows::{base_state, fork_row};
@@ -26,10 +24,9 @@ const OURS: [&[u8]; 2] = [b".meta", b".logs"];
 const IS_OURS: &str = "the place is kept for Offshoot";
 
 /// A change that a merge left out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// Where; a directory stands for all below it.
-    #[serde(with = "as_text")]
     pub path: RelPath,
     /// Why.
     pub reason: String,

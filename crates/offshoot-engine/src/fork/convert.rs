@@ -6,6 +6,7 @@ use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::rows::{fork_row, open_row_by_key, project_name};
 use crate::engine::Engine;
+use crate::fork::create::Rows;
 
 /// What turning a fork into a copy did.
 #[derive(Clone, Debug)]
@@ -69,7 +70,15 @@ impl Engine {
         let next = self.next_dirs(row, fork);
         let filled = self
             .clear_next(&next)
-            .and_then(|()| self.make_fork(&*provider, &stack, &next, row, fork, &project))
+            .and_then(|()| {
+                self.make_fork(
+                    &*provider,
+                    &stack,
+                    &next,
+                    (row, fork, Rows::InNote),
+                    &project,
+                )
+            })
             .and_then(|()| copy_changes(&stack.layers, &old, &next))
             .and_then(|left_out| self.note_next(&next).map(|()| left_out))
             .and_then(|left_out| {

@@ -17,10 +17,9 @@ use offshoot_core::{
 };
 use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
 use offshoot_store::{
-    Durability, ForkRow, HistoryOp, LayerRow, NewObject, ReadTx, SnapshotRow, WorkspaceKey,
-    WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+    Durability, ForkRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
+    WorkspaceRow, WorkspaceState, WriteTx,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::content::agent_rows::give_fork;
 use crate::content::index::Index;
@@ -31,9 +30,11 @@ use crate::content::rows::{
 };
 use crate::content::state::State;
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
+use crate::context::idempotency::Also;
 use crate::directory::layers::Stack;
 use crate::engine::Engine;
-use crate::merge::earlier_merges::is_cleared;
+use crate::formats;
+use crate::formats::{ForkNote, LayerNote};
 use crate::workspace::life::Workspace;
 
 /// How often the name of a new fork may be taken away by somebody else.
@@ -98,18 +99,16 @@ struct Beginning {
     base: SnapshotRow,
     /// What the origin is made of, where it is new.
     objects: Vec<NewObject>,
-    /// Whether the project is known to hold nothing of other agents that it must not.
-    cleared: bool,
     priority: i64,
     /// The agent of the tree that may get it.
     for_agent: Option<AgentId>,
 }
 
 impl Beginning {
-    /// Neither a snapshot that only this fork has nor which agent works in it can be found again
-    /// from the note beside it.
-    fn durability(&self) -> Durability {
-        match self.objects.is_empty() && self.for_agent.is_none() {
+    /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
+    /// written with it can be found again from the note beside it.
+    fn durability(&self, also: Option<Also<'_>>) -> Durability {
+        match self.objects.is_empty() && self.for_agent.is_none() && also.is_none() {
             true => Durability::Relaxed,
             false => Durability::Synced,
         }
@@ -151,6 +150,7 @@ impl Beginning {
         tx: &mut dyn WriteTx,
         mut row: WorkspaceRow,
         mut fork: ForkRow,
+        also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Option<(WorkspaceRow, ForkRow)>> {
         if let Some(layer) = fork.layer
@@ -175,74 +175,47 @@ impl Beginning {
         if let Some(agent) = &self.for_agent {
             give_fork(tx, agent, &row)?;
         }
+        also.map_or(Ok(()), |also| also(tx, &row))?;
         Ok(Some((row, fork)))
     }
 }
 
-/// What lies beside the directory of a fork, for recovery.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ForkNote {
-    pub(crate) id: String,
-    pub(crate) project: String,
-    pub(crate) base: String,
-    pub(crate) agent: Option<String>,
-    pub(crate) priority: i64,
-    pub(crate) provider: String,
-    pub(crate) created_at: i64,
-    pub(crate) handed_out: bool,
-    /// Whether it has a `.git` at its base.
-    #[serde(default)]
-    pub(crate) git: bool,
-    /// The snapshot that the layers show.
-    pub(crate) origin: Option<String>,
-    pub(crate) layers: Vec<LayerNote>,
-    /// The start of the machine in which it was made.
-    pub(crate) boot: Option<String>,
-}
-
-/// A layer in such a note, the newest first.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct LayerNote {
-    pub(crate) name: String,
-    pub(crate) tree: String,
-    pub(crate) sidecar: String,
-    pub(crate) level: i64,
-    pub(crate) entries: i64,
-    pub(crate) bytes: i64,
-}
-
-impl From<&LayerRow> for LayerNote {
-    fn from(row: &LayerRow) -> LayerNote {
-        LayerNote {
-            name: row.name.clone(),
-            tree: row.tree.to_hex(),
-            sidecar: row.sidecar.to_hex(),
-            level: row.level,
-            entries: row.entries,
-            bytes: row.bytes,
-        }
-    }
+/// Where the rows of a fork are sure to be once it is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// In the store, whatever happens.
+    OnDisk,
+    /// In the store, or else in the note beside the fork.
+    InNote,
 }
 
 impl Engine {
     /// Forks a project: a row and nothing more. The directory is made when it is needed.
     pub fn fork(&self, project: &ProjectId, options: &ForkOptions, cause: &Cause) -> Result<Fork> {
+        self.fork_and(project, options, None, cause)
+    }
+
+    /// The same with what else the transaction writes.
+    pub(crate) fn fork_and(
+        &self,
+        project: &ProjectId,
+        options: &ForkOptions,
+        also: Option<Also<'_>>,
+        cause: &Cause,
+    ) -> Result<Fork> {
         self.require_space()?;
+        self.clear_earlier_merges(project)?;
         self.each_name(project, options, |id| {
             let Some(begin) = self.begin_as(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            if !begin.cleared {
-                self.clear_earlier_merges(project)?;
-                return Ok(Attempt::Again);
-            }
             let (row, fork) = begin.rows(id, options, self.now());
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
             )?;
-            let made = self.store().write(begin.durability(), |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), cause)
+            let made = self.store().write(begin.durability(also), |tx| {
+                begin.insert(tx, row.clone(), fork.clone(), also, cause)
             })?;
             Ok(match made {
                 Some((row, fork)) => Attempt::Made(as_fork(project.clone(), row, fork)),
@@ -258,16 +231,24 @@ impl Engine {
         options: &ForkOptions,
         cause: &Cause,
     ) -> Result<(Fork, PathBuf)> {
+        self.fork_out_and(project, options, None, cause)
+    }
+
+    /// The same with what else the transaction writes.
+    pub(crate) fn fork_out_and(
+        &self,
+        project: &ProjectId,
+        options: &ForkOptions,
+        also: Option<Also<'_>>,
+        cause: &Cause,
+    ) -> Result<(Fork, PathBuf)> {
         self.require_space()?;
+        self.clear_earlier_merges(project)?;
         let provider = self.provider_for_new(options.provider)?;
         self.each_name(project, options, |id| {
             let Some(begin) = self.begin_as(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            if !begin.cleared {
-                self.clear_earlier_merges(project)?;
-                return Ok(Attempt::Again);
-            }
             let (mut row, mut fork) = begin.rows(id, options, self.now());
             // Layers are written from the store.
             if !begin.objects.is_empty() {
@@ -286,7 +267,13 @@ impl Engine {
             fork.layer = Some(stack.top);
             fork.provider = Some(provider.name().as_str().to_owned());
             let dirs = self.fork_dirs(&row, fork.place);
-            if let Err(error) = self.make_fork(&*provider, &stack, &dirs, &row, &fork, project) {
+            let durability = begin.durability(also);
+            let made = match durability {
+                Durability::Synced => Rows::OnDisk,
+                Durability::Relaxed => Rows::InNote,
+            };
+            let made = self.make_fork(&*provider, &stack, &dirs, (&row, &fork, made), project);
+            if let Err(error) = made {
                 return if self.is_gone(&stack)? {
                     Ok(Attempt::Again)
                 } else {
@@ -301,8 +288,8 @@ impl Engine {
                     Err(error)
                 };
             }
-            let made = self.store().write(begin.durability(), |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), cause)
+            let made = self.store().write(durability, |tx| {
+                begin.insert(tx, row.clone(), fork.clone(), also, cause)
             });
             match made {
                 Ok(Some((row, fork))) => {
@@ -476,7 +463,6 @@ impl Engine {
         let begin = Beginning {
             base: origin.clone(),
             origin,
-            cleared: is_cleared(tx, project.key)?,
             project,
             objects: Vec::new(),
             priority,
@@ -532,7 +518,6 @@ impl Engine {
             )
         })?;
         let begin = Beginning {
-            cleared: is_cleared(tx, project.key)?,
             project,
             origin,
             base,
@@ -557,19 +542,9 @@ impl Engine {
         provider: &dyn Provider,
         stack: &Stack,
         dirs: &ForkDirs,
-        row: &WorkspaceRow,
-        fork: &ForkRow,
+        (row, fork, rows): (&WorkspaceRow, &ForkRow, Rows),
         project: &ProjectId,
     ) -> Result<()> {
-        match provider.create(&stack.layers, dirs) {
-            Err(error) if error.code() == ErrorCode::AlreadyExists => {
-                // What an interrupted attempt, or the removal of an earlier workspace of this
-                // name, left there belongs to nobody.
-                self.provider_seen_in(dirs)?.cleanup(dirs)?;
-                provider.create(&stack.layers, dirs)?;
-            }
-            other => drop(other?),
-        }
         let note = ForkNote {
             id: row.id.to_string(),
             project: project.to_string(),
@@ -583,10 +558,19 @@ impl Engine {
             origin: row.head.map(ObjectId::to_hex),
             layers: stack.rows.iter().map(LayerNote::from).collect(),
             boot: offshoot_sys::boot_id(),
+            rows_on_disk: rows == Rows::OnDisk,
         };
-        let written = serde_json::to_vec(&note)
-            .map_err(std::io::Error::from)
-            .and_then(|note| offshoot_sys::write_private(&dirs.private.join("fork.json"), &note));
+        let note = formats::to_text(&note)?;
+        match provider.create(&stack.layers, dirs) {
+            Err(error) if error.code() == ErrorCode::AlreadyExists => {
+                // What an interrupted attempt, or the removal of an earlier workspace of this
+                // name, left there belongs to nobody.
+                self.provider_seen_in(dirs)?.cleanup(dirs)?;
+                provider.create(&stack.layers, dirs)?;
+            }
+            other => drop(other?),
+        }
+        let written = offshoot_sys::write_private(&dirs.private.join("fork.json"), note.as_bytes());
         written.map_err(|cause| {
             let _ = provider.cleanup(dirs);
             Error::new(
@@ -639,7 +623,7 @@ impl Engine {
         stack: &Stack,
     ) -> Result<SafeDir> {
         let dirs = self.fork_dirs(row, fork.place);
-        self.make_fork(provider, stack, &dirs, row, fork, project)?;
+        self.make_fork(provider, stack, &dirs, (row, fork, Rows::InNote), project)?;
         let begun = self.begin_git(provider, stack, &dirs, row, fork);
         let filled = begun.and_then(|()| self.fill_fork(row, stack, &dirs));
         let noted = filled.and_then(|dir| {

@@ -1,7 +1,7 @@
 //! What becomes of a workspace once its merge has landed: it moves onto the merged head, or goes.
 //! Nothing of this can take the merge back, so what cannot be done now is said and is no failure.
 
-use offshoot_core::{Cause, Error, ObjectId, Result};
+use offshoot_core::{Cause, ObjectId, Result};
 use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, WorkspaceState};
 
 use crate::content::index::Index;
@@ -9,6 +9,7 @@ use crate::content::left_out::LeftOut;
 use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_row_by_key};
 use crate::engine::Engine;
+use crate::formats;
 use crate::merge::complete::{Completed, receipt};
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::TooLarge;
@@ -166,8 +167,7 @@ impl Engine {
             };
             let mut noted = receipt(&merge)?;
             noted.ignored_removed = ignored;
-            merge.outcome = serde_json::to_string(&noted)
-                .map_err(|error| Error::internal(error.to_string()))?;
+            merge.outcome = formats::receipt_text(&noted)?;
             tx.put_merge(&merge)
         })
     }

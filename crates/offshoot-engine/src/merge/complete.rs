@@ -17,9 +17,7 @@ use offshoot_store::{
     CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow,
     ReviewState, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
-use serde::{Deserialize, Serialize};
 
-use crate::content::as_text;
 use crate::content::history_writer::LineFor;
 use crate::content::left_out::{LeftOut, git_refuses_any};
 use crate::content::objects::Workbench;
@@ -30,6 +28,7 @@ use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::context::prefixes::fresh_name;
 use crate::engine::Engine;
+use crate::formats;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here, undone_after};
@@ -52,7 +51,7 @@ const TRIES: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How a workspace is merged.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompleteOptions {
     /// Decides every conflict, instead of the project's policies.
     pub policy: Option<Policy>,
@@ -63,12 +62,11 @@ pub struct CompleteOptions {
     /// Ignored files are merged too.
     pub include_ignored: bool,
     /// What to call the snapshot that lands; none says which workspace it is of.
-    #[serde(default)]
     pub label: Option<String>,
 }
 
 /// What came of a merge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Its name; none for a plan.
     pub merge_id: Option<String>,
@@ -77,22 +75,17 @@ pub struct Completed {
     /// The workspace.
     pub workspace: String,
     /// The snapshot of the project that landed; none if nothing did.
-    #[serde(with = "as_text::optional")]
     pub snapshot: Option<ObjectId>,
     /// The snapshot of the workspace that was merged; none for a plan.
-    #[serde(with = "as_text::optional")]
     pub theirs: Option<ObjectId>,
     /// The snapshot of the workspace that was merged before, from the same base; none if its
     /// changes are compared with the base.
-    #[serde(default, with = "as_text::optional")]
     pub since: Option<ObjectId>,
     /// Paths of the project that changed.
-    #[serde(with = "as_text::list")]
     pub merged: Vec<RelPath>,
     /// Paths that wait for somebody to decide.
     pub conflicts: Vec<Waiting>,
     /// Paths that the project had already in the same form.
-    #[serde(with = "as_text::list")]
     pub unchanged: Vec<RelPath>,
     /// Paths that both changed and that fit together.
     pub auto_resolved: Vec<Together>,
@@ -100,23 +93,18 @@ pub struct Completed {
     pub decided: Vec<Decided>,
     /// What the workspace changed and no merge takes, with the reason. It stays in the snapshot of
     /// the workspace; a workspace with files that are too large for that stays itself.
-    #[serde(default)]
     pub left_out: Vec<LeftOut>,
     /// Whether ignored files were merged, too.
-    #[serde(default)]
     pub include_ignored: bool,
     /// Ignored files that went with the workspace, or would.
-    #[serde(default)]
     pub ignored_removed: IgnoredFiles,
     /// Whether the workspace was asked to stay.
     pub keep: bool,
     /// Whether nothing lands before every conflict is decided.
     pub atomic: bool,
     /// Whether every conflict has ended by now and the project had all of it already.
-    #[serde(default)]
     pub landed_nothing: bool,
     /// What became of the workspace; none in a plan and in the log.
-    #[serde(skip)]
     pub after: Option<AfterMerge>,
 }
 
@@ -129,10 +117,9 @@ impl Completed {
 }
 
 /// A conflict that waits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Where.
-    #[serde(with = "as_text")]
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -154,10 +141,9 @@ impl Waiting {
 }
 
 /// A path that both sides changed and that was put together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Together {
     /// Where.
-    #[serde(with = "as_text")]
     pub path: RelPath,
     /// How: `same`, `lines`, `words` or `json`.
     pub method: String,
@@ -223,8 +209,7 @@ impl Engine {
             id: fresh_name(),
             project,
             workspace: row.key,
-            options: serde_json::to_string(options)
-                .map_err(|error| Error::internal(error.to_string()))?,
+            options: formats::complete_options_text(options)?,
             cause: cause.clone(),
             at: self.now(),
             landed: false,
@@ -306,8 +291,7 @@ impl Engine {
     }
 
     fn run_completion(&self, waiting: &CompletionRow) -> Result<Completed> {
-        let options: CompleteOptions = serde_json::from_str(&waiting.options)
-            .map_err(|_| Error::internal("the options of a merge cannot be read"))?;
+        let options = formats::complete_options_of(&waiting.options)?;
         let (row, settings) = self.store().read(|tx| {
             let row = tx.workspace_by_key(waiting.workspace)?;
             Ok((row, MergeSettings::read(tx, waiting.project)?))
@@ -417,8 +401,7 @@ impl Engine {
                 plan.completed.left_out.extend_from_slice(&too_large);
                 Ok(plan)
             })?;
-            let outcome = serde_json::to_string(&plan.completed)
-                .map_err(|error| Error::internal(error.to_string()))?;
+            let outcome = formats::receipt_text(&plan.completed)?;
             let landed = self.store().write(Durability::Synced, |tx| {
                 self.land_merge(tx, &plan, &outcome, &fork, waiting, theirs.id)
             })?;
@@ -533,7 +516,7 @@ impl Engine {
                 .iter()
                 .map(|one| Together {
                     path: one.path.clone(),
-                    method: format!("{:?}", one.method).to_lowercase(),
+                    method: one.method.as_str().to_owned(),
                 })
                 .collect(),
             decided: Vec::new(),
@@ -782,6 +765,5 @@ fn merge_cause(merging: &Merging<'_>) -> Cause {
 
 /// What a receipt says.
 pub(crate) fn receipt(row: &MergeRow) -> Result<Completed> {
-    serde_json::from_str(&row.outcome)
-        .map_err(|_| Error::internal("the receipt of a merge cannot be read"))
+    formats::receipt_of(&row.outcome)
 }

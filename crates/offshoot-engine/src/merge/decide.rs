@@ -5,9 +5,7 @@ use std::cmp::Ordering;
 use offshoot_core::{Cause, EntryKind, ObjectId, Operator, RelPath, Result};
 use offshoot_merge::{Choice, Conflict, ConflictKind, Edit};
 use offshoot_store::{HistoryOp, WriteTx};
-use serde::{Deserialize, Serialize};
 
-use crate::content::as_text;
 use crate::content::history_writer::LineFor;
 use crate::content::state::StateEdit;
 use crate::history::trail::LOST;
@@ -17,10 +15,9 @@ use crate::project::head::Proposal;
 use crate::project::policy::Policy;
 
 /// A conflict that a policy decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// Where.
-    #[serde(with = "as_text")]
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
     pub parts: Vec<String>,
@@ -29,18 +26,14 @@ pub struct Decided {
     /// Who won: `ours`, `theirs` or `both`.
     pub winner: String,
     /// The whole content of the side that lost; none if that side had removed it.
-    #[serde(with = "as_text::optional")]
     pub lost: Option<ObjectId>,
     /// The agent, or else the operator, that had written what lost in these parts.
     pub lost_by: Option<String>,
     /// The message that had led to it.
-    #[serde(default)]
     pub lost_message_id: Option<String>,
     /// The same for what the project has, or had, in these parts, whoever won.
-    #[serde(default)]
     pub ours_by: Option<String>,
     /// The message that had led to it.
-    #[serde(default)]
     pub ours_message_id: Option<String>,
 }
 

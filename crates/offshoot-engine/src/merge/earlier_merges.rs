@@ -1,76 +1,90 @@
 //! What merges of earlier versions brought into projects and merges leave out today: it is taken
-//! out once, before the next fork shows it to another agent.
+//! out once, before the next fork shows it to another agent. Only a store from before schema 7 with
+//! merges in it has anything to look through; the migration says so in a setting.
 //!
 //! The history tells what a merge brought from what the owner did: a repository that came with an
 //! imported directory stays, as it was before merges changed it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use offshoot_core::{Cause, EntryKind, ObjectId, Operator, ProjectId, RelPath, Result};
-use offshoot_store::{
-    Durability, HistoryFilter, HistoryOp, ReadTx, Via, WorkspaceKey, WorkspaceRow, WriteTx,
-};
+use offshoot_store::{Durability, HistoryFilter, HistoryOp, ReadTx, Via, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
-use crate::content::rows::open_project;
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::engine::Engine;
 use crate::project::head::{Proposal, Recorded};
 
-/// Says that a project holds nothing that a merge of an earlier version brought by mistake.
-fn mark(project: WorkspaceKey) -> String {
-    format!("project-{}-has-no-merged-git", project.0)
-}
-
-/// Marks a project in which no merge was made yet.
-pub(crate) fn mark_new_project(tx: &mut dyn WriteTx, project: WorkspaceKey) -> Result<()> {
-    tx.put_setting(&mark(project), "1")
-}
-
-/// Whether a project is known to hold nothing of the kind.
-pub(crate) fn is_cleared(tx: &dyn ReadTx, project: WorkspaceKey) -> Result<bool> {
-    Ok(tx.setting(&mark(project))?.as_deref() == Some("1"))
-}
+/// Says that there are merges of which nobody knows what they brought.
+const TO_LOOK_THROUGH: &str = "merges_to_look_through";
 
 impl Engine {
-    /// Takes out of a project what merges of earlier versions brought, unless that is done.
-    pub(crate) fn clear_earlier_merges(&self, id: &ProjectId) -> Result<()> {
-        let row = self.store().read(|tx| open_project(tx, id))?;
-        if self.store().read(|tx| is_cleared(tx, row.key))? {
+    /// Takes out of all projects what merges of earlier versions brought, unless that is done. Fails
+    /// if it cannot be done in this project, which is about to be forked.
+    pub(crate) fn clear_earlier_merges(&self, wanted: &ProjectId) -> Result<()> {
+        let done = &self.inner.merges_looked_through;
+        if done.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let brought = self.store().read(|tx| brought_by_merges(tx, &row))?;
-        if !brought.is_empty() {
-            let recorded = Recorded {
-                label: "Take out what merges must not bring",
-                further_parents: &[],
-                // What the owner had there is put back, which only an import may put there.
-                op: HistoryOp::Import,
-                via: Via::Call,
-                cause: &Cause::by(Operator::system()),
-                at: self.now(),
-            };
-            let make = |objects: &StoredObjects<'_>, head: &State| {
-                let mut proposal = Proposal::default();
-                for (path, before) in &brought {
-                    let now = head.entry(objects, path)?;
-                    let edit = match (now, before) {
-                        (None, _) => continue,
-                        (Some(_), None) => StateEdit::Remove,
-                        (Some(now), Some(before)) => StateEdit::Put(StateEntry {
-                            id: Some(*before),
-                            ..now
-                        }),
-                    };
-                    proposal.edits.insert(path.clone(), edit);
+        let setting = self.store().read(|tx| tx.setting(TO_LOOK_THROUGH))?;
+        if setting.as_deref() == Some("yes") {
+            let mut failed = false;
+            for row in self.store().read(|tx| tx.projects(None, 0))? {
+                match self.clear_earlier_merges_of(&row) {
+                    Ok(()) => {}
+                    Err(error) if row.id.as_str() == wanted.as_str() => return Err(error),
+                    // One that cannot be read keeps no other from being forked. It is tried again.
+                    Err(error) => {
+                        tracing::warn!(project = %row.id, ?error, "merges are not looked through");
+                        failed = true;
+                    }
                 }
-                Ok(proposal)
-            };
-            self.change_project(id, &recorded, make, |_, _| Ok(()))?;
+            }
+            if failed {
+                return Ok(());
+            }
+            self.store().write(Durability::Relaxed, |tx| {
+                tx.put_setting(TO_LOOK_THROUGH, "no")
+            })?;
         }
-        self.store().write(Durability::Relaxed, |tx| {
-            tx.put_setting(&mark(row.key), "1")
-        })
+        done.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn clear_earlier_merges_of(&self, row: &WorkspaceRow) -> Result<()> {
+        let brought = self.store().read(|tx| brought_by_merges(tx, row))?;
+        if brought.is_empty() {
+            return Ok(());
+        }
+        let recorded = Recorded {
+            label: "Take out what merges must not bring",
+            further_parents: &[],
+            // What the owner had there is put back, which only an import may put there.
+            op: HistoryOp::Import,
+            via: Via::Call,
+            cause: &Cause::by(Operator::system()),
+            at: self.now(),
+        };
+        let make = |objects: &StoredObjects<'_>, head: &State| {
+            let mut proposal = Proposal::default();
+            for (path, before) in &brought {
+                let now = head.entry(objects, path)?;
+                let edit = match (now, before) {
+                    (None, _) => continue,
+                    (Some(_), None) => StateEdit::Remove,
+                    (Some(now), Some(before)) => StateEdit::Put(StateEntry {
+                        id: Some(*before),
+                        ..now
+                    }),
+                };
+                proposal.edits.insert(path.clone(), edit);
+            }
+            Ok(proposal)
+        };
+        let id: ProjectId = row.id.as_str().parse()?;
+        self.change_project(&id, &recorded, make, |_, _| Ok(()))
+            .map(drop)
     }
 }
 

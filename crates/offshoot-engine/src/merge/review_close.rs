@@ -8,9 +8,10 @@ use offshoot_store::{ForkRow, ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
 use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateEntry};
+use crate::formats;
 use crate::merge::protect::has_same;
 use crate::merge::review_row::{
-    Changed, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, as_json, details_of,
+    Changed, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, details_of,
 };
 use crate::project::head::ProjectDraft;
 
@@ -181,7 +182,7 @@ fn close(row: &ReviewRow, details: &Details, choice: &str) -> Result<ReviewRow> 
     };
     Ok(ReviewRow {
         state: ReviewState::Resolved,
-        details: as_json(&details)?,
+        details: formats::to_text(&details)?,
         ..row.clone()
     })
 }

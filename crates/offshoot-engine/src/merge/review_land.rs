@@ -21,11 +21,10 @@ use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
+use crate::formats;
 use crate::merge::complete::receipt;
 use crate::merge::protect::known_paths;
-use crate::merge::review_row::{
-    Decision, as_json, details_of, find_review, mark_resolved, refuse_other,
-};
+use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
 use crate::merge::reviews::{Wanted, choice_named};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
 use crate::project::head::{Proposal, Recorded};
@@ -231,7 +230,7 @@ impl Engine {
             }
             let mut details = details_of(&now)?;
             details.decision = None;
-            now.details = as_json(&details)?;
+            now.details = formats::to_text(&details)?;
             now.state = ReviewState::Open;
             tx.put_review(&now)
         })
@@ -322,7 +321,7 @@ fn mark_landed(tx: &mut dyn WriteTx, merge: &MergeRow, snapshot: Option<ObjectId
     completed.landed_nothing = snapshot.is_none();
     tx.put_merge(&MergeRow {
         snapshot,
-        outcome: as_json(&completed)?,
+        outcome: formats::receipt_text(&completed)?,
         ..now
     })
 }

@@ -10,12 +10,13 @@ use offshoot_merge::{Conflict, Part};
 use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey, WorkspaceRow, WriteTx};
 use serde::{Deserialize, Serialize};
 
-use crate::content::as_text;
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::context::prefixes::{SHORTEST, fresh_name, only_one, too_short};
 use crate::engine::Engine;
-use crate::merge::regions::PartChoices;
+use crate::formats;
 use crate::merge::reviews::Wanted;
+
+pub(crate) use crate::formats::{Decision, Details, There};
 
 /// Who wrote one side of a conflict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,87 +29,6 @@ pub struct Who {
     pub message_id: Option<String>,
     /// When.
     pub at: String,
-}
-
-/// What a review row keeps as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Details {
-    pub(crate) kind: String,
-    pub(crate) parts: Vec<String>,
-    #[serde(with = "as_text::list")]
-    pub(crate) related: Vec<RelPath>,
-    /// The snapshot of the project that both began with.
-    #[serde(with = "as_text")]
-    pub(crate) base_snapshot: ObjectId,
-    /// The snapshot of the workspace that the project had got before, from the same base.
-    #[serde(default, with = "as_text::optional")]
-    pub(crate) since: Option<ObjectId>,
-    /// The snapshot of the workspace whose changes these are.
-    #[serde(with = "as_text::optional")]
-    pub(crate) theirs_snapshot: Option<ObjectId>,
-    /// The paths of the workspace that belong to it.
-    #[serde(with = "as_text::list")]
-    pub(crate) paths: Vec<RelPath>,
-    /// The content at the path where the decision goes, when the review was opened.
-    #[serde(default, with = "there", skip_serializing_if = "There::is_unknown")]
-    pub(crate) there: There,
-    pub(crate) ours_by: Option<Who>,
-    pub(crate) theirs_by: Option<Who>,
-    pub(crate) decision: Option<Decision>,
-    #[serde(default)]
-    pub(crate) lands_in: LandsIn,
-    /// Whether it is about a protected path, so that only the owner decides.
-    #[serde(default)]
-    pub(crate) protected: bool,
-}
-
-/// What stood at a path.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum There {
-    /// An earlier version opened the review, and did not note it.
-    #[default]
-    Unknown,
-    /// This content, or none.
-    Content(Option<ObjectId>),
-}
-
-impl There {
-    fn is_unknown(&self) -> bool {
-        matches!(self, There::Unknown)
-    }
-}
-
-mod there {
-    use serde::{Deserializer, Serializer};
-
-    use super::There;
-    use crate::content::as_text::optional;
-
-    pub(super) fn serialize<S: Serializer>(there: &There, to: S) -> Result<S::Ok, S::Error> {
-        match there {
-            There::Unknown => to.serialize_none(),
-            There::Content(content) => optional::serialize(content, to),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<There, D::Error> {
-        optional::deserialize(from).map(There::Content)
-    }
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Decision {
-    pub(crate) choice: String,
-    #[serde(with = "as_text::optional")]
-    pub(crate) content: Option<ObjectId>,
-    /// For a choice by parts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) parts: Option<PartChoices>,
-    /// Whether whoever decided may change protected paths. It is they who decided, so it is their
-    /// rights that count, whoever makes it land.
-    #[serde(default)]
-    pub(crate) over_protected: bool,
-    pub(crate) by: Who,
 }
 
 /// The choice that closes a review in whose place another one came.
@@ -314,7 +234,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         ours,
         theirs,
         opened_at: same.map_or_else(Timestamp::now, |row| row.opened_at),
-        details: as_json(&details)?,
+        details: formats::to_text(&details)?,
         snapshot: None,
     })
 }
@@ -354,11 +274,7 @@ pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
 }
 
 pub(crate) fn details_of(row: &ReviewRow) -> Result<Details> {
-    serde_json::from_str(&row.details).map_err(|_| Error::internal("a review cannot be read"))
-}
-
-pub(crate) fn as_json(value: &impl Serialize) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
+    formats::of_text(&row.details)
 }
 
 /// Notes that a review is decided and where that went.
@@ -379,7 +295,7 @@ pub(crate) fn mark_resolved(
     refuse_other(&now, review)?;
     let mut details = details_of(&now)?;
     details.decision = Some(decision.clone());
-    now.details = as_json(&details)?;
+    now.details = formats::to_text(&details)?;
     now.state = ReviewState::Resolved;
     now.snapshot = snapshot;
     tx.put_review(&now)

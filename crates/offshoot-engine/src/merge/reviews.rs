@@ -22,12 +22,12 @@ use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
+use crate::formats;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::regions::{PartChoices, cannot_join_parts};
 use crate::merge::review_land::{DecidedReview, ToLand};
 use crate::merge::review_row::{
-    Decision, LandsIn, There, Who, already_resolved, as_json, details_of, find_review,
-    refuse_other, who,
+    Decision, LandsIn, There, Who, already_resolved, details_of, find_review, refuse_other, who,
 };
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, merge_states, settled};
 use crate::project::head::Proposal;
@@ -296,7 +296,7 @@ impl Engine {
             refuse_other(&now, row)?;
             let mut details = details_of(&now)?;
             details.decision = Some(decision.clone());
-            now.details = as_json(&details)?;
+            now.details = formats::to_text(&details)?;
             now.state = ReviewState::Decided;
             tx.put_review(&now)?;
             let open = tx.reviews_of(row.workspace)?;

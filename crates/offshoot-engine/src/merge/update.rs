@@ -12,7 +12,7 @@
 //!    done again and again until it is done ([`Engine::finish_update`]).
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use offshoot_core::{
     Cause, ChangeSet, EntryKind, Error, ErrorCode, ObjectId, ProjectId, RelPath, Result,
@@ -24,7 +24,6 @@ use offshoot_store::{
     Durability, EntryRow, ForkRow, HistoryOp, ReadTx, ReviewRow, SnapshotRow, Via, WorkspaceKind,
     WorkspaceRow, WriteTx,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::content::change_set::{change_set, kind_of, op_of, topmost};
 use crate::content::counters::Tally;
@@ -39,6 +38,9 @@ use crate::content::state::{State, StateChange};
 use crate::content::workspace_row::{line_of, put_row};
 use crate::directory::layers::Stack;
 use crate::engine::Engine;
+use crate::fork::create::Rows;
+use crate::formats;
+use crate::formats::UpdateNote;
 use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
@@ -89,17 +91,6 @@ struct Plan {
     reviews: Vec<ReviewRow>,
     /// Reviews that close by themselves.
     closed: Vec<ReviewRow>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct UpdateNote {
-    /// Where the new directory stands meanwhile.
-    target: PathBuf,
-    /// Ignored paths that follow, escaped.
-    carry: Vec<String>,
-    /// The base before, for a fork that has a `.git`.
-    #[serde(default)]
-    git_from: Option<String>,
 }
 
 impl Engine {
@@ -406,7 +397,8 @@ impl Engine {
                 .iter()
                 .try_for_each(|object| tx.put_object(object).map(drop))
         })?;
-        self.make_fork(provider, stack, next, row, &plan.fork, &plan.project)?;
+        let rows = (row, &plan.fork, Rows::InNote);
+        self.make_fork(provider, stack, next, rows, &plan.project)?;
         if plan.fork.git {
             self.write_index_of_copy(provider, stack, next, plan.head.id)?;
         }
@@ -676,16 +668,16 @@ fn ignored_in_the_way(path: &RelPath) -> Error {
 }
 
 fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
-    let bytes = serde_json::to_vec(note).map_err(|error| cannot_note(error.into()))?;
+    let text = formats::to_text(note)?;
     let staged = private.join("update.json.new");
-    offshoot_sys::write_private(&staged, &bytes)
+    offshoot_sys::write_private(&staged, text.as_bytes())
         .and_then(|()| std::fs::rename(&staged, private.join(NOTE)))
         .map_err(cannot_note)
 }
 
 fn read_note(private: &Path) -> Option<UpdateNote> {
     let bytes = std::fs::read(private.join(NOTE)).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    formats::of_text(bytes).ok()
 }
 
 fn cannot_note(cause: std::io::Error) -> Error {

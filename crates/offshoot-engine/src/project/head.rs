@@ -25,9 +25,9 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{no_project, open_project, size_of, state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{Quota, line_of, new_row};
+use crate::context::idempotency::Also;
 use crate::engine::Engine;
-use crate::merge::earlier_merges::mark_new_project;
-use crate::merge::review_row::as_json;
+use crate::formats;
 use crate::workspace::files::{Expect, WriteOptions};
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
@@ -93,11 +93,21 @@ pub(crate) struct Recorded<'a> {
 impl Engine {
     /// Creates an empty project.
     pub fn create_project(&self, id: &ProjectId, cause: &Cause) -> Result<Project> {
+        self.create_project_and(id, None, cause)
+    }
+
+    /// The same with what else the transaction writes.
+    pub(crate) fn create_project_and(
+        &self,
+        id: &ProjectId,
+        also: Option<Also<'_>>,
+        cause: &Cause,
+    ) -> Result<Project> {
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let row = add_project(tx, id, Landing::Partial, &[], at)?;
             tx.add_history(&line_of(&row, HistoryOp::ProjectCreate, cause, at))?;
-            Ok(())
+            also.map_or(Ok(()), |also| also(tx, &row))
         })?;
         self.project(id)
     }
@@ -410,13 +420,12 @@ pub(crate) fn add_project(
     let mut row = new_row(&name, Layout::Plain, Quota::default(), at);
     row.kind = WorkspaceKind::Project;
     row.key = tx.add_workspace(&row)?;
-    mark_new_project(tx, row.key)?;
     tx.put_project(&ProjectRow {
         key: row.key,
         landing,
         include_ignored: false,
-        policy: String::from("[]"),
-        protect: as_json(&protect)?,
+        policy: formats::policies_text(&[])?,
+        protect: formats::protected_text(protect)?,
     })?;
     Ok(row)
 }

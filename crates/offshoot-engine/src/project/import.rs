@@ -22,6 +22,7 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
+use crate::context::idempotency::Also;
 use crate::engine::Engine;
 use crate::project::head::{Project, Proposal, Recorded, add_project};
 use crate::project::import_source::SourceTree;
@@ -110,6 +111,8 @@ pub(crate) struct NewProject<'a> {
     pub(crate) snapshots: Vec<SnapshotRow>,
     pub(crate) cause: &'a Cause,
     pub(crate) at: Timestamp,
+    /// What else the transaction writes.
+    pub(crate) also: Option<Also<'a>>,
 }
 
 impl Engine {
@@ -128,6 +131,19 @@ impl Engine {
         source: &Path,
         options: &ImportOptions,
         progress: &mut dyn FnMut(ImportProgress),
+        cause: &Cause,
+    ) -> Result<Imported> {
+        self.import_dir_and(id, source, options, progress, None, cause)
+    }
+
+    /// The same with what else the transaction writes that makes the project.
+    pub(crate) fn import_dir_and(
+        &self,
+        id: &ProjectId,
+        source: &Path,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(ImportProgress),
+        also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
         self.require_space()?;
@@ -188,6 +204,7 @@ impl Engine {
             snapshots: vec![snapshot],
             cause,
             at,
+            also,
         };
         let row = self.land_new_project(&new)?;
         let snapshots = new.snapshots;
@@ -279,6 +296,7 @@ impl Engine {
             let mut line = line_of(&row, HistoryOp::Import, new.cause, new.at);
             line.after = Some(head.id);
             tx.add_history(&line)?;
+            new.also.map_or(Ok(()), |also| also(tx, &row))?;
             Ok(row)
         })
     }

@@ -15,6 +15,7 @@ use offshoot_core::{
 use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
+use crate::context::idempotency::Also;
 use crate::engine::Engine;
 use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
 
@@ -60,6 +61,18 @@ impl Engine {
         progress: &mut dyn FnMut(ImportProgress),
         cause: &Cause,
     ) -> Result<Imported> {
+        self.import_git_and(id, source, progress, None, cause)
+    }
+
+    /// The same with what else the transaction writes that makes the project.
+    pub(crate) fn import_git_and(
+        &self,
+        id: &ProjectId,
+        source: &Path,
+        progress: &mut dyn FnMut(ImportProgress),
+        also: Option<Also<'_>>,
+        cause: &Cause,
+    ) -> Result<Imported> {
         self.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
@@ -89,6 +102,7 @@ impl Engine {
             snapshots,
             cause,
             at: self.now(),
+            also,
         };
         let row = self.land_new_project(&new)?;
         let snapshots = new.snapshots;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::rows::open_project;
 use crate::content::workspace_row::line_of;
 use crate::engine::Engine;
-use crate::merge::review_row::as_json;
+use crate::formats;
 
 /// How a conflict is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl std::str::FromStr for Policy {
 }
 
 /// A policy for the paths that a pattern means. Patterns are those of `.gitattributes`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPolicy {
     /// Which paths.
     pub path: String,
@@ -104,10 +104,9 @@ impl MergeSettings {
         let row = tx
             .project_settings(project)?
             .ok_or_else(|| Error::internal("a project has no settings"))?;
-        let broken = |_| Error::internal("the policies of a project cannot be read");
         Ok(MergeSettings {
-            policies: serde_json::from_str(&row.policy).map_err(broken)?,
-            protect: serde_json::from_str(&row.protect).map_err(broken)?,
+            policies: formats::policies_of(&row.policy)?,
+            protect: formats::protected_of(&row.protect)?,
             landing: row.landing,
             include_ignored: row.include_ignored,
         })
@@ -154,8 +153,8 @@ impl Engine {
             return Err(Error::invalid("the pattern of a protected path is empty")
                 .with_hint("`*` means every path"));
         }
-        let policy = as_json(&settings.policies)?;
-        let protect = as_json(&settings.protect)?;
+        let policy = formats::policies_text(&settings.policies)?;
+        let protect = formats::protected_text(&settings.protect)?;
         let at = self.now();
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, project)?;

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use offshoot_core::{EntryKind, Layout, RelPath, Result};
 use offshoot_fs::{SafeDir, Stat, Walk};
 use offshoot_store::{BulkWriter, EntryRow, WorkspaceRow};
-use serde::{Deserialize, Serialize};
 
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
@@ -16,7 +15,7 @@ use crate::sync::scan::{Found, differs};
 use crate::sync::too_large::{TooLarge, largest_file};
 
 /// Ignored files that are in no snapshot and no version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredFiles {
     /// How many files and links.
     pub files: u64,

@@ -26,6 +26,8 @@ use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, 
 use crate::directory::last_use::NOTED_FOR;
 use crate::directory::layers::layers_holding;
 use crate::engine::Engine;
+use crate::formats;
+use crate::merge::review_row::details_of;
 use crate::upkeep::retention::{ages_in, micros};
 
 /// What stands where content was erased.
@@ -327,6 +329,10 @@ impl Engine {
             for (old, new) in &purged.snapshots {
                 tx.replace_object_id(old, new)?;
             }
+            let mut renamed: HashMap<ObjectId, ObjectId> =
+                purged.snapshots.iter().copied().collect();
+            renamed.extend(contents.iter().map(|id| (*id, placeholder.id)));
+            rewrite_json(tx, &|id| renamed.get(&id).copied().unwrap_or(id))?;
             unnamed = ages_in(tx, contents.iter())?;
             Ok(())
         })?;
@@ -500,6 +506,47 @@ impl Engine {
         }
         tx.update_workspace(&now)
     }
+}
+
+/// Puts other ids in the place of those that receipts and reviews name in their JSON. One that cannot
+/// be read keeps nothing from being erased: it holds names of content and no content.
+fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Result<()> {
+    for project in tx.all_workspaces()? {
+        if project.kind != WorkspaceKind::Project {
+            continue;
+        }
+        for mut merge in tx.merges(project.key, None, 0)? {
+            let Ok(before) = formats::receipt_of(&merge.outcome) else {
+                tracing::warn!(
+                    merge = merge.id,
+                    "a receipt cannot be read and stays as it is"
+                );
+                continue;
+            };
+            let mut after = before.clone();
+            formats::replace_ids_in_receipt(&mut after, new);
+            if after != before {
+                merge.outcome = formats::receipt_text(&after)?;
+                tx.put_merge(&merge)?;
+            }
+        }
+    }
+    for mut review in tx.reviews(None, false)? {
+        let Ok(before) = details_of(&review) else {
+            tracing::warn!(
+                review = review.id,
+                "a review cannot be read and stays as it is"
+            );
+            continue;
+        };
+        let mut after = before.clone();
+        after.replace_ids(new);
+        if after != before {
+            review.details = formats::to_text(&after)?;
+            tx.put_review(&review)?;
+        }
+    }
+    Ok(())
 }
 
 /// Trees with a placeholder in the stead of purged content.

@@ -18,7 +18,9 @@ use offshoot_store::{
 use crate::content::rows::{fork_row, open_project};
 use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::engine::Engine;
-use crate::fork::create::{ForkNote, LayerNote, fork_named};
+use crate::fork::create::fork_named;
+use crate::formats;
+use crate::formats::{ForkNote, LayerNote};
 use crate::merge::update::NEXT;
 
 /// A fork that somebody holds is looked after by whoever holds it.
@@ -97,9 +99,10 @@ impl Engine {
         }
         let note = std::fs::read(dirs.private.join("fork.json"))
             .ok()
-            .and_then(|bytes| serde_json::from_slice::<ForkNote>(&bytes).ok());
+            .and_then(|bytes| formats::of_text::<ForkNote>(bytes).ok());
         if let Some(note) = note
             && note.boot != offshoot_sys::boot_id()
+            && !note.rows_on_disk
             && !self.store().read(|tx| was_known(tx, &note))?
         {
             let adopted = self

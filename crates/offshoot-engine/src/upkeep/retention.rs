@@ -81,6 +81,7 @@ impl Engine {
         if !dry_run {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
+            self.forget_old_requests()?;
         }
         for (row, planned) in self.plan_clean(before, include_ignored)? {
             if dry_run {

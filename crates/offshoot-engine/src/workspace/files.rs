@@ -15,6 +15,7 @@ use offshoot_store::{ReadTx, Via, WorkspaceRow};
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
+use crate::context::idempotency::Noting;
 use crate::engine::Engine;
 
 /// What must be there for a write to happen.
@@ -43,6 +44,8 @@ pub struct WriteOptions {
     /// When it was last modified; none is now. Listings show it, and so does the
     /// file on disk as long as it is there.
     pub modified: Option<SystemTime>,
+    /// Where it is noted that it was written, for a request that may be repeated.
+    pub noting: Option<Noting>,
 }
 
 /// A file that was written.

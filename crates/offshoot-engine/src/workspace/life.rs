@@ -22,6 +22,7 @@ use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::workspace_row::{
     Quota, check_quota, dir_row, line_of, new_row, session_metadata,
 };
+use crate::context::idempotency::Also;
 use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::too_large::TooLarge;
@@ -119,6 +120,18 @@ impl Engine {
         quota: Quota,
         cause: &Cause,
     ) -> Result<Workspace> {
+        self.create_workspace_and(id, layout, quota, None, cause)
+    }
+
+    /// The same with what else the transaction writes.
+    pub(crate) fn create_workspace_and(
+        &self,
+        id: Option<WorkspaceId>,
+        layout: Layout,
+        quota: Quota,
+        also: Option<Also<'_>>,
+        cause: &Cause,
+    ) -> Result<Workspace> {
         self.require_space()?;
         quota.refuse_negative()?;
         let id = id_or_new(id)?;
@@ -138,6 +151,7 @@ impl Engine {
                 tx.put_entry(row.key, &dir_row(RelPath::from_normal(*name), 1))?;
             }
             tx.add_history(&line_of(&row, HistoryOp::WorkspaceCreate, cause, at))?;
+            also.map_or(Ok(()), |also| also(tx, &row))?;
             Ok(Workspace::from(row))
         })
     }
@@ -150,6 +164,18 @@ impl Engine {
         id: Option<WorkspaceId>,
         snapshot: &str,
         quota: Quota,
+        cause: &Cause,
+    ) -> Result<Workspace> {
+        self.create_workspace_from_and(id, snapshot, quota, None, cause)
+    }
+
+    /// The same with what else the transaction writes.
+    pub(crate) fn create_workspace_from_and(
+        &self,
+        id: Option<WorkspaceId>,
+        snapshot: &str,
+        quota: Quota,
+        also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
         self.require_space()?;
@@ -209,6 +235,7 @@ impl Engine {
             let mut line = line_of(&row, HistoryOp::WorkspaceCreate, cause, at);
             line.after = Some(snapshot.id);
             tx.add_history(&line)?;
+            also.map_or(Ok(()), |also| also(tx, &row))?;
             Ok(Workspace::from(row))
         })
     }

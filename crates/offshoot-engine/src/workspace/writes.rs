@@ -224,7 +224,7 @@ pub(crate) fn draft_file(draft: &mut Draft<'_>, file: &NewFile) -> Result<Drafte
         draft.make_dir(dir, file.via, &file.cause)?;
     }
     draft.content(file.object.clone());
-    draft.line(line);
+    draft.noted_line(line, file.options.noting.as_ref());
     let drafted = DraftedFile {
         new_dirs,
         path: planned.entry.path.clone(),

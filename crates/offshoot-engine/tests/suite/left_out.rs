@@ -558,7 +558,7 @@ fn what_earlier_merges_brought_is_taken_out_once() {
     store
         .write(Durability::Synced, |tx| {
             let row = tx.project(&project)?.unwrap();
-            tx.put_setting(&format!("project-{}-has-no-merged-git", row.key.0), "0")?;
+            tx.put_setting("merges_to_look_through", "yes")?;
             let mut line = |op, path: &str, before| {
                 tx.add_history(&NewHistory {
                     workspace: row.key,
@@ -595,15 +595,6 @@ fn what_earlier_merges_brought_is_taken_out_once() {
     rig.fork(&project, "bob");
     assert_eq!(rig.engine.project(&project).unwrap().head, head);
     rig.check();
-}
-
-#[test]
-fn a_receipt_from_before_is_read() {
-    let old = r#"{"merge_id":"m","project":"p","workspace":"w","snapshot":null,"theirs":null,
-        "merged":[],"conflicts":[],"unchanged":[],"auto_resolved":[],"decided":[],
-        "keep":false,"atomic":false}"#;
-    let receipt: Completed = serde_json::from_str(old).unwrap();
-    assert_eq!(receipt.left_out, []);
 }
 
 /// Content that git refuses under one name and not under another comes to it by a rename.

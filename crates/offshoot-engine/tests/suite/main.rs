@@ -14,6 +14,7 @@ mod data_removal;
 mod deep_paths;
 #[cfg(target_os = "linux")]
 mod disk_full;
+mod earlier_stores;
 mod erased_beside_writes;
 mod faults;
 mod file_or_directory;
@@ -27,6 +28,7 @@ mod fork_layers;
 mod fork_tools;
 mod forks;
 mod forks_stay;
+mod idempotency;
 mod ignored;
 mod import;
 mod left_out;

@@ -472,7 +472,8 @@ fn leave_completion(rig: &TestEngine, id: &WorkspaceId) {
                 id: "left".to_owned(),
                 project: fork.project,
                 workspace: row.key,
-                options: serde_json::to_string(&CompleteOptions::default()).unwrap(),
+                options: r#"{"version":2,"policy":null,"atomic":null,"keep":false,"include_ignored":false,"label":null}"#
+                    .to_owned(),
                 cause: user(),
                 at: offshoot_core::Timestamp::now(),
                 landed: false,

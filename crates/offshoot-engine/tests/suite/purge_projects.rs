@@ -152,3 +152,72 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
     assert!(!objects.contains(&id.to_hex()));
     rig.check();
 }
+
+/// Ids in stored JSON are replaced as values: a message that happens to be called like a content
+/// keeps its name.
+#[test]
+fn purging_changes_ids_and_no_other_text() {
+    let rig = Rig::in_memory(ProviderName::Copy);
+    let project = rig.project("web");
+    rig.put(&project, "token", "first\n");
+    let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
+    let cause = offshoot_core::Cause {
+        message_id: Some(id.to_hex()),
+        ..user()
+    };
+    let (ada, path) = rig.fork(&project, "ada");
+    fs::write(path.join("token"), SECRET).unwrap();
+    let (bob, path) = rig.fork(&project, "bob");
+    fs::write(path.join("token"), "bob's\n").unwrap();
+    let options = CompleteOptions {
+        policy: Some(offshoot_engine::Policy::Theirs),
+        ..CompleteOptions::default()
+    };
+    let landed = rig.engine.complete(&ada, &options, &cause).unwrap();
+    let decided = rig.engine.complete(&bob, &options, &user()).unwrap();
+    assert_eq!(decided.decided[0].lost, Some(id));
+    assert_eq!(decided.decided[0].lost_message_id, Some(id.to_hex()));
+    let (cyd, _) = rig.fork(&project, "cyd");
+    let content = offshoot_engine::Content::Bytes(SECRET.as_bytes());
+    let write = offshoot_engine::WriteOptions::default();
+    let written = rig
+        .engine
+        .write_file(&cyd, &p("token"), content, &write, &cause);
+    written.unwrap();
+    rig.put(&project, "token", "the owner's\n");
+    let waits = CompleteOptions::default();
+    let waits = rig.engine.complete(&cyd, &waits, &cause).unwrap();
+    let purged = rig.engine.purge_content(id, &user()).unwrap();
+    let now = |old| {
+        let mut pairs = purged.snapshots.iter();
+        let found = pairs.find(|(before, _)| Some(*before) == old);
+        found.map(|(_, after)| *after)
+    };
+    let merge = |done: &offshoot_engine::Completed| {
+        let id = done.merge_id.as_deref().unwrap();
+        rig.engine.merge(id).unwrap().completed
+    };
+    // The snapshots that held it have other ids, in the receipt as everywhere.
+    let after = merge(&landed);
+    assert!(after.snapshot.is_some() && after.snapshot == now(landed.snapshot));
+    assert!(after.theirs.is_some() && after.theirs == now(landed.theirs));
+    let after = merge(&decided);
+    let lost = after.decided[0].lost.unwrap();
+    assert!(
+        lost != id
+            && rig
+                .engine
+                .content_of(&lost)
+                .unwrap()
+                .starts_with(b"This content")
+    );
+    assert_eq!(after.decided[0].lost_message_id, Some(id.to_hex()));
+    let review = waits.conflicts[0].review_id.clone().unwrap();
+    let review = rig.engine.review(&review).unwrap();
+    let by = review.theirs_by.unwrap();
+    assert_eq!(by.message_id, Some(id.to_hex()), "{by:?}");
+    rig.engine
+        .resolve(&review.id, offshoot_engine::Resolution::Theirs, &user())
+        .unwrap();
+    rig.check();
+}

@@ -2,9 +2,10 @@
 
 use axum::extract::State;
 use offshoot_core::AgentId;
+use offshoot_engine::{Access, Made};
 
 use super::projects::status_of;
-use super::workspaces::first;
+use super::workspaces::only;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
@@ -21,13 +22,15 @@ pub(crate) async fn spawn(
     let project = asked.project.as_deref().map(str::parse).transpose()?;
     let id: Option<AgentId> = asked.id.as_deref().map(str::parse).transpose()?;
     let (shape, created) = blocking(move || {
-        let (names, created) = caller.once("agent", key.as_deref(), &asked, || {
+        let find = |made: &Made| made.agent().cloned();
+        let make = |caller: &Access, _: &[AgentId]| {
             let (parent, role) = (asked.parent.as_deref(), &asked.role);
             let agent =
                 caller.spawn(id.as_ref(), parent, role, project.as_ref(), asked.priority)?;
-            Ok(vec![agent.id.to_string()])
-        })?;
-        let id: AgentId = first(&names)?;
+            Ok(agent.id)
+        };
+        let (made, created) = caller.once("agent", key.as_deref(), &asked, 1, find, make)?;
+        let id = only(made)?;
         // A secret is shown once, so that a repetition gets one of its own.
         let token = caller.token_for_agent(&id)?;
         let agent = caller.agent(&id)?;

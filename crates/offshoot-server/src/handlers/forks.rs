@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use offshoot_core::{AgentId, Error, ProjectId, Result, WorkspaceId};
+use offshoot_engine::{Access, Made};
 
 use super::projects::status_of;
 use super::workspaces::host_path;
@@ -39,30 +40,25 @@ fn make(
     let (options, count) = asked.options()?;
     // Out of reach before anything that the key leads to.
     caller.check_project(project)?;
-    let mut forks = Vec::new();
-    let (names, created) = caller.once(&format!("fork {project}"), key, asked, || {
-        let mut names: Vec<String> = Vec::new();
-        for _ in 0..count {
-            let (fork, path) = caller.fork(project, &options).map_err(|error| {
-                match names.is_empty() {
-                    true => error,
-                    // Those that were made stay, and whoever asked knows them.
-                    false => error.with_details(serde_json::json!({ "workspaces": names })),
-                }
-            })?;
-            names.push(fork.workspace.id.to_string());
-            forks.push(wire::Fork::new(&fork, path.as_deref()));
-        }
-        Ok(names)
-    })?;
-    if !created {
-        for name in &names {
-            let id: WorkspaceId = name.parse()?;
-            let fork = caller.fork_named(&id)?;
-            let path = caller.hand_out_path(&id).ok();
-            forks.push(wire::Fork::new(&fork, path.as_deref()));
-        }
-    }
+    let find = |made: &Made| {
+        let id = made.workspace()?;
+        let fork = caller.fork_named(id)?;
+        let path = caller.hand_out_path(id).ok();
+        Ok(wire::Fork::new(&fork, path.as_deref()))
+    };
+    let make = |caller: &Access, forks: &[wire::Fork]| {
+        let (fork, path) = caller.fork(project, &options).map_err(|error| {
+            // Those that were made stay, and whoever asked knows them.
+            let names: Vec<&str> = forks.iter().map(wire::Fork::id).collect();
+            match names.is_empty() {
+                true => error,
+                false => error.with_details(serde_json::json!({ "workspaces": names })),
+            }
+        })?;
+        Ok(wire::Fork::new(&fork, path.as_deref()))
+    };
+    let kind = format!("fork {project}");
+    let (forks, created) = caller.once(&kind, key, asked, count.into(), find, make)?;
     Ok((
         wire::ForkOrForks::new(asked.count.is_some(), forks),
         created,

@@ -19,7 +19,8 @@ use axum::extract::{FromRequest as _, Multipart, Request};
 use bytes::Bytes;
 use http_body::Frame;
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
-use offshoot_engine::{Access, Content, WriteOptions};
+use offshoot_engine::{Access, Content, Made, WriteOptions};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -262,7 +263,7 @@ impl Form {
     /// Puts the files into a workspace, one after the other. The answers are kept under the key, if
     /// there is one, and given again to whoever repeats the request. It blocks.
     fn upload_once(
-        mut self,
+        self,
         access: &Access,
         id: &WorkspaceId,
         key: Option<&[u8]>,
@@ -271,55 +272,92 @@ impl Form {
             Some(message) => &access.clone().for_message(message.clone()),
             None => access,
         };
-        let request = match key {
-            Some(_) => Some((id.clone(), self.message.clone(), self.digest()?)),
+        let content = match key {
+            Some(_) => Some(self.content_hash()?),
             None => None,
         };
-        let mut uploads = None;
-        let (answers, _) = access.once("upload", key, &request, || {
-            let made = self.upload(access, id)?;
-            let answers = made.iter().map(wire::Upload::to_text).collect();
-            uploads = Some(made);
-            answers
-        })?;
-        match uploads {
-            Some(uploads) => Ok(uploads),
-            None => answers
-                .iter()
-                .map(|text| wire::Upload::from_text(text))
-                .collect(),
-        }
-    }
-
-    fn upload(&mut self, access: &Access, id: &WorkspaceId) -> Result<Vec<wire::Upload>> {
-        let mut uploads = Vec::with_capacity(self.files.len());
-        let mut start = 0;
-        for (file, modified) in self.files.iter().zip(self.times()?) {
-            let options = WriteOptions {
-                mime: file.mime.clone(),
-                modified,
-                ..WriteOptions::default()
-            };
-            // A writer that wanted no more of the file before has not read to its end.
-            self.spool
-                .seek(SeekFrom::Start(start))
-                .map_err(cannot_read)?;
-            let mut part = (&self.spool).take(file.length);
-            let content = Content::Stream(&mut part);
-            let written = access.upload(id, file.name.as_bytes(), content, &options)?;
-            uploads.push(wire::Upload::from(&written));
-            start += file.length;
-        }
+        let (times, files) = (self.times()?, &self.files);
+        let request = UploadRequest {
+            workspace: id.as_str(),
+            message: self.message.as_deref(),
+            files: files.iter().zip(&times).map(FileRequest::new).collect(),
+            content,
+        };
+        let find = |made: &Made| made.file().map(wire::Upload::from);
+        let make = |access: &Access, made: &[wire::Upload]| {
+            let number = made.len();
+            self.upload(access, id, number, times.get(number).copied().flatten())
+        };
+        let (uploads, _) = access.once("upload", key, &request, files.len(), find, make)?;
         Ok(uploads)
     }
 
-    /// The hash of all that the files are, so that a key is not taken for another form.
-    fn digest(&mut self) -> Result<[u8; 32]> {
+    /// Puts one of the files into a workspace.
+    fn upload(
+        &self,
+        access: &Access,
+        id: &WorkspaceId,
+        number: usize,
+        modified: Option<SystemTime>,
+    ) -> Result<wire::Upload> {
+        let (before, rest) = self.files.split_at(number);
+        let file = rest.first().ok_or_else(no_file)?;
+        let options = WriteOptions {
+            mime: file.mime.clone(),
+            modified,
+            ..WriteOptions::default()
+        };
+        // A writer that wanted no more of the file before has not read to its end.
+        let start = before.iter().map(|file| file.length).sum();
+        (&self.spool)
+            .seek(SeekFrom::Start(start))
+            .map_err(cannot_read)?;
+        let mut part = (&self.spool).take(file.length);
+        let content = Content::Stream(&mut part);
+        let written = access.upload(id, file.name.as_bytes(), content, &options)?;
+        Ok(wire::Upload::from(&written))
+    }
+
+    /// The hash of all that the files hold, so that a key is not taken for another form.
+    fn content_hash(&self) -> Result<[u8; 32]> {
         let mut hasher = Sha256::new();
-        hasher.update(format!("{:?} {:?}", self.files, self.times()?));
-        self.spool.seek(SeekFrom::Start(0)).map_err(cannot_read)?;
-        io::copy(&mut self.spool, &mut hasher).map_err(cannot_read)?;
+        (&self.spool)
+            .seek(SeekFrom::Start(0))
+            .map_err(cannot_read)?;
+        io::copy(&mut &self.spool, &mut hasher).map_err(cannot_read)?;
         Ok(hasher.finalize().into())
+    }
+}
+
+/// A form as it is compared with the one that came with the same key.
+#[derive(Serialize)]
+struct UploadRequest<'a> {
+    workspace: &'a str,
+    message: Option<&'a str>,
+    files: Vec<FileRequest<'a>>,
+    content: Option<[u8; 32]>,
+}
+
+#[derive(Serialize)]
+struct FileRequest<'a> {
+    name: &'a str,
+    mime: Option<&'a str>,
+    length: u64,
+    modified_ms: Option<u64>,
+}
+
+impl<'a> FileRequest<'a> {
+    fn new((file, modified): (&'a FormFile, &Option<SystemTime>)) -> Self {
+        let since_1970 = |time: &SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok();
+        FileRequest {
+            name: &file.name,
+            mime: file.mime.as_deref(),
+            length: file.length,
+            modified_ms: modified
+                .as_ref()
+                .and_then(since_1970)
+                .and_then(|time| u64::try_from(time.as_millis()).ok()),
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use offshoot_core::{Error, ObjectId, ProjectId, Result, unescape_bytes};
-use offshoot_engine::{ImportOptions, ProjectSource};
+use offshoot_engine::{Access, ImportOptions, Made, ProjectSource};
 
 use super::transfer::{nothing_changed, receive_archive};
-use super::workspaces::first;
+use super::workspaces::only;
 use crate::app::Shared;
 use crate::archive::{UnpackLimits, unpack};
 use crate::auth::Caller;
@@ -34,32 +34,26 @@ pub(crate) async fn create(
         return Err(Error::invalid(message).into());
     }
     let (shape, created) = blocking(move || {
-        let mut imported = None;
-        let (names, created) = caller.once("project", key.as_deref(), &asked, || {
-            match &asked.from {
-                None => drop(caller.create_project(&id)?),
-                Some(from) => {
-                    let source = ProjectSource {
-                        path: &host_dir(from)?,
-                        files: asked.files,
-                        options: ImportOptions {
-                            ignore_rules: asked.ignore_rules,
-                            label: asked.label.clone(),
-                        },
-                    };
-                    let report = caller.import_project(&id, &source)?;
-                    imported = Some(wire::ImportedProject::from(&report));
-                }
-            }
-            Ok(vec![id.to_string()])
-        })?;
-        let shape = match imported {
-            Some(shape) => wire::NewlyMade::Imported(Box::new(shape)),
-            None => {
-                let project = caller.project(&first(&names)?)?;
-                wire::NewlyMade::Empty(wire::Project::from(&project))
+        let empty = |project| wire::NewlyMade::Empty(wire::Project::from(&project));
+        let find = |made: &Made| caller.project(made.project()?).map(empty);
+        let make = |caller: &Access, _: &[wire::NewlyMade]| match &asked.from {
+            None => caller.create_project(&id).map(empty),
+            Some(from) => {
+                let source = ProjectSource {
+                    path: &host_dir(from)?,
+                    files: asked.files,
+                    options: ImportOptions {
+                        ignore_rules: asked.ignore_rules,
+                        label: asked.label.clone(),
+                    },
+                };
+                let report = caller.import_project(&id, &source)?;
+                let report = wire::ImportedProject::from(&report);
+                Ok(wire::NewlyMade::Imported(Box::new(report)))
             }
         };
+        let (made, created) = caller.once("project", key.as_deref(), &asked, 1, find, make)?;
+        let shape = only(made)?;
         Ok((shape, created))
     })
     .await?;

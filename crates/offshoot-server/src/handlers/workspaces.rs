@@ -1,12 +1,12 @@
 //! Workspaces as a whole.
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use offshoot_core::{Error, Result, WorkspaceId, escape_bytes};
-use offshoot_engine::Quota;
+use offshoot_engine::{Access, Made, Quota, Workspace};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
+use super::projects::status_of;
 use crate::app::Shared;
 use crate::auth::Caller;
 use crate::body::blocking;
@@ -32,34 +32,26 @@ pub(crate) async fn create(
 ) -> Answer {
     let id: Option<WorkspaceId> = asked.id.as_deref().map(str::parse).transpose()?;
     let quota = quota_of(asked.quota);
-    let (workspace, status) = blocking(move || {
-        let mut made = None;
-        let (names, _) = caller.once("workspace", key.as_deref(), &asked, || {
-            let workspace = match &asked.from {
-                Some(_) if asked.layout.is_some() => Err(Error::invalid(
-                    "`layout` and `from` exclude each other: the layout is that of the snapshot",
-                )),
-                Some(snapshot) => caller.create_workspace_from(id, snapshot, quota),
-                None => caller.create_workspace(id, asked.layout.unwrap_or_default(), quota),
-            }?;
-            let name = workspace.id.to_string();
-            made = Some(workspace);
-            Ok(vec![name])
-        })?;
-        match made {
-            Some(workspace) => Ok((workspace, StatusCode::CREATED)),
-            // The same request came before: its answer is what it made.
-            None => Ok((caller.workspace(&first(&names)?)?, StatusCode::OK)),
-        }
+    let (workspace, created) = blocking(move || {
+        let find = |made: &Made| caller.workspace(made.workspace()?);
+        let make = |caller: &Access, _: &[Workspace]| match &asked.from {
+            Some(_) if asked.layout.is_some() => Err(Error::invalid(
+                "`layout` and `from` exclude each other: the layout is that of the snapshot",
+            )),
+            Some(snapshot) => caller.create_workspace_from(id.clone(), snapshot, quota),
+            None => caller.create_workspace(id.clone(), asked.layout.unwrap_or_default(), quota),
+        };
+        let (made, created) = caller.once("workspace", key.as_deref(), &asked, 1, find, make)?;
+        Ok((only(made)?, created))
     })
     .await?;
-    json(status, &wire::Workspace::from(&workspace))
+    json(status_of(created), &wire::Workspace::from(&workspace))
 }
 
-/// The only name that a request noted.
-pub(crate) fn first<T: std::str::FromStr<Err = Error>>(names: &[String]) -> Result<T> {
-    let name = names.first().map_or("", String::as_str);
-    name.parse()
+/// The only thing that a request made.
+pub(crate) fn only<T>(mut made: Vec<T>) -> Result<T> {
+    let nothing = || Error::internal("a request made nothing");
+    made.pop().ok_or_else(nothing)
 }
 
 /// `GET /workspaces`

@@ -374,10 +374,11 @@ fn a_repeated_creation_makes_nothing_more() {
             assert_eq!(first.json()[field], again.json()[field]);
         }
     }
+    // The same request in another spelling is the same.
     let again = send(
         &client,
         &format!("{P}/workspaces"),
-        r#"{"agent_id":"a","count":2}"#,
+        r#" { "count": 2, "git": false, "base": null, "agent_id": "\u0061" } "#,
     );
     assert_eq!(again.status, 200, "{}", again.text());
     for at in 0..2 {
@@ -390,6 +391,16 @@ fn a_repeated_creation_makes_nothing_more() {
             again.json()["workspaces"][at]["path"]
         );
     }
+    // One that was deleted is made again, and the other stays.
+    assert_eq!(client.delete("/api/v1/workspaces/a").status, 200);
+    let again = send(
+        &client,
+        &format!("{P}/workspaces"),
+        r#"{"agent_id":"a","count":2}"#,
+    );
+    assert_eq!(again.status, 201, "{}", again.text());
+    assert_eq!(again.json()["workspaces"][1]["id"], "a~2");
+    assert_eq!(again.json()["workspaces"][0]["id"], "a");
     // The answer to another request would be a lie.
     let fork = format!("{P}/workspaces");
     for (target, body) in [

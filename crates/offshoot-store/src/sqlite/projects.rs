@@ -25,7 +25,10 @@ fn name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> Decoded<T> {
     text.parse().or_else(|_| bad(column, Type::Text))
 }
 
-fn optional_name<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> Decoded<Option<T>> {
+pub(super) fn optional_name<T: std::str::FromStr>(
+    row: &Row<'_>,
+    column: usize,
+) -> Decoded<Option<T>> {
     match row.get_ref(column)?.as_str_or_null()? {
         None => Ok(None),
         Some(_) => name(row, column).map(Some),

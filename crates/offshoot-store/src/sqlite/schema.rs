@@ -15,7 +15,7 @@
 
 /// What each version adds; the first brings an empty database to version 1.
 pub(super) const MIGRATIONS: &[&str] = &[
-    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7,
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
 ];
 
 const VERSION_1: &str = "
@@ -292,4 +292,33 @@ UPDATE agent SET workspace_key = (
 const VERSION_7: &str = "
 ALTER TABLE history ADD COLUMN modified INTEGER;
 UPDATE workspace SET handed_out = 1 WHERE materialized = 1;
+";
+
+/// What requests with a key made is kept in tables of its own, which name rows and not names. The
+/// notes before were settings, whose hashes of requests nothing can be compared with any more.
+///
+/// A store with merges of which nobody knows that they brought no `.git` says so in a setting, and the
+/// engine looks at them once. Before, every project had a setting that said the opposite.
+const VERSION_8: &str = "
+CREATE TABLE request (
+    key BLOB NOT NULL PRIMARY KEY,
+    content BLOB NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX request_at ON request (at);
+
+CREATE TABLE request_made (
+    request BLOB NOT NULL REFERENCES request (key) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    workspace INTEGER REFERENCES workspace (key),
+    agent TEXT REFERENCES agent (id),
+    line INTEGER,
+    PRIMARY KEY (request, number)
+) WITHOUT ROWID;
+CREATE INDEX request_made_workspace ON request_made (workspace) WHERE workspace IS NOT NULL;
+
+INSERT INTO setting SELECT 'merges_to_look_through', 'yes' WHERE EXISTS (
+    SELECT 1 FROM merge WHERE 'project-' || project || '-has-no-merged-git'
+        NOT IN (SELECT key FROM setting WHERE value = '1'));
+DELETE FROM setting WHERE key LIKE 'project-%-has-no-merged-git' OR key LIKE 'request/%';
 ";

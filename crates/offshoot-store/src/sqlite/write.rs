@@ -174,6 +174,11 @@ impl WriteTx for Tx<'_> {
             "DELETE FROM review WHERE workspace = ?1 OR project = ?1",
             "DELETE FROM completion WHERE workspace = ?1 OR project = ?1",
             "DELETE FROM merge WHERE workspace = ?1 OR project = ?1",
+            "DELETE FROM request WHERE key IN
+                (SELECT request FROM request_made WHERE workspace = ?1)
+                AND NOT EXISTS (SELECT 1 FROM request_made AS other
+                    WHERE other.request = request.key AND other.workspace IS NOT ?1)",
+            "DELETE FROM request_made WHERE workspace = ?1",
             "DELETE FROM fork WHERE workspace = ?1",
             "DELETE FROM fork WHERE project = ?1",
             "DELETE FROM layer WHERE project = ?1",
@@ -396,12 +401,6 @@ impl WriteTx for Tx<'_> {
             "UPDATE review SET snapshot = ?2 WHERE snapshot = ?1",
         ] {
             self.change(sql, params![Id(old), Id(new)])?;
-        }
-        for sql in [
-            "UPDATE merge SET outcome = replace(outcome, ?1, ?2) WHERE instr(outcome, ?1) > 0",
-            "UPDATE review SET details = replace(details, ?1, ?2) WHERE instr(details, ?1) > 0",
-        ] {
-            self.change(sql, params![old.to_hex(), new.to_hex()])?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 mod conformance;
+mod earlier_schemas;
 mod erasing;
 mod objects;
 mod processes;

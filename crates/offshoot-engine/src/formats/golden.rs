@@ -1,0 +1,345 @@
+//! Golden files: what is written is the newest one byte for byte, and each earlier one is read.
+
+use offshoot_core::{ErrorCode, ObjectId, RelPath, Result};
+
+use super::fork_note::{ForkNote, LayerNote};
+use super::scope::{StoredRule, StoredScope};
+use super::*;
+use crate::access::{Operation, PrincipalKind};
+use crate::content::left_out::LeftOut;
+use crate::content::rows::Home;
+use crate::merge::complete::{CompleteOptions, Completed, Together, Waiting};
+use crate::merge::decide::Decided;
+use crate::merge::regions::{PartChoice, PartChoices};
+use crate::merge::review_row::{LandsIn, Who};
+use crate::project::policy::{PathPolicy, Policy};
+use crate::sync::ignored::IgnoredFiles;
+
+macro_rules! golden {
+    ($name:literal) => {
+        include_str!(concat!("golden/", $name, ".json"))
+    };
+}
+
+fn id(digit: char) -> ObjectId {
+    digit.to_string().repeat(40).parse().unwrap()
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse_text(text).unwrap()
+}
+
+/// The value is written as the newest golden file, and read from that and from all earlier ones.
+fn check<T: PartialEq + std::fmt::Debug>(
+    value: &T,
+    write: impl Fn(&T) -> Result<String>,
+    read: impl Fn(&str) -> Result<T>,
+    [first, newest]: [&str; 2],
+) {
+    assert_eq!(format!("{}\n", write(value).unwrap()), newest);
+    assert_eq!(read(newest).unwrap(), *value);
+    assert_eq!(read(first).unwrap(), *value);
+    // What a newer program wrote is not guessed.
+    let newer = newest.replacen("\"version\":2", "\"version\":3", 1);
+    assert_ne!(newer, newest);
+    let refused = read(&newer).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
+    for torn in ["", "{", "7", "null"] {
+        assert_eq!(
+            read(torn).unwrap_err().code(),
+            ErrorCode::Internal,
+            "{torn}"
+        );
+    }
+}
+
+fn check_stored<T: Stored + PartialEq + std::fmt::Debug>(value: &T, goldens: [&str; 2]) {
+    check(value, to_text, |text| of_text(text), goldens);
+}
+
+#[test]
+fn complete_options() {
+    let options = CompleteOptions {
+        policy: Some(Policy::LastWriterWins),
+        atomic: Some(true),
+        keep: false,
+        include_ignored: true,
+        label: Some("Löwe".to_owned()),
+    };
+    check(
+        &options,
+        complete_options_text,
+        complete_options_of,
+        [golden!("complete_options/1"), golden!("complete_options/2")],
+    );
+    let first = complete_options_of(golden!("complete_options/1-first")).unwrap();
+    let keep = CompleteOptions {
+        keep: true,
+        ..CompleteOptions::default()
+    };
+    assert_eq!(first, keep);
+}
+
+fn receipt() -> Completed {
+    let decided = Decided {
+        path: path("g"),
+        parts: vec!["/x".to_owned()],
+        policy: Policy::Priority,
+        winner: "theirs".to_owned(),
+        lost: Some(id('d')),
+        lost_by: Some("bob".to_owned()),
+        lost_message_id: Some("m-1".to_owned()),
+        ours_by: Some("bob".to_owned()),
+        ours_message_id: Some("m-1".to_owned()),
+    };
+    let joined = Decided {
+        path: path("h"),
+        parts: Vec::new(),
+        policy: Policy::Union,
+        winner: "both".to_owned(),
+        lost: None,
+        lost_by: None,
+        lost_message_id: None,
+        ours_by: None,
+        ours_message_id: None,
+    };
+    let waiting = |name: &str, parts: &[&str], kind: &str, review: Option<&str>| Waiting {
+        path: path(name),
+        parts: parts.iter().map(ToString::to_string).collect(),
+        kind: kind.to_owned(),
+        review_id: review.map(str::to_owned),
+    };
+    Completed {
+        merge_id: Some("m1".to_owned()),
+        project: "web".to_owned(),
+        workspace: "ada".to_owned(),
+        snapshot: Some(id('a')),
+        theirs: Some(id('b')),
+        since: Some(id('c')),
+        merged: vec![path("a.txt"), path("b\\xff")],
+        conflicts: vec![
+            waiting("c", &["line 1", "/name"], "both_changed", Some("r1")),
+            waiting("d", &[], "protected", None),
+        ],
+        unchanged: vec![path("e")],
+        auto_resolved: vec![Together {
+            path: path("f"),
+            method: "lines".to_owned(),
+        }],
+        decided: vec![decided, joined],
+        left_out: vec![LeftOut {
+            path: path(".git"),
+            reason: "git refuses it".to_owned(),
+        }],
+        include_ignored: true,
+        ignored_removed: IgnoredFiles {
+            files: 2,
+            bytes: 30,
+        },
+        keep: true,
+        atomic: true,
+        landed_nothing: true,
+        after: None,
+    }
+}
+
+#[test]
+fn receipts() {
+    check(
+        &receipt(),
+        receipt_text,
+        receipt_of,
+        [golden!("receipt/1"), golden!("receipt/2")],
+    );
+    let first = receipt_of(golden!("receipt/1-first")).unwrap();
+    assert_eq!((first.since, first.left_out), (None, Vec::new()));
+    assert_eq!(first.decided[0].policy, Policy::Review);
+    assert!(!first.include_ignored && !first.landed_nothing);
+}
+
+fn review() -> Details {
+    let who = |operator: &str, at: &str| Who {
+        operator: operator.to_owned(),
+        claim: None,
+        message_id: None,
+        at: at.to_owned(),
+    };
+    let parts = [
+        ("1", PartChoice::Ours),
+        ("2", PartChoice::Theirs),
+        ("3", PartChoice::Base),
+        ("line 4", PartChoice::Union),
+    ];
+    Details {
+        kind: "both_changed".to_owned(),
+        parts: vec!["line 1".to_owned()],
+        related: vec![path("b")],
+        base_snapshot: id('a'),
+        since: Some(id('b')),
+        theirs_snapshot: Some(id('c')),
+        paths: vec![path("a.txt")],
+        there: There::Content(Some(id('d'))),
+        ours_by: Some(Who {
+            claim: Some("ada".to_owned()),
+            message_id: Some("m-7".to_owned()),
+            ..who("user", "2026-11-17T13:19:15.975239Z")
+        }),
+        theirs_by: None,
+        decision: Some(Decision {
+            choice: "parts".to_owned(),
+            content: Some(id('e')),
+            parts: Some(PartChoices {
+                parts: parts.map(|(name, choice)| (name.to_owned(), choice)).into(),
+                rest: Some(PartChoice::Ours),
+                ours: Some(id('a')),
+            }),
+            over_protected: true,
+            by: who("bob", "2026-11-17T13:19:25.722395Z"),
+        }),
+        lands_in: LandsIn::Workspace,
+        protected: true,
+    }
+}
+
+#[test]
+fn reviews() {
+    check_stored(&review(), [golden!("review/1"), golden!("review/2")]);
+    let first: Details = of_text(golden!("review/1-first")).unwrap();
+    assert_eq!(first.there, There::Unknown);
+    assert_eq!((first.since, first.lands_in), (None, LandsIn::Project));
+    let decision = first.decision.unwrap();
+    assert!(!first.protected && !decision.over_protected && decision.parts.is_none());
+}
+
+#[test]
+fn settings_of_a_project() {
+    let names = ["*.json", "a", "b", "c", "d", "e"];
+    let policies = names.into_iter().zip(Policy::ALL);
+    let policies: Vec<PathPolicy> = policies
+        .map(|(path, policy)| PathPolicy {
+            path: path.to_owned(),
+            policy,
+        })
+        .collect();
+    check(
+        &policies,
+        |policies| policies_text(policies),
+        policies_of,
+        [golden!("policies/1"), golden!("policies/2")],
+    );
+    let patterns = vec!["conf/rules".to_owned(), "*.key".to_owned()];
+    check(
+        &patterns,
+        |patterns| protected_text(patterns),
+        protected_of,
+        [golden!("protected/1"), golden!("protected/2")],
+    );
+}
+
+#[test]
+fn scopes() {
+    let admin = || StoredScope {
+        kind: PrincipalKind::Admin,
+        agent: None,
+        workspace: None,
+        project: None,
+        home: None,
+        allow: Vec::new(),
+    };
+    check_stored(
+        &admin(),
+        [golden!("scope_admin/1"), golden!("scope_admin/2")],
+    );
+    let service = StoredScope {
+        kind: PrincipalKind::Service,
+        project: Some("web".to_owned()),
+        home: Some(Home::Project(3)),
+        allow: vec![StoredRule {
+            pattern: "src/**".to_owned(),
+            operations: vec![
+                Operation::Read,
+                Operation::Write,
+                Operation::Delete,
+                Operation::Snapshot,
+                Operation::Restore,
+            ],
+        }],
+        ..admin()
+    };
+    check_stored(&service, [golden!("scope/1"), golden!("scope/2")]);
+    let agent = StoredScope {
+        kind: PrincipalKind::Agent,
+        agent: Some("ada".to_owned()),
+        home: Some(Home::None),
+        ..admin()
+    };
+    check_stored(&agent, [golden!("scope_agent/1"), golden!("scope_agent/2")]);
+    let user = StoredScope {
+        kind: PrincipalKind::User,
+        workspace: Some("w".to_owned()),
+        ..admin()
+    };
+    let goldens = [golden!("scope_workspace/1"), golden!("scope_workspace/2")];
+    check_stored(&user, goldens);
+}
+
+#[test]
+fn notes_of_forks() {
+    let hex = |digit: char| id(digit).to_hex();
+    let note = ForkNote {
+        id: "cyd".to_owned(),
+        project: "web".to_owned(),
+        base: hex('a'),
+        agent: Some("cyd".to_owned()),
+        priority: -2,
+        provider: "copy".to_owned(),
+        created_at: 1_794_921_555_784_458,
+        handed_out: true,
+        git: true,
+        origin: Some(hex('b')),
+        layers: vec![LayerNote {
+            name: "01a1".to_owned(),
+            tree: hex('c'),
+            sidecar: hex('d'),
+            level: 1,
+            entries: 7,
+            bytes: 82,
+        }],
+        boot: Some("2812ce65".to_owned()),
+        rows_on_disk: false,
+    };
+    check_stored(&note, [golden!("fork_note/1"), golden!("fork_note/2")]);
+    let note = UpdateNote {
+        target: "/data/tmp/next-1".into(),
+        carry: vec!["target".to_owned(), "a\\xff".to_owned()],
+        git_from: Some(hex('a')),
+    };
+    check_stored(&note, [golden!("update_note/1"), golden!("update_note/2")]);
+    let first: UpdateNote = of_text(golden!("update_note/1-first")).unwrap();
+    assert_eq!(first.git_from, None);
+}
+
+/// Every id is replaced, also one that stands twice, and nothing that only looks like one.
+#[test]
+fn ids_are_replaced_as_values() {
+    let new = |old: ObjectId| if old == id('b') { old } else { id('f') };
+    let mut merge = Completed {
+        workspace: id('a').to_hex(),
+        ..receipt()
+    };
+    replace_ids_in_receipt(&mut merge, &new);
+    let ids = (merge.snapshot, merge.theirs, merge.since);
+    assert_eq!(ids, (Some(id('f')), Some(id('b')), Some(id('f'))));
+    assert_eq!(merge.decided[0].lost, Some(id('f')));
+    assert_eq!(merge.workspace, id('a').to_hex());
+    let mut details = review();
+    details.kind = id('a').to_hex();
+    details.replace_ids(&new);
+    let text = to_text(&details).unwrap();
+    for gone in ['c', 'd', 'e'] {
+        assert!(!text.contains(&id(gone).to_hex()), "{text}");
+    }
+    assert_eq!(text.matches(&id('a').to_hex()).count(), 1, "{text}");
+    assert_eq!(text.matches(&id('b').to_hex()).count(), 1, "{text}");
+    assert_eq!(text.matches(&id('f').to_hex()).count(), 5, "{text}");
+}

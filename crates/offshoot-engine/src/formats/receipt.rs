@@ -1,0 +1,251 @@
+//! The receipt of a merge.
+
+use offshoot_core::{ObjectId, RelPath, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{Stored, of_text, to_text};
+use crate::content::as_text;
+use crate::content::left_out::LeftOut;
+use crate::merge::complete::{Completed, Together, Waiting};
+use crate::merge::decide::Decided;
+use crate::project::policy::Policy;
+use crate::sync::ignored::IgnoredFiles;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredReceipt {
+    merge_id: Option<String>,
+    project: String,
+    workspace: String,
+    #[serde(with = "as_text::optional")]
+    snapshot: Option<ObjectId>,
+    #[serde(with = "as_text::optional")]
+    theirs: Option<ObjectId>,
+    #[serde(default, with = "as_text::optional")]
+    since: Option<ObjectId>,
+    #[serde(with = "as_text::list")]
+    merged: Vec<RelPath>,
+    conflicts: Vec<StoredConflict>,
+    #[serde(with = "as_text::list")]
+    unchanged: Vec<RelPath>,
+    auto_resolved: Vec<StoredTogether>,
+    decided: Vec<StoredDecided>,
+    #[serde(default)]
+    left_out: Vec<StoredLeftOut>,
+    #[serde(default)]
+    include_ignored: bool,
+    #[serde(default)]
+    ignored_removed: StoredIgnored,
+    keep: bool,
+    atomic: bool,
+    #[serde(default)]
+    landed_nothing: bool,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredConflict {
+    #[serde(with = "as_text")]
+    path: RelPath,
+    parts: Vec<String>,
+    kind: String,
+    review_id: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredTogether {
+    #[serde(with = "as_text")]
+    path: RelPath,
+    method: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredDecided {
+    #[serde(with = "as_text")]
+    path: RelPath,
+    parts: Vec<String>,
+    policy: Policy,
+    winner: String,
+    #[serde(with = "as_text::optional")]
+    lost: Option<ObjectId>,
+    lost_by: Option<String>,
+    #[serde(default)]
+    lost_message_id: Option<String>,
+    #[serde(default)]
+    ours_by: Option<String>,
+    #[serde(default)]
+    ours_message_id: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct StoredLeftOut {
+    #[serde(with = "as_text")]
+    path: RelPath,
+    reason: String,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct StoredIgnored {
+    files: u64,
+    bytes: u64,
+}
+
+impl Stored for StoredReceipt {
+    const NAME: &'static str = "the receipt of a merge";
+    const VERSION: u32 = 2;
+}
+
+pub(crate) fn receipt_text(completed: &Completed) -> Result<String> {
+    let done = completed.clone();
+    to_text(&StoredReceipt {
+        merge_id: done.merge_id,
+        project: done.project,
+        workspace: done.workspace,
+        snapshot: done.snapshot,
+        theirs: done.theirs,
+        since: done.since,
+        merged: done.merged,
+        conflicts: done.conflicts.into_iter().map(conflict).collect(),
+        unchanged: done.unchanged,
+        auto_resolved: done.auto_resolved.into_iter().map(together).collect(),
+        decided: done.decided.into_iter().map(decided).collect(),
+        left_out: done.left_out.into_iter().map(left_out).collect(),
+        include_ignored: done.include_ignored,
+        ignored_removed: StoredIgnored {
+            files: done.ignored_removed.files,
+            bytes: done.ignored_removed.bytes,
+        },
+        keep: done.keep,
+        atomic: done.atomic,
+        landed_nothing: done.landed_nothing,
+    })
+}
+
+pub(crate) fn receipt_of(text: &str) -> Result<Completed> {
+    let stored: StoredReceipt = of_text(text)?;
+    Ok(Completed {
+        merge_id: stored.merge_id,
+        project: stored.project,
+        workspace: stored.workspace,
+        snapshot: stored.snapshot,
+        theirs: stored.theirs,
+        since: stored.since,
+        merged: stored.merged,
+        conflicts: stored.conflicts.into_iter().map(Waiting::from).collect(),
+        unchanged: stored.unchanged,
+        auto_resolved: stored
+            .auto_resolved
+            .into_iter()
+            .map(Together::from)
+            .collect(),
+        decided: stored.decided.into_iter().map(Decided::from).collect(),
+        left_out: stored.left_out.into_iter().map(LeftOut::from).collect(),
+        include_ignored: stored.include_ignored,
+        ignored_removed: IgnoredFiles {
+            files: stored.ignored_removed.files,
+            bytes: stored.ignored_removed.bytes,
+        },
+        keep: stored.keep,
+        atomic: stored.atomic,
+        landed_nothing: stored.landed_nothing,
+        after: None,
+    })
+}
+
+/// Puts other ids in the place of those that a receipt names, in every field that holds one.
+pub(crate) fn replace_ids_in_receipt(
+    completed: &mut Completed,
+    new: &dyn Fn(ObjectId) -> ObjectId,
+) {
+    let Completed {
+        snapshot,
+        theirs,
+        since,
+        decided,
+        ..
+    } = completed;
+    let lost = decided.iter_mut().map(|one| &mut one.lost);
+    for id in [snapshot, theirs, since].into_iter().chain(lost).flatten() {
+        *id = new(*id);
+    }
+}
+
+fn conflict(one: Waiting) -> StoredConflict {
+    StoredConflict {
+        path: one.path,
+        parts: one.parts,
+        kind: one.kind,
+        review_id: one.review_id,
+    }
+}
+
+impl From<StoredConflict> for Waiting {
+    fn from(one: StoredConflict) -> Self {
+        Waiting {
+            path: one.path,
+            parts: one.parts,
+            kind: one.kind,
+            review_id: one.review_id,
+        }
+    }
+}
+
+fn together(one: Together) -> StoredTogether {
+    StoredTogether {
+        path: one.path,
+        method: one.method,
+    }
+}
+
+impl From<StoredTogether> for Together {
+    fn from(one: StoredTogether) -> Self {
+        Together {
+            path: one.path,
+            method: one.method,
+        }
+    }
+}
+
+fn decided(one: Decided) -> StoredDecided {
+    StoredDecided {
+        path: one.path,
+        parts: one.parts,
+        policy: one.policy,
+        winner: one.winner,
+        lost: one.lost,
+        lost_by: one.lost_by,
+        lost_message_id: one.lost_message_id,
+        ours_by: one.ours_by,
+        ours_message_id: one.ours_message_id,
+    }
+}
+
+impl From<StoredDecided> for Decided {
+    fn from(one: StoredDecided) -> Self {
+        Decided {
+            path: one.path,
+            parts: one.parts,
+            policy: one.policy,
+            winner: one.winner,
+            lost: one.lost,
+            lost_by: one.lost_by,
+            lost_message_id: one.lost_message_id,
+            ours_by: one.ours_by,
+            ours_message_id: one.ours_message_id,
+        }
+    }
+}
+
+fn left_out(one: LeftOut) -> StoredLeftOut {
+    StoredLeftOut {
+        path: one.path,
+        reason: one.reason,
+    }
+}
+
+impl From<StoredLeftOut> for LeftOut {
+    fn from(one: StoredLeftOut) -> Self {
+        LeftOut {
+            path: one.path,
+            reason: one.reason,
+        }
+    }
+}
