@@ -1,6 +1,6 @@
 //! A data directory with the database of each earlier schema opens, and everything in it works.
 
-use crate::rig::{open, p, user};
+use crate::fixture::{open, p, user};
 use offshoot_core::WorkspaceId;
 use offshoot_engine::{CompleteOptions, Content, ForkOptions, WriteOptions};
 use offshoot_fs::ProviderName;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::child::{Child, Task, say, task};
-use crate::rig::{Rig, open, p, user};
+use crate::fixture::child::{Child, Task, say, task};
+use crate::fixture::{TestEngine, open, p, user};
 use offshoot_core::{Error, ErrorCode, Layout, Operator, ProjectId, Result, WorkspaceId};
 use offshoot_engine::{
     Access, Content, Engine, ForkOptions, ImportOptions, Made, Principal, ProjectSource, Quota,
@@ -38,7 +38,7 @@ fn access(engine: &Engine) -> Access {
 }
 
 /// What every request here needs.
-fn prepare(rig: &Rig) {
+fn prepare(rig: &TestEngine) {
     rig.project("web");
     for name in ["source", "shared"] {
         let id: WorkspaceId = name.parse().unwrap();
@@ -163,7 +163,7 @@ fn size_of(kind: &str) -> usize {
 
 #[test]
 fn each_kind_is_made_once_and_found_again() {
-    let mut rig = Rig::in_memory(ProviderName::Copy);
+    let mut rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     for kind in KINDS {
         let before = all_things(&rig.engine).len();
@@ -186,7 +186,7 @@ fn each_kind_is_made_once_and_found_again() {
 
 #[test]
 fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let make = |access: &Access, content: serde_json::Value| {
         let key = Some(&b"k"[..]);
         access.once("workspace", key, &content, 1, name_of, |access, _| {
@@ -207,7 +207,7 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
 
 #[test]
 fn what_is_gone_is_made_again_and_never_taken_for_another() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     let host = rig.host.path().to_owned();
     let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
@@ -272,7 +272,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
 
 #[test]
 fn purging_takes_the_notes() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     let host = rig.host.path().to_owned();
     let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
@@ -298,7 +298,7 @@ fn purging_takes_the_notes() {
 #[test]
 fn a_failure_of_any_call_makes_nothing_twice() {
     for kind in KINDS {
-        let mut rig = Rig::in_memory(ProviderName::Copy);
+        let mut rig = TestEngine::in_memory(ProviderName::Copy);
         prepare(&rig);
         let host = rig.host.path().to_owned();
         let mut things = all_things(&rig.engine).len();
@@ -343,7 +343,7 @@ fn a_failure_of_any_call_makes_nothing_twice() {
 
 #[test]
 fn repetitions_of_many_threads_make_one_thing() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     for kind in KINDS {
         let before = all_things(&rig.engine).len();
@@ -387,7 +387,7 @@ fn work(task: &Task) {
     say("end");
 }
 
-fn start(rig: &Rig, key: &str) -> Child {
+fn start(rig: &TestEngine, key: &str) -> Child {
     let mut child = Child::start("idempotency", key, rig.host.path(), rig.provider);
     let said = child.hear(Duration::from_secs(120));
     assert_eq!(said.as_deref(), Some("ready"));
@@ -397,7 +397,7 @@ fn start(rig: &Rig, key: &str) -> Child {
 
 #[test]
 fn repetitions_of_two_processes_make_one_thing() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     let before = all_things(&rig.engine).len();
     let children = [start(&rig, "k"), start(&rig, "k")];
@@ -421,7 +421,7 @@ fn repetitions_of_two_processes_make_one_thing() {
 /// A process that is killed at any moment leaves nothing that its repetition makes a second time.
 #[test]
 fn a_kill_at_any_moment_makes_nothing_twice() {
-    let mut rig = Rig::in_memory(ProviderName::Copy);
+    let mut rig = TestEngine::in_memory(ProviderName::Copy);
     prepare(&rig);
     let mut things = all_things(&rig.engine).len();
     let mut rng = Rng::new(17);
@@ -458,14 +458,14 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
 /// makes one.
 #[test]
 fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
-    let mut rig = Rig::new(ProviderName::Copy);
+    let mut rig = TestEngine::new(ProviderName::Copy);
     prepare(&rig);
     let host = rig.host.path().to_owned();
     let (keyed, _) = ask(&rig.engine, &host, "forks", "k").unwrap();
     let (plain, _) = rig.fork(&"web".parse().unwrap(), "plain");
     rig.close();
     // As if the power had failed before the rows were on disk.
-    let store = crate::rig::store(&rig);
+    let store = crate::fixture::store(&rig);
     let mut names: Vec<&str> = keyed.iter().map(String::as_str).collect();
     names.push(plain.as_str());
     for name in &names {

@@ -157,7 +157,7 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
 /// keeps its name.
 #[test]
 fn purging_changes_ids_and_no_other_text() {
-    let rig = Rig::in_memory(ProviderName::Copy);
+    let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     rig.put(&project, "token", "first\n");
     let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
