@@ -23,7 +23,7 @@ use crate::after_merge::AfterMerge;
 use crate::as_text;
 use crate::authors::{Authors, agent_of};
 use crate::decide::{Decided, add_taken_away, decide, keep_lost, taken_away};
-use crate::engine::{Engine, no_workspace, open_row_by_key};
+use crate::engine::{Engine, held_by_another, no_workspace, open_row_by_key};
 use crate::fork::{fork_row, project_name};
 use crate::ignored::IgnoredFiles;
 use crate::left_out::{LeftOut, git_refuses_any};
@@ -249,7 +249,8 @@ impl Engine {
         let _turn = self
             .inner
             .locks
-            .exclusive(&format!("merge-{}", project.0), PATIENCE)?;
+            .exclusive(&format!("merge-{}", project.0), PATIENCE)
+            .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
             match self.run_completion(&row) {

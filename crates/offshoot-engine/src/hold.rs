@@ -8,7 +8,7 @@ use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::{ReadTx, WorkspaceRow, WorkspaceState};
 
-use crate::engine::{Engine, open_row_by_key};
+use crate::engine::{Engine, held_by_another, open_row_by_key};
 use crate::index::{Entry, Index};
 
 /// A workspace that is held for a change.
@@ -71,6 +71,7 @@ impl Engine {
         self.inner
             .locks
             .projection(&Self::lock_name(&held.row))
+            .map_err(|error| held_by_another(error, &format!("`{}`", held.row.id)))
             .map(Some)
     }
 

@@ -15,7 +15,7 @@ use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{LayerState, LayerWriter, SafeDir, WorkspaceLock, layer_state};
 use offshoot_store::{Durability, LayerRow, ReadTx, WorkspaceKey, WorkspaceState};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, held_by_another};
 use crate::fork_git::is_git_layer;
 use crate::incoming::hash_file;
 use crate::inherited::add_dirs_above;
@@ -127,8 +127,12 @@ impl Engine {
             .lock_timeout
             .max(Duration::from_secs(600));
         let locks = &self.inner.locks;
-        let own = locks.exclusive(&format!("layers-{}", project.0), patience)?;
-        Ok((own, locks.shared(COLLECTING, patience)?))
+        let what = "the layers of the project";
+        let own = locks.exclusive(&format!("layers-{}", project.0), patience);
+        let own = own.map_err(|error| held_by_another(error, what))?;
+        let collecting = locks.shared(COLLECTING, patience);
+        let collecting = collecting.map_err(|error| held_by_another(error, what))?;
+        Ok((own, collecting))
     }
 
     fn find_stack(&self, state: State, repair: bool) -> Result<Option<Stack>> {
