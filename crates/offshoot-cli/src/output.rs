@@ -219,12 +219,12 @@ pub(crate) enum Align {
 /// The head of a column and its alignment.
 pub(crate) type Column = (&'static str, Align);
 
-/// Text without control characters, which could drive a terminal: they become `\xNN`, as in every
-/// path.
+/// Text without characters that could drive a terminal or make it show something else than is there:
+/// they become `\xNN`, as in every path.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
+        if character.is_control() || is_unseen(character) {
             let mut buffer = [0; 4];
             for byte in character.encode_utf8(&mut buffer).bytes() {
                 shown.push_str(&format!("\\x{byte:02x}"));
@@ -234,6 +234,15 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Whether a character has no shape of its own and changes how others are shown: marks of direction,
+/// joiners, separators of lines, tags and the like.
+fn is_unseen(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A path as people see it. It can be typed in again as it is shown.
@@ -330,5 +339,11 @@ mod tests {
             printable("a\x1b[31m\nb\u{9b}"),
             "a\\x1b[31m\\x0ab\\xc2\\x9b"
         );
+        // A name that ends in `exe` and would be shown as one that ends in `txt`.
+        assert_eq!(printable("a\u{202e}txt.exe"), "a\\xe2\\x80\\xaetxt.exe");
+        for unseen in ['\u{2066}', '\u{200b}', '\u{feff}', '\u{2028}', '\u{e0041}'] {
+            assert!(printable(&unseen.to_string()).is_ascii(), "{unseen:?}");
+        }
+        assert_eq!(printable("päth \u{1f980} 日本"), "päth \u{1f980} 日本");
     }
 }

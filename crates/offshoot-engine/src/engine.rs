@@ -457,6 +457,7 @@ impl Engine {
         self.inner
             .locks
             .exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
+            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))
     }
 
     /// The lock under which several callers may change single files at once.
@@ -464,6 +465,19 @@ impl Engine {
         self.inner
             .locks
             .shared(&Self::lock_name(row), self.inner.options.lock_timeout)
+            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))
+    }
+}
+
+/// Says what is held by the name that people know. The name of its lock has only a number.
+pub(crate) fn held_by_another(error: Error, what: &str) -> Error {
+    match error.code() {
+        ErrorCode::WorkspaceBusy => Error::new(
+            ErrorCode::WorkspaceBusy,
+            format!("{what} is held by another operation"),
+        )
+        .with_hint("wait until the other operation has ended and try again"),
+        _ => error,
     }
 }
 

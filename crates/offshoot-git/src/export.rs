@@ -65,7 +65,42 @@ pub fn export_shallow(
     for name in refs.iter().map(|(name, _)| name.as_str()).chain([head]) {
         check_ref_name(name)?;
     }
-    prepare_target(target)?;
+    let was_there = prepare_target(target)?;
+    let exported = fill(target, reader, refs, head, cut, progress);
+    if exported.is_err() {
+        clear_target(target, was_there);
+    }
+    exported
+}
+
+/// Takes away what a failed export has made; an earlier export stays as it is. Best effort: what
+/// failed is reported, not what could not be tidied up after it.
+fn clear_target(target: &Path, was_there: Target) {
+    let entries = match was_there {
+        Target::Missing => {
+            let _ = fs::remove_dir_all(target);
+            return;
+        }
+        Target::Empty => fs::read_dir(target),
+        Target::Exported => return,
+    };
+    for entry in entries.into_iter().flatten().flatten() {
+        let _ = match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => fs::remove_dir_all(entry.path()),
+            false => fs::remove_file(entry.path()),
+        };
+    }
+}
+
+/// Adds what a repository lacks, and moves its refs.
+fn fill(
+    target: &Path,
+    reader: &dyn ObjectReader,
+    refs: &[(String, ObjectId)],
+    head: &str,
+    cut: &HashSet<ObjectId>,
+    progress: &mut dyn FnMut(ExportProgress),
+) -> Result<ExportReport> {
     let mut seen = existing_objects(target)?;
     let tips: Vec<ObjectId> = refs.iter().map(|(_, id)| *id).collect();
     let ids = reachable_objects_until(reader, &tips, cut, &mut seen)?;
@@ -102,22 +137,39 @@ pub(crate) fn add_objects(
     Ok(report)
 }
 
-/// Makes sure that `target` is a repository that we may write to.
-fn prepare_target(target: &Path) -> Result<()> {
-    match fs::read_dir(target).map(|mut entries| entries.next()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Ok(None) => {}
+/// What was at the target of an export.
+#[derive(Clone, Copy)]
+enum Target {
+    Missing,
+    Empty,
+    Exported,
+}
+
+/// Makes sure that `target` is a repository that we may write to. Says what was there.
+fn prepare_target(target: &Path) -> Result<Target> {
+    let was_there = match fs::read_dir(target).map(|mut entries| entries.next()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Target::Missing,
+        Ok(None) => Target::Empty,
         Ok(Some(_)) => {
             let config = fs::read_to_string(target.join("config")).unwrap_or_default();
             if !is_our_config(&config) {
                 return Err(taken("the target is not empty and not an earlier export"));
             }
+            Target::Exported
         }
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
             return Err(taken("the target exists and is not a directory"));
         }
         Err(error) => return Err(write_failed(error)),
+    };
+    let made = make_repository(target);
+    if made.is_err() {
+        clear_target(target, was_there);
     }
+    made.map(|()| was_there)
+}
+
+fn make_repository(target: &Path) -> Result<()> {
     for dir in ["objects/pack", "objects/info", "refs/heads", "refs/tags"] {
         fs::create_dir_all(target.join(dir)).map_err(write_failed)?;
     }

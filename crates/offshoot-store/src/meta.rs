@@ -19,9 +19,6 @@ pub enum Durability {
     Relaxed,
 }
 
-/// What a transaction does, if it owns what it needs.
-pub type SharedWork = Box<dyn FnMut(&mut dyn WriteTx) -> Result<()> + Send>;
-
 /// Rows, in transactions.
 ///
 /// # Transactions
@@ -58,12 +55,6 @@ pub trait MetaStore: Send + Sync {
         durability: Durability,
         work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<()>;
-
-    /// The same for work that any thread may run: where many write at once, one of them may run
-    /// what all of them want, which costs less than to wake one after the other.
-    fn write_shared(&self, durability: Durability, mut work: SharedWork) -> Result<()> {
-        self.write(durability, &mut *work)
-    }
 
     /// Moves what is in side files into the main one and gives freed space back where that is
     /// cheap. Called when idle and on a clean exit.

@@ -104,25 +104,6 @@ impl Store {
         value.ok_or_else(|| Error::internal("the store did not run the transaction"))
     }
 
-    /// The same for work that owns what it needs: others who write at the same time may run it. For
-    /// what is written often and by many; see [`MetaStore::write_shared`].
-    pub fn write_shared<T: Send + 'static>(
-        &self,
-        durability: Durability,
-        mut work: impl FnMut(&mut dyn WriteTx) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let value = Arc::new(Mutex::new(None));
-        let put = Arc::clone(&value);
-        let work = Box::new(move |tx: &mut dyn WriteTx| {
-            let made = work(tx)?;
-            *put.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
-            Ok(())
-        });
-        self.0.meta.write_shared(durability, work)?;
-        let made = value.lock().unwrap_or_else(PoisonError::into_inner).take();
-        made.ok_or_else(|| Error::internal("the store did not run the transaction"))
-    }
-
     /// An object with its content; none if the store does not have it.
     ///
     /// Small objects come from a cache, which may hold one that was collected a moment ago: ask

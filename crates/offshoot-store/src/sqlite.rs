@@ -26,7 +26,7 @@ use self::error::{SqlResult, name_full_disk};
 use self::group::GroupWriter;
 use self::process_lock::ProcessLock;
 pub use self::statement_log::StatementLog;
-use crate::{Durability, MetaStore, ReadTx, SharedWork, WriteTx};
+use crate::{Durability, MetaStore, ReadTx, WriteTx};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -151,10 +151,6 @@ impl MetaStore for SqliteStore {
         work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<()> {
         self.writer.write(durability, work)
-    }
-
-    fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
-        self.writer.write_shared(durability, work)
     }
 
     fn tidy(&self) -> Result<()> {

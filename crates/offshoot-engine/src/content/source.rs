@@ -234,6 +234,8 @@ impl Source {
                 .map_err(unreadable);
         }
         if let Reader::Held { bytes, .. } | Reader::Bytes(bytes, _) = &mut self.reader {
+            let end = usize::try_from(offset.saturating_add(length)).unwrap_or(usize::MAX);
+            bytes.get_mut().truncate(end);
             bytes.set_position(offset);
             return Ok(());
         }

@@ -22,6 +22,7 @@ use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::directory::git_layer::is_git_layer;
 use crate::engine::Engine;
+use crate::engine::held_by_another;
 use crate::upkeep::jobs::Job;
 
 /// So many differences of one size are put together into one.
@@ -132,8 +133,12 @@ impl Engine {
             .lock_timeout
             .max(Duration::from_secs(600));
         let locks = &self.inner.locks;
-        let own = locks.exclusive(&format!("layers-{}", project.0), patience)?;
-        Ok((own, locks.shared(COLLECTING, patience)?))
+        let what = "the layers of the project";
+        let own = locks.exclusive(&format!("layers-{}", project.0), patience);
+        let own = own.map_err(|error| held_by_another(error, what))?;
+        let collecting = locks.shared(COLLECTING, patience);
+        let collecting = collecting.map_err(|error| held_by_another(error, what))?;
+        Ok((own, collecting))
     }
 
     fn find_stack(&self, state: State, repair: bool) -> Result<Option<Stack>> {

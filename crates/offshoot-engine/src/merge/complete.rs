@@ -28,6 +28,7 @@ use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::context::prefixes::fresh_name;
 use crate::engine::Engine;
+use crate::engine::held_by_another;
 use crate::formats;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::Authors;
@@ -247,7 +248,8 @@ impl Engine {
         let _turn = self
             .inner
             .locks
-            .exclusive(&format!("merge-{}", project.0), PATIENCE)?;
+            .exclusive(&format!("merge-{}", project.0), PATIENCE)
+            .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
             match self.run_completion(&row) {

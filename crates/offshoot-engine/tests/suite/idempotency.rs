@@ -465,7 +465,7 @@ fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
     let (plain, _) = rig.fork(&"web".parse().unwrap(), "plain");
     rig.close();
     // As if the power had failed before the rows were on disk.
-    let store = crate::fixture::store(&rig);
+    let store = rig.store();
     let mut names: Vec<&str> = keyed.iter().map(String::as_str).collect();
     names.push(plain.as_str());
     for name in &names {

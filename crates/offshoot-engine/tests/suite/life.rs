@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::fixture::{TestEngine, create, p, user, with_each, write};
 use offshoot_core::{ErrorCode, Operator, WorkspaceId};
 use offshoot_engine::{
-    AfterMerge, CompleteOptions, Completed, Content, Engine, ForkOptions, Principal, Quota,
-    WriteOptions,
+    AfterMerge, CompleteOptions, Completed, Content, Engine, EngineOptions, ForkOptions, Principal,
+    Quota, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
@@ -90,6 +90,27 @@ fn store_of(rig: &TestEngine) -> SqliteStore {
 fn problems(engine: &Engine) -> Vec<String> {
     let found = engine.check().unwrap().problems;
     found.iter().map(|one| format!("{one:?}")).collect()
+}
+
+/// A lock is called by a number, which says nothing to anybody.
+#[test]
+fn a_workspace_that_is_held_is_called_by_its_name() {
+    let rig = TestEngine::new(ProviderName::Copy);
+    let project = rig.project("web");
+    let (id, _) = rig.fork(&project, "ada");
+    let key = rig.store().read(|tx| tx.workspace(&id)).unwrap();
+    let locks = offshoot_fs::WorkspaceLocks::new(rig.host.path().join("data/locks")).unwrap();
+    let at_once = std::time::Duration::ZERO;
+    let held = locks.exclusive(&key.unwrap().key.0.to_string(), at_once);
+    let mut options = EngineOptions::new(rig.host.path().join("data"));
+    options.provider = Some(ProviderName::Copy);
+    options.lock_timeout = at_once;
+    let other = Engine::open(options).unwrap();
+    let error = other.sync(&id, &user()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
+    assert!(error.message().contains("`ada`"), "{error}");
+    drop(held.unwrap());
+    other.sync(&id, &user()).unwrap();
 }
 
 /// Whatever is done with a workspace whose path nobody was given, no directory appears.

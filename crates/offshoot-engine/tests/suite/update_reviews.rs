@@ -182,7 +182,7 @@ fn an_update_finds_the_review_of_the_merge_before_it() {
         assert_eq!(plan.conflicts[0].review_id, None);
         let updated = rig.engine.update(&id, false, &user()).unwrap();
         assert_eq!(updated.conflicts[0].review_id.as_ref(), Some(&review));
-        assert_eq!(open_reviews(&rig, &project), [review.clone()]);
+        assert_eq!(open_reviews(&rig, &project), std::slice::from_ref(&review));
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
         // It goes on being said, also when there is nothing else to merge.
         for _ in 0..2 {
@@ -213,7 +213,10 @@ fn an_update_asks_anew_about_what_the_workspace_changed_since_the_merge() {
         assert_eq!(review.lands_in, LandsIn::Workspace);
         let newer = rig.engine.content_of(&review.theirs.unwrap()).unwrap();
         assert_eq!(newer, b"mine, newer\n");
-        assert_eq!(open_reviews(&rig, &project), [review.id.clone()]);
+        assert_eq!(
+            open_reviews(&rig, &project),
+            std::slice::from_ref(&review.id)
+        );
         let before = rig.engine.review(waiting(&first)[0]).unwrap();
         assert_eq!(before.state, "resolved");
         // The workspace puts something else there once more, and a merge asks about that.

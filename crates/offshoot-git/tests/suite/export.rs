@@ -254,6 +254,24 @@ fn a_missing_object_leaves_the_repository_as_it_was() {
 }
 
 #[test]
+fn a_failed_export_leaves_nothing_where_nothing_was() {
+    let objects = MemoryObjects::new();
+    let missing = hash(Kind::Blob, b"not stored").unwrap();
+    let tree = build(&Leaves::from([(path("a"), (0o100_644, missing))]), &objects);
+    let broken = commit(&objects, tree, &[], "broken\n");
+    let temp = tempfile::tempdir().unwrap();
+    let (new, empty) = (temp.path().join("new"), temp.path().join("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for target in [&new, &empty] {
+        let refs = [("refs/heads/main".to_owned(), broken)];
+        let result = export_bare(target, &objects, &refs, "refs/heads/main", &mut |_| ());
+        assert!(result.is_err());
+    }
+    assert!(!new.exists());
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
+}
+
+#[test]
 fn random_histories_pass_fsck() {
     proptest!(cases(12), |(trees in prop::collection::vec(any_leaves(12), 1..6))| {
         let temp = tempfile::tempdir().unwrap();

@@ -333,9 +333,20 @@ pub(crate) async fn list(
     query: Query,
 ) -> Answer {
     let (id, path) = (params.workspace()?, query.path_or_root("path")?);
+    refuse_at(&query)?;
     let options = list_options(&query, app.options.limits.max_page)?;
     let page = blocking(move || caller.list_page(&id, &path, &options)).await?;
     ok(&wire::Listing::from(page))
+}
+
+/// Refuses to show what is there now to somebody who asks for a snapshot.
+fn refuse_at(query: &Query) -> Result<()> {
+    match query.text("at")? {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid("the parameter `at` is for single files").with_hint(
+            "`…/diff?from=SNAP` names what differs from a snapshot, `…/files/PATH?at=SNAP` reads it",
+        )),
+    }
 }
 
 /// How a listing is to be sorted, and which part of it is wanted.
@@ -361,6 +372,7 @@ pub(crate) fn list_options(query: &Query, most: usize) -> Result<ListOptions> {
 /// `GET …/tree`
 pub(crate) async fn tree(caller: Caller, params: Params, query: Query) -> Answer {
     let (id, path) = (params.workspace()?, query.path_or_root("path")?);
+    refuse_at(&query)?;
     let depth = query.number("depth")?;
     let root = blocking(move || caller.tree(&id, &path, depth)).await?;
     ok(&wire::DirNode::from(&root))

@@ -56,7 +56,13 @@ fn listings_come_by_page_on_disk_and_in_the_store() {
             .get(&format!("{of}/list?path=d&limit=1&after=b"))
             .json();
         assert_eq!(after["entries"][0]["name"], "c");
-        for bad in ["sort=colour", "limit=0", "sort=size&after=b", "limit=x"] {
+        for bad in [
+            "sort=colour",
+            "limit=0",
+            "sort=size&after=b",
+            "limit=x",
+            "at=0123abcd",
+        ] {
             let reply = admin.get(&format!("{of}/list?path=d&{bad}"));
             assert_eq!(
                 (reply.status, reply.code().as_str()),

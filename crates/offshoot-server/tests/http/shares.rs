@@ -338,7 +338,11 @@ fn a_request_that_timed_out_and_is_repeated_is_done_once() {
 #[test]
 fn work_that_had_not_begun_in_time_never_does() {
     let data = HostDir::new();
-    let options = with_limits(|limits| limits.request_timeout = Duration::from_secs(3));
+    // A quarter of the places is for one token.
+    let options = with_limits(|limits| {
+        (limits.max_requests, limits.max_wait) = (8, Duration::from_secs(60));
+        limits.request_timeout = Duration::from_secs(3);
+    });
     let running = Running::start_with(data.path(), options);
     running.client().create("w");
     let agent = running.client_for("w", &[]);
@@ -348,7 +352,7 @@ fn work_that_had_not_begun_in_time_never_does() {
     };
     assert_eq!(write("before").status, 200);
     let held = hold_store(&data);
-    // The first two are being written; whoever comes then waits behind them.
+    // The first two are being written and hold the places of the token; the next one waits for one.
     assert!(landed(&write("first")));
     assert!(landed(&write("second")));
     assert!(!landed(&write("third")));

@@ -9,10 +9,6 @@
 //! a turn (success, error, panic) goes through [`State::end_turn`]. Another process that holds the
 //! store and does not let go is waited for until a deadline, which runs from the moment at which a
 //! writer came: those who queue behind each other wait at the same time.
-//!
-//! Work that owns what it needs ([`GroupWriter::write_shared`]) need not run on its own thread: it
-//! is gathered, and one of those who wait runs it all in one turn, as one writer after the other
-//! would.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -29,7 +25,7 @@ use super::error::{SqlResult, name_full_disk};
 use super::migrate::{BUSY_TIMEOUT, open_connection};
 use super::process_lock::ProcessLock;
 use super::{SqliteOptions, StatementLog, Tx};
-use crate::{Durability, Gather, SharedWork, WriteTx};
+use crate::{Durability, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
 const MOST_MEMBERS: usize = 256;
@@ -45,14 +41,6 @@ pub(super) struct GroupWriter {
     patience: Duration,
     waiting: AtomicUsize,
     state: Mutex<State>,
-    shared: Gather<Job, Turn>,
-}
-
-/// Work that any thread may run.
-struct Job {
-    deadline: Instant,
-    durability: Durability,
-    work: SharedWork,
 }
 
 struct State {
@@ -121,7 +109,6 @@ impl GroupWriter {
                 process_lock,
                 batch: None,
             }),
-            shared: Gather::default(),
         }
     }
 
@@ -149,52 +136,6 @@ impl GroupWriter {
         }
     }
 
-    /// The same for work that any thread may run.
-    pub(super) fn write_shared(&self, durability: Durability, work: SharedWork) -> Result<()> {
-        let _inside = Inside::enter(self)?;
-        let job = Job {
-            deadline: Instant::now() + self.patience,
-            durability,
-            work,
-        };
-        let turn = self.shared.run(job, MOST_MEMBERS, |jobs, pass_on| {
-            let ran = self.run_jobs(jobs);
-            pass_on();
-            ran.into_iter().map(settled).collect()
-        });
-        match turn {
-            Some(Turn::Done) => Ok(()),
-            Some(Turn::Failed(error)) => Err(error),
-            Some(Turn::Panicked(payload)) => resume_unwind(payload),
-            None => Err(Error::internal("a writer was forgotten")),
-        }
-    }
-
-    /// Runs jobs in one batch. Those that are done have to wait for its outcome.
-    fn run_jobs(&self, jobs: Vec<Job>) -> Vec<(Turn, Option<Arc<Outcome>>)> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut state = lock(&self.state);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        let mut left = jobs.len();
-        let mut ran = Vec::with_capacity(left);
-        for job in jobs {
-            left -= 1;
-            let mut work = job.work;
-            let outcome = match state.join(job.durability, job.deadline) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    ran.push((Turn::Failed(error), None));
-                    continue;
-                }
-            };
-            let (turn, intact) = state.run(&mut *work);
-            let others = left + self.waiting.load(Ordering::SeqCst);
-            state.end_turn(&turn, intact, others);
-            ran.push((turn, Some(outcome)));
-        }
-        ran
-    }
-
     /// Runs `work` outside of any transaction while no other writer of any process is active.
     pub(super) fn alone<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let _inside = Inside::enter(self)?;
@@ -207,17 +148,6 @@ impl GroupWriter {
         let result = state.connection().and_then(work);
         state.process_lock.release();
         result.map_err(|error| name_full_disk(error, &state.path))
-    }
-}
-
-/// How work ended, once its batch has.
-fn settled((turn, outcome): (Turn, Option<Arc<Outcome>>)) -> Turn {
-    match (turn, outcome) {
-        (Turn::Done, Some(outcome)) => match outcome.wait() {
-            Ok(()) => Turn::Done,
-            Err(error) => Turn::Failed(error),
-        },
-        (turn, _) => turn,
     }
 }
 
@@ -422,7 +352,6 @@ impl Drop for Inside {
 mod tests {
     use std::collections::HashMap;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-    use std::sync::Arc;
     use std::thread;
 
     use offshoot_core::{Error, ErrorCode};
@@ -500,11 +429,6 @@ mod tests {
         let store = store_with_traps(&dir);
         let result = store.write(Durability::Relaxed, &mut |_| put(&store, "inner"));
         assert_eq!(result.unwrap_err().code(), ErrorCode::Internal);
-        let store = Arc::new(store);
-        let again = Arc::clone(&store);
-        let inner = Box::new(move |_: &mut dyn WriteTx| put(&again, "inner"));
-        let result = store.write_shared(Durability::Relaxed, inner);
-        assert_eq!(result.unwrap_err().code(), ErrorCode::Internal);
         store
             .write(Durability::Relaxed, &mut |_| store.read(&mut |_| Ok(())))
             .unwrap();
@@ -514,16 +438,9 @@ mod tests {
     const FINE: u64 = 4;
 
     /// What a writer does: 0 fails, 1 panics, 2 spoils the commit, 3 loses the transaction.
-    fn one_write(
-        store: &SqliteStore,
-        key: &str,
-        fate: u64,
-        durability: Durability,
-        shared: bool,
-    ) -> bool {
-        let key = key.to_owned();
-        let mut work = move |tx: &mut dyn WriteTx| {
-            tx.put_setting(&key, "1")?;
+    fn one_write(store: &SqliteStore, key: &str, fate: u64, durability: Durability) -> bool {
+        let mut work = |tx: &mut dyn WriteTx| {
+            tx.put_setting(key, "1")?;
             match fate {
                 0 => return Err(Error::invalid("on purpose")),
                 1 => resume_unwind(Box::new("on purpose")),
@@ -533,10 +450,7 @@ mod tests {
             }
             Ok(())
         };
-        let result = catch_unwind(AssertUnwindSafe(|| match shared {
-            true => store.write_shared(durability, Box::new(work)),
-            false => store.write(durability, &mut work),
-        }));
+        let result = catch_unwind(AssertUnwindSafe(|| store.write(durability, &mut work)));
         match result {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
@@ -591,8 +505,7 @@ mod tests {
                             } else {
                                 Durability::Synced
                             };
-                            let shared = random >> 61 & 3 != 0;
-                            let done = one_write(store, &key, fate, durability, shared);
+                            let done = one_write(store, &key, fate, durability);
                             assert!(!done || fate == FINE, "fate {fate} was acknowledged");
                             fates.push((key, done));
                             if turn % 20 == 7 && writer == 0 {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use offshoot_core::ErrorCode;
-use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
+use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore};
 use offshoot_testkit::Process;
 
 const TASK: &str = "OFFSHOOT_STORE_TEST_TASK";
@@ -78,19 +78,12 @@ fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
     child.pause();
     // Those who queue behind each other wait at the same time, not one after the other.
     let began = Instant::now();
-    let write = |key: &str, shared: bool| {
-        let owned = key.to_owned();
-        let mut work = move |tx: &mut dyn WriteTx| tx.put_setting(&owned, "1");
-        match shared {
-            true => store.write_shared(Durability::Synced, Box::new(work)),
-            false => store.write(Durability::Synced, &mut work),
-        }
-    };
+    let write = |key: &str| store.write(Durability::Synced, &mut |tx| tx.put_setting(key, "1"));
     std::thread::scope(|scope| {
         for n in 0..WRITERS {
             let write = &write;
             scope.spawn(move || {
-                let error = write(&format!("refused {n}"), n % 2 == 0).unwrap_err();
+                let error = write(&format!("refused {n}")).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error:?}");
             });
         }
@@ -109,8 +102,8 @@ fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
     std::fs::write(path.with_extension("go"), "").unwrap();
     assert!(child.wait().success());
     drop(lines);
-    write("after", false).unwrap();
-    write("after too", true).unwrap();
+    write("after").unwrap();
+    write("after too").unwrap();
     store
         .read(&mut |tx| {
             for key in ["held", "after", "after too"] {
