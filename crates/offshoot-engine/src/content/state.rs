@@ -455,6 +455,9 @@ impl State {
         base: &State,
         edits: &StateEdits,
     ) -> Result<Vec<StateChange>> {
+        if edits.is_empty() {
+            return self.diff(objects, base, &RelPath::root());
+        }
         let mut candidates = base.reached_by(objects, edits)?;
         for change in self.diff(objects, base, &RelPath::root())? {
             candidates.insert(change.path);

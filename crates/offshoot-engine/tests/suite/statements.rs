@@ -81,10 +81,18 @@ impl Counted {
         self.engine.complete(id, &options, &user()).unwrap();
     }
 
+    /// The statements since the last look. How far SQLite syncs is set by whichever thread wrote last
+    /// before, also by the one that does upkeep, so it is left out.
+    fn ran(&self) -> Vec<String> {
+        let mut ran = self.log.take();
+        ran.retain(|sql| !sql.starts_with("PRAGMA synchronous"));
+        ran
+    }
+
     /// Compares how many statements and transactions there were since the last look. Fewer is
     /// progress: write the smaller numbers there. More has to have a reason that the commit tells.
     fn took(&self, what: &str, statements: usize, transactions: usize) {
-        let ran = self.log.take();
+        let ran = self.ran();
         let begun = ran.iter().filter(|sql| sql.starts_with("BEGIN")).count();
         assert_eq!(
             (ran.len(), begun),
@@ -113,7 +121,7 @@ fn everyday_operations_take_no_more_statements_than_before() {
     counted.engine.wait_for_upkeep();
     counted.log.take();
     counted.complete(&fork);
-    counted.took("a completion", 155, 27);
+    counted.took("a completion", 153, 27);
 }
 
 /// Who wrote what conflicts is asked with the policy `priority`. What that costs must follow the
@@ -142,7 +150,7 @@ fn a_conflict_costs_the_same_after_many_merges_as_after_few() {
         };
         let completed = counted.engine.complete(&late, &options, &user()).unwrap();
         assert_eq!(completed.conflicts.len(), 1, "{completed:?}");
-        (counted.log.take().len(), counted.log.take_rows())
+        (counted.ran().len(), counted.log.take_rows())
     };
     assert_eq!(statements(3), statements(40));
 }
