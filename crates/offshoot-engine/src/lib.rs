@@ -18,19 +18,23 @@ mod upkeep;
 mod workspace;
 
 pub use access::agent_tree::Agent;
+pub use access::once::Made;
 pub use access::tokens::{IssuedToken, TOKEN_PREFIX, Token, new_secret};
 pub use access::{
     Access, Operation, Overview, Principal, PrincipalKind, ProjectSource, Reach, Rule, Scope, View,
 };
+pub use content::diff::Point;
 pub use content::incoming::Content;
 pub use content::index::Entry;
 pub use content::left_out::LeftOut;
 pub use content::mime::{mime_by_name, type_name};
 pub use content::pattern::Pattern;
 pub use content::rows::Home;
+pub use content::source::OpenFile;
 pub use content::state::{State, StateChange, StateEntry};
+pub use content::too_large::TooLarge;
 pub use content::workspace_row::Quota;
-pub use context::idempotency::{Made, NOTES_KEPT, Noting};
+pub use context::idempotency::{NOTES_KEPT, Noting};
 pub use context::server_lock::ServerLock;
 pub use directory::providers::probe_providers_in;
 pub use engine::{Engine, EngineOptions, MAX_FILE_BYTES, reserve_in};
@@ -62,7 +66,6 @@ pub use project::read::{FileVersion, ProjectDifference, ProjectEntry};
 pub use sync::changes::{BaseMoved, Changes};
 pub use sync::ignored::IgnoredFiles;
 pub use sync::scan::{OutsideChange, Synced};
-pub use sync::too_large::TooLarge;
 pub use upkeep::check::{CheckReport, Problem};
 pub use upkeep::data_removal::{RemovedData, remove_data};
 pub use upkeep::purge::Purged;
@@ -74,8 +77,8 @@ pub use workspace::import::WorkspaceImport;
 pub use workspace::life::{Deleted, Workspace};
 pub use workspace::list::{DirNode, ListOptions, ListPage, ListSort};
 pub use workspace::read::{
-    Info, ListEntry, MAX_WINDOW, OpenFile, Window, WindowContent, is_computed, listing_as_text,
+    Info, ListEntry, MAX_WINDOW, Window, WindowContent, is_computed, listing_as_text,
 };
-pub use workspace::restore::{Point, Restored};
+pub use workspace::restore::Restored;
 pub use workspace::snapshot::{Snapshot, Taken};
 pub use workspace::walk::WalkEntry;

@@ -9,7 +9,7 @@ mod acting;
 pub(crate) mod agent_tree;
 mod agents;
 mod cloning;
-mod once;
+pub(crate) mod once;
 mod projects;
 mod reach;
 mod reviews;

@@ -1,11 +1,18 @@
 //! Requests that may be repeated, on behalf of a principal: a key is one of its own.
 
-use offshoot_core::{Error, Result};
-use offshoot_store::{WorkspaceRow, WriteTx};
+use std::collections::BTreeMap;
+
+use offshoot_core::{AgentId, Error, ErrorCode, ProjectId, Result, WorkspaceId};
+use offshoot_store::{
+    Durability, HistoryFilter, HistoryOp, HistoryRow, MadeRow, ReadTx, RequestRow, WorkspaceKind,
+    WorkspaceRow, WorkspaceState, WriteTx,
+};
 use serde::Serialize;
 
 use super::Access;
-use crate::context::idempotency::{Also, KeyedRequest, Made};
+use crate::context::idempotency::{Also, KeyedRequest, NOTES_KEPT, Noting, PATIENCE, micros};
+use crate::engine::Engine;
+use crate::workspace::files::Written;
 
 impl Access {
     /// Makes `count` things once for each key that this principal gives; without a key each time.
@@ -59,5 +66,290 @@ impl Access {
                 make(Some(&note))
             }
         }
+    }
+}
+
+impl Engine {
+    /// Makes `count` things, each once for a key. Returns them, and whether this call made one.
+    /// `find` gets what a request before made, `make` what there is so far and where to note the
+    /// next. Two calls with the same key wait for each other, in all processes. A key that came with
+    /// another request is refused: its answer would be to something else.
+    pub(crate) fn once<T>(
+        &self,
+        request: &KeyedRequest,
+        count: usize,
+        find: impl Fn(&Made) -> Result<T>,
+        mut make: impl FnMut(Noting, &[T]) -> Result<T>,
+    ) -> Result<(Vec<T>, bool)> {
+        // Requests with other keys do not wait for this one.
+        let turn = self.inner.locks.name(&request.lock_name(), PATIENCE);
+        let _turn = turn.map_err(|error| match error.code() {
+            ErrorCode::WorkspaceBusy => Error::new(
+                ErrorCode::WorkspaceBusy,
+                "the first request with this `Idempotency-Key` is still being done",
+            )
+            .with_hint("repeat it later with the same key"),
+            _ => error,
+        })?;
+        let noted = self.noted(request)?;
+        let at = self.now();
+        let (mut things, mut made_one) = (Vec::with_capacity(count), false);
+        for number in 0..count as i64 {
+            if let Some(made) = noted.get(&number) {
+                things.push(find(made)?);
+                continue;
+            }
+            let noting = Noting {
+                request: RequestRow {
+                    key: request.key,
+                    content: request.content,
+                    at,
+                    made: Vec::new(),
+                },
+                number,
+            };
+            let made = make(noting, &things)?;
+            things.push(made);
+            made_one = true;
+        }
+        Ok((things, made_one))
+    }
+
+    /// What a request before made and is still there, by its number.
+    pub(crate) fn noted(&self, request: &KeyedRequest) -> Result<BTreeMap<i64, Made>> {
+        let Some(row) = self.store().read(|tx| tx.request(&request.key))? else {
+            return Ok(BTreeMap::new());
+        };
+        let is_old = self.now().0.saturating_sub(row.at.0) > micros(NOTES_KEPT);
+        if !is_old && row.content != request.content {
+            return Err(
+                Error::invalid("this `Idempotency-Key` came with another request before")
+                    .with_hint("give every request a key of its own; repeat it as it was"),
+            );
+        }
+        let mut there = BTreeMap::new();
+        for made in row.made.iter().filter(|_| !is_old) {
+            if let Some(found) = self.still_there(made)? {
+                there.insert(made.number, found);
+            }
+        }
+        if there.is_empty() {
+            self.store()
+                .write(Durability::Relaxed, |tx| tx.forget_request(&request.key))?;
+        }
+        Ok(there)
+    }
+
+    pub(crate) fn still_there(&self, made: &MadeRow) -> Result<Option<Made>> {
+        if let Some(agent) = &made.agent {
+            let row = self.store().read(|tx| tx.agent(agent))?;
+            let is_there = row.is_some_and(|row| row.ended_at.is_none());
+            return Ok(is_there.then(|| Made::Agent(agent.clone())));
+        }
+        let Some(key) = made.workspace else {
+            return Ok(None);
+        };
+        let row = self.store().read(|tx| tx.workspace_by_key(key))?;
+        let Some(row) = row.filter(|row| row.state == WorkspaceState::Open) else {
+            return Ok(None);
+        };
+        match (made.line, row.kind) {
+            (Some(number), _) => {
+                let line = self.store().read(|tx| line_numbered(tx, &row, number))?;
+                let written = line.map(|line| self.written_then(&line)).transpose()?;
+                Ok(written.map(Made::File))
+            }
+            (None, WorkspaceKind::Project) => Ok(Some(Made::Project(row.id.as_str().parse()?))),
+            (None, _) => Ok(Some(Made::Workspace(row.id))),
+        }
+    }
+
+    /// What the writer of a file was told, from its line of history.
+    pub(crate) fn written_then(&self, row: &HistoryRow) -> Result<Written> {
+        let line = &row.line;
+        let id = line.after;
+        let id = id.ok_or_else(|| Error::internal("a write without content was noted"))?;
+        let mime = match &line.mime {
+            Some(mime) => mime.clone(),
+            None => self.mime_in_store(&line.path, id)?,
+        };
+        Ok(Written {
+            path: line.path.clone(),
+            size: line.size,
+            mime,
+            version: line.revision,
+            id,
+            created: line.op == HistoryOp::Create,
+        })
+    }
+}
+
+/// What a request before made, and what is still there.
+#[derive(Clone, Debug)]
+pub enum Made {
+    /// A workspace.
+    Workspace(WorkspaceId),
+    /// A project.
+    Project(ProjectId),
+    /// An agent.
+    Agent(AgentId),
+    /// A file, as it was written.
+    File(Written),
+}
+
+impl Made {
+    /// The workspace that it is.
+    pub fn workspace(&self) -> Result<&WorkspaceId> {
+        match self {
+            Made::Workspace(id) => Ok(id),
+            _ => Err(noted_as_another()),
+        }
+    }
+
+    /// The project that it is.
+    pub fn project(&self) -> Result<&ProjectId> {
+        match self {
+            Made::Project(id) => Ok(id),
+            _ => Err(noted_as_another()),
+        }
+    }
+
+    /// The agent that it is.
+    pub fn agent(&self) -> Result<&AgentId> {
+        match self {
+            Made::Agent(id) => Ok(id),
+            _ => Err(noted_as_another()),
+        }
+    }
+
+    /// The file that it is.
+    pub fn file(&self) -> Result<&Written> {
+        match self {
+            Made::File(written) => Ok(written),
+            _ => Err(noted_as_another()),
+        }
+    }
+}
+
+pub(crate) fn noted_as_another() -> Error {
+    Error::internal("a request has a note of another kind of thing")
+}
+
+pub(crate) fn line_numbered(
+    tx: &dyn ReadTx,
+    row: &WorkspaceRow,
+    number: i64,
+) -> Result<Option<HistoryRow>> {
+    let mut found = tx.history(&HistoryFilter {
+        workspace: Some(row.key),
+        after_seq: number - 1,
+        before_seq: Some(number + 1),
+        limit: 1,
+        ..HistoryFilter::default()
+    })?;
+    Ok(found.pop())
+}
+
+#[cfg(test)]
+mod tests {
+    use offshoot_core::{Cause, Operator};
+    use serde_json::json;
+
+    use std::time::Duration;
+
+    use offshoot_core::Timestamp;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::context::idempotency::FORGOTTEN_BESIDE;
+    use crate::engine::EngineOptions;
+
+    #[test]
+    fn a_request_is_the_same_however_it_is_spelt() {
+        let content = |text: &str| {
+            let value: Value = serde_json::from_str(text).unwrap();
+            KeyedRequest::new(&[b"k"], &value).unwrap().content
+        };
+        let one = content(r#"{"name": "a", "count": 2, "deep": {"x": 1, "y": [null]}}"#);
+        for same in [
+            r#"{"count":2,"deep":{"y":[null],"x":1,"z":null},"name":"\u0061"}"#,
+            r#"{"other":null,"name":"a","count":2,"deep":{"x":1,"y":[null]}}"#,
+        ] {
+            assert_eq!(content(same), one, "{same}");
+        }
+        for other in [
+            r#"{"name":"b","count":2,"deep":{"x":1,"y":[null]}}"#,
+            r#"{"name":"a","count":2,"deep":{"x":1,"y":[]}}"#,
+            r#"{"name":"a","deep":{"x":1,"y":[null]}}"#,
+        ] {
+            assert_ne!(content(other), one, "{other}");
+        }
+    }
+
+    fn ask(engine: &Engine, request: &KeyedRequest) -> Result<(Vec<String>, bool)> {
+        let find = |made: &Made| made.workspace().map(ToString::to_string);
+        engine.once(request, 1, find, |noting, _| {
+            let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.note_row(tx, row);
+            let (layout, quota) = (Default::default(), Default::default());
+            let cause = Cause::by(Operator::user());
+            let made = engine.create_workspace_and(None, layout, quota, Some(&also), &cause)?;
+            Ok(made.id.to_string())
+        })
+    }
+
+    /// Notes a request as if that had been done so long ago.
+    fn make_older(engine: &Engine, request: &KeyedRequest, by: Duration) {
+        let store = engine.store();
+        let aged = store.write(Durability::Synced, |tx| {
+            let row = tx.request(&request.key)?.unwrap();
+            let at = Timestamp(row.at.0 - micros(by));
+            tx.forget_request(&request.key)?;
+            tx.note_made(&RequestRow { at, ..row.clone() }, &row.made[0])
+        });
+        aged.unwrap();
+    }
+
+    #[test]
+    fn notes_are_kept_for_a_day_and_then_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(EngineOptions::new(dir.path().join("data"))).unwrap();
+        let request = |key: &[u8], asked: i64| KeyedRequest::new(&[key], &json!(asked)).unwrap();
+        let is_noted = |request: &KeyedRequest| {
+            let found = engine.store().read(|tx| tx.request(&request.key));
+            found.unwrap().is_some()
+        };
+        let (first, minute) = (request(b"a", 1), Duration::from_secs(60));
+        let (names, _) = ask(&engine, &first).unwrap();
+        make_older(&engine, &first, NOTES_KEPT - minute);
+        assert_eq!(ask(&engine, &first).unwrap(), (names.clone(), false));
+        assert!(ask(&engine, &request(b"a", 2)).is_err());
+        // From then on it is as if it had never been asked, also for another request.
+        make_older(&engine, &first, 2 * minute);
+        let (others, made) = ask(&engine, &request(b"a", 2)).unwrap();
+        assert!(made && others != names);
+        assert_eq!(ask(&engine, &request(b"a", 2)).unwrap(), (others, false));
+        // Whoever notes something takes old notes along, and a clean-up takes all.
+        let old: Vec<_> = (0..FORGOTTEN_BESIDE as u8 + 3)
+            .map(|n| request(&[n], 3))
+            .collect();
+        for request in &old {
+            ask(&engine, request).unwrap();
+        }
+        for request in &old {
+            make_older(&engine, request, 2 * NOTES_KEPT);
+        }
+        ask(&engine, &request(b"b", 1)).unwrap();
+        assert_eq!(old.iter().filter(|request| is_noted(request)).count(), 3);
+        let unused_for = Duration::from_secs(3600);
+        let cause = Cause::by(Operator::user());
+        engine.clean(unused_for, false, &cause).unwrap();
+        assert!(!old.iter().any(is_noted) && is_noted(&request(b"b", 1)));
+    }
+
+    #[test]
+    fn keys_of_two_owners_are_two_keys() {
+        let key = |owner: &[&[u8]]| KeyedRequest::new(owner, &json!({})).unwrap().key;
+        assert_eq!(key(&[b"a", b"b"]), key(&[b"a", b"b"]));
+        assert_ne!(key(&[b"a", b"b"]), key(&[b"ab", b""]));
     }
 }

@@ -17,7 +17,7 @@ use crate::content::rows::{base_state, fork_row};
 use crate::content::state::{
     State, StateChange, StateEdit, StateEdits, StateEntry, refused_by_git,
 };
-use crate::sync::too_large::TooLarge;
+use crate::content::too_large::TooLarge;
 
 /// Directories at the top of a workspace that are Offshoot's, unless its base has them.
 const OURS: [&[u8]; 2] = [b".meta", b".logs"];

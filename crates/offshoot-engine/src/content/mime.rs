@@ -1,6 +1,12 @@
 //! What kind of content a file holds: its MIME type and the short type name people see.
 
+use offshoot_core::{ObjectId, RelPath};
+
+use crate::content::source::Source;
+use crate::engine::Engine;
+
 /// How many bytes at the start of a file are looked at.
+use offshoot_core::Result;
 pub(crate) const HEAD: usize = 8 << 10;
 /// The type of what nothing is known about.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";
@@ -147,6 +153,12 @@ pub fn type_name(mime: &str, name: &[u8]) -> &'static str {
         Some(("text", _)) => "text",
         Some((_, "zip" | "gzip" | "x-tar")) => "archive",
         _ => "unknown",
+    }
+}
+
+impl Engine {
+    pub(crate) fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
+        Source::of_object(self.clone(), id)?.mime(path)
     }
 }
 

@@ -357,3 +357,56 @@ pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Res
     })?;
     Ok(window)
 }
+
+/// A file opened for reading, wherever its bytes are: they come by its [`Read`].
+pub struct OpenFile {
+    source: Source,
+    /// How many bytes there are.
+    pub size: u64,
+    /// The MIME type.
+    pub mime: String,
+    /// When it last changed; none where only the history knows.
+    pub modified_at: Option<Timestamp>,
+}
+
+impl OpenFile {
+    pub(crate) fn of(mut source: Source, path: &RelPath) -> Result<Self> {
+        let mime = source.mime(path)?;
+        Ok(OpenFile {
+            size: source.size,
+            modified_at: source.modified_at,
+            mime,
+            source,
+        })
+    }
+
+    /// Whether the bytes come from the store instead of a directory, or from memory.
+    pub fn is_stored(&self) -> bool {
+        self.source.is_stored()
+    }
+
+    /// The id of the bytes if it is known without reading them.
+    pub fn known_content_id(&self) -> Option<ObjectId> {
+        self.source.known_content_id()
+    }
+
+    /// The id of exactly the bytes that this file reads, from the first on. Costs one pass over a
+    /// file on disk that was not asked for before; reading starts again at the beginning.
+    pub fn content_id(&mut self) -> Result<ObjectId> {
+        let id = self.source.content_id()?;
+        self.source.rewind()?;
+        Ok(id)
+    }
+
+    /// Reads only `length` bytes from `offset` on. A step on disk; of content in the store all is
+    /// read, because damage anywhere in it shows only then.
+    pub fn select(&mut self, offset: u64, length: u64) -> Result<()> {
+        self.source.select(offset, length)
+    }
+}
+
+impl Read for OpenFile {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.source.read(buffer)
+    }
+}

@@ -16,7 +16,9 @@ use offshoot_fs::{
     ForkDirs, LayerStack, LayerState, OWN_LAYER, Provider, SafeDir, Stat, Sync, Walk, freeze_layer,
     layer_state,
 };
-use offshoot_git::{IndexStat, fork_config, read_commit, write_fork_git, write_index};
+use offshoot_git::{
+    Commit, IndexStat, ObjectReader, fork_config, read_commit, write_fork_git, write_index,
+};
 use offshoot_store::{
     Durability, ForkRow, LayerRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
@@ -26,7 +28,6 @@ use crate::content::rows::fork_row;
 use crate::content::state::State;
 use crate::directory::layers::{Stack, shown_by};
 use crate::engine::Engine;
-use crate::workspace::export::commits_without_parents;
 
 /// The level of such a layer: no number of differences that were put together.
 const LEVEL: i64 = -1;
@@ -337,6 +338,35 @@ pub(crate) fn cannot_write(cause: std::io::Error) -> Error {
     )
     .with_hint("check the space on the disk and try again")
     .with_source(cause)
+}
+
+/// Commits that name parents which are not there: they came from a shallow repository.
+pub(crate) fn commits_without_parents(
+    objects: &dyn ObjectReader,
+    head: ObjectId,
+) -> Result<HashSet<ObjectId>> {
+    let mut cut = HashSet::new();
+    let mut missing = HashSet::new();
+    let mut seen = HashSet::from([head]);
+    let mut next: Vec<_> = objects
+        .read(&head)?
+        .map(|(_, bytes)| (head, bytes))
+        .into_iter()
+        .collect();
+    while let Some((id, bytes)) = next.pop() {
+        for parent in Commit::parse(&bytes)?.parents {
+            if seen.insert(parent) {
+                match objects.read(&parent)? {
+                    Some((_, bytes)) => next.push((parent, bytes)),
+                    None => drop(missing.insert(parent)),
+                }
+            }
+            if missing.contains(&parent) {
+                cut.insert(id);
+            }
+        }
+    }
+    Ok(cut)
 }
 
 #[cfg(test)]

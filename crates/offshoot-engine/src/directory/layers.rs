@@ -21,8 +21,7 @@ use crate::content::objects::missing_content;
 use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::directory::git_layer::is_git_layer;
-use crate::engine::Engine;
-use crate::engine::held_by_another;
+use crate::engine::{Engine, held_by_another};
 use crate::upkeep::jobs::Job;
 
 /// So many differences of one size are put together into one.

@@ -12,6 +12,7 @@ use offshoot_store::WorkspaceRow;
 use crate::content::index::{Entry, Index};
 use crate::content::objects::missing_content;
 use crate::content::rows::open_row_by_key;
+use crate::content::state::StateChange;
 use crate::engine::Engine;
 
 const CHUNK: usize = 128 << 10;
@@ -156,5 +157,39 @@ fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
     match dir.stat(path)? {
         Some(stat) if !stat.is_dir() => dir.remove_file(path),
         _ => Ok(()),
+    }
+}
+
+impl Engine {
+    /// Writes differences to a directory: what goes first, then what comes.
+    pub(crate) fn project_changes(&self, dir: &SafeDir, changes: &[StateChange]) -> Result<()> {
+        for change in changes.iter().rev() {
+            let type_changed = matches!(
+                (&change.before, &change.after),
+                (Some(before), Some(after)) if before.kind != after.kind
+            );
+            if change.after.is_none() || type_changed {
+                remove_from_disk(dir, &change.path)?;
+            }
+        }
+        for change in changes {
+            let Some(after) = change.after else { continue };
+            let only_mode = change
+                .before
+                .is_some_and(|before| before.kind == after.kind && before.id == after.id);
+            if only_mode {
+                if after.kind == EntryKind::File {
+                    dir.set_perm(&change.path, after.perm)?;
+                }
+            } else {
+                self.put_on_disk(dir, &change.path, &Entry::of_state(after), None)?;
+            }
+        }
+        for change in changes.iter().rev() {
+            if let Some(after) = change.after.filter(|after| after.kind == EntryKind::Dir) {
+                dir.set_perm(&change.path, after.perm)?;
+            }
+        }
+        Ok(())
     }
 }

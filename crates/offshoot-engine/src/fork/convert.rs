@@ -5,8 +5,8 @@ use offshoot_fs::{ForkDirs, ProviderName};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::rows::{fork_row, open_row_by_key, project_name};
+use crate::directory::fork_dir::Rows;
 use crate::engine::Engine;
-use crate::fork::create::Rows;
 
 /// What turning a fork into a copy did.
 #[derive(Clone, Debug)]

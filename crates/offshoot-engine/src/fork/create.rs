@@ -12,35 +12,26 @@
 use std::path::PathBuf;
 
 use offshoot_core::{
-    AgentId, Cause, Error, ErrorCode, Layout, ObjectId, ProjectId, RelPath, Result, Timestamp,
-    WorkspaceId,
+    AgentId, Cause, Error, ErrorCode, Layout, ObjectId, ProjectId, Result, Timestamp, WorkspaceId,
 };
-use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
+use offshoot_fs::ProviderName;
 use offshoot_store::{
     Durability, ForkRow, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKey, WorkspaceKind,
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
 use crate::content::agent_rows::give_fork;
-use crate::content::index::Index;
 use crate::content::left_out::without_left_out;
 use crate::content::objects::Workbench;
-use crate::content::rows::{
-    base_state, fork_row, open_project, open_row_by_key, project_name, state_of, state_of_row,
-};
-use crate::content::state::State;
+use crate::content::rows::{fork_row, open_project, project_name, state_of, state_of_row};
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::context::idempotency::Also;
-use crate::directory::layers::Stack;
+use crate::directory::fork_dir::{LAYER_TRIES, Rows};
 use crate::engine::Engine;
-use crate::formats;
-use crate::formats::{ForkNote, LayerNote};
 use crate::workspace::life::Workspace;
 
 /// How often the name of a new fork may be taken away by somebody else.
 const TRIES: usize = 1_000;
-/// How often its layers may be collected before it has its row.
-const LAYER_TRIES: usize = 20;
 
 /// How a fork is made.
 #[derive(Clone, Debug, Default)]
@@ -178,15 +169,6 @@ impl Beginning {
         also.map_or(Ok(()), |also| also(tx, &row))?;
         Ok(Some((row, fork)))
     }
-}
-
-/// Where the rows of a fork are sure to be once it is made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rows {
-    /// In the store, whatever happens.
-    OnDisk,
-    /// In the store, or else in the note beside the fork.
-    InNote,
 }
 
 impl Engine {
@@ -527,193 +509,6 @@ impl Engine {
         };
         self.as_head_has_it(tx, begin)
     }
-
-    /// Where a fork lives.
-    pub(crate) fn fork_dirs(&self, row: &WorkspaceRow, place: i64) -> ForkDirs {
-        ForkDirs::new(
-            self.inner.data.forks().join(format!("{}.{place}", row.id)),
-            self.inner.data.workspace(&row.id),
-        )
-    }
-
-    /// Makes the directory of a fork. Whoever does holds its name or its lock.
-    pub(crate) fn make_fork(
-        &self,
-        provider: &dyn Provider,
-        stack: &Stack,
-        dirs: &ForkDirs,
-        (row, fork, rows): (&WorkspaceRow, &ForkRow, Rows),
-        project: &ProjectId,
-    ) -> Result<()> {
-        let note = ForkNote {
-            id: row.id.to_string(),
-            project: project.to_string(),
-            base: fork.base.to_hex(),
-            agent: fork.agent.as_ref().map(ToString::to_string),
-            priority: fork.priority,
-            provider: provider.name().as_str().to_owned(),
-            created_at: row.created_at.0,
-            handed_out: row.handed_out,
-            git: fork.git,
-            origin: row.head.map(ObjectId::to_hex),
-            layers: stack.rows.iter().map(LayerNote::from).collect(),
-            boot: offshoot_sys::boot_id(),
-            rows_on_disk: rows == Rows::OnDisk,
-        };
-        let note = formats::to_text(&note)?;
-        match provider.create(&stack.layers, dirs) {
-            Err(error) if error.code() == ErrorCode::AlreadyExists => {
-                // What an interrupted attempt, or the removal of an earlier workspace of this
-                // name, left there belongs to nobody.
-                self.provider_seen_in(dirs)?.cleanup(dirs)?;
-                provider.create(&stack.layers, dirs)?;
-            }
-            other => drop(other?),
-        }
-        let written = offshoot_sys::write_private(&dirs.private.join("fork.json"), note.as_bytes());
-        written.map_err(|cause| {
-            let _ = provider.cleanup(dirs);
-            Error::new(
-                ErrorCode::WriteFailed,
-                "the directory of the fork could not be made",
-            )
-            .with_source(cause)
-        })
-    }
-
-    /// The provider that must have made what is on disk.
-    pub(crate) fn provider_seen_in(&self, dirs: &ForkDirs) -> Result<Box<dyn Provider>> {
-        let overlay = dirs.upper().is_dir() || is_fork_mounted(&dirs.target)?;
-        self.provider_that_made(if overlay {
-            ProviderName::Overlay
-        } else {
-            ProviderName::Copy
-        })
-    }
-
-    /// Makes the directory of a fork that has none, and notes it. The caller holds the exclusive
-    /// lock.
-    pub(crate) fn materialize_fork(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        let (fork, origin, project) = self.store().read(|tx| {
-            let fork = fork_row(tx, row)?;
-            let origin = origin_of(tx, row, &fork)?;
-            let project = project_name(tx, &fork)?;
-            Ok((fork, origin, project))
-        })?;
-        let required = fork.provider.as_deref().map(str::parse).transpose()?;
-        let provider = self.provider_for_new(required)?;
-        let mut tries = LAYER_TRIES;
-        loop {
-            self.discard_fork(row)?;
-            let stack = self.stack_for_fork(&fork, origin)?;
-            let made = self.materialize_on(row, &fork, &project, &*provider, &stack);
-            tries -= 1;
-            if made.is_ok() || !self.is_gone(&stack)? || tries == 0 {
-                return made;
-            }
-        }
-    }
-
-    fn materialize_on(
-        &self,
-        row: &WorkspaceRow,
-        fork: &ForkRow,
-        project: &ProjectId,
-        provider: &dyn Provider,
-        stack: &Stack,
-    ) -> Result<SafeDir> {
-        let dirs = self.fork_dirs(row, fork.place);
-        self.make_fork(provider, stack, &dirs, (row, fork, Rows::InNote), project)?;
-        let begun = self.begin_git(provider, stack, &dirs, row, fork);
-        let filled = begun.and_then(|()| self.fill_fork(row, stack, &dirs));
-        let noted = filled.and_then(|dir| {
-            // Refused by the store if the layers are gone by now.
-            self.store().write(Durability::Relaxed, |tx| {
-                let mut now = open_row_by_key(tx, row)?;
-                now.materialized = true;
-                now.handed_out = true;
-                tx.update_workspace(&now)?;
-                let mut fork = fork_row(tx, &now)?;
-                fork.layer = Some(stack.top);
-                fork.provider = Some(provider.name().as_str().to_owned());
-                tx.put_fork(&fork)
-            })?;
-            Ok(dir)
-        });
-        if noted.is_err() {
-            let _ = provider.cleanup(&dirs);
-        }
-        noted
-    }
-
-    /// Writes what the index says beyond the layers.
-    fn fill_fork(&self, row: &WorkspaceRow, stack: &Stack, dirs: &ForkDirs) -> Result<SafeDir> {
-        let dir = self.open_dir(&dirs.target)?.following_no_links();
-        let changes = self.store().read(|tx| {
-            let now = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &now).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let state = index.base().edit(&mut bench, &index.pending(true)?.edits)?;
-            stack.state.diff(&bench, &state, &RelPath::root())
-        })?;
-        self.project_changes(&dir, &changes)?;
-        if !changes.is_empty() {
-            self.sync_workspaces()?;
-        }
-        Ok(dir)
-    }
-
-    /// Makes sure that the directory of a materialised fork shows it: after a restart of the
-    /// machine its mount is gone.
-    pub(crate) fn ensure_fork(&self, row: &WorkspaceRow) -> Result<()> {
-        let target = self.inner.data.workspace(&row.id);
-        if is_fork_mounted(&target)? {
-            return Ok(());
-        }
-        let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let (Some(layer), Some(provider)) = (fork.layer, &fork.provider) else {
-            return Err(Error::internal("the fork has a directory but no layers"));
-        };
-        let provider = self.provider_that_made(provider.parse()?)?;
-        if !provider.capabilities().mounts {
-            return Ok(());
-        }
-        let dirs = self.fork_dirs(row, fork.place);
-        if !dirs.upper().is_dir() {
-            return Err(Error::new(
-                ErrorCode::FileNotFound,
-                format!("the directory of the workspace `{}` is missing", row.id),
-            ));
-        }
-        let stack = self.stack_of(fork.project, layer)?;
-        self.finish_update(row, &fork)?;
-        provider
-            .ensure(&stack.layers, &dirs)
-            .map(drop)
-            .map_err(|error| cannot_be_shown(row, error))
-    }
-
-    /// Takes the directory of a fork away. Its content must be in the store (INV-3).
-    pub(crate) fn discard_fork(&self, row: &WorkspaceRow) -> Result<()> {
-        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
-        let place = self
-            .store()
-            .read(|tx| Ok(tx.fork(row.key)?.map_or(1, |fork| fork.place)))?;
-        // One before and one after: an update may have been interrupted.
-        for place in [place, place - 1, place + 1] {
-            let dirs = self.fork_dirs(row, place);
-            if dirs.private.is_dir() || dirs.target.exists() {
-                self.provider_seen_in(&dirs)?.cleanup(&dirs)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The name and place that a private directory of a fork has.
-pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
-    let (id, place) = directory.rsplit_once('.')?;
-    Some((id.parse().ok()?, place.parse().ok()?))
 }
 
 /// The number of an open fork of a project.
@@ -728,46 +523,6 @@ fn open_fork_of(
     };
     let fork = tx.fork(row.key)?.filter(|fork| fork.project == project);
     Ok(fork.map(|fork| fork.workspace))
-}
-
-/// A mount that is refused for good needs another way out than to try again.
-fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
-    let passes = [
-        ErrorCode::WorkspaceBusy,
-        ErrorCode::AlreadyExists,
-        ErrorCode::QuotaExceeded,
-    ];
-    if passes.contains(&error.code()) {
-        return error;
-    }
-    let id = &row.id;
-    Error::new(
-        error.code(),
-        format!("the workspace `{id}` is an overlay, which cannot be mounted here: {error}"),
-    )
-    .with_hint(format!(
-        "`offshoot doctor` says what overlays need; `offshoot workspace convert {id} --provider copy` \
-         makes a copy of it, with all that was changed"
-    ))
-    .with_source(error)
-}
-
-/// What the layers of a fork should show: what it began with while it holds nothing else, or what
-/// has layers already; else its base.
-fn origin_of(tx: &dyn ReadTx, row: &WorkspaceRow, fork: &ForkRow) -> Result<State> {
-    let head = match &row.head {
-        Some(head) => tx.snapshot(row.key, head)?,
-        None => None,
-    };
-    let Some(head) = head else {
-        return Ok(base_state(fork));
-    };
-    let shared = head.number == 1 || !tx.layers_showing(&head.tree, &head.sidecar)?.is_empty();
-    Ok(if shared {
-        state_of(&head)
-    } else {
-        base_state(fork)
-    })
 }
 
 fn fork_in(tx: &dyn ReadTx, row: WorkspaceRow) -> Result<Option<Fork>> {

@@ -7,10 +7,9 @@ use offshoot_store::{HistoryOp, HistoryRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::Index;
 use crate::content::rows::open_row_in;
-use crate::content::source::Source;
+use crate::content::source::{OpenFile, Source};
 use crate::engine::Engine;
 use crate::history::trail::Trail;
-use crate::workspace::read::OpenFile;
 
 impl Engine {
     /// Opens a file as it was when its workspace had this version, which is the number that each

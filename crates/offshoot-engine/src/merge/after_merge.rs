@@ -8,11 +8,11 @@ use crate::content::index::Index;
 use crate::content::left_out::LeftOut;
 use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_row_by_key};
+use crate::content::too_large::TooLarge;
 use crate::engine::Engine;
 use crate::formats;
 use crate::merge::complete::{Completed, receipt};
 use crate::sync::ignored::IgnoredFiles;
-use crate::sync::too_large::TooLarge;
 use crate::workspace::life::Deleted;
 
 /// What became of a workspace once its merge had landed. Nothing of this can take the merge back.

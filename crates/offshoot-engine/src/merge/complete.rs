@@ -27,8 +27,7 @@ use crate::content::rows::{
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::context::prefixes::fresh_name;
-use crate::engine::Engine;
-use crate::engine::held_by_another;
+use crate::engine::{Engine, held_by_another};
 use crate::formats;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::Authors;

@@ -5,7 +5,6 @@ pub(crate) mod authors;
 pub(crate) mod base;
 pub(crate) mod complete;
 pub(crate) mod decide;
-pub(crate) mod earlier_merges;
 pub(crate) mod log;
 pub(crate) mod overview;
 pub(crate) mod plan;

@@ -11,13 +11,13 @@ use crate::content::left_out::LeftOut;
 use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateEntry;
+use crate::content::too_large::{TooLarge, largest_file};
 use crate::engine::Engine;
 use crate::merge::complete::{CompleteOptions, Completed, Merging, Waiting};
 use crate::merge::protect;
 use crate::project::policy::MergeSettings;
 use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
-use crate::sync::too_large::{TooLarge, largest_file};
 
 /// An ignored file that a merge would take, as far as can be seen without reading it.
 struct UnreadFile {

@@ -11,14 +11,13 @@ use offshoot_store::{ReadTx, ReviewRow};
 
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
-use crate::content::source::Source;
+use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateEdit, StateEdits};
 use crate::engine::Engine;
 use crate::merge::regions::{Region, merge_texts, regions_of, with_ours};
 use crate::merge::review_row::{Details, LandsIn, details_of, find_review};
 use crate::merge::reviews::Review;
 use crate::merge::three_way::{ThreeStates, merge_into_project, merge_states};
-use crate::workspace::read::OpenFile;
 
 /// One of the texts of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

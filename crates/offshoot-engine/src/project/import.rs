@@ -23,10 +23,10 @@ use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
 use crate::context::idempotency::Also;
+use crate::directory::disk_entry::DiskEntry;
 use crate::engine::Engine;
 use crate::project::head::{Project, Proposal, Recorded, add_project};
 use crate::project::import_source::SourceTree;
-use crate::workspace::read::DiskEntry;
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
 /// How a directory is imported.

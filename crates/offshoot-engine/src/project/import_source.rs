@@ -19,10 +19,10 @@ use offshoot_store::{Bulk, BulkWriter};
 
 use crate::content::change_set::topmost;
 use crate::content::state::belongs_to_nested_git;
+use crate::directory::disk_entry::DiskEntry;
 use crate::engine::Engine;
 use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
 use crate::sync::disk::{Taken, is_too_deep, read_rule_file, rules_in, take_too_deep};
-use crate::workspace::read::DiskEntry;
 
 const THREADS: usize = 2;
 /// So many files a thread takes at a time.

@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod clone;
+pub(crate) mod earlier_merges;
 pub(crate) mod head;
 pub(crate) mod import;
 pub(crate) mod import_git;

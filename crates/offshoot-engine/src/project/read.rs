@@ -5,11 +5,10 @@ use offshoot_store::SnapshotRow;
 
 use crate::content::change_set::change_set;
 use crate::content::rows::{no_file, open_project, size_of, state_of};
-use crate::content::source::Source;
+use crate::content::source::{OpenFile, Source};
 use crate::content::state::StateEntry;
 use crate::engine::Engine;
 use crate::workspace::list::{DirNode, nest};
-use crate::workspace::read::OpenFile;
 use crate::workspace::snapshot::Snapshot;
 
 /// One path of a project at a snapshot.

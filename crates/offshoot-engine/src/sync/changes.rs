@@ -8,9 +8,9 @@ use crate::content::index::Index;
 use crate::content::pending::Pending;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateChange;
+use crate::content::too_large::TooLarge;
 use crate::engine::Engine;
 use crate::sync::scan::Synced;
-use crate::sync::too_large::TooLarge;
 
 /// How far a fork is behind its project.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use offshoot_store::{BulkWriter, WorkspaceRow};
 
 use crate::content::incoming::FileReader;
 use crate::content::index::{Entry, Index};
+use crate::content::too_large::TooLarge;
+use crate::directory::disk_entry::DiskEntry;
 use crate::engine::Engine;
-use crate::sync::too_large::TooLarge;
-use crate::workspace::read::DiskEntry;
 
 /// Files up to this size are read into memory and go into packs.
 const IN_MEMORY: u64 = 1 << 20;

@@ -16,6 +16,8 @@ use crate::content::inherited::Inherited;
 use crate::content::pending::Pending;
 use crate::content::rows::{fork_row, size_of};
 use crate::content::state::around_nested_git;
+use crate::content::too_large::largest_file;
+use crate::directory::disk_entry::DiskEntry;
 use crate::directory::layers::Stack;
 use crate::engine::Engine;
 use crate::sync::changes::{Changes, changes_of};
@@ -24,8 +26,6 @@ use crate::sync::disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
 use crate::sync::fork_memo::ForkMemo;
 use crate::sync::ignored::Ignored;
 use crate::sync::scan::{Found, ROUNDS, Synced, differs};
-use crate::sync::too_large::largest_file;
-use crate::workspace::read::DiskEntry;
 
 /// A memo is written anew when the old one let more than this be hashed.
 const MEMO_IS_WORTH_FILES: usize = 8;

@@ -9,10 +9,10 @@ use offshoot_store::{BulkWriter, EntryRow, WorkspaceRow};
 
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
+use crate::content::too_large::{TooLarge, largest_file};
 use crate::engine::Engine;
 use crate::sync::disk::Taken;
 use crate::sync::scan::{Found, differs};
-use crate::sync::too_large::{TooLarge, largest_file};
 
 /// Ignored files that are in no snapshot and no version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

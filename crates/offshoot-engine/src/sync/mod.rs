@@ -12,4 +12,3 @@ pub(crate) mod memos;
 pub(crate) mod record;
 pub(crate) mod renames;
 pub(crate) mod scan;
-pub(crate) mod too_large;

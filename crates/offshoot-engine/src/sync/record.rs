@@ -8,9 +8,9 @@ use offshoot_store::{EntryRow, HistoryOp};
 use crate::content::draft::Draft;
 use crate::content::history_writer::LineFor;
 use crate::content::index::Entry;
+use crate::directory::disk_entry::DiskEntry;
 use crate::sync::renames::Renames;
 use crate::sync::scan::{Found, OutsideChange};
-use crate::workspace::read::DiskEntry;
 
 /// Drafts what was found, path by path, in the order of paths.
 pub(crate) struct Recorder<'a, 't> {

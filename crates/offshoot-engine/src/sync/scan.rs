@@ -24,13 +24,13 @@ use crate::content::index::{Entry, Index};
 use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{claim_of, open_row_by_key};
 use crate::content::state::{State, StateEdit, StateEntry};
+use crate::content::too_large::{TooLarge, largest_file};
+use crate::directory::disk_entry::DiskEntry;
 use crate::engine::Engine;
 use crate::sync::disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync::ignored::Ignored;
 use crate::sync::record::Recorder;
 use crate::sync::renames::Renames;
-use crate::sync::too_large::{TooLarge, largest_file};
-use crate::workspace::read::DiskEntry;
 
 /// A memo is written anew when the old one leaves more than this to look at again.
 const MEMO_IS_WORTH_FILES: usize = 256;

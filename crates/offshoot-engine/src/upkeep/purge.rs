@@ -23,12 +23,13 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::objects::Workbench;
 use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, state_of};
+use crate::context::idempotency::micros;
 use crate::directory::last_use::NOTED_FOR;
 use crate::directory::layers::layers_holding;
 use crate::engine::Engine;
 use crate::formats;
 use crate::merge::review_row::details_of;
-use crate::upkeep::retention::{ages_in, micros};
+use crate::upkeep::retention::ages_in;
 
 /// What stands where content was erased.
 const PLACEHOLDER: &[u8] = b"This content was purged.\n";

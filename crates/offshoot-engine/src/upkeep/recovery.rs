@@ -22,13 +22,11 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
+use crate::directory::disk_entry::DiskEntry;
 use crate::engine::Engine;
 use crate::upkeep::jobs::Job;
-use crate::workspace::read::DiskEntry;
 
 const BOOT_SETTING: &str = "boot_id";
-/// A directory that so many revisions are not known to be durable of is synced at once.
-const MOST_UNSYNCED: i64 = 8_000;
 /// What processes leave in `tmp/` is removed when it is this old, or when nobody else lives.
 const LEFTOVER_SECONDS: u64 = 3_600;
 
@@ -284,79 +282,5 @@ impl Engine {
             tx.add_history(&back)?;
             tx.update_workspace(&next)
         })
-    }
-
-    fn mark_synced(&self, row: &WorkspaceRow, revision: i64) -> Result<()> {
-        self.store().write(Durability::Relaxed, |tx| {
-            let Some(mut now) = tx.workspace_by_key(row.key)? else {
-                return Ok(());
-            };
-            now.synced_revision = now.synced_revision.max(revision);
-            tx.update_workspace(&now)
-        })
-    }
-
-    /// Makes the directories durable, so that less has to be looked at after an unclean stop. For
-    /// idle moments; costs one sync of the file system.
-    pub fn checkpoint(&self) -> Result<()> {
-        self.sync_dirs(|_| true)?;
-        self.store().meta().tidy()
-    }
-
-    /// The same in the midst of work, for those that recovery would have to look at for long.
-    ///
-    /// Several writers may find this due at once; all but the first have nothing to do. The log
-    /// of the store keeps its length, or the next commits would have to make it longer again.
-    pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
-        let running = &self.inner.checkpoint_running;
-        if running.swap(true, Ordering::SeqCst) {
-            return Ok(());
-        }
-        let done = self.sync_dirs(|row| Self::checkpoint_is_due(row, row.revision));
-        running.store(false, Ordering::SeqCst);
-        done
-    }
-
-    fn sync_dirs(&self, wanted: impl Fn(&WorkspaceRow) -> bool) -> Result<()> {
-        // What a failed projection left behind is found by what is not marked as durable.
-        if self.inner.needs_recovery.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let mut rows = self.store().read(|tx| tx.unsynced_workspaces())?;
-        rows.retain(wanted);
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let mut reached = Vec::with_capacity(rows.len());
-        for row in rows {
-            // Alone for a moment, so that nobody is between its commit and its projection.
-            let Ok(_lock) = self.exclusive(&row) else {
-                continue;
-            };
-            let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else {
-                continue;
-            };
-            reached.push(now);
-        }
-        let layers = self.store().read(|tx| tx.layers())?;
-        self.sync_workspaces()?;
-        for row in reached {
-            self.mark_synced(&row, row.revision)?;
-        }
-        for layer in layers.iter().filter(|layer| !layer.synced) {
-            self.store()
-                .write(Durability::Relaxed, |tx| tx.mark_layer_synced(layer.key))?;
-        }
-        Ok(())
-    }
-
-    /// Waits until everything that was written to directories of workspaces is on disk.
-    pub(crate) fn sync_workspaces(&self) -> Result<()> {
-        SafeDir::open(self.inner.data.workspaces())?.sync_all()
-    }
-
-    /// Whether so much is not known to be durable that a checkpoint is due at once.
-    pub(crate) fn checkpoint_is_due(row: &WorkspaceRow, revision: i64) -> bool {
-        revision - row.synced_revision > MOST_UNSYNCED
     }
 }

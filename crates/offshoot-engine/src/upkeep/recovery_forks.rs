@@ -17,11 +17,11 @@ use offshoot_store::{
 
 use crate::content::rows::{fork_row, open_project};
 use crate::content::workspace_row::{Quota, line_of, new_row};
+use crate::directory::fork_dir::fork_named;
+use crate::directory::replacement::NEXT;
 use crate::engine::Engine;
-use crate::fork::create::fork_named;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
-use crate::merge::update::NEXT;
 
 /// A fork that somebody holds is looked after by whoever holds it.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -10,11 +10,12 @@ use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::open_row_by_key;
+use crate::content::too_large::largest_file;
 use crate::content::workspace_row::line_of;
+use crate::context::idempotency::micros;
+use crate::directory::disk_entry::count_on_disk;
 use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
-use crate::sync::too_large::largest_file;
-use crate::workspace::read::count_on_disk;
 
 /// Content that nothing names is kept this long, because a writer may be about to name it.
 pub const AGE_GUARD: Duration = Duration::from_secs(24 * 3600);
@@ -302,8 +303,4 @@ fn objects_that_lead_on(tx: &dyn ReadTx) -> Result<HashMap<ObjectId, ObjectKind>
         let leads_on = rows.into_iter().filter(|row| row.kind != ObjectKind::Blob);
         inner.extend(leads_on.map(|row| (row.id, row.kind)));
     }
-}
-
-pub(crate) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

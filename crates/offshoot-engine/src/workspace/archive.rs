@@ -20,12 +20,12 @@ use crate::content::incoming::unreadable;
 use crate::content::index::Index;
 use crate::content::objects::missing_content;
 use crate::content::rows::{no_file, open_row_by_key};
+use crate::content::too_large::{TooLarge, largest_file};
+use crate::content::touched::Touched;
 use crate::content::workspace_row::is_session_metadata;
 use crate::engine::Engine;
 use crate::sync::disk::same_version;
 use crate::sync::scan::Synced;
-use crate::sync::too_large::{TooLarge, largest_file};
-use crate::workspace::list::Touched;
 
 /// Copies up to this size are held in memory.
 const IN_MEMORY: u64 = 1 << 20;

@@ -1,16 +1,14 @@
 //! Snapshots as a git repository, for people and tools that speak git.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use offshoot_core::{Error, ObjectId, ProjectId, Result, WorkspaceId};
-use offshoot_git::{
-    Commit, ExportProgress, ExportReport, ObjectReader, export_branch, export_shallow,
-};
+use offshoot_git::{ExportProgress, ExportReport, export_branch, export_shallow};
 use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, open_row_in};
+use crate::directory::git_layer::commits_without_parents;
 use crate::engine::Engine;
 
 pub(crate) const BRANCH: &str = "refs/heads/main";
@@ -93,33 +91,4 @@ impl Engine {
 
 fn head_and_count(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<(Option<ObjectId>, usize)> {
     Ok((row.head, tx.snapshots(row.key, 0)?.len()))
-}
-
-/// Commits that name parents which are not there: they came from a shallow repository.
-pub(crate) fn commits_without_parents(
-    objects: &dyn ObjectReader,
-    head: ObjectId,
-) -> Result<HashSet<ObjectId>> {
-    let mut cut = HashSet::new();
-    let mut missing = HashSet::new();
-    let mut seen = HashSet::from([head]);
-    let mut next: Vec<_> = objects
-        .read(&head)?
-        .map(|(_, bytes)| (head, bytes))
-        .into_iter()
-        .collect();
-    while let Some((id, bytes)) = next.pop() {
-        for parent in Commit::parse(&bytes)?.parents {
-            if seen.insert(parent) {
-                match objects.read(&parent)? {
-                    Some((_, bytes)) => next.push((parent, bytes)),
-                    None => drop(missing.insert(parent)),
-                }
-            }
-            if missing.contains(&parent) {
-                cut.insert(id);
-            }
-        }
-    }
-    Ok(cut)
 }

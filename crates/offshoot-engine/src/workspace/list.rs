@@ -4,24 +4,21 @@
 //! look at everything that is there.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use offshoot_core::{
-    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
+    EntryKind, Error, ErrorCode, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
     unescape_bytes,
 };
 use offshoot_fs::SafeDir;
-use offshoot_store::{ReadTx, WorkspaceRow};
+use offshoot_store::WorkspaceRow;
 
 use crate::content::index::{Entry, Index};
 use crate::content::rows::no_file;
-use crate::content::source::Source;
+use crate::content::touched::{Touched, changed_at};
 use crate::content::workspace_row::is_session_metadata;
 use crate::engine::Engine;
 use crate::workspace::read::ListEntry;
-
-/// Up to so many entries their history is asked for one by one.
-const ASKED_ONE_BY_ONE: usize = 256;
 
 /// What a listing is sorted by; entries that are alike in it are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -351,10 +348,6 @@ impl Engine {
         })
     }
 
-    pub(crate) fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
-        Source::of_object(self.clone(), id)?.mime(path)
-    }
-
     /// Who wrote each entry last, and for entries that are in the store alone also when.
     fn add_operators(
         &self,
@@ -431,63 +424,6 @@ fn size_shown(kind: EntryKind, size: u64) -> i64 {
         EntryKind::Dir => 0,
         _ => size as i64,
     }
-}
-
-/// Which entries of a directory have lines of history. Most files of a fork have none, and to ask
-/// for each takes longer than all the rest of a large listing.
-#[derive(Default)]
-pub(crate) struct Touched(Option<HashSet<RelPath>>);
-
-impl Touched {
-    pub(crate) fn read(
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        dir: &RelPath,
-        entries: usize,
-    ) -> Result<Self> {
-        if entries <= ASKED_ONE_BY_ONE {
-            return Ok(Touched(None));
-        }
-        let limit = entries.saturating_mul(2);
-        let known = tx.paths_with_history(row.key, dir, limit)?;
-        // What lies deeper may have more lines than the entries are: then each is asked for.
-        Ok(Touched(
-            (known.len() < limit).then(|| known.into_iter().collect()),
-        ))
-    }
-
-    fn may_have(&self, path: &RelPath) -> bool {
-        self.0.as_ref().is_none_or(|known| known.contains(path))
-    }
-
-    /// See [`modified_at`].
-    pub(crate) fn modified_at(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-    ) -> Result<Option<Timestamp>> {
-        match self.may_have(path) {
-            true => modified_at(tx, row, path),
-            false => Ok(None),
-        }
-    }
-}
-
-/// When an entry that is in the store alone last changed, or the workspace if only that is known.
-fn changed_at(tx: &dyn ReadTx, row: &WorkspaceRow, path: &RelPath) -> Result<Timestamp> {
-    Ok(modified_at(tx, row, path)?.unwrap_or(row.changed_at))
-}
-
-/// When a file that is in the store alone was last modified: as its last writer said, or else when
-/// that was. None if it came with the workspace.
-pub(crate) fn modified_at(
-    tx: &dyn ReadTx,
-    row: &WorkspaceRow,
-    path: &RelPath,
-) -> Result<Option<Timestamp>> {
-    let last = tx.last_write(row.key, path)?;
-    Ok(last.map(|last| last.line.modified.unwrap_or(last.line.at)))
 }
 
 /// Puts directories below `root`, given parents first, into each other.

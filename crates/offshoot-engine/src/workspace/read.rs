@@ -6,20 +6,20 @@ use std::sync::Arc;
 use offshoot_core::{
     EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
 };
-use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{ReadTx, WorkspaceRow};
 
 use crate::content::incoming::unreadable;
-use crate::content::index::{Entry, Index};
+use crate::content::index::Index;
 use crate::content::left_out::is_ours_in;
 use crate::content::objects::missing_content;
 use crate::content::rows::{no_file, open_row_in};
-use crate::content::source::{SMALL, Source, characters, count_characters};
+use crate::content::source::{OpenFile, SMALL, Source, characters, count_characters};
+use crate::content::too_large::TooLarge;
+use crate::content::touched::modified_at;
 use crate::content::workspace_row::is_session_metadata;
+use crate::directory::disk_entry::count_on_disk;
 use crate::engine::Engine;
 use crate::history::past::{ALL, Shown};
-use crate::sync::too_large::TooLarge;
-use crate::workspace::list::modified_at;
 
 /// The most that one window holds: characters of text or bytes of anything else.
 pub const MAX_WINDOW: usize = 5000;
@@ -82,59 +82,6 @@ pub struct Info {
     pub created_at: Timestamp,
     /// Whether the directory exists.
     pub materialized: bool,
-}
-
-/// A file opened for reading, wherever its bytes are: they come by its [`Read`].
-pub struct OpenFile {
-    source: Source,
-    /// How many bytes there are.
-    pub size: u64,
-    /// The MIME type.
-    pub mime: String,
-    /// When it last changed; none where only the history knows.
-    pub modified_at: Option<Timestamp>,
-}
-
-impl OpenFile {
-    pub(crate) fn of(mut source: Source, path: &RelPath) -> Result<Self> {
-        let mime = source.mime(path)?;
-        Ok(OpenFile {
-            size: source.size,
-            modified_at: source.modified_at,
-            mime,
-            source,
-        })
-    }
-
-    /// Whether the bytes come from the store instead of a directory, or from memory.
-    pub fn is_stored(&self) -> bool {
-        self.source.is_stored()
-    }
-
-    /// The id of the bytes if it is known without reading them.
-    pub fn known_content_id(&self) -> Option<ObjectId> {
-        self.source.known_content_id()
-    }
-
-    /// The id of exactly the bytes that this file reads, from the first on. Costs one pass over a
-    /// file on disk that was not asked for before; reading starts again at the beginning.
-    pub fn content_id(&mut self) -> Result<ObjectId> {
-        let id = self.source.content_id()?;
-        self.source.rewind()?;
-        Ok(id)
-    }
-
-    /// Reads only `length` bytes from `offset` on. A step on disk; of content in the store all is
-    /// read, because damage anywhere in it shows only then.
-    pub fn select(&mut self, offset: u64, length: u64) -> Result<()> {
-        self.source.select(offset, length)
-    }
-}
-
-impl Read for OpenFile {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.source.read(buffer)
-    }
 }
 
 /// A part of a source.
@@ -417,95 +364,6 @@ impl Engine {
         }
         Ok(info)
     }
-
-    /// What stands at a path of a directory, with the id of its content.
-    pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
-        let Some(stat) = dir.stat(path)? else {
-            return Ok(None);
-        };
-        let Some(kind) = stat.entry_kind() else {
-            return Ok(None);
-        };
-        let (id, size) = match kind {
-            EntryKind::Dir => (None, 0),
-            EntryKind::Symlink => {
-                let target = dir.read_link(path)?;
-                let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, &target)?;
-                (Some(id), target.len() as i64)
-            }
-            EntryKind::File => {
-                let (file, stat) = dir.open_file(path)?;
-                // What is too large to be read is what it is: it equals nothing that we hold.
-                let id = match stat.size > self.inner.options.max_file_bytes {
-                    true => None,
-                    false => Some(crate::content::incoming::hash_file(&file, stat.size)?),
-                };
-                (id, stat.size as i64)
-            }
-        };
-        let perm = if kind == EntryKind::Symlink {
-            0o777
-        } else {
-            stat.perm
-        };
-        Ok(Some(DiskEntry {
-            kind,
-            perm,
-            id,
-            size,
-        }))
-    }
-}
-
-/// Counts what is really in the directory.
-pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<Counted> {
-    let mut counted = Counted::default();
-    dir.walk(&RelPath::root(), |path, stat| {
-        if is_session_metadata(row, path) {
-            return Ok(Walk::Skip);
-        }
-        counted.disk_usage += stat.disk_usage() as i64;
-        match stat.entry_kind() {
-            Some(EntryKind::Dir) => counted.dirs += 1,
-            Some(_) => {
-                counted.files += 1;
-                counted.largest = counted.largest.max(stat.size);
-                let size = i64::try_from(stat.size).unwrap_or(i64::MAX);
-                counted.bytes = counted.bytes.saturating_add(size);
-                counted.newest = counted.newest.max(stat.modified());
-            }
-            None => {}
-        }
-        Ok(Walk::Enter)
-    })?;
-    Ok(counted)
-}
-
-/// What really stands at a path of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DiskEntry {
-    pub(crate) kind: EntryKind,
-    pub(crate) perm: u32,
-    pub(crate) id: Option<ObjectId>,
-    pub(crate) size: i64,
-}
-
-impl DiskEntry {
-    /// Whether it is what the index says.
-    pub(crate) fn is(&self, entry: &Entry) -> bool {
-        self.kind == entry.kind && self.id == entry.id && self.perm == entry.perm
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Counted {
-    pub(crate) files: i64,
-    pub(crate) dirs: i64,
-    pub(crate) bytes: i64,
-    /// The bytes of the largest file.
-    pub(crate) largest: u64,
-    pub(crate) disk_usage: i64,
-    pub(crate) newest: Timestamp,
 }
 
 fn is_a_directory(path: &RelPath) -> Error {

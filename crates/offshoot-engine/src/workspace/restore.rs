@@ -9,25 +9,21 @@ use offshoot_core::{
 };
 use offshoot_fs::{SafeDir, Walk};
 use offshoot_store::{
-    Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceKind, WorkspaceRow, WorkspaceState,
-    WriteTx,
+    Durability, EntryRow, HistoryOp, ReadTx, Via, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::change_set::{change_set, kind_of, op_of, topmost};
+use crate::content::change_set::{change_set, kind_of, op_of};
 use crate::content::counters::Tally;
+use crate::content::diff::Point;
 use crate::content::draft::is_same;
 use crate::content::history_writer::{LineFor, changed_row};
-use crate::content::index::{Entry, Index};
+use crate::content::index::Index;
 use crate::content::objects::{StoredObjects, Workbench, missing_content};
-use crate::content::rows::{
-    base_state, fork_row, last_row_in, no_file, open_row_by_key, state_of, state_of_row,
-};
-use crate::content::source::Source;
+use crate::content::rows::{last_row_in, no_file, open_row_by_key, state_of};
+use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{dir_row, line_of, put_row};
-use crate::directory::projection::remove_from_disk;
 use crate::engine::Engine;
-use crate::workspace::read::OpenFile;
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -51,21 +47,6 @@ pub(crate) struct Goal {
     pub(crate) kept: Option<ObjectId>,
     /// The snapshot that holds the goal, if there is one.
     pub(crate) snapshot: Option<ObjectId>,
-}
-
-/// One side of a comparison.
-#[derive(Clone, Copy, Debug)]
-pub enum Point<'a> {
-    /// The state now.
-    Now,
-    /// The newest snapshot, or nothing if there is none.
-    Head,
-    /// A snapshot, by id or prefix.
-    Snapshot(&'a str),
-    /// Of a fork: the snapshot of its project that it began with, or was moved to.
-    Base,
-    /// Of a fork: what its project is now.
-    Project,
 }
 
 impl Engine {
@@ -349,38 +330,6 @@ impl Engine {
         Ok(unknown)
     }
 
-    /// Writes differences to a directory: what goes first, then what comes.
-    pub(crate) fn project_changes(&self, dir: &SafeDir, changes: &[StateChange]) -> Result<()> {
-        for change in changes.iter().rev() {
-            let type_changed = matches!(
-                (&change.before, &change.after),
-                (Some(before), Some(after)) if before.kind != after.kind
-            );
-            if change.after.is_none() || type_changed {
-                remove_from_disk(dir, &change.path)?;
-            }
-        }
-        for change in changes {
-            let Some(after) = change.after else { continue };
-            let only_mode = change
-                .before
-                .is_some_and(|before| before.kind == after.kind && before.id == after.id);
-            if only_mode {
-                if after.kind == EntryKind::File {
-                    dir.set_perm(&change.path, after.perm)?;
-                }
-            } else {
-                self.put_on_disk(dir, &change.path, &Entry::of_state(after), None)?;
-            }
-        }
-        for change in changes.iter().rev() {
-            if let Some(after) = change.after.filter(|after| after.kind == EntryKind::Dir) {
-                dir.set_perm(&change.path, after.perm)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What differs between two points of a workspace. Outside changes are recorded first if one
     /// of them is now.
     ///
@@ -401,67 +350,6 @@ impl Engine {
             self.sync_if_handed_out(id, cause)?;
         }
         self.diff_recorded(id, from, to)
-    }
-
-    /// The same of what is recorded.
-    pub(crate) fn diff_recorded(
-        &self,
-        id: &WorkspaceId,
-        from: Point<'_>,
-        to: Point<'_>,
-    ) -> Result<ChangeSet> {
-        self.store().read(|tx| {
-            let row = last_row_in(tx, id)?;
-            let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let pending = index.pending(false)?;
-            let ended = row.state == WorkspaceState::Closed;
-            let state = |point: Point<'_>, bench: &mut Workbench<'_>| -> Result<State> {
-                match point {
-                    Point::Now => index.base().edit(bench, &pending.edits),
-                    Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
-                    Point::Base | Point::Project if row.kind != WorkspaceKind::Fork => {
-                        Err(Error::invalid(format!("`{id}` is no fork"))
-                            .with_hint("compare it with a snapshot of its own"))
-                    }
-                    Point::Base => Ok(base_state(&fork_row(tx, &row)?)),
-                    Point::Project => {
-                        let project = tx.workspace_by_key(fork_row(tx, &row)?.project)?;
-                        let gone = || Error::internal("the project of a fork is gone");
-                        Ok(state_of_row(&project.ok_or_else(gone)?))
-                    }
-                    Point::Head if ended && row.kind == WorkspaceKind::Fork => {
-                        Ok(base_state(&fork_row(tx, &row)?))
-                    }
-                    Point::Head => match &row.head {
-                        None => Ok(State::default()),
-                        Some(head) => {
-                            let head = tx.snapshot(row.key, head)?;
-                            Ok(head.map_or_else(State::default, |head| state_of(&head)))
-                        }
-                    },
-                }
-            };
-            let mut bench = Workbench::new(&index.objects);
-            let from = state(from, &mut bench)?;
-            let changes = match to {
-                // No tree has to be built for what is not kept.
-                Point::Now => from.diff_edited(&bench, &index.base(), &pending.edits)?,
-                _ => {
-                    let to = state(to, &mut bench)?;
-                    from.diff(&bench, &to, &RelPath::root())?
-                }
-            };
-            let mut set = change_set(&changes);
-            if matches!(to, Point::Now) {
-                // What the layout keeps out is no work of anybody.
-                let by_rules = pending.ignored.iter().filter(|one| {
-                    let is_dir = one.kind == Some(EntryKind::Dir);
-                    row.layout.may_hold(&one.path, is_dir)
-                });
-                set.ignored = topmost(by_rules.map(|one| one.path.clone()));
-            }
-            Ok(set)
-        })
     }
 
     /// The content of a file at a point, for showing a difference line by line. None if it is not

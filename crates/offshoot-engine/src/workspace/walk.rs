@@ -10,10 +10,9 @@ use offshoot_fs::Walk;
 use crate::content::index::Index;
 use crate::content::objects::missing_content;
 use crate::content::rows::{no_file, open_project, state_of_row};
-use crate::content::source::Source;
+use crate::content::source::{OpenFile, Source};
+use crate::content::touched::{Touched, modified_at};
 use crate::engine::Engine;
-use crate::workspace::list::{Touched, modified_at};
-use crate::workspace::read::OpenFile;
 
 /// One entry of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Requests that may be repeated, inside a transaction.
 
-use offshoot_core::{Result, Timestamp};
+use offshoot_core::{AgentId, Result, Timestamp};
 use rusqlite::{Row, params};
 
 use super::Tx;
@@ -59,7 +59,7 @@ impl RequestWrites for Tx<'_> {
                 &request.key[..],
                 made.number,
                 made.workspace.map(|key| key.0),
-                made.agent.as_ref().map(|agent| agent.as_str()),
+                made.agent.as_ref().map(AgentId::as_str),
                 made.line,
             ],
         )?;

@@ -5,9 +5,9 @@ use offshoot_fs::{LayerState, SafeDir, is_fork_mounted, layer_state};
 use offshoot_store::{LayerRow, WorkspaceRow, WorkspaceState};
 
 use super::{Check, Problem, unless_busy};
+use crate::directory::fork_dir::fork_named;
 use crate::directory::git_layer::is_git_layer;
 use crate::directory::layers::shown_by;
-use crate::fork::create::fork_named;
 use crate::upkeep::recovery_forks::names_in;
 
 impl Check<'_> {

@@ -1,0 +1,109 @@
+//! A directory that takes the place of a fork's: filled aside, committed, and followed by ignored files.
+
+use std::path::Path;
+
+use offshoot_core::{Error, ErrorCode, RelPath, Result};
+use offshoot_fs::ForkDirs;
+use offshoot_store::{ForkRow, WorkspaceRow};
+
+use crate::engine::Engine;
+use crate::formats;
+use crate::formats::UpdateNote;
+
+impl Engine {
+    /// Where the next directory of a fork is made, aside.
+    pub(crate) fn next_dirs(&self, row: &WorkspaceRow, fork: &ForkRow) -> ForkDirs {
+        let aside = format!("{NEXT}{}-{}", row.key.0, uuid::Uuid::now_v7().simple());
+        ForkDirs::new(
+            self.fork_dirs(row, fork.place + 1).private,
+            self.inner.data.tmp().join(aside),
+        )
+    }
+
+    /// Takes away what an interrupted attempt left where the next directory of a fork will be.
+    pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
+        let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));
+        match next.private.is_dir() {
+            true => self.provider_seen_in(&leftover)?.cleanup(&leftover),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a fork takes its next directory, which has everything already.
+    pub(crate) fn note_next(&self, next: &ForkDirs) -> Result<()> {
+        write_note(
+            &next.private,
+            &UpdateNote {
+                target: next.target.clone(),
+                carry: Vec::new(),
+                git_from: None,
+            },
+        )
+    }
+
+    /// Lets ignored files follow a fork to its new directory and takes the old one away. Does
+    /// nothing if that was done. The caller holds the exclusive lock, or nobody else is there.
+    pub(crate) fn finish_update(&self, row: &WorkspaceRow, fork: &ForkRow) -> Result<()> {
+        let new = self.fork_dirs(row, fork.place);
+        let Some(note) = read_note(&new.private) else {
+            return Ok(());
+        };
+        let provider =
+            self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
+        let old = self.fork_dirs(row, fork.place - 1);
+        let aside = ForkDirs::new(&new.private, &note.target);
+        if old.private.is_dir() {
+            for path in &note.carry {
+                let path = RelPath::parse_text(path)?;
+                provider.carry(&old, &aside, &path)?;
+            }
+            if let Some(from) = &note.git_from {
+                self.move_git(&*provider, &old, &aside, row, fork, from)?;
+            }
+            if !provider.capabilities().mounts {
+                // A copy is its target: it makes room for the new one. So does a mount point, if
+                // the fork was a mount before.
+                self.provider_seen_in(&old)?.cleanup(&old)?;
+            } else {
+                let nowhere = ForkDirs::new(&old.private, self.inner.data.tmp().join("nowhere"));
+                provider.cleanup(&nowhere)?;
+            }
+        }
+        if provider.capabilities().mounts {
+            let mount_point = ForkDirs::new(self.inner.data.tmp().join("nowhere"), &note.target);
+            provider.cleanup(&mount_point)?;
+        } else if note.target.exists() {
+            let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+            provider.move_target(&stack.layers, &aside, &new.target)?;
+        }
+        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        std::fs::remove_file(new.private.join(NOTE)).map_err(cannot_note)
+    }
+}
+
+/// Lies in the private directory of a fork until everything has followed it to its new base.
+pub(crate) const NOTE: &str = "update.json";
+
+/// How the new directory is called while it is filled; the number of the workspace follows.
+pub(crate) const NEXT: &str = "next-";
+
+pub(crate) fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
+    let text = formats::to_text(note)?;
+    let staged = private.join("update.json.new");
+    offshoot_sys::write_private(&staged, text.as_bytes())
+        .and_then(|()| std::fs::rename(&staged, private.join(NOTE)))
+        .map_err(cannot_note)
+}
+
+pub(crate) fn read_note(private: &Path) -> Option<UpdateNote> {
+    let bytes = std::fs::read(private.join(NOTE)).ok()?;
+    formats::of_text(bytes).ok()
+}
+
+pub(crate) fn cannot_note(cause: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::WriteFailed,
+        "the new directory of the fork could not be noted",
+    )
+    .with_source(cause)
+}
