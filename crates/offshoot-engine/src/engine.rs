@@ -358,7 +358,7 @@ impl Engine {
     fn has_room_for_log(&self) -> bool {
         let reserve = &self.inner.reserve;
         let log = std::fs::metadata(self.inner.data.log()).map_or(0, |log| log.len());
-        log == 0 || reserve.leaves(log + reserve.size())
+        reserve.leaves(log + reserve.size())
     }
 
     /// Runs work that frees space; see [`Reserve::lend`].

@@ -42,6 +42,7 @@ fn doctor_fails_if_the_data_directory_cannot_be_made() {
 fn data_remove_takes_everything_away() {
     let place = Place::with_workspace();
     place.put("a", b"1");
+    place.done(&["workspace", "path", "w"]);
     place.done(&["project", "create", "p"]);
     place.run_with_input(&["project", "put", "p", "README"], b"begin\n");
     for agent in ["ada", "bob"] {

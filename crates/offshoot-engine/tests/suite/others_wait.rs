@@ -179,6 +179,8 @@ fn scene_of_a_workspace(
     let other = waits.rig.create("archive");
     let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
     note("archive", wait);
+    let (wait, _) = waits.longest(|rig| rig.engine.hand_out_path(&other).unwrap());
+    note("directory", wait);
     let (wait, _) = waits.longest(|rig| rig.engine.delete_workspace(&id, &user()).unwrap());
     note("delete of the workspace", wait);
     let (wait, cleaned) = waits.longest(|rig| {
