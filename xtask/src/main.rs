@@ -9,6 +9,7 @@
 
 mod api;
 mod date;
+mod fuzz;
 mod requirements;
 mod shell;
 mod soak;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, date, shell, test};
+use crate::{Outcome, date, fuzz, shell, test};
 
 /// A torture run: the tests of one package whose names contain a word.
 struct Soak {
@@ -21,7 +21,7 @@ struct Soak {
 ///
 /// The tests see `OFFSHOOT_SOAK=1` and print their results as lines that start with `soak: `.
 #[rustfmt::skip]
-const SOAKS: [Soak; 12] = [
+const SOAKS: [Soak; 13] = [
     soak("race", "offshoot-fs", "race_", "no escape while directories turn into symlinks"),
     soak("fault", "offshoot-engine", "fault_", "the n-th call fails, for every n"),
     soak("kill", "offshoot-cli", "kill_", "kill -9 of the real binary under load"),
@@ -34,7 +34,11 @@ const SOAKS: [Soak; 12] = [
     soak("merge-kill", "offshoot-engine", "merge_kill_", "kill -9 in the middle of large merges"),
     soak("two-completers", "offshoot-engine", "two_completers_", "two processes merge into one project at once"),
     soak("histories", "offshoot-merge", "histories_", "random histories through the merge"),
+    soak(FUZZ, "fuzz", "", "invented inputs for everything that reads what strangers send"),
 ];
+
+/// The one that is no test.
+const FUZZ: &str = "fuzz";
 
 const fn soak(
     name: &'static str,
@@ -108,6 +112,9 @@ fn choose(names: &[&str]) -> Result<Vec<&'static Soak>, String> {
 }
 
 fn run_one(root: &Path, soak: &Soak) -> Run {
+    if soak.name == FUZZ {
+        return run_fuzz(root);
+    }
     let mut command = nextest(root, soak);
     let skipped = root.join("target").join("skipped-soaks.txt");
     command.args(["--no-capture", "-E", &format!("test({})", soak.filter)]);
@@ -133,6 +140,17 @@ fn run_one(root: &Path, soak: &Soak) -> Run {
     }
 }
 
+fn run_fuzz(root: &Path) -> Run {
+    let start = Instant::now();
+    let (lines, failure) = fuzz::run(root);
+    Run {
+        command: fuzz::COMMAND.to_owned(),
+        took: start.elapsed(),
+        lines,
+        failure,
+    }
+}
+
 fn nextest(root: &Path, soak: &Soak) -> Command {
     let mut command = shell::cargo(root);
     command.args([
@@ -146,27 +164,7 @@ fn nextest(root: &Path, soak: &Soak) -> Command {
     ]);
     // `fail` is the default of today's nextest; a run without a test must never pass.
     command.args(["--no-tests", "fail"]);
-    // A release build of every test takes longer than most soaks, so only those that hold one.
-    for program in programs(root, soak) {
-        command.args(["--test", &program]);
-    }
     command
-}
-
-/// The test programs of a package that hold a test of the soak.
-fn programs(root: &Path, soak: &Soak) -> Vec<String> {
-    let word = format!("fn {}", soak.filter);
-    let holds = |file: &Path| fs::read_to_string(file).is_ok_and(|text| text.contains(&word));
-    let tests = root.join("crates").join(soak.package).join("tests");
-    let mut programs: Vec<String> = fs::read_dir(tests)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| holds(path))
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
-        .collect();
-    programs.sort();
-    programs
 }
 
 /// A soak that skipped something has not shown what its report would say.

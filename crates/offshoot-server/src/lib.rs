@@ -39,6 +39,8 @@ mod unread;
 mod unstuck;
 mod watch;
 
+#[cfg(feature = "fuzzing")]
+pub use archive::unpack_into_workspace;
 pub use bare::bare_file_handler;
 pub use mcp::serve_stdio;
 pub use offshoot_agent::Registry;

@@ -37,6 +37,9 @@ const MAX_HEAD: usize = 64 << 10;
 /// Threads for blocking work beside those that requests may hold, one each: for health, events, and
 /// what else is short and has no place among the requests.
 const SPARE_THREADS: usize = 64;
+/// How long a thread of those stays without work. Each look of an event stream wakes another one of
+/// them, so that with the ten seconds of tokio none of them would ever go while a stream is open.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
 /// How long the end of the watching thread is waited for; it may be in the midst of a sync.
 const WATCHER_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -281,6 +284,7 @@ pub fn serve(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(options.limits.max_requests.saturating_add(SPARE_THREADS))
+        .thread_keep_alive(IDLE_THREAD)
         .thread_name("offshoot-serve")
         .build()
         .map_err(|cause| Error::internal("the server cannot start").with_source(cause))?;

@@ -53,3 +53,34 @@ fn give_back() {
         libc::malloc_trim(0);
     }
 }
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    /// What this process has in memory, in bytes.
+    fn resident() -> usize {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<usize>().unwrap() << 10
+    }
+
+    #[test]
+    fn what_was_freed_goes_back_although_something_lies_above_it() {
+        const BLOCK: usize = 16 << 10;
+        const BLOCKS: usize = 4096;
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK]).collect();
+        // The newest lies at the end of the heap, so that freeing the others alone returns nothing.
+        let newest = blocks.pop().unwrap();
+        drop(blocks);
+        let kept = resident();
+        give_back();
+        let given = kept.saturating_sub(resident());
+        assert!(
+            given > BLOCK * BLOCKS / 2,
+            "{given} bytes of {kept} were given back"
+        );
+        drop(newest);
+    }
+}

@@ -8,6 +8,9 @@ use std::process::Command;
 /// Directories that are never part of the repository, for a copy of it without git.
 const NEVER: [&str; 3] = [".git", "target", "node_modules"];
 
+/// Inputs of fuzz targets: bytes, whatever they look like.
+const NO_TEXT: &str = "fuzz/corpus/";
+
 /// Every file by its path from the root, with `/` between parts.
 #[derive(Debug, Default)]
 pub(super) struct Repository {
@@ -28,7 +31,9 @@ impl Repository {
             // A file that was deleted and not yet committed is listed; a symlink holds no text.
             if fs::symlink_metadata(&full).is_ok_and(|metadata| metadata.is_file()) {
                 let bytes = fs::read(&full).map_err(|error| format!("read `{path}`: {error}"))?;
-                files.insert(path, String::from_utf8(bytes).ok());
+                let is_text = !path.starts_with(NO_TEXT);
+                let text = String::from_utf8(bytes).ok().filter(|_| is_text);
+                files.insert(path, text);
             }
         }
         Ok(Self { files })
