@@ -6,6 +6,7 @@
 mod crates;
 mod documents;
 mod repository;
+mod rooms;
 mod rust_code;
 mod sources;
 mod text;
@@ -68,7 +69,7 @@ impl fmt::Display for Finding {
 /// One rule over all files.
 type Check = fn(&Repository) -> Vec<Finding>;
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     documents::architecture_has_a_heading_for_every_crate,
     documents::invariants_exist_and_are_cited,
     documents::readme_and_ci_run_what_exists,
@@ -76,6 +77,7 @@ const CHECKS: [Check; 13] = [
     crates::dependencies_point_downwards,
     crates::outside_libraries_have_one_owner,
     crates::lints_are_inherited,
+    rooms::rooms_use_what_is_below,
     sources::files_say_what_they_are_for,
     sources::files_are_short,
     sources::unsafe_stays_in_its_crate,

@@ -32,7 +32,9 @@ pub(super) fn remove(settings: &Settings, yes: bool, output: &mut Output) -> Com
     }
     let workspaces = count(removed.workspaces as i64, "workspace", "workspaces");
     let mounts = count(removed.mounts as i64, "mount", "mounts");
-    output.line(format_args!("removed `{shown}`: directories of {workspaces}, {mounts}"))?;
+    output.line(format_args!(
+        "removed `{shown}`: directories of {workspaces}, {mounts}"
+    ))?;
     for name in &removed.left {
         let name = printable(&escape_bytes(name.as_bytes()));
         output.note(format_args!("left `{name}`, which is not Offshoot's"));

@@ -52,8 +52,9 @@ pub(super) fn clean(
             ignored.bytes += each.ignored.bytes;
         }
         show_ignored(cx, &ignored, dry_run)?;
-        cx.output
-            .note("what was kept comes back with the next write to its workspace");
+        cx.output.note(
+            "what was kept is still read and written; `workspace path` brings a directory back",
+        );
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,8 @@
-//! content
+//! What workspaces and projects hold, as the store says it.
+//!
+//! Here are the index of a workspace, the states that snapshots name, the objects behind both, and the
+//! rules that decide by name alone what may be in a workspace. Everything is read from the store or is
+//! on its way into it. This room opens no directory of a workspace: that is the room `directory`.
 
 pub(crate) mod agent_rows;
 pub(crate) mod as_text;

@@ -1,4 +1,9 @@
-//! directory
+//! The directories of workspaces: plain ones, and those of forks with their layers.
+//!
+//! A directory is a projection of the store. This room makes it whole, opens it, writes entries of the
+//! index into it, moves it aside and takes it away. It does not look for what outside programs changed,
+//! and it never changes what the index says: rows that it writes say only where a directory is and which
+//! layers it stands on.
 
 pub(crate) mod aside;
 pub(crate) mod checkpoint;

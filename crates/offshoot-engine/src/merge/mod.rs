@@ -1,4 +1,8 @@
-//! merge
+//! Merges: the work of forks brought into their project, and the conflicts that wait for a decision.
+//!
+//! The three-way merge itself is the crate `offshoot-merge`; this room gives it states, lands what comes
+//! of it in one transaction (INV-6), and keeps what does not fit as reviews. Moving a fork onto a newer
+//! base is a merge in the other direction and belongs here too.
 
 pub(crate) mod after_merge;
 pub(crate) mod authors;

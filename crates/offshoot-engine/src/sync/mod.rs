@@ -1,4 +1,8 @@
-//! sync
+//! What outside programs changed in directories, found and recorded.
+//!
+//! Whatever relies on a directory that somebody outside knows comes here first: for one path (`guard`),
+//! for the whole directory (`scan`, `fork`), or for the last time before the directory goes (`detach`).
+//! This room records what it finds and changes nothing in the directory.
 
 pub(crate) mod changes;
 pub(crate) mod changes_cache;

@@ -52,7 +52,7 @@ pub struct Cleaned {
 
 impl Engine {
     /// Removes the directories of workspaces that nobody used for so long. Their last state is
-    /// kept and comes back with the next write or request for the path, without what only the ignore
+    /// kept and comes back with the next request for the path, without what only the ignore
     /// rules name. Content that nothing names is collected, too. With `dry_run` nothing happens and
     /// the answer is the plan.
     pub fn clean(&self, unused_for: Duration, dry_run: bool, cause: &Cause) -> Result<Cleaned> {

@@ -108,7 +108,8 @@ impl Deleted {
 }
 
 impl Engine {
-    /// Assigns a workspace: a row, nothing more. Its directory appears with the first write.
+    /// Assigns a workspace: a row, nothing more. Its directory appears when somebody asks for
+    /// its path.
     pub fn create_workspace(
         &self,
         id: Option<WorkspaceId>,

@@ -1,4 +1,8 @@
-//! workspace
+//! Workspaces: their files, snapshots, archives, and their life.
+//!
+//! Everything that an agent or a person does to one workspace is a function here. A change goes to the
+//! store first and to the directory, if there is one, after (see "How a write survives" in
+//! ARCHITECTURE.md). This room knows nothing of projects and merges.
 
 pub(crate) mod archive;
 pub(crate) mod bare;

@@ -221,6 +221,31 @@ mod tests {
         assert!(connection.prepare("SELECT * FROM half").is_err());
     }
 
+    /// Earlier versions had directories whose path nobody was given.
+    #[test]
+    fn a_directory_of_an_earlier_version_counts_as_given_to_somebody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("test.db");
+        create_private(&path).unwrap();
+        let mut connection = open_connection(&path, 1 << 20).unwrap();
+        apply_migrations(&mut connection, &MIGRATIONS[..6]).unwrap();
+        let add = "INSERT INTO workspace (id, layout, state, tree, sidecar, revision,
+                synced_revision, materialized, handed_out, created_at, changed_at, used_at, files,
+                dirs, bytes)
+             VALUES (?1, 0, 0, x'', x'', 2, 1, ?2, 0, 1, 1, 1, 0, 0, 0)";
+        for (id, materialized) in [("stored", 0), ("shown", 1)] {
+            let added = connection.execute(add, rusqlite::params![id, materialized]);
+            assert_eq!(added.unwrap(), 1);
+        }
+        apply_migrations(&mut connection, MIGRATIONS).unwrap();
+        let mut query = connection
+            .prepare("SELECT materialized, handed_out FROM workspace ORDER BY key")
+            .unwrap();
+        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        let rows: Vec<(i64, i64)> = rows.unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows, [(0, 0), (1, 1)]);
+    }
+
     /// Each of them is asked per conflict, in projects with any number of merges.
     #[test]
     fn what_landed_and_what_came_before_is_found_by_an_index() {
