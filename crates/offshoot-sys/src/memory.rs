@@ -55,6 +55,7 @@ fn give_back() {
 }
 
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
