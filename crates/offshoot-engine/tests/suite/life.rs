@@ -510,6 +510,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     rig.close();
     fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
     rig.reopen();
+    rig.engine.wait_for_upkeep();
     assert!(!copy.exists());
     assert_eq!(read(&rig.engine, &ws, "outside"), "not recorded yet");
 }
