@@ -413,14 +413,6 @@ impl Engine {
         let _ = self.inner.locks.forget(&name, Duration::from_secs(1));
     }
 
-    /// The lock that keeps everyone else away from the workspace.
-    pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
-        self.inner
-            .locks
-            .exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
-            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))
-    }
-
     /// The lock under which several callers may change single files at once.
     pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<offshoot_fs::WorkspaceLock> {
         self.inner

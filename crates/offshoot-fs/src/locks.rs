@@ -7,6 +7,9 @@
 //! A lock on a file can only be asked for again and again by whoever does not want to wait for
 //! ever. So the threads of one process queue in memory first, and only the first of them asks.
 //!
+//! A holder who is alone may die in the midst of a change. The next one who is alone learns that
+//! from the lock ([`WorkspaceLock::is_abandoned`]) and puts it right.
+//!
 //! The threads of one process that share a workspace share one lock on its file as well. Whoever
 //! comes while it is held joins without a call of the system, but not for long: after a moment
 //! the next one passes the gate again, where somebody may wait to be alone.
@@ -45,8 +48,41 @@ pub struct WorkspaceLocks {
 #[must_use = "the lock is released when this is dropped"]
 pub struct WorkspaceLock {
     // In this order: the file is released before the next thread of this process has its turn.
-    _held: Held,
+    held: Held,
     _turn: Option<Turn>,
+}
+
+impl WorkspaceLock {
+    /// Whether somebody who held the workspace alone died, and nobody has called
+    /// [`Self::set_repaired`] since: what that holder was doing may be half done.
+    pub fn is_abandoned(&self) -> bool {
+        matches!(
+            self.held,
+            Held::Alone {
+                abandoned: true,
+                ..
+            }
+        )
+    }
+
+    /// Says that what a dead holder left half done is put right.
+    pub fn set_repaired(&mut self) {
+        if let Held::Alone { abandoned, .. } = &mut self.held {
+            *abandoned = false;
+        }
+    }
+}
+
+impl Drop for WorkspaceLock {
+    fn drop(&mut self) {
+        if let Held::Alone { file, abandoned } = &self.held
+            && !abandoned
+            && !std::thread::panicking()
+        {
+            // If it cannot be noted, the next holder looks for what is not there.
+            let _ = file.set_unfinished(false);
+        }
+    }
 }
 
 /// A held name.
@@ -61,8 +97,10 @@ pub struct NameLock {
 /// How a lock on a file is held.
 #[derive(Debug)]
 enum Held {
-    /// By this holder alone.
-    Own { _file: FileLock },
+    /// By this thread alone, only to pass.
+    Gate { _file: FileLock },
+    /// By this thread alone, for work. The file says so until the work has ended.
+    Alone { file: FileLock, abandoned: bool },
     /// Together with other threads of this process.
     Shared { _member: Member },
 }
@@ -109,8 +147,13 @@ impl WorkspaceLocks {
         let (gate, left) = self.gate(name, timeout)?;
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
         drop(gate);
+        let abandoned = file.is_unfinished().map_err(cannot_lock)?;
+        if !abandoned {
+            // On a full disk this may fail, and what frees space must be possible.
+            let _ = file.set_unfinished(true);
+        }
         Ok(WorkspaceLock {
-            _held: Held::Own { _file: file },
+            held: Held::Alone { file, abandoned },
             _turn: None,
         })
     }
@@ -163,7 +206,7 @@ impl WorkspaceLocks {
         let left = deadline.saturating_duration_since(Instant::now());
         let file = acquire(name, path, LockMode::Exclusive, left)?;
         Ok(WorkspaceLock {
-            _held: Held::Own { _file: file },
+            held: Held::Gate { _file: file },
             _turn: Some(turn),
         })
     }
@@ -290,7 +333,7 @@ impl Member {
 
     fn into_lock(self) -> WorkspaceLock {
         WorkspaceLock {
-            _held: Held::Shared { _member: self },
+            held: Held::Shared { _member: self },
             _turn: None,
         }
     }

@@ -1,7 +1,9 @@
 //! Lock files: `flock` on a file that exists for nothing else.
 //!
-//! The kernel releases the lock when the holder dies, however it dies. That is why nothing is ever
-//! written into a lock file: a pid in it would only be a lie after a crash.
+//! The kernel releases the lock when the holder dies, however it dies. That is why no pid is ever
+//! written into a lock file: it would only be a lie after a crash. What a lock file can say is that
+//! its holder was in the midst of something, because that is still true when the holder has died
+//! ([`FileLock::set_unfinished`]).
 
 use std::fs::File;
 use std::io;
@@ -73,6 +75,17 @@ impl FileLock {
                 file = open_lock_file(path)?;
             }
         }
+    }
+
+    /// Notes in the file that its holder has not finished, or that it has. Only for a holder of the
+    /// exclusive mode. The note is the length of the file, which takes no block on disk.
+    pub fn set_unfinished(&self, unfinished: bool) -> io::Result<()> {
+        self.file.set_len(u64::from(unfinished))
+    }
+
+    /// Whether the holder before this one did not finish.
+    pub fn is_unfinished(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.len() > 0)
     }
 
     /// Removes the lock file and releases the lock. Only for a holder of the exclusive mode.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use offshoot_testkit::{Process, Rng, skip, soak};
+use offshoot_testkit::{Process, Rng, soak};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_offshoot");
 const WORKERS: usize = 3;
@@ -170,14 +170,9 @@ fn kill_at_random_points_of_a_mixed_load() {
     kill_at_random_points(false);
 }
 
-/// Fails now and then: a write whose process was killed is read as if it had not been, and is there
-/// later. Nothing that was acknowledged is lost, but what was read once must stay. It runs in the soak
-/// until that is mended.
+/// Where somebody has the path, a write is committed first and put in place after.
 #[test]
 fn kill_at_random_points_of_a_mixed_load_on_a_directory() {
-    if !soak() {
-        return skip("a write that was killed may appear late in a directory; only in the soak");
-    }
     kill_at_random_points(true);
 }
 

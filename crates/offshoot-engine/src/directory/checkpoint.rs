@@ -54,9 +54,13 @@ impl Engine {
         let mut reached = Vec::with_capacity(rows.len());
         for row in rows {
             // Alone for a moment, so that nobody is between its commit and its projection.
-            let Ok(_lock) = self.exclusive(&row) else {
+            let Ok(lock) = self.exclusive(&row) else {
                 continue;
             };
+            // Nor has anybody died there: recovery has to find what that left.
+            if lock.is_abandoned() {
+                continue;
+            }
             let Ok(now) = self.store().read(|tx| open_row_by_key(tx, &row)) else {
                 continue;
             };

@@ -17,4 +17,5 @@ pub(crate) mod materialize;
 pub(crate) mod open;
 pub(crate) mod projection;
 pub(crate) mod providers;
+pub(crate) mod repair;
 pub(crate) mod replacement;

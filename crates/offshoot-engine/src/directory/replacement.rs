@@ -20,6 +20,16 @@ impl Engine {
         )
     }
 
+    /// Whether a directory that would replace that of a workspace is on disk.
+    pub(crate) fn is_replaced(&self, row: &WorkspaceRow) -> Result<bool> {
+        let prefix = format!("{NEXT}{}-", row.key.0);
+        let begun = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&prefix);
+        Ok(std::fs::read_dir(self.inner.data.tmp())
+            .map_err(cannot_note)?
+            .flatten()
+            .any(|entry| begun(entry.file_name())))
+    }
+
     /// Takes away what an interrupted attempt left where the next directory of a fork will be.
     pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
         let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));

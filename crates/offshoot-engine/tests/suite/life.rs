@@ -503,6 +503,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     rig.close();
     fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
     rig.reopen();
+    rig.engine.wait_for_upkeep();
     assert!(path.join("outside").exists() && !aside.exists());
     // If it was known to be gone by then, it is thrown away.
     let copy = tmp.join("leaving-999999");

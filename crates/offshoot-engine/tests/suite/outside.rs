@@ -355,3 +355,36 @@ fn what_was_away_for_a_moment_is_found_again() {
     engine.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
+
+/// A process that was killed had committed a write and not yet put it in place, while this engine was
+/// open. Its lock says so, and neither the next writer nor a checkpoint takes what is in the
+/// directory for somebody's change.
+#[test]
+fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
+    for next in ["a write", "a checkpoint"] {
+        let (mut bed, ws, path) = handed_out();
+        bed.write(&ws, "f", b"before");
+        bed.write(&ws, "f", b"committed");
+        fs::write(path.join("f"), b"before").unwrap();
+        let locks = fs::read_dir(bed.host.path().join("data/locks")).unwrap();
+        let held = locks.flatten().map(|entry| entry.path());
+        for lock in held.filter(|path| path.extension().is_some_and(|kind| kind == "main")) {
+            fs::File::options()
+                .write(true)
+                .open(lock)
+                .unwrap()
+                .set_len(1)
+                .unwrap();
+        }
+        match next {
+            "a write" => drop(bed.write(&ws, "other", b"x")),
+            _ => bed.engine.checkpoint().unwrap(),
+        }
+        assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
+        bed.close();
+        bed.reopen();
+        bed.engine.sync(&ws, &user()).unwrap();
+        assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
+        assert_eq!(out_of_line(&bed, &ws), None);
+    }
+}

@@ -198,8 +198,16 @@ fn processes_exclude_each_other_and_kill_releases() {
     assert!(locks.shared("ws", Duration::from_millis(50)).is_err());
     // `kill` sends SIGKILL: the process cannot clean up after itself.
     writer.kill().unwrap();
-    drop(locks.exclusive("ws", SOON).unwrap());
+    let next = locks.exclusive("ws", SOON).unwrap();
     writer.wait().unwrap();
+    // It is told so until somebody says that all is right again.
+    assert!(next.is_abandoned());
+    drop(next);
+    let mut next = locks.exclusive("ws", NOW).unwrap();
+    assert!(next.is_abandoned());
+    next.set_repaired();
+    drop(next);
+    assert!(!locks.exclusive("ws", NOW).unwrap().is_abandoned());
 
     let mut named = holder_process(&host, "name");
     assert!(locks.name("ws", Duration::from_millis(50)).is_err());
