@@ -33,9 +33,11 @@ pub(crate) fn project(root: &Path, files: usize) -> Result<(Engine, ProjectId)> 
     let engine = Engine::open(EngineOptions::new(root.join("data")))?;
     let id: ProjectId = "bench".parse()?;
     let options = ImportOptions::default();
-    engine.import_dir(&id, &source, &options, &mut |_| {}, &cause())?;
-    engine.wait_for_upkeep();
-    engine.checkpoint()?;
+    engine
+        .projects
+        .import_dir(&id, &source, &options, &mut |_| {}, &cause())?;
+    engine.context.wait_for_jobs();
+    engine.directories.checkpoint()?;
     image::settle(root)?;
     Ok((engine, id))
 }
@@ -58,10 +60,10 @@ pub(crate) fn run(
     for round in 0..FORKS {
         let name = format!("timed-{round}");
         let started = Instant::now();
-        engine.fork_out(&project, &named(&name)?, &cause())?;
+        engine.forks.fork_out(&project, &named(&name)?, &cause())?;
         forks.push(millis(started.elapsed()));
         bare.push(bare_fork(&root.join(format!("bare-{round}")), &layer)?);
-        commits.push(timed(|| engine.bare_commit(&name))?.1);
+        commits.push(timed(|| engine.workspaces.bare_commit(&name))?.1);
     }
     let (fork, bare, commit) = (median(forks), median(bare), median(commits));
     figures.beside(
@@ -84,9 +86,11 @@ pub(crate) fn run(
     let (name, fuse) = peer("fuse-overlayfs", mounted);
     figures.beside(files, FORK, fork, &name, fuse, Goal::None);
     for round in 0..FORKS {
-        engine.delete_workspace(&format!("timed-{round}").parse()?, &cause())?;
+        engine
+            .workspaces
+            .delete_workspace(&format!("timed-{round}").parse()?, &cause())?;
     }
-    engine.wait_for_upkeep();
+    engine.context.wait_for_jobs();
     let (first, with_git) = forks_with_git(&engine, &project)?;
     figures.beside(
         files,
@@ -158,7 +162,9 @@ fn changes(
     figures: &mut Figures,
 ) -> Result<()> {
     let git = root.join("git");
-    let (_, path) = engine.fork_out(project, &named("changed")?, &cause())?;
+    let (_, path) = engine
+        .forks
+        .fork_out(project, &named("changed")?, &cause())?;
     let id = "changed".parse()?;
     let upper = root.join("data/forks/changed.1/upper");
     let (mut ours, mut walks, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
@@ -169,11 +175,11 @@ fn changes(
         }
         std::thread::sleep(std::time::Duration::from_millis(30));
         // Looked at once before: what changed since the last look is hashed, the rest is not.
-        engine.changes(&id, &cause())?;
+        engine.sync.changes(&id, &cause())?;
         std::thread::sleep(std::time::Duration::from_millis(30));
         // In turns, so that both find the same caches.
         for _ in 0..repeat.max(5) {
-            ours.push(timed(|| engine.changes(&id, &cause()))?.1);
+            ours.push(timed(|| engine.sync.changes(&id, &cause()))?.1);
             walks.push(timed(|| peers::bare_walk(&upper))?.1);
         }
         peers::git(&git, &["status", "--porcelain"])?;
@@ -205,8 +211,8 @@ fn changes(
         large(1.0 / 100.0),
     );
 
-    engine.delete_workspace(&id, &cause())?;
-    engine.wait_for_upkeep();
+    engine.workspaces.delete_workspace(&id, &cause())?;
+    engine.context.wait_for_jobs();
     Ok(())
 }
 
@@ -234,14 +240,16 @@ pub(crate) fn growth(
     for round in 0..FORKS {
         for (engine, took) in engines.iter().zip(&mut took) {
             let options = named(&name(round))?;
-            took.push(timed(|| engine.fork_out(&project, &options, &cause()))?.1);
+            took.push(timed(|| engine.forks.fork_out(&project, &options, &cause()))?.1);
         }
     }
     for engine in &engines {
         for round in 0..FORKS {
-            engine.delete_workspace(&name(round).parse()?, &cause())?;
+            engine
+                .workspaces
+                .delete_workspace(&name(round).parse()?, &cause())?;
         }
-        engine.wait_for_upkeep();
+        engine.context.wait_for_jobs();
     }
     let [at_small, at_large] = took.map(median);
     let peer = format!("the same with {small} files, in turns");
@@ -276,7 +284,9 @@ fn many(
     };
     let (disk_before, memory_before) = (disk(), memory_in_use());
     for number in 0..MANY {
-        engine.fork_out(project, &named(&format!("many-{number}"))?, &cause())?;
+        engine
+            .forks
+            .fork_out(project, &named(&format!("many-{number}"))?, &cause())?;
     }
     let (disk_after, memory_after) = (disk(), memory_in_use());
     for (name, used) in [
@@ -297,9 +307,11 @@ fn many(
         });
     }
     for number in 0..MANY {
-        engine.delete_workspace(&format!("many-{number}").parse()?, &cause())?;
+        engine
+            .workspaces
+            .delete_workspace(&format!("many-{number}").parse()?, &cause())?;
     }
-    engine.wait_for_upkeep();
+    engine.context.wait_for_jobs();
     Ok(())
 }
 
@@ -371,12 +383,14 @@ fn forks_with_git(engine: &Engine, project: &ProjectId) -> Result<(f64, f64)> {
     for round in 0..FORKS {
         let mut options = named(&format!("git-{round}"))?;
         options.git = true;
-        took.push(timed(|| engine.fork_out(project, &options, &cause()))?.1);
+        took.push(timed(|| engine.forks.fork_out(project, &options, &cause()))?.1);
     }
     for round in 0..FORKS {
-        engine.delete_workspace(&format!("git-{round}").parse()?, &cause())?;
+        engine
+            .workspaces
+            .delete_workspace(&format!("git-{round}").parse()?, &cause())?;
     }
-    engine.wait_for_upkeep();
+    engine.context.wait_for_jobs();
     let first = took.remove(0);
     Ok((first, median(took)))
 }

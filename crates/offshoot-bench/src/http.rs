@@ -138,7 +138,12 @@ fn scene(root: &Path) -> Result<Scene> {
     let data = root.join("data");
     let engine = Engine::open(EngineOptions::new(&data))?;
     let ws: WorkspaceId = "bench".parse()?;
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())?;
+    engine.workspaces.create_workspace(
+        Some(ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
     write(&engine, &ws, FILE, &four_kib(0))?;
     let (admin, service) = tokens(&engine, &ws)?;
     Ok(Scene {
@@ -157,7 +162,7 @@ fn tokens(engine: &Engine, ws: &WorkspaceId) -> Result<(String, String)> {
         reach: Reach::Workspace(ws.clone()),
         allow: Vec::new(),
     };
-    let issue = |scope: &Scope| engine.issue_token(scope, None, None, &cause());
+    let issue = |scope: &Scope| engine.access.issue_token(scope, None, None, &cause());
     Ok((issue(&admin)?.secret, issue(&service)?.secret))
 }
 
@@ -165,6 +170,7 @@ fn write(engine: &Engine, ws: &WorkspaceId, path: &str, text: &str) -> Result<()
     let path = RelPath::parse(path.as_bytes())?;
     let content = Content::Bytes(text.as_bytes());
     engine
+        .workspaces
         .write_file(ws, &path, content, &WriteOptions::default(), &cause())
         .map(drop)
 }
@@ -267,7 +273,7 @@ fn writes(
 ) -> Result<()> {
     progress("durable writes over HTTP");
     let store = Engine::open(EngineOptions::new(root.join("store")))?;
-    store.create_workspace(
+    store.workspaces.create_workspace(
         Some(scene.ws.clone()),
         Layout::Plain,
         Quota::default(),
@@ -284,7 +290,9 @@ fn writes(
         ours.push(load::rate(server.address, WRITERS, ROUND, &request)?);
         commits.push(in_process(round, &|path, text| {
             let path = RelPath::parse(path.as_bytes())?;
-            store.commit_only(&scene.ws, &path, text.as_bytes(), &cause())
+            store
+                .workspaces
+                .commit_only(&scene.ws, &path, text.as_bytes(), &cause())
         })?);
         engine.push(in_process(round, &|path, text| {
             write(&scene.engine, &scene.ws, path, text)
@@ -419,9 +427,12 @@ fn listing(scene: &Scene, progress: &dyn Fn(&str), figures: &mut Figures) -> Res
     progress("1,000 workspaces");
     for n in 1..MANY {
         let id = format!("many-{n}").parse()?;
-        scene
-            .engine
-            .create_workspace(Some(id), Layout::Plain, Quota::default(), &cause())?;
+        scene.engine.workspaces.create_workspace(
+            Some(id),
+            Layout::Plain,
+            Quota::default(),
+            &cause(),
+        )?;
     }
     let server = Serving::start(&scene.data, &scene.admin)?;
     let request = server.request("GET", "/api/v1/workspaces?limit=1000", "");
@@ -459,7 +470,12 @@ pub(crate) fn fork(
     let root = place.dir().join(format!("http-forks-{files}"));
     let (engine, project): (Engine, ProjectId) = forks::project(&root, files)?;
     let ws: WorkspaceId = "bench".parse()?;
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())?;
+    engine.workspaces.create_workspace(
+        Some(ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
     let (admin, _) = tokens(&engine, &ws)?;
     let server = Serving::start(&root.join("data"), &admin)?;
     let mut connection = load::Connection::open(server.address)?;
@@ -473,7 +489,7 @@ pub(crate) fn fork(
             agent: Some(format!("direct-{round}").parse()?),
             ..ForkOptions::default()
         };
-        peer.push(timed(|| engine.fork_out(&project, &options, &cause()))?.1);
+        peer.push(timed(|| engine.forks.fork_out(&project, &options, &cause()))?.1);
     }
     let (ours, peer) = (median(ours), median(peer));
     let mut add = |name: &str, ours, peer_name: &str, peer, goal| {
@@ -503,11 +519,13 @@ pub(crate) fn fork(
     );
     for kind in ["http", "direct"] {
         for round in 0..FORKS {
-            engine.delete_workspace(&format!("{kind}-{round}").parse()?, &cause())?;
+            engine
+                .workspaces
+                .delete_workspace(&format!("{kind}-{round}").parse()?, &cause())?;
         }
     }
     drop(server);
-    engine.wait_for_upkeep();
+    engine.context.wait_for_jobs();
     drop(engine);
     std::fs::remove_dir_all(&root).map_err(|cause| failed("clean up", cause))
 }

@@ -54,7 +54,7 @@ pub(crate) fn run(
 ) -> Result<()> {
     let mut options = named("inside")?;
     options.git = true;
-    let (_, fork) = engine.fork_out(project, &options, &cause())?;
+    let (_, fork) = engine.forks.fork_out(project, &options, &cause())?;
     let layers = layers(&root.join("data/layers"))?;
     let layers: Vec<&Path> = layers.iter().map(PathBuf::as_path).collect();
     let bare = mount_bare(&root.join("bare-inside"), &layers)?;
@@ -77,8 +77,10 @@ pub(crate) fn run(
     if let Some(fuse) = &fuse {
         unmount(fuse);
     }
-    engine.delete_workspace(&"inside".parse()?, &cause())?;
-    engine.wait_for_upkeep();
+    engine
+        .workspaces
+        .delete_workspace(&"inside".parse()?, &cause())?;
+    engine.context.wait_for_jobs();
     measured
 }
 

@@ -140,7 +140,7 @@ pub(crate) fn json(place: &Place, progress: &dyn Fn(&str), figures: &mut Figures
         format!("{{\n{}\n}}\n", members.join(",\n"))
     };
     let path = RelPath::parse(b"settings.json")?;
-    engine.put_in_project(
+    engine.projects.put_in_project(
         &project,
         &path,
         Content::Bytes(document(None).as_bytes()),
@@ -180,11 +180,12 @@ fn fork_with(
         id: Some(id.clone()),
         ..ForkOptions::default()
     };
-    engine.fork(project, &options, &cause())?;
+    engine.forks.fork(project, &options, &cause())?;
     fill(&mut |path, bytes| {
         let path = RelPath::parse(path.as_os_str().as_encoded_bytes())?;
         let options = WriteOptions::default();
         engine
+            .workspaces
             .write_file(&id, &path, Content::Bytes(bytes), &options, &cause())
             .map(drop)
     })?;
@@ -195,7 +196,9 @@ fn fork_with(
 fn complete_all(engine: &Engine, ids: &[WorkspaceId]) -> Result<usize> {
     let mut clean = 0;
     for id in ids {
-        let done = engine.complete(id, &CompleteOptions::default(), &cause())?;
+        let done = engine
+            .merges
+            .complete(id, &CompleteOptions::default(), &cause())?;
         clean += usize::from(done.conflicts.is_empty());
     }
     Ok(clean)

@@ -21,6 +21,7 @@ fn cause() -> Cause {
 fn write(engine: &Engine, ws: &WorkspaceId, path: &Path, bytes: &[u8]) -> Result<()> {
     let path = RelPath::parse(path.as_os_str().as_encoded_bytes())?;
     engine
+        .workspaces
         .write_file(
             ws,
             &path,
@@ -97,10 +98,15 @@ pub(crate) fn run(
     progress(&format!("first snapshot of {files} files"));
     let engine = Engine::open(EngineOptions::new(root.join("data")))?;
     let ws: WorkspaceId = "bench".parse()?;
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())?;
-    let path = engine.hand_out_path(&ws)?;
+    engine.workspaces.create_workspace(
+        Some(ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
+    let path = engine.workspaces.hand_out_path(&ws)?;
     tree::write(&path, files)?;
-    let (_, first) = timed(|| engine.snapshot(&ws, None, false, &cause()))?;
+    let (_, first) = timed(|| engine.workspaces.snapshot(&ws, None, false, &cause()))?;
     let commit = "git add -A && git commit";
     add(
         figures,
@@ -116,7 +122,7 @@ pub(crate) fn run(
     ));
     // Old enough that a second change in the same tick of the clock is out of the question.
     std::thread::sleep(Duration::from_millis(50));
-    engine.snapshot(&ws, None, false, &cause())?;
+    engine.workspaces.snapshot(&ws, None, false, &cause())?;
     let (mut walks, mut snapshots) = (Vec::new(), Vec::new());
     for round in 0..repeat {
         for n in tree::ten(files, round) {
@@ -124,7 +130,7 @@ pub(crate) fn run(
         }
         std::thread::sleep(Duration::from_millis(30));
         walks.push(timed(|| peers::bare_walk(&path))?.1);
-        snapshots.push(timed(|| engine.snapshot(&ws, None, false, &cause()))?.1);
+        snapshots.push(timed(|| engine.workspaces.snapshot(&ws, None, false, &cause()))?.1);
     }
     let (walk, handed_out) = (median(walks), median(snapshots));
     let name = "snapshot of 10 outside changes";
@@ -140,10 +146,10 @@ pub(crate) fn run(
 
     progress(&format!("snapshots of API writes with {files} files"));
     // Away and back: a directory that nobody outside knows.
-    engine.clean(Duration::ZERO, false, &cause())?;
+    engine.upkeep.clean(Duration::ZERO, false, &cause())?;
     write(&engine, &ws, &tree::file_path(0), &tree::content(0, 99))?;
-    engine.checkpoint()?;
-    engine.snapshot(&ws, None, false, &cause())?;
+    engine.directories.checkpoint()?;
+    engine.workspaces.snapshot(&ws, None, false, &cause())?;
     let (mut snapshots, mut with_writes) = (Vec::new(), Vec::new());
     for round in 0..repeat.max(11) {
         let started = Instant::now();
@@ -155,7 +161,7 @@ pub(crate) fn run(
                 &tree::content(n, 100 + round),
             )?;
         }
-        snapshots.push(timed(|| engine.snapshot(&ws, None, false, &cause()))?.1);
+        snapshots.push(timed(|| engine.workspaces.snapshot(&ws, None, false, &cause()))?.1);
         with_writes.push(started.elapsed().as_secs_f64() * 1000.0);
     }
     let (snapshot, all) = (median(snapshots), median(with_writes));
@@ -177,7 +183,7 @@ pub(crate) fn run(
     );
 
     progress(&format!("restores with {files} files"));
-    let head = engine.snapshots(&ws, 1)?[0].id.to_hex();
+    let head = engine.workspaces.snapshots(&ws, 1)?[0].id.to_hex();
     let mut restores = Vec::new();
     for round in 0..repeat.max(11) {
         for n in tree::ten(files, round) {
@@ -188,7 +194,7 @@ pub(crate) fn run(
                 &tree::content(n, 200 + round),
             )?;
         }
-        restores.push(timed(|| engine.restore(&ws, &head, None, &cause()))?.1);
+        restores.push(timed(|| engine.workspaces.restore(&ws, &head, None, &cause()))?.1);
     }
     let reset = "git reset --hard && git clean -fd";
     let restore = median(restores);
@@ -230,7 +236,7 @@ pub(crate) fn growth(
                 let content = tree::content(n, 10_000 + round);
                 write(engine, &ws, &tree::file_path(n), &content)?;
             }
-            took.push(timed(|| engine.snapshot(&ws, None, false, &cause()))?.1);
+            took.push(timed(|| engine.workspaces.snapshot(&ws, None, false, &cause()))?.1);
         }
     }
     let [at_small, at_large] = took.map(median);
@@ -257,7 +263,12 @@ pub(crate) fn durable_writes(
     let root = place.dir().join("writes");
     let engine = Engine::open(EngineOptions::new(root.join("data")))?;
     let ws: WorkspaceId = "bench".parse()?;
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())?;
+    engine.workspaces.create_workspace(
+        Some(ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
     let loop_dir = root.join("loop");
     std::fs::create_dir_all(&loop_dir).map_err(|cause| failed("make a directory", cause))?;
     let (mut ours, mut peers) = (Vec::new(), Vec::new());
@@ -342,13 +353,18 @@ pub(crate) fn disk_growth(
     let data = root.join("data");
     let engine = Engine::open(EngineOptions::new(&data))?;
     let ws: WorkspaceId = "bench".parse()?;
-    engine.create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())?;
-    let path = engine.hand_out_path(&ws)?;
+    engine.workspaces.create_workspace(
+        Some(ws.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &cause(),
+    )?;
+    let path = engine.workspaces.hand_out_path(&ws)?;
     tree::write(&path, FILES)?;
-    engine.snapshot(&ws, None, false, &cause())?;
-    engine.clean(Duration::ZERO, false, &cause())?;
+    engine.workspaces.snapshot(&ws, None, false, &cause())?;
+    engine.upkeep.clean(Duration::ZERO, false, &cause())?;
     write(&engine, &ws, &tree::file_path(0), b"materialise")?;
-    engine.checkpoint()?;
+    engine.directories.checkpoint()?;
     let before = store_bytes(&data)?;
     let mut unique = 0;
     for n in 0..EDITS {
@@ -356,8 +372,8 @@ pub(crate) fn disk_growth(
         unique += bytes.len();
         write(&engine, &ws, &tree::file_path(n * 7 % FILES), &bytes)?;
     }
-    engine.snapshot(&ws, None, false, &cause())?;
-    engine.checkpoint()?;
+    engine.workspaces.snapshot(&ws, None, false, &cause())?;
+    engine.directories.checkpoint()?;
     let grown = store_bytes(&data)?.saturating_sub(before);
     figures.add(Figure {
         name: "disk taken by 1,000 edits of 4 KiB and a snapshot".to_owned(),

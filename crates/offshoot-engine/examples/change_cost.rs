@@ -33,6 +33,7 @@ fn main() {
     let mut times = Vec::new();
     let id: WorkspaceId = "w".parse().unwrap();
     engine
+        .projects
         .import_dir(
             &project,
             &source,
@@ -43,40 +44,41 @@ fn main() {
         .unwrap();
     match what {
         "changes" => {
-            engine.wait_for_upkeep();
+            engine.context.wait_for_jobs();
             let options = ForkOptions {
                 id: Some(id.clone()),
                 ..ForkOptions::default()
             };
-            let (_, path) = engine.fork_out(&project, &options, &cause).unwrap();
+            let (_, path) = engine.forks.fork_out(&project, &options, &cause).unwrap();
             for n in 0..10 {
                 std::fs::write(path.join(file_path(n * files / 10)), "changed").unwrap();
             }
             std::thread::sleep(Duration::from_millis(50));
-            engine.changes(&id, &cause).unwrap();
+            engine.sync.changes(&id, &cause).unwrap();
             std::thread::sleep(Duration::from_millis(50));
-            engine.changes(&id, &cause).unwrap();
+            engine.sync.changes(&id, &cause).unwrap();
             for _ in 0..rounds {
                 let began = Instant::now();
-                let changes = engine.changes(&id, &cause).unwrap();
+                let changes = engine.sync.changes(&id, &cause).unwrap();
                 times.push(began.elapsed());
                 assert!(!changes.set.changes.is_empty());
             }
-            engine.delete_workspace(&id, &cause).unwrap();
-            engine.wait_for_upkeep();
+            engine.workspaces.delete_workspace(&id, &cause).unwrap();
+            engine.context.wait_for_jobs();
         }
         "snapshot" => {
             let options = ForkOptions {
                 id: Some(id.clone()),
                 ..ForkOptions::default()
             };
-            engine.fork(&project, &options, &cause).unwrap();
+            engine.forks.fork(&project, &options, &cause).unwrap();
             for round in 0..rounds {
                 for n in 0..10 {
                     let path =
                         RelPath::parse(file_path((n * files / 10 + round * 7) % files).as_bytes())
                             .unwrap();
                     engine
+                        .workspaces
                         .write_file(
                             &id,
                             &path,
@@ -87,28 +89,31 @@ fn main() {
                         .unwrap();
                 }
                 let began = Instant::now();
-                engine.snapshot(&id, None, false, &cause).unwrap();
+                engine
+                    .workspaces
+                    .snapshot(&id, None, false, &cause)
+                    .unwrap();
                 times.push(began.elapsed());
             }
-            engine.delete_workspace(&id, &cause).unwrap();
-            engine.wait_for_upkeep();
+            engine.workspaces.delete_workspace(&id, &cause).unwrap();
+            engine.context.wait_for_jobs();
         }
         "fork" => {
-            engine.wait_for_upkeep();
+            engine.context.wait_for_jobs();
             for round in 0..rounds {
                 let options = ForkOptions {
                     id: Some(format!("w{round}").parse().unwrap()),
                     ..ForkOptions::default()
                 };
                 let began = Instant::now();
-                engine.fork_out(&project, &options, &cause).unwrap();
+                engine.forks.fork_out(&project, &options, &cause).unwrap();
                 times.push(began.elapsed());
             }
             for round in 0..rounds {
                 let id = format!("w{round}").parse().unwrap();
-                engine.delete_workspace(&id, &cause).unwrap();
+                engine.workspaces.delete_workspace(&id, &cause).unwrap();
             }
-            engine.wait_for_upkeep();
+            engine.context.wait_for_jobs();
         }
         _ => panic!("changes, fork or snapshot"),
     }

@@ -29,11 +29,14 @@ fn main() {
         };
         let options = ImportOptions::default();
         engine
+            .projects
             .import_dir(&project, &source, &options, &mut progress, &cause)
             .unwrap();
         let import = began.elapsed();
         let began = Instant::now();
-        let fork = engine.fork_out(&project, &ForkOptions::default(), &cause);
+        let fork = engine
+            .forks
+            .fork_out(&project, &ForkOptions::default(), &cause);
         let forked = began.elapsed();
         let (_, path) = fork.unwrap();
         let began = Instant::now();
@@ -44,6 +47,7 @@ fn main() {
         let began = Instant::now();
         let from_git: ProjectId = "q".parse().unwrap();
         engine
+            .projects
             .import_git(&from_git, &source, &mut |_| {}, &cause)
             .unwrap();
         println!(

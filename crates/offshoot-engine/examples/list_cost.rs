@@ -26,6 +26,7 @@ fn main() {
         let engine = Engine::open(EngineOptions::new(place.path().join("data"))).unwrap();
         let project: ProjectId = "p".parse().unwrap();
         engine
+            .projects
             .import_dir(
                 &project,
                 &source,
@@ -35,9 +36,11 @@ fn main() {
             )
             .unwrap();
         let stored = engine
+            .forks
             .fork(&project, &ForkOptions::default(), &cause)
             .unwrap();
         let (on_disk, path) = engine
+            .forks
             .fork_out(&project, &ForkOptions::default(), &cause)
             .unwrap();
         for (what, id) in [
@@ -53,6 +56,7 @@ fn main() {
                 };
                 let began = Instant::now();
                 engine
+                    .workspaces
                     .list_page(id, &RelPath::root(), &options, &|_| true)
                     .unwrap();
                 began.elapsed()

@@ -31,6 +31,7 @@ fn main() {
     let ws: WorkspaceId = "w".parse().unwrap();
     let cause = Cause::by(Operator::user());
     engine
+        .workspaces
         .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause)
         .unwrap();
     let (began, before) = (Instant::now(), used());
@@ -48,10 +49,12 @@ fn main() {
                             let options = WriteOptions::default();
                             let content = Content::Bytes(text.as_bytes());
                             engine
+                                .workspaces
                                 .write_file(ws, &path, content, &options, cause)
                                 .unwrap();
                         } else {
                             engine
+                                .workspaces
                                 .commit_only(ws, &path, text.as_bytes(), cause)
                                 .unwrap();
                         }

@@ -46,8 +46,8 @@ struct Known {
 
 impl Known {
     fn look_up(engine: &Engine, secret: &str) -> Result<Known> {
-        let principal = Arc::new(engine.authenticate(secret)?);
-        let (holder, workspace) = engine.access(principal.clone(), None).share()?;
+        let principal = Arc::new(engine.access.authenticate(secret)?);
+        let (holder, workspace) = engine.access.access(principal.clone(), None).share()?;
         Ok(Known {
             holder: holder.into(),
             principal,
@@ -216,7 +216,10 @@ fn identify(app: &App, method: &Method, headers: &HeaderMap) -> Result<Caller> {
 impl Caller {
     fn new(app: &App, known: Known, secret: &str, headers: &HeaderMap) -> Result<Caller> {
         Ok(Caller {
-            access: app.engine.access(known.principal, message_id(headers)?),
+            access: app
+                .engine
+                .access
+                .access(known.principal, message_id(headers)?),
             secret: secret.into(),
             asker: Asker {
                 holder: Holder::Token(known.holder),

@@ -141,7 +141,7 @@ impl EventLog {
     async fn read_on(&self, is_behind: bool) -> Result<usize> {
         let engine = self.engine.clone();
         if is_behind {
-            let newest = blocking(move || engine.last_event()).await?;
+            let newest = blocking(move || engine.history.last_event()).await?;
             *self.recent.write().unwrap_or_else(PoisonError::into_inner) = Recent {
                 floor: newest,
                 events: VecDeque::new(),
@@ -150,7 +150,7 @@ impl EventLog {
             return Ok(0);
         }
         let after = *self.latest.borrow();
-        let events = blocking(move || engine.events_after(after, None, BATCH)).await?;
+        let events = blocking(move || engine.history.events_after(after, None, BATCH)).await?;
         let read = events.len();
         if read > 0 {
             self.publish(events);
@@ -188,7 +188,7 @@ impl EventLog {
             }
         }
         let (engine, place) = (self.engine.clone(), place.clone());
-        let page = blocking(move || engine.events_within(seq, &place, BATCH)).await?;
+        let page = blocking(move || engine.history.events_within(seq, &place, BATCH)).await?;
         let events = page.events.into_iter();
         let events = events.map(|event| Arc::new(Shown::new(event))).collect();
         Ok((events, page.upto))
@@ -250,7 +250,7 @@ impl Stream {
         let Some(frame) = show.frame_for(&self.caller) else {
             return Ok(());
         };
-        let newest = self.app.engine.last_event().map_err(|_| Ended)?;
+        let newest = self.app.engine.history.last_event().map_err(|_| Ended)?;
         let is_followed = latest.wait_for(|seq| *seq >= newest);
         let _ = tokio::time::timeout(RECHECK, is_followed).await;
         self.catch_up().await?;
@@ -376,7 +376,7 @@ fn beginning(app: &App, query: &Query, headers: &HeaderMap) -> Result<(i64, Stri
         Some(since) => Some(since),
         None => query.number::<i64>("since")?,
     };
-    let newest = app.engine.last_event()?;
+    let newest = app.engine.history.last_event()?;
     let Some(since) = since else {
         return Ok((newest, first));
     };

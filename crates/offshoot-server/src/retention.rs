@@ -18,7 +18,7 @@ pub(crate) async fn run(app: Shared) {
     let pause = (age / 4).clamp(OFTEN, SELDOM);
     loop {
         let engine = app.engine.clone();
-        let retired = tokio::task::spawn_blocking(move || engine.retire_sessions(age)).await;
+        let retired = tokio::task::spawn_blocking(move || engine.upkeep.retire_sessions(age)).await;
         match retired {
             Ok(Ok(gone)) if gone.is_empty() => {}
             Ok(Ok(gone)) => {

@@ -60,7 +60,7 @@ impl Server {
             (Some(cert), Some(key)) => Some(Tls::load(cert, key, options.limits.request_timeout)?),
             _ => None,
         };
-        let lock = engine.lock_for_server()?;
+        let lock = engine.context.lock_for_server()?;
         let listener = TcpListener::bind(options.listen).await.map_err(|cause| {
             Error::new(
                 ErrorCode::InvalidRequest,
@@ -164,10 +164,12 @@ impl Server {
 fn finish_merges(engine: Engine) -> CancelOnDrop {
     let cancel = Cancel::default();
     let until = cancel.on_drop();
-    tokio::task::spawn_blocking(move || match cancel.run(|| engine.work_off_completions()) {
-        Ok(0) => {}
-        Ok(left) => tracing::warn!(left, "merges that were asked for could not be done yet"),
-        Err(error) => tracing::warn!(%error, "merges that were asked for could not be done"),
+    tokio::task::spawn_blocking(move || {
+        match cancel.run(|| engine.merges.work_off_completions()) {
+            Ok(0) => {}
+            Ok(left) => tracing::warn!(left, "merges that were asked for could not be done yet"),
+            Err(error) => tracing::warn!(%error, "merges that were asked for could not be done"),
+        }
     });
     until
 }

@@ -106,7 +106,9 @@ pub(crate) async fn sign_in(State(app): State<Shared>, query: Query) -> Answer {
     let issued = blocking(move || {
         let scope = Scope::everything(PrincipalKind::User);
         let cause = Cause::by(Operator::system());
-        engine.issue_token(&scope, Some("browser"), Some(ttl), &cause)
+        engine
+            .access
+            .issue_token(&scope, Some("browser"), Some(ttl), &cause)
     })
     .await?;
     // A page instead of a redirect: a strict cookie does not travel with a redirect that began on
@@ -183,7 +185,7 @@ pub(crate) async fn sign_out(State(app): State<Shared>, headers: HeaderMap) -> A
     check_csrf(&headers, &secret)?;
     if let Some(id) = principal.token.clone() {
         let engine = app.engine.clone();
-        blocking(move || engine.revoke_token(&id)).await?;
+        blocking(move || engine.access.revoke_token(&id)).await?;
         app.tokens.clear();
     }
     let mut response = Response::new(axum::body::Body::empty());

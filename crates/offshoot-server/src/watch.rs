@@ -189,7 +189,7 @@ impl Watching {
 
     /// Watches what is new and forgets what is gone.
     fn refresh(&mut self) -> Result<()> {
-        let now = self.engine.handed_out()?;
+        let now = self.engine.history.handed_out()?;
         let gone: Vec<WorkspaceId> = self
             .places
             .keys()
@@ -263,7 +263,7 @@ impl Watching {
                 continue;
             }
             place.dirty = None;
-            match self.engine.sync(id, &cause) {
+            match self.engine.sync.sync(id, &cause) {
                 // Files that were being written are looked at again.
                 Ok(synced) if !synced.unsettled.is_empty() => place.dirty = Some(Instant::now()),
                 Ok(_) => {}

@@ -68,6 +68,7 @@ fn spawn(
     let project = project.map(str::parse).transpose()?;
     let agent = cx
         .engine
+        .access
         .spawn(parent, role, project.as_ref(), priority, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Agent::from(&agent))?;
@@ -84,7 +85,7 @@ fn spawn(
 }
 
 fn list(cx: &mut Context<'_>) -> CommandResult {
-    let agents = cx.engine.agents()?;
+    let agents = cx.engine.access.agents()?;
     if cx.output.json() {
         cx.output.document(&wire::Agents::from(agents.as_slice()))?;
         return Ok(Exit::Done);
@@ -142,7 +143,7 @@ fn in_tree_order(agents: &[Agent]) -> Vec<(&Agent, usize)> {
 }
 
 fn end(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {
-    cx.engine.end_agent(id, &cx.cause)?;
+    cx.engine.access.end_agent(id, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::AgentEnded::new(id))?;
     } else {
@@ -152,7 +153,7 @@ fn end(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {
 }
 
 fn workspace(cx: &mut Context<'_>, id: &AgentId) -> CommandResult {
-    let workspace = cx.engine.workspace_of_agent(id)?;
+    let workspace = cx.engine.access.workspace_of_agent(id)?;
     if cx.output.json() {
         cx.output
             .document(&wire::AgentWorkspace::new(id, &workspace))?;

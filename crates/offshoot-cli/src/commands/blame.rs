@@ -35,7 +35,10 @@ pub(super) fn run(cx: &mut Context<'_>, args: &BlameArgs) -> CommandResult {
         true => BlameOf::Project(&project),
         false => BlameOf::Workspace(&workspace),
     };
-    let lines = cx.engine.blame(of, args.at.as_deref(), &path, &cx.cause)?;
+    let lines = cx
+        .engine
+        .history
+        .blame(of, args.at.as_deref(), &path, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Blame::new(&path, &lines))?;
         return Ok(Exit::Done);
@@ -72,7 +75,7 @@ fn row((index, line): (usize, &BlameLine)) -> Vec<String> {
 }
 
 fn is_workspace(cx: &Context<'_>, id: &WorkspaceId) -> offshoot_core::Result<bool> {
-    match cx.engine.workspace(id) {
+    match cx.engine.workspaces.workspace(id) {
         Ok(_) => Ok(true),
         Err(error) if error.code() == ErrorCode::WorkspaceNotFound => Ok(false),
         Err(error) => Err(error),

@@ -20,7 +20,7 @@ use offshoot_wire as wire;
 const CHUNK: usize = 128 << 10;
 
 pub(super) fn ls(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandResult {
-    let entries = cx.engine.list(id, path)?;
+    let entries = cx.engine.workspaces.list(id, path)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Listing::from(entries.as_slice()))?;
@@ -65,15 +65,24 @@ pub(super) fn cat(cx: &mut Context<'_>, args: &Cat) -> CommandResult {
             usize::try_from(length).unwrap_or(MAX_WINDOW)
         });
         let window = match &args.at {
-            None => wire::Window::from(cx.engine.read_window(&id, &path, args.offset, length)?),
-            Some(at) => wire::Window::of(&cx.engine.file_at(&id, at, &path)?, args.offset, length),
+            None => wire::Window::from(cx.engine.workspaces.read_window(
+                &id,
+                &path,
+                args.offset,
+                length,
+            )?),
+            Some(at) => wire::Window::of(
+                &cx.engine.workspaces.file_at(&id, at, &path)?,
+                args.offset,
+                length,
+            ),
         };
         cx.output.document(&window)?;
         return Ok(Exit::Done);
     }
     let mut content = match &args.at {
-        None => cx.engine.open_file(&id, &path)?,
-        Some(at) => cx.engine.open_file_at(&id, at, &path)?,
+        None => cx.engine.workspaces.open_file(&id, &path)?,
+        Some(at) => cx.engine.workspaces.open_file_at(&id, at, &path)?,
     };
     // On a terminal the content itself shows how far it is.
     let shows = cx.output.shows_progress() && !cx.output.is_terminal();
@@ -125,9 +134,9 @@ pub(super) fn put(cx: &mut Context<'_>, args: &Put) -> CommandResult {
         ..WriteOptions::default()
     };
     // An unknown workspace is told before anyone types a text for it.
-    cx.engine.workspace(&id)?;
+    cx.engine.workspaces.workspace(&id)?;
     let mut content = source(cx, args.file.as_deref().unwrap_or(Path::new("-")))?;
-    let written = cx.engine.write_file(
+    let written = cx.engine.workspaces.write_file(
         &id,
         &path,
         Content::Stream(&mut content),
@@ -149,7 +158,7 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
                 .into());
         }
     };
-    cx.engine.workspace(&id)?;
+    cx.engine.workspaces.workspace(&id)?;
     let mut content = source(cx, &args.file)?;
     let metadata = std::fs::metadata(&args.file).ok();
     let is_file = |found: &std::fs::Metadata| found.is_file() && args.file != Path::new("-");
@@ -160,7 +169,7 @@ pub(super) fn upload(cx: &mut Context<'_>, args: &Upload) -> CommandResult {
             .and_then(|found| found.modified().ok()),
         ..WriteOptions::default()
     };
-    let written = cx.engine.upload(
+    let written = cx.engine.workspaces.upload(
         &id,
         &name,
         Content::Stream(&mut content),
@@ -224,6 +233,7 @@ pub(super) fn edit(cx: &mut Context<'_>, args: &Edit) -> CommandResult {
     let path = bytes::path(&args.path)?;
     let (replaced, written) = cx
         .engine
+        .workspaces
         .edit_file(&id, &path, &args.old, &args.new, args.all, &cx.cause)?;
     if cx.output.json() {
         cx.output
@@ -247,6 +257,7 @@ pub(super) fn rm(
 ) -> CommandResult {
     let files = cx
         .engine
+        .workspaces
         .delete_file(id, path, recursive, &cx.cause)
         .map_err(|error| {
             // The engine does not know how its callers spell it.
@@ -275,7 +286,7 @@ pub(super) fn mv(
     from: &RelPath,
     to: &RelPath,
 ) -> CommandResult {
-    let moved = cx.engine.move_file(id, from, to, &cx.cause)?;
+    let moved = cx.engine.workspaces.move_file(id, from, to, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Moved {
             from: from.to_text(),
@@ -293,7 +304,7 @@ pub(super) fn mv(
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandResult {
-    let made = cx.engine.make_dir_in(id, path, &cx.cause)?;
+    let made = cx.engine.workspaces.make_dir_in(id, path, &cx.cause)?;
     if cx.output.json() {
         let path = made.to_text();
         cx.output.document(&wire::Made { path })?;
@@ -304,7 +315,7 @@ pub(super) fn mkdir(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> C
 }
 
 pub(super) fn tree(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandResult {
-    let root = cx.engine.tree(id, &RelPath::root(), None)?;
+    let root = cx.engine.workspaces.tree(id, &RelPath::root(), None)?;
     let Some(node) = find(&root, path) else {
         return Err(Error::new(
             ErrorCode::FileNotFound,
@@ -354,7 +365,7 @@ pub(super) fn info(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> Co
     if !path.is_root() {
         return metadata(cx, id, path);
     }
-    let info = cx.engine.info(id)?;
+    let info = cx.engine.workspaces.info(id)?;
     if cx.output.json() {
         cx.output.document(&wire::Info::from(&info))?;
         return Ok(Exit::Done);
@@ -375,7 +386,7 @@ pub(super) fn info(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> Co
 }
 
 fn metadata(cx: &mut Context<'_>, id: &WorkspaceId, path: &RelPath) -> CommandResult {
-    let metadata = cx.engine.metadata(id, path)?;
+    let metadata = cx.engine.history.metadata(id, path)?;
     if cx.output.json() {
         cx.output.document(&wire::Metadata::from(&metadata))?;
         return Ok(Exit::Done);

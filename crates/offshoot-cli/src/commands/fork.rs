@@ -23,7 +23,7 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
     };
     let mut forks = Vec::new();
     for _ in 0..args.count.unwrap_or(1) {
-        let (fork, path) = cx.engine.fork_out(&project, &options, &cx.cause)?;
+        let (fork, path) = cx.engine.forks.fork_out(&project, &options, &cx.cause)?;
         if !cx.output.json() {
             // The bytes as they are: `cd "$(offshoot fork PROJECT)"` must work for any name.
             cx.output.stdout().write_all(path.as_os_str().as_bytes())?;
@@ -40,7 +40,7 @@ pub(super) fn fork(cx: &mut Context<'_>, args: &ForkArgs) -> CommandResult {
 
 /// Moves a fork onto the newest snapshot of its project.
 pub(super) fn update(cx: &mut Context<'_>, id: &WorkspaceId, dry_run: bool) -> CommandResult {
-    let updated = cx.engine.update(id, dry_run, &cx.cause)?;
+    let updated = cx.engine.merges.update(id, dry_run, &cx.cause)?;
     if cx.output.json() {
         let document = wire::Updated::new(id.as_str(), dry_run, &updated);
         cx.output.document(&document)?;

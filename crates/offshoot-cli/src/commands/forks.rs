@@ -10,7 +10,10 @@ use offshoot_wire as wire;
 /// Shows them.
 pub(super) fn run(cx: &mut Context<'_>, project: Option<&str>) -> CommandResult {
     let project: Option<ProjectId> = project.map(str::parse).transpose()?;
-    let forks = cx.engine.overview(project.as_ref(), true, &cx.cause)?;
+    let forks = cx
+        .engine
+        .merges
+        .overview(project.as_ref(), true, &cx.cause)?;
     if cx.output.json() {
         cx.output
             .document(&wire::ForkOverviews::from(forks.as_slice()))?;

@@ -22,6 +22,7 @@ pub(super) fn clean(
 ) -> CommandResult {
     let cleaned = cx
         .engine
+        .upkeep
         .clean_with(DAY * days, include_ignored, dry_run, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Cleaned::from(&cleaned))?;
@@ -111,7 +112,7 @@ pub(super) fn purge(cx: &mut Context<'_>, command: &PurgeCommand) -> CommandResu
                 &format!("erase workspace `{id}` with all its snapshots"),
                 *yes,
             )?;
-            cx.engine.purge_workspace(&id, &cx.cause)?
+            cx.engine.upkeep.purge_workspace(&id, &cx.cause)?
         }
         PurgeCommand::Path {
             workspace,
@@ -122,12 +123,12 @@ pub(super) fn purge(cx: &mut Context<'_>, command: &PurgeCommand) -> CommandResu
             let path = bytes::path(path)?;
             let what = format!("erase all that {} in `{id}` ever held", shown(&path));
             confirm(&what, *yes)?;
-            cx.engine.purge_path(&id, &path, &cx.cause)?
+            cx.engine.upkeep.purge_path(&id, &path, &cx.cause)?
         }
         PurgeCommand::Content { id, yes } => {
             let id: ObjectId = id.parse()?;
             confirm(&format!("erase content {id} everywhere"), *yes)?;
-            cx.engine.purge_content(id, &cx.cause)?
+            cx.engine.upkeep.purge_content(id, &cx.cause)?
         }
     };
     if cx.output.json() {
@@ -183,7 +184,7 @@ fn show_purged(cx: &mut Context<'_>, purged: &Purged) -> io::Result<()> {
 }
 
 pub(super) fn check(cx: &mut Context<'_>) -> CommandResult {
-    let report = cx.engine.check()?;
+    let report = cx.engine.upkeep.check()?;
     let exit = if report.problems.is_empty() {
         Exit::Done
     } else {

@@ -90,8 +90,8 @@ pub(super) fn complete(cx: &mut Context<'_>, args: &CompleteArgs) -> CommandResu
     };
     let standing = cx.stands_in(&id);
     let completed = match args.dry_run {
-        true => cx.engine.plan_completion(&id, &options, &cx.cause)?,
-        false => cx.engine.complete(&id, &options, &cx.cause)?,
+        true => cx.engine.merges.plan_completion(&id, &options, &cx.cause)?,
+        false => cx.engine.merges.complete(&id, &options, &cx.cause)?,
     };
     let waiting = waiting(cx, &completed)?;
     if cx.output.json() {
@@ -113,7 +113,7 @@ fn waiting(cx: &Context<'_>, completed: &Completed) -> offshoot_core::Result<boo
     for conflict in &completed.conflicts {
         match &conflict.review_id {
             None => return Ok(true),
-            Some(id) if cx.engine.review(id)?.state != "resolved" => return Ok(true),
+            Some(id) if cx.engine.merges.review(id)?.state != "resolved" => return Ok(true),
             Some(_) => {}
         }
     }
@@ -131,7 +131,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: &MergeCommand) -> CommandResult
 }
 
 fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
-    let merges = cx.engine.merges(&project.parse()?, None, limit)?;
+    let merges = cx.engine.merges.merges(&project.parse()?, None, limit)?;
     if cx.output.json() {
         cx.output.document(&wire::Merges::from(merges.as_slice()))?;
         return Ok(Exit::Done);
@@ -189,7 +189,7 @@ fn state(cx: &Context<'_>, merge: &MergeReceipt) -> offshoot_core::Result<&'stat
 }
 
 fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
-    let merge = cx.engine.merge(&cx.engine.merge_id(id)?)?;
+    let merge = cx.engine.merges.merge(&cx.engine.merges.merge_id(id)?)?;
     if cx.output.json() {
         cx.output.document(&wire::Merge::from(&merge))?;
         return Ok(Exit::Done);
@@ -365,9 +365,9 @@ fn next_steps(cx: &mut Context<'_>, done: &Completed, waiting: bool) {
 }
 
 fn undo(cx: &mut Context<'_>, id: &str) -> CommandResult {
-    let id = cx.engine.merge_id(id)?;
-    let project = cx.engine.merge(&id)?.completed.project;
-    let snapshot = cx.engine.undo_merge(&id, &cx.cause)?;
+    let id = cx.engine.merges.merge_id(id)?;
+    let project = cx.engine.merges.merge(&id)?.completed.project;
+    let snapshot = cx.engine.merges.undo_merge(&id, &cx.cause)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Undone::new(&id, &project, &snapshot))?;
@@ -382,8 +382,8 @@ fn undo(cx: &mut Context<'_>, id: &str) -> CommandResult {
 }
 
 fn take(cx: &mut Context<'_>, id: &str, path: &RelPath) -> CommandResult {
-    let id = cx.engine.merge_id(id)?;
-    let snapshot = cx.engine.take_lost(&id, path, &cx.cause)?;
+    let id = cx.engine.merges.merge_id(id)?;
+    let snapshot = cx.engine.merges.take_lost(&id, path, &cx.cause)?;
     if cx.output.json() {
         cx.output
             .document(&wire::TakenBack::new(&id, path, &snapshot))?;

@@ -57,7 +57,7 @@ pub(crate) enum YesNo {
 /// Shows the policies, after changing them if that was asked for.
 pub(super) fn policy(cx: &mut Context<'_>, args: &PolicyArgs) -> CommandResult {
     let project: ProjectId = args.project.parse()?;
-    let before = cx.engine.merge_settings(&project)?;
+    let before = cx.engine.projects.merge_settings(&project)?;
     let mut settings = before.clone();
     if args.clear {
         settings.policies.clear();
@@ -103,6 +103,7 @@ pub(super) fn policy(cx: &mut Context<'_>, args: &PolicyArgs) -> CommandResult {
     }
     if settings != before {
         cx.engine
+            .projects
             .set_merge_settings(&project, &settings, &cx.cause)?;
     }
     if cx.output.json() {

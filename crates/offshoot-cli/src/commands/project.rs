@@ -97,7 +97,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: ProjectCommand) -> CommandResul
 fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
     let id: ProjectId = args.project.parse()?;
     let Some(from) = &args.from else {
-        let project = cx.engine.create_project(&id, &cx.cause)?;
+        let project = cx.engine.projects.create_project(&id, &cx.cause)?;
         if cx.output.json() {
             cx.output.document(&wire::Project::from(&project))?;
         } else {
@@ -109,7 +109,7 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
     let cloned = match clone::is_address(from) {
         true => {
             // A taken name is told before anything is fetched.
-            cx.engine.refuse_taken_project(&id)?;
+            cx.engine.projects.refuse_taken_project(&id)?;
             Some(clone::clone(from, takes_files, cx.output.shows_progress())?)
         }
         false => None,
@@ -128,13 +128,16 @@ fn create(cx: &mut Context<'_>, args: &ProjectCreate) -> CommandResult {
     let mut steps = Steps::new(cx.output.shows_progress());
     let mut progress = |told: ImportProgress| show_progress(&mut steps, told, from_git);
     let imported = if from_git {
-        cx.engine.import_git(&id, from, &mut progress, &cx.cause)?
+        cx.engine
+            .projects
+            .import_git(&id, from, &mut progress, &cx.cause)?
     } else {
         let options = ImportOptions {
             ignore_rules: args.ignore_rules,
             label: args.label.clone(),
         };
         cx.engine
+            .projects
             .import_dir(&id, from, &options, &mut progress, &cx.cause)?
     };
     drop(steps);
@@ -200,7 +203,7 @@ fn note_left_out(cx: &mut Context<'_>, dropped: &[(RelPath, String)], ignored: &
 
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
-    let projects = cx.engine.projects(after.as_ref(), limit)?;
+    let projects = cx.engine.projects.projects(after.as_ref(), limit)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Projects::from(projects.as_slice()))?;
@@ -238,12 +241,12 @@ fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResul
 }
 
 fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
-    let project = cx.engine.project(id)?;
+    let project = cx.engine.projects.project(id)?;
     if cx.output.json() {
         cx.output.document(&wire::Project::from(&project))?;
         return Ok(Exit::Done);
     }
-    let forks = cx.engine.forks(id)?;
+    let forks = cx.engine.forks.forks(id)?;
     let rows = [
         ("project", project.id.to_string()),
         ("files", project.files.to_string()),
@@ -264,7 +267,7 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
 }
 
 fn log(cx: &mut Context<'_>, id: &ProjectId, limit: usize) -> CommandResult {
-    let found = cx.engine.project_snapshots(id, None, limit)?;
+    let found = cx.engine.projects.project_snapshots(id, None, limit)?;
     if found.is_empty() && !cx.output.json() {
         let put = cx.command_line(&["project", "put", id.as_str(), "PATH"]);
         cx.output
@@ -280,7 +283,7 @@ fn list_files(
     at: Option<&str>,
     deep: bool,
 ) -> CommandResult {
-    let entries = cx.engine.project_entries(id, at, dir, deep)?;
+    let entries = cx.engine.projects.project_entries(id, at, dir, deep)?;
     if cx.output.json() {
         cx.output
             .document(&wire::ProjectEntries::from(entries.as_slice()))?;
@@ -310,7 +313,7 @@ fn list_files(
 }
 
 fn cat(cx: &mut Context<'_>, id: &ProjectId, path: &RelPath, at: Option<&str>) -> CommandResult {
-    let mut file = cx.engine.open_project_file(id, at, path)?;
+    let mut file = cx.engine.projects.open_project_file(id, at, path)?;
     if cx.output.json() {
         let mut content = Vec::new();
         file.read_to_end(&mut content).map_err(|cause| {
@@ -332,11 +335,12 @@ fn put(
     options: &WriteOptions,
 ) -> CommandResult {
     // An unknown project is told before anyone types a text for it.
-    cx.engine.project(id)?;
+    cx.engine.projects.project(id)?;
     let mut content = files::source(cx, file)?;
     let stream = Content::Stream(&mut content);
     let snapshot = cx
         .engine
+        .projects
         .put_in_project(id, path, stream, options, &cx.cause)?;
     drop(content);
     if cx.output.json() {
@@ -348,7 +352,7 @@ fn put(
 }
 
 fn versions(cx: &mut Context<'_>, id: &ProjectId, path: &RelPath) -> CommandResult {
-    let versions = cx.engine.project_versions(id, path)?;
+    let versions = cx.engine.projects.project_versions(id, path)?;
     if cx.output.json() {
         cx.output.document(&wire::Versions::new(path, &versions))?;
         return Ok(Exit::Done);
@@ -395,7 +399,7 @@ fn diff(
     let from = match &form.from {
         Some(from) => from.clone(),
         // What the newest snapshot brought.
-        None => match cx.engine.project_snapshots(id, None, 2)?.get(1) {
+        None => match cx.engine.projects.project_snapshots(id, None, 2)?.get(1) {
             Some(before) => before.id.to_hex(),
             None => {
                 return Err(Failure::from(
@@ -405,7 +409,10 @@ fn diff(
             }
         },
     };
-    let mut set = cx.engine.project_diff(id, &from, form.to.as_deref())?;
+    let mut set = cx
+        .engine
+        .projects
+        .project_diff(id, &from, form.to.as_deref())?;
     set.changes.retain(|change| change.path.starts_with(&below));
     snapshots::show_diff(cx, form, &set)
 }
@@ -418,9 +425,10 @@ fn sync(
 ) -> CommandResult {
     let mut steps = Steps::new(cx.output.shows_progress());
     let mut progress = |told: ImportProgress| show_progress(&mut steps, told, false);
-    let synced = cx
-        .engine
-        .sync_project_from(id, dir, options, &mut progress, &cx.cause)?;
+    let synced =
+        cx.engine
+            .projects
+            .sync_project_from(id, dir, options, &mut progress, &cx.cause)?;
     drop(steps);
     if cx.output.json() {
         cx.output.document(&wire::ProjectSynced::from(&synced))?;
@@ -454,11 +462,12 @@ fn export(
     branch: Option<&str>,
 ) -> CommandResult {
     let mut steps = Steps::new(cx.output.shows_progress());
-    let exported = cx
-        .engine
-        .export_project_git(id, target, branch, &mut |progress| {
-            steps.show(progress.done, progress.total);
-        })?;
+    let exported =
+        cx.engine
+            .workspaces
+            .export_project_git(id, target, branch, &mut |progress| {
+                steps.show(progress.done, progress.total);
+            })?;
     drop(steps);
     if cx.output.json() {
         cx.output.document(&wire::Exported::from(&exported))?;
@@ -474,7 +483,7 @@ fn export(
 }
 
 fn delete(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
-    let kept = cx.engine.delete_project(id, &cx.cause)?;
+    let kept = cx.engine.projects.delete_project(id, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::DeletedProject {
             name: id.to_string(),

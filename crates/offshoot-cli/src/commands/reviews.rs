@@ -85,7 +85,7 @@ pub(super) fn run(cx: &mut Context<'_>, command: &ReviewCommand) -> CommandResul
 
 fn list(cx: &mut Context<'_>, project: Option<&str>, all: bool) -> CommandResult {
     let project = project.map(str::parse).transpose()?;
-    let reviews = cx.engine.reviews(project.as_ref(), all)?;
+    let reviews = cx.engine.merges.reviews(project.as_ref(), all)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Reviews::from(reviews.as_slice()))?;
@@ -140,7 +140,7 @@ fn part(review: &Review) -> String {
 }
 
 fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
-    let review = cx.engine.review(&cx.engine.review_id(id)?)?;
+    let review = cx.engine.merges.review(&cx.engine.merges.review_id(id)?)?;
     if cx.output.json() {
         let ours = difference(cx, review.base, review.ours)?;
         let theirs = difference(cx, review.base, review.theirs)?;
@@ -263,7 +263,7 @@ fn difference(
     after: Option<ObjectId>,
 ) -> offshoot_core::Result<Option<Vec<u8>>> {
     let content = |id: Option<ObjectId>| match id {
-        Some(id) => cx.engine.content_of(&id),
+        Some(id) => cx.engine.workspaces.content_of(&id),
         None => Ok(Vec::new()),
     };
     let (before, after) = (content(before)?, content(after)?);
@@ -271,10 +271,11 @@ fn difference(
 }
 
 fn propose(cx: &mut Context<'_>, id: &str, file: &Path, note: Option<&str>) -> CommandResult {
-    let id = cx.engine.review_id(id)?;
+    let id = cx.engine.merges.review_id(id)?;
     let mut content = source(cx, file)?;
     let review = cx
         .engine
+        .merges
         .propose(&id, Content::Stream(&mut content), note, &cx.cause)?;
     drop(content);
     if cx.output.json() {
@@ -298,7 +299,7 @@ fn resolve(
     choice: ChoiceName,
     value: Option<&OsStr>,
 ) -> CommandResult {
-    let id = cx.engine.review_id(id)?;
+    let id = cx.engine.merges.review_id(id)?;
     let mut content = match (choice, value) {
         (ChoiceName::Content, Some(file)) => Some(source(cx, Path::new(file))?),
         (ChoiceName::Content, None) => {
@@ -321,7 +322,7 @@ fn resolve(
             Resolution::Candidate(candidate(value)?)
         }
     };
-    let resolved = cx.engine.resolve(&id, how, &cx.cause)?;
+    let resolved = cx.engine.merges.resolve(&id, how, &cx.cause)?;
     drop(content);
     if cx.output.json() {
         cx.output.document(&wire::Resolved::from(&resolved))?;
@@ -350,6 +351,7 @@ fn resolve(
     }
     let left = cx
         .engine
+        .merges
         .reviews(Some(&resolved.review.project.parse()?), false)?;
     if !left.is_empty() {
         let number = count(left.len() as i64, "conflict waits", "conflicts wait");

@@ -17,7 +17,7 @@ use offshoot_wire as wire;
 use offshoot_wire::diff::{TextDiff, compare, file_header};
 
 pub(super) fn status(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let changes = cx.engine.changes(id, &cx.cause)?;
+    let changes = cx.engine.sync.changes(id, &cx.cause)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Status::new(id.as_str(), &changes))?;
@@ -111,7 +111,7 @@ pub(super) fn diff(cx: &mut Context<'_>, args: &Diff) -> CommandResult {
     let form = &args.form;
     let from = form.from.as_deref().map_or(Point::Head, Point::Snapshot);
     let to = form.to.as_deref().map_or(Point::Now, Point::Snapshot);
-    let mut set = cx.engine.diff(&id, from, to, &cx.cause)?;
+    let mut set = cx.engine.workspaces.diff(&id, from, to, &cx.cause)?;
     set.changes.retain(|change| change.path.starts_with(&below));
     show_diff(cx, form, &set)
 }
@@ -150,7 +150,7 @@ fn difference(engine: &Engine, change: &Change) -> offshoot_core::Result<Differe
         return Ok(Difference::NoContent);
     }
     let content = |id: Option<ObjectId>| match id {
-        Some(id) => engine.content_of(&id),
+        Some(id) => engine.workspaces.content_of(&id),
         None => Ok(Vec::new()),
     };
     let (before, after) = (content(change.before)?, content(change.after)?);
@@ -278,7 +278,10 @@ pub(super) fn snapshot(
     label: Option<&str>,
     include_ignored: bool,
 ) -> CommandResult {
-    let taken = cx.engine.snapshot(id, label, include_ignored, &cx.cause)?;
+    let taken = cx
+        .engine
+        .workspaces
+        .snapshot(id, label, include_ignored, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Taken::from(&taken))?;
         return Ok(Exit::Done);
@@ -292,7 +295,7 @@ pub(super) fn snapshot(
 }
 
 pub(super) fn list(cx: &mut Context<'_>, id: &WorkspaceId, limit: usize) -> CommandResult {
-    let snapshots = cx.engine.snapshots(id, limit)?;
+    let snapshots = cx.engine.workspaces.snapshots(id, limit)?;
     if snapshots.is_empty() && !cx.output.json() {
         cx.output
             .note("there are no snapshots; `offshoot snapshot WS` takes one");
@@ -345,7 +348,10 @@ pub(super) fn restore(
     snapshot: &str,
     path: Option<&RelPath>,
 ) -> CommandResult {
-    let restored = cx.engine.restore(id, snapshot, path, &cx.cause)?;
+    let restored = cx
+        .engine
+        .workspaces
+        .restore(id, snapshot, path, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Restored::from(&restored))?;
         return Ok(Exit::Done);
@@ -383,7 +389,7 @@ pub(super) fn history(
     path: Option<&RelPath>,
     limit: usize,
 ) -> CommandResult {
-    let lines = cx.engine.history(id, path, limit)?;
+    let lines = cx.engine.history.history(id, path, limit)?;
     if cx.output.json() {
         let history = lines.iter().map(history_as_json).collect();
         cx.output.document(&wire::History { history })?;
@@ -437,7 +443,7 @@ fn history_row(line: &wire::HistoryLine, at: String) -> Vec<String> {
 }
 
 pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let synced = cx.engine.sync(id, &cx.cause)?;
+    let synced = cx.engine.sync.sync(id, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Synced::from(&synced))?;
         return Ok(Exit::Done);

@@ -23,9 +23,10 @@ fn issue(cx: &mut Context<'_>, command: &TokenCommand, ttl: Option<&str>) -> Com
         .map(bytes::seconds)
         .transpose()?
         .map(Duration::from_secs);
-    let issued = cx
-        .engine
-        .issue_token(&asked.scope()?, asked.label.as_deref(), ttl, &cx.cause)?;
+    let issued =
+        cx.engine
+            .access
+            .issue_token(&asked.scope()?, asked.label.as_deref(), ttl, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::IssuedToken::from(&issued))?;
         return Ok(Exit::Done);
@@ -64,7 +65,7 @@ fn asked(command: &TokenCommand) -> wire::NewToken {
 }
 
 fn list(cx: &mut Context<'_>) -> CommandResult {
-    let tokens = cx.engine.tokens(None, 0)?;
+    let tokens = cx.engine.access.tokens(None, 0)?;
     if cx.output.json() {
         cx.output.document(&wire::Tokens::from(tokens.as_slice()))?;
         return Ok(Exit::Done);
@@ -101,7 +102,7 @@ fn list(cx: &mut Context<'_>) -> CommandResult {
 }
 
 fn revoke(cx: &mut Context<'_>, id: &str) -> CommandResult {
-    let revoked = cx.engine.revoke_token(id)?;
+    let revoked = cx.engine.access.revoke_token(id)?;
     if cx.output.json() {
         cx.output.document(&wire::RevokedToken {
             id: id.to_owned(),

@@ -75,8 +75,12 @@ fn create(
     let workspace = match from {
         Some(snapshot) => cx
             .engine
+            .workspaces
             .create_workspace_from(id, snapshot, quota, &cx.cause)?,
-        None => cx.engine.create_workspace(id, layout, quota, &cx.cause)?,
+        None => cx
+            .engine
+            .workspaces
+            .create_workspace(id, layout, quota, &cx.cause)?,
     };
     if cx.output.json() {
         cx.output.document(&wire::Workspace::from(&workspace))?;
@@ -88,7 +92,7 @@ fn create(
 
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
-    let workspaces = cx.engine.workspaces(after.as_ref(), limit)?;
+    let workspaces = cx.engine.workspaces.workspaces(after.as_ref(), limit)?;
     let forks = forks_beside(cx, &workspaces)?;
     if cx.output.json() {
         cx.output
@@ -145,13 +149,13 @@ fn forks_beside(
     let mut projects = BTreeSet::new();
     for workspace in workspaces {
         // Whoever closes it meanwhile leaves it in the list, as a workspace like any other.
-        if let Ok(Some(fork)) = cx.engine.fork_of(&workspace.id) {
+        if let Ok(Some(fork)) = cx.engine.forks.fork_of(&workspace.id) {
             projects.insert(fork.project);
         }
     }
     let mut forks = Vec::new();
     for project in &projects {
-        forks.extend(cx.engine.overview(Some(project), false, &cx.cause)?);
+        forks.extend(cx.engine.merges.overview(Some(project), false, &cx.cause)?);
     }
     forks.sort_by(|a, b| a.workspace.id.cmp(&b.workspace.id));
     Ok(forks)
@@ -181,8 +185,8 @@ fn head(workspace: &Workspace) -> String {
 
 fn show(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
     // The other forks are told as recorded: `forks` looks at all of their directories.
-    let overview = cx.engine.overview_beside(id, &cx.cause)?;
-    let workspace = cx.engine.workspace(id)?;
+    let overview = cx.engine.merges.overview_beside(id, &cx.cause)?;
+    let workspace = cx.engine.workspaces.workspace(id)?;
     if cx.output.json() {
         cx.output
             .document(&wire::WorkspaceOrFork::new(&workspace, &overview))?;
@@ -237,7 +241,7 @@ fn quota_text(workspace: &Workspace) -> String {
 }
 
 fn path(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let path = cx.engine.hand_out_path(id)?;
+    let path = cx.engine.workspaces.hand_out_path(id)?;
     let bytes = path.as_os_str().as_bytes();
     if cx.output.json() {
         let path = escape_bytes(bytes);
@@ -254,11 +258,12 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId, include_ignored: bool) -> Comm
     let standing = cx.stands_in(id);
     let deleted = cx
         .engine
+        .workspaces
         .delete_workspace_with(id, include_ignored, &cx.cause)?;
     if standing && deleted.gone {
         cx.note_gone();
     }
-    let fork = cx.engine.last_fork_of(id)?;
+    let fork = cx.engine.forks.last_fork_of(id)?;
     if cx.output.json() {
         cx.output
             .document(&wire::DeletedWorkspace::new(id.as_str(), &deleted))?;
@@ -286,7 +291,7 @@ fn delete(cx: &mut Context<'_>, id: &WorkspaceId, include_ignored: bool) -> Comm
 /// The command that brings a deleted workspace back from its last snapshot. What was a fork becomes
 /// one again, so that it can be merged, as long as its project is there.
 fn way_back(cx: &Context<'_>, id: &WorkspaceId, kept: &str, fork: Option<&Fork>) -> String {
-    let fork = fork.filter(|fork| cx.engine.project(&fork.project).is_ok());
+    let fork = fork.filter(|fork| cx.engine.projects.project(&fork.project).is_ok());
     let Some(fork) = fork else {
         return cx.command_line(&["workspace", "create", id.as_str(), "--from", kept]);
     };
@@ -306,7 +311,7 @@ fn way_back(cx: &Context<'_>, id: &WorkspaceId, kept: &str, fork: Option<&Fork>)
 }
 
 fn convert(cx: &mut Context<'_>, id: &WorkspaceId, provider: &str) -> CommandResult {
-    let converted = cx.engine.convert_fork(id, provider.parse()?)?;
+    let converted = cx.engine.forks.convert_fork(id, provider.parse()?)?;
     if cx.output.json() {
         cx.output
             .document(&wire::ConvertedFork::new(id.as_str(), &converted))?;
@@ -331,9 +336,12 @@ fn convert(cx: &mut Context<'_>, id: &WorkspaceId, provider: &str) -> CommandRes
 
 fn export(cx: &mut Context<'_>, id: &WorkspaceId, target: &Path) -> CommandResult {
     let mut steps = Steps::new(cx.output.shows_progress());
-    let exported = cx.engine.export_git(id, target, &mut |progress| {
-        steps.show(progress.done, progress.total);
-    })?;
+    let exported = cx
+        .engine
+        .workspaces
+        .export_git(id, target, &mut |progress| {
+            steps.show(progress.done, progress.total);
+        })?;
     drop(steps);
     if cx.output.json() {
         cx.output.document(&wire::Exported::from(&exported))?;
@@ -353,13 +361,13 @@ fn quota(
     bytes: Option<&str>,
     inodes: Option<&str>,
 ) -> CommandResult {
-    let mut workspace = cx.engine.workspace(id)?;
+    let mut workspace = cx.engine.workspaces.workspace(id)?;
     if bytes.is_some() || inodes.is_some() {
         let quota = Quota {
             bytes: limit(bytes, workspace.quota_bytes)?,
             inodes: limit(inodes, workspace.quota_inodes)?,
         };
-        workspace = cx.engine.set_quota(id, quota, &cx.cause)?;
+        workspace = cx.engine.workspaces.set_quota(id, quota, &cx.cause)?;
     }
     if cx.output.json() {
         cx.output.document(&wire::Quota::from(&workspace))?;

@@ -59,6 +59,7 @@ fn load(
         let bytes = content(&path, version);
         let rel = RelPath::parse(path.as_bytes()).unwrap();
         engine
+            .workspaces
             .write_file(
                 ws,
                 &rel,
@@ -69,10 +70,13 @@ fn load(
             .unwrap();
         versions.lock().unwrap().acknowledged.insert(path, version);
         if writer == 0 && rng.chance(100) {
-            engine.snapshot(ws, None, false, &cause()).unwrap();
+            engine
+                .workspaces
+                .snapshot(ws, None, false, &cause())
+                .unwrap();
         }
         if writer == 1 && rng.chance(20) {
-            engine.checkpoint().unwrap();
+            engine.directories.checkpoint().unwrap();
         }
     }
 }
@@ -81,18 +85,18 @@ fn inspect(root: &Path, ws: &WorkspaceId, acknowledged: &BTreeMap<String, u64>) 
     let engine = Engine::open(EngineOptions::new(root.join("data"))).unwrap();
     for (path, version) in acknowledged {
         let rel = RelPath::parse(path.as_bytes()).unwrap();
-        let (bytes, _) = engine.read_whole(ws, &rel).unwrap();
+        let (bytes, _) = engine.workspaces.read_whole(ws, &rel).unwrap();
         let found = version_of(path, &bytes);
         assert!(
             found >= Some(*version),
             "{path}: version {version} was acknowledged, {found:?} is there"
         );
-        let on_disk = engine.hand_out_path(ws).unwrap().join(path);
+        let on_disk = engine.workspaces.hand_out_path(ws).unwrap().join(path);
         let on_disk = std::fs::read(on_disk).unwrap();
         assert!(!on_disk.is_empty(), "{path} is empty");
         assert_eq!(on_disk, bytes, "{path} on disk");
     }
-    assert_eq!(engine.check().unwrap().problems, []);
+    assert_eq!(engine.upkeep.check().unwrap().problems, []);
 }
 
 #[test]
@@ -114,10 +118,11 @@ fn power_cut(handed_out: bool) {
     let engine = Engine::open(EngineOptions::new(image.path().join("data"))).unwrap();
     let ws: WorkspaceId = "w".parse().unwrap();
     engine
+        .workspaces
         .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause())
         .unwrap();
     if handed_out {
-        engine.hand_out_path(&ws).unwrap();
+        engine.workspaces.hand_out_path(&ws).unwrap();
     }
     let (stop, versions, next) = (
         AtomicBool::new(false),

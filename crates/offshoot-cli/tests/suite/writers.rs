@@ -69,6 +69,7 @@ fn writer_process() {
                     let rel = RelPath::parse(path.as_bytes()).unwrap();
                     let bytes = content(writer, number);
                     let written = engine
+                        .workspaces
                         .write_file(
                             ws,
                             &rel,
@@ -78,7 +79,7 @@ fn writer_process() {
                         )
                         .unwrap();
                     println!("ack {path} {}", written.id);
-                    let (read, _) = engine.read_whole(ws, &rel).unwrap();
+                    let (read, _) = engine.workspaces.read_whole(ws, &rel).unwrap();
                     assert!(is_whole(&read), "{path} was read torn");
                 }
             });
@@ -95,6 +96,7 @@ fn writers_from_two_processes() {
     let ws: WorkspaceId = "w".parse().unwrap();
     let cause = Cause::by(Operator::user());
     engine
+        .workspaces
         .create_workspace(Some(ws.clone()), Layout::Plain, Quota::default(), &cause)
         .unwrap();
     let started = Instant::now();
@@ -139,16 +141,16 @@ fn writers_from_two_processes() {
     assert_eq!(count, 2 * THREADS * each, "every write was acknowledged");
     for (path, ids) in &acknowledged {
         let rel = RelPath::parse(path.as_bytes()).unwrap();
-        let history = engine.history(&ws, Some(&rel), 0).unwrap();
+        let history = engine.history.history(&ws, Some(&rel), 0).unwrap();
         let recorded: BTreeSet<ObjectId> =
             history.iter().filter_map(|row| row.line.after).collect();
         assert!(ids.is_subset(&recorded), "{path} lacks versions");
         let newest = history.iter().find_map(|row| row.line.after).unwrap();
-        let (bytes, id) = engine.read_whole(&ws, &rel).unwrap();
+        let (bytes, id) = engine.workspaces.read_whole(&ws, &rel).unwrap();
         assert!(is_whole(&bytes), "{path} is torn");
         assert_eq!(id, newest, "{path} holds its last version");
     }
-    assert_eq!(engine.check().unwrap().problems, []);
+    assert_eq!(engine.upkeep.check().unwrap().problems, []);
     println!(
         "soak: writers: {count} writes by {} writers in 2 processes in {:.1} s, all in the history, none torn",
         2 * THREADS,

@@ -11,9 +11,9 @@ use offshoot_core::{
 use offshoot_store::HistoryRow;
 
 use super::{Operation, Principal, Reach};
+use crate::access::AccessControl;
 use crate::content::rows::no_workspace;
 use crate::context::idempotency::Noting;
-use crate::engine::Engine;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, ListOptions, ListPage, Metadata,
     OpenFile, Point, Quota, Restored, Snapshot, Synced, Taken, TooLarge, WalkEntry, WholeWorkspace,
@@ -23,20 +23,20 @@ use crate::{
 /// The use cases, as one principal may call them.
 #[derive(Clone)]
 pub struct Access {
-    pub(super) engine: Engine,
+    pub(super) rooms: AccessControl,
     pub(super) principal: Arc<Principal>,
     pub(super) cause: Cause,
     /// Where what is made next is noted, for a request that may be repeated.
     pub(super) noting: Option<Noting>,
 }
 
-impl Engine {
+impl AccessControl {
     /// The use cases for a principal, and why they are called.
     pub fn access(&self, principal: Arc<Principal>, message_id: Option<String>) -> Access {
         let mut cause = Cause::by(principal.operator.clone());
         cause.message_id = message_id;
         Access {
-            engine: self.clone(),
+            rooms: self.clone(),
             principal,
             cause,
             noting: None,
@@ -69,7 +69,7 @@ impl Access {
             Reach::Workspace(id) => self.one_workspace()?.ok_or_else(|| no_workspace(id)),
             Reach::Agent(_) => {
                 let id = self.one_workspace()?.ok_or_else(not_assigned)?;
-                match self.engine.workspace(&id) {
+                match self.rooms.workspaces.workspace(&id) {
                     Ok(open) => Ok(open.id),
                     Err(error) if error.code() == ErrorCode::WorkspaceNotFound => {
                         Err(not_assigned())
@@ -85,11 +85,11 @@ impl Access {
         }
     }
 
-    /// See [`Engine::workspaces`]; those out of reach are left out.
+    /// See [`AccessControl::workspaces`]; those out of reach are left out.
     pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
         let mut own = match &self.principal.scope.reach {
-            Reach::Everything => return self.engine.workspaces(after, limit),
-            Reach::Project(project) => self.engine.fork_workspaces(project)?,
+            Reach::Everything => return self.rooms.workspaces.workspaces(after, limit),
+            Reach::Project(project) => self.rooms.fork_workspaces(project)?,
             Reach::Agent(_) | Reach::Workspace(_) => self.own_workspace_if_open()?,
         };
         own.retain(|workspace| after.is_none_or(|after| workspace.id > *after));
@@ -102,7 +102,7 @@ impl Access {
     fn own_workspace_if_open(&self) -> Result<Vec<Workspace>> {
         let found = self
             .own_workspace()
-            .and_then(|id| self.engine.workspace(&id));
+            .and_then(|id| self.rooms.workspaces.workspace(&id));
         let gone = [
             ErrorCode::WorkspaceNotAssigned,
             ErrorCode::WorkspaceNotFound,
@@ -114,13 +114,13 @@ impl Access {
         }
     }
 
-    /// See [`Engine::workspace`].
+    /// See [`AccessControl::workspace`].
     pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
         self.check_reach(id)?;
-        self.engine.workspace(id)
+        self.rooms.workspaces.workspace(id)
     }
 
-    /// See [`Engine::create_workspace`].
+    /// See [`AccessControl::create_workspace`].
     pub fn create_workspace(
         &self,
         id: Option<WorkspaceId>,
@@ -129,12 +129,13 @@ impl Access {
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
         self.noted(|also| {
-            self.engine
+            self.rooms
+                .workspaces
                 .create_workspace_and(id, layout, quota, also, &self.cause)
         })
     }
 
-    /// See [`Engine::create_workspace_from`].
+    /// See [`AccessControl::create_workspace_from`].
     pub fn create_workspace_from(
         &self,
         id: Option<WorkspaceId>,
@@ -143,41 +144,43 @@ impl Access {
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
         self.noted(|also| {
-            self.engine
+            self.rooms
+                .workspaces
                 .create_workspace_from_and(id, snapshot, quota, also, &self.cause)
         })
     }
 
-    /// See [`Engine::delete_workspace`]. Whoever has a project may delete its forks.
+    /// See [`AccessControl::delete_workspace`]. Whoever has a project may delete its forks.
     pub fn delete_workspace(&self, id: &WorkspaceId, include_ignored: bool) -> Result<Deleted> {
         self.check_reach(id)?;
         self.check_owner()?;
-        self.engine
+        self.rooms
+            .workspaces
             .delete_workspace_with(id, include_ignored, &self.cause)
     }
 
-    /// See [`Engine::set_quota`].
+    /// See [`AccessControl::set_quota`].
     pub fn set_quota(&self, id: &WorkspaceId, quota: Quota) -> Result<Workspace> {
         self.check_reach(id)?;
         self.principal.check_everything()?;
-        self.engine.set_quota(id, quota, &self.cause)
+        self.rooms.workspaces.set_quota(id, quota, &self.cause)
     }
 
-    /// See [`Engine::hand_out_path`]. A host path is for admins, and for whoever has a project the
+    /// See [`AccessControl::hand_out_path`]. A host path is for admins, and for whoever has a project the
     /// paths of its forks; never for an agent.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         self.check_reach(id)?;
         self.check_owner()?;
-        self.engine.hand_out_path(id)
+        self.rooms.workspaces.hand_out_path(id)
     }
 
-    /// See [`Engine::open_file`].
+    /// See [`AccessControl::open_file`].
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.open_file_as(id, path, &self.shown())
+        self.rooms.workspaces.open_file_as(id, path, &self.shown())
     }
 
-    /// See [`Engine::open_file_at`].
+    /// See [`AccessControl::open_file_at`].
     pub fn open_file_at(
         &self,
         id: &WorkspaceId,
@@ -186,10 +189,10 @@ impl Access {
     ) -> Result<OpenFile> {
         // The trees of a snapshot are asked for the very path: no link is followed.
         self.check(Operation::Read, id, path)?;
-        self.engine.open_file_at(id, snapshot, path)
+        self.rooms.workspaces.open_file_at(id, snapshot, path)
     }
 
-    /// See [`Engine::open_file_version`].
+    /// See [`AccessControl::open_file_version`].
     pub fn open_file_version(
         &self,
         id: &WorkspaceId,
@@ -198,10 +201,10 @@ impl Access {
     ) -> Result<OpenFile> {
         // The history is asked for the very path: no link is followed.
         self.check(Operation::Read, id, path)?;
-        self.engine.open_file_version(id, path, version)
+        self.rooms.history.open_file_version(id, path, version)
     }
 
-    /// See [`Engine::read_window`].
+    /// See [`AccessControl::read_window`].
     pub fn read_window(
         &self,
         id: &WorkspaceId,
@@ -211,10 +214,12 @@ impl Access {
     ) -> Result<Window> {
         self.settle(Operation::Read, id, path)?;
         let shown = self.shown();
-        self.engine.read_window_as(id, path, offset, length, &shown)
+        self.rooms
+            .workspaces
+            .read_window_as(id, path, offset, length, &shown)
     }
 
-    /// See [`Engine::read_window_if_small`].
+    /// See [`AccessControl::read_window_if_small`].
     pub fn read_window_if_small(
         &self,
         id: &WorkspaceId,
@@ -224,11 +229,12 @@ impl Access {
     ) -> Result<Option<Window>> {
         self.settle(Operation::Read, id, path)?;
         let shown = self.shown();
-        self.engine
+        self.rooms
+            .workspaces
             .read_window_if_small_as(id, path, offset, length, &shown)
     }
 
-    /// See [`Engine::write_file`].
+    /// See [`AccessControl::write_file`].
     pub fn write_file(
         &self,
         id: &WorkspaceId,
@@ -237,11 +243,12 @@ impl Access {
         options: &WriteOptions,
     ) -> Result<Written> {
         self.settle(Operation::Write, id, path)?;
-        self.engine
+        self.rooms
+            .workspaces
             .write_file(id, path, content, options, &self.cause)
     }
 
-    /// See [`Engine::upload`].
+    /// See [`AccessControl::upload`].
     pub fn upload(
         &self,
         id: &WorkspaceId,
@@ -255,10 +262,12 @@ impl Access {
             noting: self.noting.clone(),
             ..options.clone()
         };
-        self.engine.upload(id, name, content, options, &self.cause)
+        self.rooms
+            .workspaces
+            .upload(id, name, content, options, &self.cause)
     }
 
-    /// See [`Engine::edit_file`].
+    /// See [`AccessControl::edit_file`].
     pub fn edit_file(
         &self,
         id: &WorkspaceId,
@@ -269,10 +278,12 @@ impl Access {
     ) -> Result<(usize, Written)> {
         self.settle(Operation::Read, id, path)?;
         self.settle(Operation::Write, id, path)?;
-        self.engine.edit_file(id, path, old, new, all, &self.cause)
+        self.rooms
+            .workspaces
+            .edit_file(id, path, old, new, all, &self.cause)
     }
 
-    /// See [`Engine::delete_file_if`].
+    /// See [`AccessControl::delete_file_if`].
     pub fn delete_file(
         &self,
         id: &WorkspaceId,
@@ -284,11 +295,12 @@ impl Access {
         if recursive {
             self.check_all_below(Operation::Delete, id, path)?;
         }
-        self.engine
+        self.rooms
+            .workspaces
             .delete_file_if(id, path, recursive, expect, &self.cause)
     }
 
-    /// See [`Engine::move_file`].
+    /// See [`AccessControl::move_file`].
     pub fn move_file(&self, id: &WorkspaceId, from: &RelPath, to: &RelPath) -> Result<Written> {
         self.settle(Operation::Delete, id, from)?;
         self.settle(Operation::Write, id, to)?;
@@ -297,20 +309,22 @@ impl Access {
             self.check_all_below(Operation::Delete, id, from)?;
             self.check_all_below(Operation::Write, id, to)?;
         }
-        self.engine.move_file(id, from, to, &self.cause)
+        self.rooms.workspaces.move_file(id, from, to, &self.cause)
     }
 
-    /// See [`Engine::make_dir_in`].
+    /// See [`AccessControl::make_dir_in`].
     pub fn make_dir(&self, id: &WorkspaceId, path: &RelPath) -> Result<RelPath> {
         self.settle(Operation::Write, id, path)?;
-        self.engine.make_dir_in(id, path, &self.cause)
+        self.rooms.workspaces.make_dir_in(id, path, &self.cause)
     }
 
-    /// See [`Engine::make_link`]. A token that is limited to some paths makes no links: others, who
+    /// See [`AccessControl::make_link`]. A token that is limited to some paths makes no links: others, who
     /// follow them, would be led from where it may write to where it may not.
     pub fn make_link(&self, id: &WorkspaceId, path: &RelPath, target: &[u8]) -> Result<RelPath> {
         self.settle_link(id, path)?;
-        self.engine.make_link(id, path, target, &self.cause)
+        self.rooms
+            .workspaces
+            .make_link(id, path, target, &self.cause)
     }
 
     fn settle_link(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
@@ -327,7 +341,9 @@ impl Access {
     /// Begins to take many files into a workspace, all of them or none; see [`WorkspaceImport`].
     pub fn begin_workspace_import(&self, id: &WorkspaceId) -> Result<WorkspaceImport> {
         self.check_reach(id)?;
-        self.engine.begin_workspace_import(id, &self.cause)
+        self.rooms
+            .workspaces
+            .begin_workspace_import(id, &self.cause)
     }
 
     /// Takes a file into an import and returns its size.
@@ -365,17 +381,17 @@ impl Access {
         import.finish()
     }
 
-    /// See [`Engine::temp_file`]. It has no name, so nobody else gets to see it.
+    /// See [`AccessControl::temp_file`]. It has no name, so nobody else gets to see it.
     pub fn temp_file(&self) -> Result<std::fs::File> {
-        self.engine.temp_file()
+        self.rooms.context.temp_file()
     }
 
-    /// See [`Engine::list`]; what may not be seen is left out.
+    /// See [`AccessControl::list`]; what may not be seen is left out.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
         Ok(self.list_page(id, path, &ListOptions::default())?.entries)
     }
 
-    /// See [`Engine::list_page`]; what may not be seen is left out.
+    /// See [`AccessControl::list_page`]; what may not be seen is left out.
     pub fn list_page(
         &self,
         id: &WorkspaceId,
@@ -384,7 +400,7 @@ impl Access {
     ) -> Result<ListPage> {
         self.check_seen(id, path)?;
         let sees = |path: &RelPath| self.principal.sees(path);
-        self.engine.list_page(id, path, options, &sees)
+        self.rooms.workspaces.list_page(id, path, options, &sees)
     }
 
     /// Whether the names in a directory may be shown.
@@ -394,15 +410,15 @@ impl Access {
             self.check(Operation::Read, id, path)?;
         }
         if self.principal.is_limited() {
-            self.engine.refuse_links(id, path)?;
+            self.rooms.workspaces.refuse_links(id, path)?;
         }
         Ok(())
     }
 
-    /// See [`Engine::tree`]; what may not be seen is left out.
+    /// See [`AccessControl::tree`]; what may not be seen is left out.
     pub fn tree(&self, id: &WorkspaceId, path: &RelPath, depth: Option<usize>) -> Result<DirNode> {
         self.check_seen(id, path)?;
-        let mut root = self.engine.tree(id, path, depth)?;
+        let mut root = self.rooms.workspaces.tree(id, path, depth)?;
         self.prune(&mut root);
         Ok(root)
     }
@@ -415,19 +431,19 @@ impl Access {
         }
     }
 
-    /// See [`Engine::info`].
+    /// See [`AccessControl::info`].
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
         self.check_reach(id)?;
-        self.engine.info(id)
+        self.rooms.workspaces.info(id)
     }
 
-    /// See [`Engine::metadata`].
+    /// See [`AccessControl::metadata`].
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
         self.settle(Operation::Read, id, path)?;
-        self.engine.metadata_as(id, path, &self.shown())
+        self.rooms.history.metadata_as(id, path, &self.shown())
     }
 
-    /// See [`Engine::history`]; lines of paths that may not be read are left out.
+    /// See [`AccessControl::history`]; lines of paths that may not be read are left out.
     pub fn history(
         &self,
         id: &WorkspaceId,
@@ -438,12 +454,12 @@ impl Access {
             Some(path) => self.check(Operation::Read, id, path)?,
             None => self.check_reach(id)?,
         }
-        let mut lines = self.engine.history(id, path, limit)?;
+        let mut lines = self.rooms.history.history(id, path, limit)?;
         lines.retain(|row| self.principal.sees_line(row));
         Ok(lines)
     }
 
-    /// See [`Engine::diff`]; changes of paths that may not be read are left out. Whoever sees one
+    /// See [`AccessControl::diff`]; changes of paths that may not be read are left out. Whoever sees one
     /// workspace alone does not see what its project has become.
     pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
         self.check_reach(id)?;
@@ -455,17 +471,17 @@ impl Access {
             )
             .with_hint("compare with the base, or update the workspace first"));
         }
-        let mut set = self.engine.diff(id, from, to, &self.cause)?;
+        let mut set = self.rooms.workspaces.diff(id, from, to, &self.cause)?;
         set.changes
             .retain(|change| self.principal.reads(&change.path));
         set.ignored.retain(|path| self.principal.sees(path));
         Ok(set)
     }
 
-    /// See [`Engine::changes`]; changes of paths that may not be read are left out.
+    /// See [`AccessControl::changes`]; changes of paths that may not be read are left out.
     pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
         self.check_reach(id)?;
-        let mut changes = self.engine.changes(id, &self.cause)?;
+        let mut changes = self.rooms.sync.changes(id, &self.cause)?;
         let set = &mut changes.set;
         set.changes
             .retain(|change| self.principal.reads(&change.path));
@@ -483,31 +499,34 @@ impl Access {
 
     /// The content that a change of [`Access::diff`] names; nothing is nothing.
     pub fn content_of(&self, id: Option<ObjectId>) -> Result<Vec<u8>> {
-        id.map_or(Ok(Vec::new()), |id| self.engine.content_of(&id))
+        id.map_or(Ok(Vec::new()), |id| self.rooms.workspaces.content_of(&id))
     }
 
-    /// See [`Engine::walk`]; what may not be read is left out.
+    /// See [`AccessControl::walk`]; what may not be read is left out.
     pub fn walk(&self, id: &WorkspaceId, below: &RelPath) -> Result<Vec<WalkEntry>> {
         self.check_reach(id)?;
-        let mut entries = self.engine.walk(id, below)?;
+        let mut entries = self.rooms.workspaces.walk(id, below)?;
         entries.retain(|entry| self.principal.reads(&entry.path));
         Ok(entries)
     }
 
-    /// See [`Engine::whole_workspace`]; what may not be read is left out.
+    /// See [`AccessControl::whole_workspace`]; what may not be read is left out.
     pub fn whole_workspace(&self, id: &WorkspaceId, below: &RelPath) -> Result<WholeWorkspace> {
         self.check_reach(id)?;
         if self.principal.is_limited() {
-            self.engine.refuse_links(id, below)?;
+            self.rooms.workspaces.refuse_links(id, below)?;
         }
-        let mut whole = self.engine.whole_workspace(id, below, &self.cause)?;
+        let mut whole = self
+            .rooms
+            .workspaces
+            .whole_workspace(id, below, &self.cause)?;
         whole.entries.retain(|one| self.principal.reads(&one.path));
         let may_know = |one: &TooLarge| self.principal.reads(&one.path);
         whole.too_large.retain(may_know);
         Ok(whole)
     }
 
-    /// See [`Engine::walk_files`]; what may not be read is left out.
+    /// See [`AccessControl::walk_files`]; what may not be read is left out.
     pub fn walk_files(
         &self,
         id: &WorkspaceId,
@@ -516,16 +535,16 @@ impl Access {
     ) -> Result<Vec<WalkEntry>> {
         self.check_reach(id)?;
         let reads = |path: &RelPath| self.principal.reads(path);
-        self.engine.walk_files(id, after, limit, &reads)
+        self.rooms.workspaces.walk_files(id, after, limit, &reads)
     }
 
-    /// See [`Engine::open_entry`].
+    /// See [`AccessControl::open_entry`].
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.check(Operation::Read, id, path)?;
-        self.engine.open_entry(id, path)
+        self.rooms.workspaces.open_entry(id, path)
     }
 
-    /// See [`Engine::snapshot`].
+    /// See [`AccessControl::snapshot`].
     pub fn snapshot(
         &self,
         id: &WorkspaceId,
@@ -533,15 +552,16 @@ impl Access {
         include_ignored: bool,
     ) -> Result<Taken> {
         self.check_all_below(Operation::Snapshot, id, &RelPath::root())?;
-        self.engine
+        self.rooms
+            .workspaces
             .snapshot(id, label, include_ignored, &self.cause)
     }
 
-    /// See [`Engine::snapshots`].
+    /// See [`AccessControl::snapshots`].
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.check_reach(id)?;
-        let mut found = self.engine.snapshots(id, limit)?;
-        if self.sees_one_workspace() && self.engine.last_fork_of(id)?.is_some() {
+        let mut found = self.rooms.workspaces.snapshots(id, limit)?;
+        if self.sees_one_workspace() && self.rooms.forks.last_fork_of(id)?.is_some() {
             // The first is a snapshot of the project, and tells who made it.
             for snapshot in found.iter_mut().filter(|one| one.number == 1) {
                 snapshot.label = None;
@@ -551,7 +571,7 @@ impl Access {
         Ok(found)
     }
 
-    /// See [`Engine::restore`].
+    /// See [`AccessControl::restore`].
     pub fn restore(
         &self,
         id: &WorkspaceId,
@@ -560,13 +580,15 @@ impl Access {
     ) -> Result<Restored> {
         let root = RelPath::root();
         self.check_all_below(Operation::Restore, id, path.unwrap_or(&root))?;
-        self.engine.restore(id, snapshot, path, &self.cause)
+        self.rooms
+            .workspaces
+            .restore(id, snapshot, path, &self.cause)
     }
 
-    /// See [`Engine::sync`].
+    /// See [`AccessControl::sync`].
     pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
         self.check_reach(id)?;
-        let mut synced = self.engine.sync(id, &self.cause)?;
+        let mut synced = self.rooms.sync.sync(id, &self.cause)?;
         synced
             .changes
             .retain(|change| self.principal.reads(&change.path));
@@ -607,7 +629,7 @@ impl Access {
     fn settle(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         self.check(operation, id, path)?;
         if self.principal.is_limited() {
-            self.engine.refuse_links(id, path)?;
+            self.rooms.workspaces.refuse_links(id, path)?;
             self.check_described(operation, id, path)?;
         }
         Ok(())

@@ -13,12 +13,12 @@ use offshoot_store::{
     AgentRow, Durability, HistoryOp, MadeRow, ReadTx, TokenRow, WorkspaceRow, WriteTx,
 };
 
+use crate::access::AccessControl;
 use crate::access::{Reach, Scope};
 use crate::content::agent_rows::{is_open, own_workspace};
 use crate::content::rows::{Home, home_of};
 use crate::content::workspace_row::{Quota, line_of};
 use crate::context::idempotency::{Also, Noting};
-use crate::engine::Engine;
 use crate::fork::create::ForkOptions;
 
 /// The name of the top of the tree.
@@ -47,7 +47,7 @@ pub struct Agent {
     pub created_at: Timestamp,
 }
 
-impl Engine {
+impl AccessControl {
     /// Lets an agent come into being below another one, or below `root`. A direct child of root
     /// gets a workspace under its own name: a fork if a project is named, else an empty one. Without
     /// a priority it has that of the agent above it, or none.
@@ -133,7 +133,7 @@ impl Engine {
             workspace: None,
             workspace_key: None,
             priority: priority.unwrap_or(inherited),
-            created_at: self.now(),
+            created_at: self.context.now(),
             ended_at: None,
         };
         if row.parent.is_none() {
@@ -172,10 +172,12 @@ impl Engine {
                     priority: Some(agent.priority),
                     ..ForkOptions::default()
                 };
-                self.fork_and(project, &options, Some(also), cause)
+                self.forks
+                    .fork_and(project, &options, Some(also), cause)
                     .map(drop)
             }
             None => self
+                .workspaces
                 .create_workspace_and(Some(id), Layout::Plain, Quota::default(), Some(also), cause)
                 .map(drop),
         }
@@ -198,7 +200,7 @@ impl Engine {
     /// agents below it, which keep working in the workspace that they have. Ending it again
     /// changes nothing.
     pub fn end_agent(&self, id: &AgentId, cause: &Cause) -> Result<()> {
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let Some(mut row) = tx.agent(id)? else {
                 return Err(no_agent(id));

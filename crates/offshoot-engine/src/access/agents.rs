@@ -14,7 +14,7 @@ impl Access {
     /// See [`crate::Engine::agents`]; those out of reach are left out.
     pub fn agents(&self) -> Result<Vec<Agent>> {
         let mut reached = Vec::new();
-        for agent in self.engine.agents()? {
+        for agent in self.rooms.agents()? {
             if self.reaches_agent(&agent)? {
                 reached.push(agent);
             }
@@ -24,7 +24,7 @@ impl Access {
 
     /// One agent.
     pub fn agent(&self, id: &AgentId) -> Result<Agent> {
-        let found = self.engine.agent(id)?;
+        let found = self.rooms.agent(id)?;
         match self.reaches_agent(&found)? {
             true => Ok(found),
             false => Err(no_agent(id)),
@@ -48,7 +48,7 @@ impl Access {
         }
         let parent = match (parent, &self.principal.scope.reach) {
             (Some(parent), _) => parent,
-            (None, Reach::Agent(own)) if self.engine.agent(own).is_ok() => own.as_str(),
+            (None, Reach::Agent(own)) if self.rooms.agent(own).is_ok() => own.as_str(),
             (None, _) => ROOT,
         };
         match (&self.principal.scope.reach, project) {
@@ -66,7 +66,7 @@ impl Access {
         if parent != ROOT {
             self.agent(&parent.parse()?)?;
         }
-        self.engine.spawn_noting(
+        self.rooms.spawn_noting(
             id,
             parent,
             role,
@@ -88,8 +88,7 @@ impl Access {
         };
         // Nor for longer.
         let end = self.principal.expires_at;
-        self.engine
-            .issue_token_until(&scope, None, end, &self.cause)
+        self.rooms.issue_token_until(&scope, None, end, &self.cause)
     }
 
     /// See [`crate::Engine::end_agent`].
@@ -101,7 +100,7 @@ impl Access {
                     && self.principal.scope.reach == Reach::Everything => {}
             other => drop(other?),
         }
-        self.engine.end_agent(id, &self.cause)
+        self.rooms.end_agent(id, &self.cause)
     }
 
     fn reaches_agent(&self, agent: &Agent) -> Result<bool> {
@@ -109,11 +108,11 @@ impl Access {
             Reach::Everything => Ok(true),
             Reach::Workspace(_) => Ok(false),
             Reach::Agent(own) => self
-                .engine
+                .rooms
                 .store()
                 .read(|tx| is_at_or_below(tx, &agent.id, own)),
             // Also while it has no workspace: the next fork is for it, and it can be ended.
-            Reach::Project(own) => self.engine.store().read(|tx| {
+            Reach::Project(own) => self.rooms.store().read(|tx| {
                 let own = tx.project(own)?.map(|own| Home::Project(own.key.0));
                 Ok(own.is_some() && home_of_agent(tx, &agent.id)? == own)
             }),

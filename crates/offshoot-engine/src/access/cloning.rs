@@ -15,6 +15,6 @@ impl Access {
             }
             Repository::Project(id) => self.check_whole_project(Operation::Read, id)?,
         }
-        self.engine.open_clone(repository)
+        self.rooms.projects.open_clone(repository)
     }
 }

@@ -18,6 +18,17 @@ pub(crate) mod tokens;
 
 use offshoot_core::{Error, ErrorCode, Operator, RelPath, Result, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::fork::Forks;
+use crate::history::History;
+use crate::merge::Merges;
+use crate::project::Projects;
+use crate::sync::Synchronizer;
+use crate::workspace::Workspaces;
+use offshoot_store::Store;
 
 use crate::content::pattern::Pattern;
 use crate::content::rows::Home;
@@ -28,6 +39,38 @@ pub use acting::Access;
 pub use projects::ProjectSource;
 pub use reach::{Reach, View};
 pub use reviews::Overview;
+
+/// Tokens, agents, and what each may do. Cheap to clone.
+#[derive(Clone)]
+pub struct AccessControl {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) sync: Arc<Synchronizer>,
+    pub(crate) history: Arc<History>,
+    pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) projects: Arc<Projects>,
+    pub(crate) forks: Arc<Forks>,
+    pub(crate) merges: Arc<Merges>,
+}
+
+impl AccessControl {
+    pub(crate) fn new(merges: &Arc<Merges>) -> AccessControl {
+        AccessControl {
+            context: Arc::clone(&merges.context),
+            contents: Arc::clone(&merges.contents),
+            sync: Arc::clone(&merges.sync),
+            history: Arc::clone(&merges.history),
+            workspaces: Arc::clone(&merges.workspaces),
+            projects: Arc::clone(&merges.projects),
+            forks: Arc::clone(&merges.forks),
+            merges: Arc::clone(merges),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}
 
 /// What kind of caller it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

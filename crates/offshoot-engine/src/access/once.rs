@@ -10,8 +10,8 @@ use offshoot_store::{
 use serde::Serialize;
 
 use super::Access;
+use crate::access::AccessControl;
 use crate::context::idempotency::{Also, KeyedRequest, NOTES_KEPT, Noting, PATIENCE, micros};
-use crate::engine::Engine;
 use crate::workspace::files::Written;
 
 impl Access {
@@ -48,7 +48,7 @@ impl Access {
             key,
         ];
         let request = KeyedRequest::new(&owner, request)?;
-        self.engine.once(&request, count, find, |noting, things| {
+        self.rooms.once(&request, count, find, |noting, things| {
             let noting = Access {
                 noting: Some(noting),
                 ..self.clone()
@@ -69,7 +69,7 @@ impl Access {
     }
 }
 
-impl Engine {
+impl AccessControl {
     /// Makes `count` things, each once for a key. Returns them, and whether this call made one.
     /// `find` gets what a request before made, `make` what there is so far and where to note the
     /// next. Two calls with the same key wait for each other, in all processes. A key that came with
@@ -82,7 +82,7 @@ impl Engine {
         mut make: impl FnMut(Noting, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         // Requests with other keys do not wait for this one.
-        let turn = self.inner.locks.name(&request.lock_name(), PATIENCE);
+        let turn = self.context.locks.name(&request.lock_name(), PATIENCE);
         let _turn = turn.map_err(|error| match error.code() {
             ErrorCode::WorkspaceBusy => Error::new(
                 ErrorCode::WorkspaceBusy,
@@ -92,7 +92,7 @@ impl Engine {
             _ => error,
         })?;
         let noted = self.noted(request)?;
-        let at = self.now();
+        let at = self.context.now();
         let (mut things, mut made_one) = (Vec::with_capacity(count), false);
         for number in 0..count as i64 {
             if let Some(made) = noted.get(&number) {
@@ -120,7 +120,7 @@ impl Engine {
         let Some(row) = self.store().read(|tx| tx.request(&request.key))? else {
             return Ok(BTreeMap::new());
         };
-        let is_old = self.now().0.saturating_sub(row.at.0) > micros(NOTES_KEPT);
+        let is_old = self.context.now().0.saturating_sub(row.at.0) > micros(NOTES_KEPT);
         if !is_old && row.content != request.content {
             return Err(
                 Error::invalid("this `Idempotency-Key` came with another request before")
@@ -171,7 +171,7 @@ impl Engine {
         let id = id.ok_or_else(|| Error::internal("a write without content was noted"))?;
         let mime = match &line.mime {
             Some(mime) => mime.clone(),
-            None => self.mime_in_store(&line.path, id)?,
+            None => self.contents.mime_in_store(&line.path, id)?,
         };
         Ok(Written {
             path: line.path.clone(),
@@ -261,8 +261,9 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::context::EngineOptions;
     use crate::context::idempotency::FORGOTTEN_BESIDE;
-    use crate::engine::EngineOptions;
+    use crate::engine::Engine;
 
     #[test]
     fn a_request_is_the_same_however_it_is_spelt() {
@@ -288,18 +289,21 @@ mod tests {
 
     fn ask(engine: &Engine, request: &KeyedRequest) -> Result<(Vec<String>, bool)> {
         let find = |made: &Made| made.workspace().map(ToString::to_string);
-        engine.once(request, 1, find, |noting, _| {
+        engine.access.once(request, 1, find, |noting, _| {
             let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.note_row(tx, row);
             let (layout, quota) = (Default::default(), Default::default());
             let cause = Cause::by(Operator::user());
-            let made = engine.create_workspace_and(None, layout, quota, Some(&also), &cause)?;
+            let made =
+                engine
+                    .workspaces
+                    .create_workspace_and(None, layout, quota, Some(&also), &cause)?;
             Ok(made.id.to_string())
         })
     }
 
     /// Notes a request as if that had been done so long ago.
     fn make_older(engine: &Engine, request: &KeyedRequest, by: Duration) {
-        let store = engine.store();
+        let store = &engine.context.store;
         let aged = store.write(Durability::Synced, |tx| {
             let row = tx.request(&request.key)?.unwrap();
             let at = Timestamp(row.at.0 - micros(by));
@@ -315,7 +319,7 @@ mod tests {
         let engine = Engine::open(EngineOptions::new(dir.path().join("data"))).unwrap();
         let request = |key: &[u8], asked: i64| KeyedRequest::new(&[key], &json!(asked)).unwrap();
         let is_noted = |request: &KeyedRequest| {
-            let found = engine.store().read(|tx| tx.request(&request.key));
+            let found = engine.context.store.read(|tx| tx.request(&request.key));
             found.unwrap().is_some()
         };
         let (first, minute) = (request(b"a", 1), Duration::from_secs(60));
@@ -342,7 +346,7 @@ mod tests {
         assert_eq!(old.iter().filter(|request| is_noted(request)).count(), 3);
         let unused_for = Duration::from_secs(3600);
         let cause = Cause::by(Operator::user());
-        engine.clean(unused_for, false, &cause).unwrap();
+        engine.upkeep.clean(unused_for, false, &cause).unwrap();
         assert!(!old.iter().any(is_noted) && is_noted(&request(b"b", 1)));
     }
 

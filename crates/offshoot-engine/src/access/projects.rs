@@ -34,9 +34,9 @@ impl Access {
     /// See [`crate::Engine::projects`]; those out of reach are left out.
     pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
         match &self.principal.scope.reach {
-            Reach::Everything => self.engine.projects(after, limit),
+            Reach::Everything => self.rooms.projects.projects(after, limit),
             Reach::Project(own) if after.is_none_or(|after| own > after) => {
-                match self.engine.project(own) {
+                match self.rooms.projects.project(own) {
                     Ok(project) => Ok(vec![project]),
                     Err(error) if error.code() == ErrorCode::ProjectNotFound => Ok(Vec::new()),
                     Err(error) => Err(error),
@@ -49,13 +49,17 @@ impl Access {
     /// See [`crate::Engine::project`].
     pub fn project(&self, id: &ProjectId) -> Result<Project> {
         self.check_project(id)?;
-        self.engine.project(id)
+        self.rooms.projects.project(id)
     }
 
     /// See [`crate::Engine::create_project`].
     pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
         self.principal.check_everything()?;
-        self.noted(|also| self.engine.create_project_and(id, also, &self.cause))
+        self.noted(|also| {
+            self.rooms
+                .projects
+                .create_project_and(id, also, &self.cause)
+        })
     }
 
     /// Creates a project from a directory or a git repository of the host: for admins alone, who
@@ -68,8 +72,14 @@ impl Access {
         if !is_git || source.files || source.options.ignore_rules {
             let options = &source.options;
             return self.noted(|also| {
-                self.engine
-                    .import_dir_and(id, from, options, &mut |_| {}, also, &self.cause)
+                self.rooms.projects.import_dir_and(
+                    id,
+                    from,
+                    options,
+                    &mut |_| {},
+                    also,
+                    &self.cause,
+                )
             });
         }
         if source.options.label.is_some() {
@@ -79,7 +89,8 @@ impl Access {
             );
         }
         self.noted(|also| {
-            self.engine
+            self.rooms
+                .projects
                 .import_git_and(id, from, &mut |_| {}, also, &self.cause)
         })
     }
@@ -93,7 +104,8 @@ impl Access {
     ) -> Result<ProjectSynced> {
         self.check_project(id)?;
         self.principal.check_everything()?;
-        self.engine
+        self.rooms
+            .projects
             .sync_project_from(id, dir, options, &mut |_| {}, &self.cause)
     }
 
@@ -101,7 +113,7 @@ impl Access {
     pub fn delete_project(&self, id: &ProjectId) -> Result<Option<ObjectId>> {
         self.check_project(id)?;
         self.principal.check_everything()?;
-        self.engine.delete_project(id, &self.cause)
+        self.rooms.projects.delete_project(id, &self.cause)
     }
 
     /// See [`crate::Engine::project_snapshots`].
@@ -112,13 +124,13 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<Snapshot>> {
         self.check_project(id)?;
-        self.engine.project_snapshots(id, before, limit)
+        self.rooms.projects.project_snapshots(id, before, limit)
     }
 
     /// See [`crate::Engine::project_tree`]; what may not be seen is left out.
     pub fn project_tree(&self, id: &ProjectId, at: Option<&str>) -> Result<DirNode> {
         self.check_project(id)?;
-        let mut root = self.engine.project_tree(id, at)?;
+        let mut root = self.rooms.projects.project_tree(id, at)?;
         self.prune(&mut root);
         Ok(root)
     }
@@ -135,7 +147,7 @@ impl Access {
         if !self.principal.sees(dir) {
             self.principal.allows(Operation::Read, dir)?;
         }
-        let mut entries = self.engine.project_entries(id, at, dir, deep)?;
+        let mut entries = self.rooms.projects.project_entries(id, at, dir, deep)?;
         entries.retain(|entry| self.principal.sees(&entry.path));
         Ok(entries)
     }
@@ -149,7 +161,7 @@ impl Access {
     ) -> Result<OpenFile> {
         self.check_project(id)?;
         self.principal.allows(Operation::Read, path)?;
-        self.engine.open_project_file(id, at, path)
+        self.rooms.projects.open_project_file(id, at, path)
     }
 
     /// See [`crate::Engine::put_in_project`].
@@ -163,11 +175,14 @@ impl Access {
         self.check_project(id)?;
         self.principal.allows(Operation::Write, path)?;
         // An unknown project is told before its content is taken in.
-        self.engine.project(id)?;
+        self.rooms.projects.project(id)?;
         if !self.may_change_protected() {
-            self.engine.refuse_protected(id, [path].into_iter())?;
+            self.rooms
+                .projects
+                .refuse_protected(id, [path].into_iter())?;
         }
-        self.engine
+        self.rooms
+            .projects
             .put_in_project(id, path, content, options, &self.cause)
     }
 
@@ -179,7 +194,7 @@ impl Access {
         to: Option<&str>,
     ) -> Result<ProjectDifference> {
         self.check_project(id)?;
-        let mut found = self.engine.project_difference(id, from, to)?;
+        let mut found = self.rooms.projects.project_difference(id, from, to)?;
         let changes = &mut found.set.changes;
         changes.retain(|change| self.principal.reads(&change.path));
         Ok(found)
@@ -194,14 +209,16 @@ impl Access {
     ) -> Result<Vec<RelPath>> {
         self.check_project(id)?;
         let reads = |path: &RelPath| self.principal.reads(path);
-        self.engine.walk_project_files(id, after, limit, &reads)
+        self.rooms
+            .workspaces
+            .walk_project_files(id, after, limit, &reads)
     }
 
     /// See [`crate::Engine::project_versions`].
     pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
         self.check_project(id)?;
         self.principal.allows(Operation::Read, path)?;
-        self.engine.project_versions(id, path)
+        self.rooms.projects.project_versions(id, path)
     }
 
     /// See [`crate::Engine::blame`], of a project.
@@ -213,7 +230,8 @@ impl Access {
     ) -> Result<Vec<BlameLine>> {
         self.check_project(id)?;
         self.principal.allows(Operation::Read, path)?;
-        self.engine
+        self.rooms
+            .history
             .blame(BlameOf::Project(id), at, path, &self.cause)
     }
 
@@ -228,7 +246,8 @@ impl Access {
         self.check_reach(id)?;
         self.principal.allows(Operation::Read, path)?;
         let mut lines = self
-            .engine
+            .rooms
+            .history
             .blame(BlameOf::Workspace(id), at, path, &self.cause)?;
         if self.sees_one_workspace() {
             for line in &mut lines {
@@ -265,8 +284,8 @@ impl Access {
     pub fn begin_import(&self, id: &ProjectId) -> Result<ProjectImport> {
         self.check_whole_project(Operation::Write, id)?;
         match self.may_change_protected() {
-            true => self.engine.begin_import(id),
-            false => self.engine.begin_unprotected_import(id),
+            true => self.rooms.projects.begin_import(id),
+            false => self.rooms.projects.begin_unprotected_import(id),
         }
     }
 
@@ -275,7 +294,7 @@ impl Access {
         self.forks_page(project, None, 0)
     }
 
-    /// See [`Engine::forks_page`].
+    /// See [`AccessControl::forks_page`].
     pub fn forks_page(
         &self,
         project: &ProjectId,
@@ -283,13 +302,13 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<Fork>> {
         self.check_project(project)?;
-        self.engine.forks_page(project, after, limit)
+        self.rooms.forks.forks_page(project, after, limit)
     }
 
     /// A fork of a project, as it is now.
     pub fn fork_named(&self, id: &WorkspaceId) -> Result<Fork> {
         self.check_reach(id)?;
-        let fork = self.engine.fork_of(id)?;
+        let fork = self.rooms.forks.fork_of(id)?;
         fork.ok_or_else(|| Error::invalid(format!("`{id}` is no fork")))
     }
 
@@ -302,7 +321,7 @@ impl Access {
     ) -> Result<(Fork, Option<PathBuf>)> {
         self.check_whole_project(Operation::Write, project)?;
         if let (Reach::Project(_), Some(at)) = (&self.principal.scope.reach, &options.at) {
-            self.engine.check_fork_point(project, at)?;
+            self.rooms.check_fork_point(project, at)?;
         }
         // Whoever has a project neither moves the agents of another one into its forks nor learns
         // what they weigh.
@@ -315,12 +334,17 @@ impl Access {
         };
         if self.sees_host_paths() {
             let (fork, path) = self.noted(|also| {
-                self.engine
+                self.rooms
+                    .forks
                     .fork_out_and(project, options, also, &self.cause)
             })?;
             return Ok((fork, Some(path)));
         }
-        let fork = self.noted(|also| self.engine.fork_and(project, options, also, &self.cause))?;
+        let fork = self.noted(|also| {
+            self.rooms
+                .forks
+                .fork_and(project, options, also, &self.cause)
+        })?;
         Ok((fork, None))
     }
 
@@ -338,11 +362,11 @@ impl Access {
     pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
         self.check_project(project)?;
         self.check_owner()?;
-        let forks = self.engine.forks(project)?;
+        let forks = self.rooms.forks.forks(project)?;
         let found = match (agent, &forks[..]) {
             (Some(agent), forks) => {
                 let reached = |tx: &dyn ReadTx| workspace_reached(tx, agent);
-                let own = self.engine.store().read(reached)?;
+                let own = self.rooms.store().read(reached)?;
                 let named = forks.iter().find(|fork| fork.agent.as_ref() == Some(agent));
                 named.or_else(|| {
                     let mut forks = forks.iter();
@@ -363,13 +387,13 @@ impl Access {
             Error::new(ErrorCode::WorkspaceNotAssigned, message)
                 .with_hint("fork the project for an agent first")
         })?;
-        self.engine.hand_out_path(&fork.workspace.id)
+        self.rooms.workspaces.hand_out_path(&fork.workspace.id)
     }
 
     /// See [`crate::Engine::update`].
     pub fn update(&self, id: &WorkspaceId, dry_run: bool) -> Result<Updated> {
         self.check_all_below(Operation::Restore, id, &RelPath::root())?;
-        self.engine.update(id, dry_run, &self.cause)
+        self.rooms.merges.update(id, dry_run, &self.cause)
     }
 
     /// See [`crate::Engine::complete`] and [`crate::Engine::plan_completion`].
@@ -385,8 +409,11 @@ impl Access {
                 .allows_all_below(operation, &RelPath::root())?;
         }
         let mut completed = match dry_run {
-            true => self.engine.plan_completion(id, options, &self.cause)?,
-            false => self.engine.complete(id, options, &self.cause)?,
+            true => self
+                .rooms
+                .merges
+                .plan_completion(id, options, &self.cause)?,
+            false => self.rooms.merges.complete(id, options, &self.cause)?,
         };
         if self.sees_one_workspace() {
             for decided in &mut completed.decided {
@@ -406,7 +433,7 @@ impl Access {
             let Some(id) = &conflict.review_id else {
                 return Ok(true);
             };
-            if self.engine.review(id)?.state != "resolved" {
+            if self.rooms.merges.review(id)?.state != "resolved" {
                 return Ok(true);
             }
         }
@@ -430,7 +457,7 @@ impl Access {
                 format!("the agent `{agent}` has no workspace"),
             )
         };
-        let mut meant = vec![self.engine.completed_by_agent(agent)?];
+        let mut meant = vec![self.rooms.completed_by_agent(agent)?];
         if let Reach::Project(_) = self.principal.scope.reach {
             // A fork may have the name of an agent of another project.
             meant.push(Some(agent.as_str().parse()?));
@@ -438,7 +465,7 @@ impl Access {
         for id in meant.into_iter().flatten() {
             let reached = self
                 .check_completes(&id)
-                .and_then(|()| self.engine.knows(&id));
+                .and_then(|()| self.rooms.knows(&id));
             match reached {
                 Ok(true) => return Ok(id),
                 Ok(false) => {}
@@ -457,13 +484,13 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<MergeReceipt>> {
         self.check_whole_project(Operation::Read, project)?;
-        self.engine.merges(project, before, limit)
+        self.rooms.merges.merges(project, before, limit)
     }
 
     /// See [`crate::Engine::merge`].
     pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
         self.check_not_alone(no_merge(id))?;
-        let found = self.engine.merge(id)?;
+        let found = self.rooms.merges.merge(id)?;
         self.check_part_of(&found.completed.project, no_merge(id))?;
         Ok(found)
     }
@@ -475,7 +502,7 @@ impl Access {
             .allows_all_below(Operation::Write, &RelPath::root())?;
         let name = project.parse()?;
         let allowed = |edits: &StateEdits| self.refuse_protected(&name, edits);
-        let snapshot = self.engine.undo_merge_if(id, allowed, &self.cause)?;
+        let snapshot = self.rooms.merges.undo_merge_if(id, allowed, &self.cause)?;
         Ok((project, snapshot))
     }
 
@@ -483,7 +510,7 @@ impl Access {
     fn refuse_protected(&self, project: &ProjectId, edits: &StateEdits) -> Result<()> {
         match self.may_change_protected() {
             true => Ok(()),
-            false => self.engine.refuse_protected(project, edits.keys()),
+            false => self.rooms.projects.refuse_protected(project, edits.keys()),
         }
     }
 
@@ -496,13 +523,13 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<Review>> {
         self.check_whole_project(Operation::Read, project)?;
-        self.engine.reviews_after(project, all, after, limit)
+        self.rooms.merges.reviews_after(project, all, after, limit)
     }
 
     /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it
     /// left to decide, and not who is on the other side.
     pub fn review(&self, id: &str) -> Result<Review> {
-        let mut found = self.engine.review(id)?;
+        let mut found = self.rooms.merges.review(id)?;
         if !self.sees_one_workspace() {
             self.check_part_of(&found.project, no_review(id))?;
             return Ok(found);
@@ -523,7 +550,7 @@ impl Access {
         self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
-        self.engine.propose(id, content, note, &self.cause)?;
+        self.rooms.merges.propose(id, content, note, &self.cause)?;
         self.review(id)
     }
 
@@ -532,12 +559,13 @@ impl Access {
         self.review(id)?;
         self.principal
             .allows_all_below(Operation::Write, &RelPath::root())?;
-        if !self.may_change_protected() && self.engine.is_protected_review(id)? {
+        if !self.may_change_protected() && self.rooms.merges.is_protected_review(id)? {
             return Err(needs_owner(id));
         }
         let over_protected = self.may_change_protected();
         let mut resolved = self
-            .engine
+            .rooms
+            .merges
             .resolve_as(id, how, over_protected, &self.cause)?;
         resolved.review = self.review(id)?;
         Ok(resolved)
@@ -563,7 +591,7 @@ impl Access {
     /// See [`crate::Engine::merge_settings`].
     pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
         self.check_project(project)?;
-        self.engine.merge_settings(project)
+        self.rooms.projects.merge_settings(project)
     }
 
     /// See [`crate::Engine::set_merge_settings`].
@@ -579,7 +607,8 @@ impl Access {
             )
             .with_hint("leave `protect` out, or use an admin token"))
         };
-        self.engine
+        self.rooms
+            .projects
             .set_merge_settings_if(project, settings, allowed, &self.cause)
     }
 

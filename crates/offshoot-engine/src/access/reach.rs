@@ -9,8 +9,8 @@ use offshoot_core::{AgentId, ErrorCode, ProjectId, RelPath, Result, WorkspaceId}
 use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
 use super::{Access, Operation, Principal};
+use crate::access::AccessControl;
 use crate::content::rows::{Home, home_of, no_project, no_workspace};
-use crate::engine::Engine;
 use crate::{Event, Workspace};
 
 /// Which workspaces a principal reaches.
@@ -27,7 +27,7 @@ pub enum Reach {
     Project(ProjectId),
 }
 
-impl Engine {
+impl AccessControl {
     /// The workspace that an agent completes, open or merged; none if it has none.
     pub(super) fn completed_by_agent(&self, agent: &AgentId) -> Result<Option<WorkspaceId>> {
         self.store()
@@ -59,10 +59,10 @@ impl Engine {
     pub(super) fn check_fork_point(&self, project: &ProjectId, at: &str) -> Result<()> {
         self.store().read(|tx| {
             let row = crate::content::rows::open_project(tx, project)?;
-            let Err(error) = self.find_snapshot(tx, &row, at) else {
+            let Err(error) = self.contents.find_snapshot(tx, &row, at) else {
                 return Ok(());
             };
-            let elsewhere = self.find_snapshot_anywhere(tx, at).ok();
+            let elsewhere = self.contents.find_snapshot_anywhere(tx, at).ok();
             let fork = match &elsewhere {
                 Some((from, _)) => tx.fork(from.key)?,
                 None => None,
@@ -77,7 +77,7 @@ impl Engine {
     /// The open forks of a project as workspaces, in the order of names; none if there is no such
     /// project.
     pub(super) fn fork_workspaces(&self, project: &ProjectId) -> Result<Vec<Workspace>> {
-        let forks = match self.forks(project) {
+        let forks = match self.forks.forks(project) {
             Ok(forks) => forks,
             Err(error) if error.code() == ErrorCode::ProjectNotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -92,7 +92,7 @@ impl Access {
     /// The one workspace, open or closed, that the credential stands for; none if it has none, or
     /// if another project has got its name.
     pub(super) fn one_workspace(&self) -> Result<Option<WorkspaceId>> {
-        self.engine.store().read(|tx| {
+        self.rooms.store().read(|tx| {
             let named = match &self.principal.scope.reach {
                 Reach::Workspace(id) => Some(id.clone()),
                 Reach::Agent(agent) => crate::access::agent_tree::workspace_reached(tx, agent)?,
@@ -126,7 +126,7 @@ impl Access {
             Reach::Workspace(_) => Ok((token, self.one_workspace()?)),
             Reach::Agent(agent) => {
                 let top = self
-                    .engine
+                    .rooms
                     .store()
                     .read(|tx| crate::access::agent_tree::top_of(tx, agent))?;
                 Ok((format!("agent {top}"), self.one_workspace()?))
@@ -139,7 +139,7 @@ impl Access {
         let within = match &self.principal.scope.reach {
             Reach::Everything => true,
             Reach::Workspace(_) | Reach::Agent(_) => self.one_workspace()?.as_ref() == Some(id),
-            Reach::Project(project) => self.engine.is_fork_of(id, project)?,
+            Reach::Project(project) => self.rooms.is_fork_of(id, project)?,
         };
         if within {
             return Ok(());
@@ -151,8 +151,8 @@ impl Access {
     /// works elsewhere by now.
     pub(super) fn check_completes(&self, id: &WorkspaceId) -> Result<()> {
         if let Reach::Agent(agent) = &self.principal.scope.reach
-            && self.engine.completed_by_agent(agent)?.as_ref() == Some(id)
-            && self.engine.store().read(|tx| self.is_at_home(tx, id))?
+            && self.rooms.completed_by_agent(agent)?.as_ref() == Some(id)
+            && self.rooms.store().read(|tx| self.is_at_home(tx, id))?
         {
             return Ok(());
         }
@@ -199,13 +199,13 @@ impl Access {
         let reached = match &self.principal.scope.reach {
             Reach::Everything => Reached::Everything,
             Reach::Workspace(_) | Reach::Agent(_) => match self.one_workspace()? {
-                Some(id) => self.engine.store().read(|tx| match tx.workspace(&id)? {
+                Some(id) => self.rooms.store().read(|tx| match tx.workspace(&id)? {
                     Some(row) => Ok(Reached::Workspace(id.clone(), home_of(tx, &row)?, row.key)),
                     None => Ok(Reached::Nothing),
                 })?,
                 None => Reached::Nothing,
             },
-            Reach::Project(id) => match self.engine.store().read(|tx| tx.project(id))? {
+            Reach::Project(id) => match self.rooms.store().read(|tx| tx.project(id))? {
                 Some(row) => Reached::Project(Home::Project(row.key.0)),
                 None => Reached::Nothing,
             },

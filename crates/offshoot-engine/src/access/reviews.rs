@@ -34,10 +34,10 @@ impl Access {
             self.check_project(project)?;
         }
         let own = match &self.principal.scope.reach {
-            Reach::Everything => return self.engine.find_reviews(&filter, after, limit),
+            Reach::Everything => return self.rooms.merges.find_reviews(&filter, after, limit),
             Reach::Project(own) => {
                 filter.project = Some(own.clone());
-                return match self.engine.find_reviews(&filter, after, limit) {
+                return match self.rooms.merges.find_reviews(&filter, after, limit) {
                     Err(error) if error.code() == ErrorCode::ProjectNotFound => Ok(Vec::new()),
                     found => found,
                 };
@@ -52,7 +52,10 @@ impl Access {
         }
         filter.workspace = None;
         filter.lands_in = Some(LandsIn::Workspace);
-        let mut found = self.engine.find_reviews_of(&own, &filter, after, limit)?;
+        let mut found = self
+            .rooms
+            .merges
+            .find_reviews_of(&own, &filter, after, limit)?;
         for review in &mut found {
             review.ours_by = None;
         }
@@ -78,9 +81,12 @@ impl Access {
         if projects.is_empty() {
             return Ok(Overview::default());
         }
-        let mut counts = self.engine.open_reviews(own)?;
+        let mut counts = self.rooms.merges.open_reviews(own)?;
         let reads = |path: &RelPath| self.principal.reads(path);
-        let mut forks = self.engine.overview_after(own, &[], &reads, &self.cause)?;
+        let mut forks = self
+            .rooms
+            .merges
+            .overview_after(own, &[], &reads, &self.cause)?;
         for fork in &mut forks {
             let last = fork.last_operation.take();
             fork.last_operation = last.filter(|line| self.principal.sees_line(line));
@@ -98,7 +104,7 @@ impl Access {
     /// See [`crate::Engine::review_content`].
     pub fn review_content(&self, id: &str) -> Result<ReviewContent> {
         let review = self.review(id)?;
-        let mut content = self.engine.review_content(id)?;
+        let mut content = self.rooms.merges.review_content(id)?;
         content.review = review;
         Ok(content)
     }
@@ -106,7 +112,7 @@ impl Access {
     /// See [`crate::Engine::open_review_side`].
     pub fn open_review_side(&self, id: &str, side: ReviewSide) -> Result<OpenFile> {
         self.review(id)?;
-        self.engine.open_review_side(id, side)
+        self.rooms.merges.open_review_side(id, side)
     }
 
     /// Decides several reviews alike. One that cannot be decided so does not keep the others from
@@ -134,8 +140,10 @@ impl Access {
         let project: ProjectId = self.merge(merge)?.completed.project.parse()?;
         self.principal.allows(Operation::Write, path)?;
         if !self.may_change_protected() {
-            self.engine.refuse_protected(&project, [path].into_iter())?;
+            self.rooms
+                .projects
+                .refuse_protected(&project, [path].into_iter())?;
         }
-        self.engine.take_lost(merge, path, &self.cause)
+        self.rooms.merges.take_lost(merge, path, &self.cause)
     }
 }

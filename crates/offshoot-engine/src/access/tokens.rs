@@ -6,10 +6,10 @@ use offshoot_core::{Cause, Error, ErrorCode, Operator, Result, Timestamp, to_hex
 use offshoot_store::{Durability, ReadTx, TokenRow};
 use sha2::{Digest, Sha256};
 
+use crate::access::AccessControl;
 use crate::access::agent_tree::check_known;
 use crate::access::{Principal, PrincipalKind, Reach, Scope};
 use crate::content::rows::{Home, home_of, last_row_in, open_project};
-use crate::engine::Engine;
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
 pub const TOKEN_PREFIX: &str = "ofs_";
@@ -44,7 +44,7 @@ pub struct IssuedToken {
     pub secret: String,
 }
 
-impl Engine {
+impl AccessControl {
     /// Issues a token. The secret is in the answer and nowhere else. One for an agent, a workspace or
     /// a project that nobody knows is refused: whoever gets that name later would share it.
     pub fn issue_token(
@@ -54,7 +54,7 @@ impl Engine {
         ttl: Option<Duration>,
         cause: &Cause,
     ) -> Result<IssuedToken> {
-        let end = ttl.map(|ttl| after(self.now(), ttl));
+        let end = ttl.map(|ttl| after(self.context.now(), ttl));
         self.issue_token_until(scope, label, end, cause)
     }
 
@@ -75,7 +75,7 @@ impl Engine {
             scope: scope.to_stored(home)?,
             label: label.map(str::to_owned),
             issued_by: cause.operator.clone(),
-            created_at: self.now(),
+            created_at: self.context.now(),
             expires_at,
             revoked_at: None,
         };
@@ -95,7 +95,7 @@ impl Engine {
 
     /// Takes a token back. Returns false if it had been taken back before.
     pub fn revoke_token(&self, id: &str) -> Result<bool> {
-        let at = self.now();
+        let at = self.context.now();
         let (known, revoked) = self.store().write(Durability::Synced, |tx| {
             let known = tx.tokens(None, 0)?.iter().any(|row| row.id == id);
             Ok((known, tx.revoke_token(id, at)?))
@@ -120,7 +120,7 @@ impl Engine {
         }
         let hash = hash_of(secret);
         let row = self.store().read(|tx| tx.token_by_hash(&hash))?;
-        let now = self.now();
+        let now = self.context.now();
         let valid = row.filter(|row| {
             row.revoked_at.is_none() && row.expires_at.is_none_or(|expires| now < expires)
         });

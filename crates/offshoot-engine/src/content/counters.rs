@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use offshoot_core::{EntryKind, Error, ObjectId, RelPath, Result};
 use offshoot_store::{Durability, EntryRow, ReadTx, Store, WorkspaceRow, WorkspaceState};
 
+use crate::content::Contents;
 use crate::content::index::{Entry, Index};
 use crate::content::state::StateChange;
-use crate::engine::Engine;
 
 /// What came and went: files and links, directories, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl Tally {
     }
 }
 
-impl Engine {
+impl Contents {
     /// Counts every open workspace and project anew and puts wrong counters right. Returns how many
     /// were wrong. For after an unclean stop, in the background: costs a walk over every tree that
     /// they name, each once.

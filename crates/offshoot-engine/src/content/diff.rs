@@ -3,14 +3,14 @@
 use offshoot_core::{ChangeSet, EntryKind, Error, RelPath, Result, WorkspaceId};
 use offshoot_store::{WorkspaceKind, WorkspaceState};
 
+use crate::content::Contents;
 use crate::content::change_set::{change_set, topmost};
 use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::rows::{base_state, fork_row, last_row_in, state_of, state_of_row};
 use crate::content::state::State;
-use crate::engine::Engine;
 
-impl Engine {
+impl Contents {
     /// The same of what is recorded.
     pub(crate) fn diff_recorded(
         &self,

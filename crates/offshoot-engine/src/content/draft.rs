@@ -10,13 +10,13 @@ use offshoot_store::{
     Durability, EntryRow, NewHistory, NewObject, ReadTx, Store, Via, WorkspaceRow, WriteTx,
 };
 
+use crate::content::Contents;
 use crate::content::counters::Tally;
 use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::workspace_row::put_row;
 use crate::context::idempotency::Noting;
-use crate::engine::Engine;
 
 /// How often a change is made again because the workspace changed meanwhile.
 pub(crate) const TRIES: usize = 64;
@@ -247,7 +247,7 @@ pub(crate) fn is_same(now: &WorkspaceRow, then: &WorkspaceRow) -> bool {
     what(now) == what(then)
 }
 
-impl Engine {
+impl Contents {
     /// Makes a change of a workspace and commits it. `make` is called again if the workspace
     /// changed meanwhile.
     pub(crate) fn change_workspace<T>(

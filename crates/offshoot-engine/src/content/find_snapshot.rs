@@ -3,9 +3,9 @@
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_store::{ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState};
 
-use crate::engine::Engine;
+use crate::content::Contents;
 
-impl Engine {
+impl Contents {
     /// A snapshot by its id, or by a prefix of at least four digits that names only one.
     pub(crate) fn find_snapshot(
         &self,

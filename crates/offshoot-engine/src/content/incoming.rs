@@ -8,7 +8,7 @@ use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, RelPath, Result};
 use offshoot_git::ObjectHasher;
 use offshoot_store::NewObject;
 
-use crate::engine::Engine;
+use crate::content::Contents;
 
 /// Up to here content is kept in memory.
 const IN_MEMORY: usize = 1 << 20;
@@ -74,11 +74,11 @@ fn copy(from: &mut File, to: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
-impl Engine {
+impl Contents {
     /// Takes content in. When this returns, large content is durable as a blob and small content
     /// is ready to go into its row.
     pub(crate) fn take_in(&self, content: Content<'_>) -> Result<Incoming> {
-        self.require_space()?;
+        self.context.require_space()?;
         self.take_in_always(content)
     }
 
@@ -113,7 +113,7 @@ impl Engine {
 
     /// The id of a blob begins with its length, so an unknown length needs two passes.
     fn take_in_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
-        let mut file = tempfile::tempfile_in(self.inner.data.tmp()).map_err(cannot_receive)?;
+        let mut file = tempfile::tempfile_in(self.context.data.tmp()).map_err(cannot_receive)?;
         file.write_all(&first).map_err(cannot_receive)?;
         let mut chunk = vec![0; CHUNK];
         let mut size = first.len() as u64;
@@ -124,7 +124,7 @@ impl Engine {
             }
             file.write_all(&chunk[..n]).map_err(cannot_receive)?;
             size += n as u64;
-            let limit = self.inner.options.max_file_bytes;
+            let limit = self.context.options.max_file_bytes;
             if size > limit {
                 return Err(beyond(limit));
             }

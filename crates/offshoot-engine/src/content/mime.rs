@@ -2,8 +2,8 @@
 
 use offshoot_core::{ObjectId, RelPath};
 
+use crate::content::Contents;
 use crate::content::source::Source;
-use crate::engine::Engine;
 
 /// How many bytes at the start of a file are looked at.
 use offshoot_core::Result;
@@ -156,9 +156,9 @@ pub fn type_name(mime: &str, name: &[u8]) -> &'static str {
     }
 }
 
-impl Engine {
+impl Contents {
     pub(crate) fn mime_in_store(&self, path: &RelPath, id: ObjectId) -> Result<String> {
-        Source::of_object(self.clone(), id)?.mime(path)
+        Source::of_object(self, id)?.mime(path)
     }
 }
 

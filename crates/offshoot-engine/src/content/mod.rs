@@ -27,3 +27,30 @@ pub(crate) mod state;
 pub(crate) mod too_large;
 pub(crate) mod touched;
 pub(crate) mod workspace_row;
+
+use std::sync::Arc;
+
+use offshoot_store::Store;
+
+use crate::content::content_ids::ContentIds;
+use crate::context::Context;
+
+/// What workspaces and projects hold, as the store says it. Cheap to clone.
+#[derive(Clone)]
+pub struct Contents {
+    pub(crate) context: Arc<Context>,
+    pub(crate) content_ids: Arc<ContentIds>,
+}
+
+impl Contents {
+    pub(crate) fn new(context: &Arc<Context>) -> Contents {
+        Contents {
+            context: Arc::clone(context),
+            content_ids: Arc::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

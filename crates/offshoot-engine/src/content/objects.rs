@@ -14,7 +14,7 @@ use offshoot_git::{
 };
 use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
 
-use crate::engine::Engine;
+use crate::content::Contents;
 
 /// So many trees are remembered at most; then it begins anew.
 const TREES: usize = 4096;
@@ -288,13 +288,13 @@ impl ObjectSink for Written {
     }
 }
 
-impl Engine {
+impl Contents {
     pub(crate) fn objects_in<'a>(&'a self, tx: &'a dyn ReadTx) -> StoredObjects<'a> {
         StoredObjects::new(self.store(), Some(tx))
     }
 }
 
-impl Engine {
+impl Contents {
     /// The bytes of an object that is known to be small.
     pub(crate) fn whole_object(&self, id: &ObjectId) -> Result<std::sync::Arc<[u8]>> {
         self.store()

@@ -6,6 +6,8 @@ use offshoot_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::content::Contents;
+use crate::content::index::Index;
 use crate::content::state::{State, StateEntry};
 
 /// The open workspace of that name, inside a transaction.
@@ -36,6 +38,10 @@ pub(crate) fn no_workspace(id: &WorkspaceId) -> Error {
         format!("there is no workspace `{id}`"),
     )
     .with_hint("`offshoot workspace list` shows those there are")
+}
+
+pub(crate) fn is_a_directory(path: &RelPath) -> Error {
+    Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
 }
 
 pub(crate) fn no_file(path: &RelPath) -> Error {
@@ -140,4 +146,23 @@ pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
     }
     let fork = tx.fork(row.key)?;
     Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
+}
+
+impl Contents {
+    /// The open workspace of that name.
+    pub(crate) fn open_row(&self, id: &WorkspaceId) -> Result<WorkspaceRow> {
+        self.store().read(|tx| open_row_in(tx, id))
+    }
+
+    /// Runs `work` with the index of an open workspace.
+    pub(crate) fn with_index<T>(
+        &self,
+        id: &WorkspaceId,
+        mut work: impl FnMut(&Index<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            work(&Index::new(self.store(), tx, &row))
+        })
+    }
 }

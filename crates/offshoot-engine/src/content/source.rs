@@ -6,9 +6,9 @@ use std::io::{Read, Seek, SeekFrom};
 use offshoot_core::{ObjectId, ObjectKind, RelPath, Result, Timestamp};
 use offshoot_sys::Stat;
 
+use crate::content::Contents;
 use crate::content::incoming::unreadable;
 use crate::content::objects::missing_content;
-use crate::engine::Engine;
 
 /// Bytes to read, from a file, an object or memory, with the possibility to start again.
 pub(crate) struct Source {
@@ -21,12 +21,12 @@ pub(crate) struct Source {
 
 enum Reader {
     File {
-        engine: Engine,
+        contents: Contents,
         file: File,
         stat: Stat,
     },
     Object {
-        engine: Engine,
+        contents: Contents,
         id: ObjectId,
         open: Box<dyn Read + Send>,
         /// What is left of the part that is wanted; see `select`.
@@ -36,7 +36,7 @@ enum Reader {
     Bytes(std::io::Cursor<Vec<u8>>, Option<ObjectId>),
     /// A small file whose bytes are here already: one read instead of one for each purpose.
     Held {
-        engine: Engine,
+        contents: Contents,
         stat: Stat,
         bytes: std::io::Cursor<Vec<u8>>,
     },
@@ -46,19 +46,28 @@ enum Reader {
 pub(crate) const SMALL: u64 = 64 << 10;
 
 impl Source {
-    pub(crate) fn of_file(engine: Engine, file: File, stat: Stat) -> Self {
+    pub(crate) fn of_file(contents: &Contents, file: File, stat: Stat) -> Self {
         Source {
             size: stat.size,
             modified_at: Some(stat.modified()),
             is: None,
-            reader: Reader::File { engine, file, stat },
+            reader: Reader::File {
+                contents: contents.clone(),
+                file,
+                stat,
+            },
         }
     }
 
     /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
     /// would read it again.
     pub(crate) fn hold_if_small(mut self) -> Result<Self> {
-        let Reader::File { engine, file, stat } = &mut self.reader else {
+        let Reader::File {
+            contents,
+            file,
+            stat,
+        } = &mut self.reader
+        else {
             return Ok(self);
         };
         if stat.size > SMALL {
@@ -68,7 +77,7 @@ impl Source {
         match file.read_exact(&mut bytes) {
             Ok(()) => {
                 self.reader = Reader::Held {
-                    engine: engine.clone(),
+                    contents: contents.clone(),
                     stat: *stat,
                     bytes: std::io::Cursor::new(bytes),
                 };
@@ -125,14 +134,14 @@ impl Source {
         }
     }
 
-    pub(crate) fn of_object(engine: Engine, id: ObjectId) -> Result<Self> {
-        let (_, size, open) = engine
+    pub(crate) fn of_object(contents: &Contents, id: ObjectId) -> Result<Self> {
+        let (_, size, open) = contents
             .store()
             .open_object(&id)?
             .ok_or_else(missing_content)?;
         Ok(Source {
             reader: Reader::Object {
-                engine,
+                contents: contents.clone(),
                 id,
                 open,
                 left: size,
@@ -155,8 +164,8 @@ impl Source {
     pub(crate) fn known_content_id(&self) -> Option<ObjectId> {
         match &self.reader {
             Reader::Object { id, .. } => Some(*id),
-            Reader::File { engine, stat, .. } | Reader::Held { engine, stat, .. } => {
-                engine.inner.content_ids.get(stat)
+            Reader::File { contents, stat, .. } | Reader::Held { contents, stat, .. } => {
+                contents.content_ids.get(stat)
             }
             Reader::Bytes(_, id) => *id,
         }
@@ -172,11 +181,11 @@ impl Source {
                 None => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
             },
             Reader::Held {
-                engine,
+                contents,
                 stat,
                 bytes,
             } => {
-                let known = &engine.inner.content_ids;
+                let known = &contents.content_ids;
                 if let Some(id) = known.get(stat) {
                     return Ok(id);
                 }
@@ -184,8 +193,12 @@ impl Source {
                 known.put(stat, id);
                 Ok(id)
             }
-            Reader::File { engine, file, stat } => {
-                let known = &engine.inner.content_ids;
+            Reader::File {
+                contents,
+                file,
+                stat,
+            } => {
+                let known = &contents.content_ids;
                 if let Some(id) = known.get(stat) {
                     return Ok(id);
                 }
@@ -206,12 +219,12 @@ impl Source {
                 Ok(())
             }
             Reader::Object {
-                engine,
+                contents,
                 id,
                 open,
                 left,
             } => {
-                let (_, size, again) = engine
+                let (_, size, again) = contents
                     .store()
                     .open_object(id)?
                     .ok_or_else(missing_content)?;

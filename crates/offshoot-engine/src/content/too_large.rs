@@ -6,7 +6,7 @@ use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result};
 use offshoot_fs::SafeDir;
 use offshoot_store::WorkspaceRow;
 
-use crate::engine::Engine;
+use crate::content::Contents;
 
 /// A file that is left out for its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +47,13 @@ impl TooLarge {
 
 /// The most bytes that a file of a workspace may have: what no file may exceed, and what the
 /// workspace may hold at all.
-pub(crate) fn largest_file(engine: &Engine, row: &WorkspaceRow) -> u64 {
+pub(crate) fn largest_file(contents: &Contents, row: &WorkspaceRow) -> u64 {
     let quota = row.quota_bytes.and_then(|bytes| u64::try_from(bytes).ok());
-    let limit = engine.inner.options.max_file_bytes;
+    let limit = contents.context.options.max_file_bytes;
     quota.map_or(limit, |quota| quota.min(limit))
 }
 
-impl Engine {
+impl Contents {
     /// Refuses to touch a path at which a file stands that nothing else holds.
     pub(crate) fn refuse_too_large(
         &self,

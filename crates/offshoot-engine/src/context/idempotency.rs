@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::engine::Engine;
+use crate::context::Context;
 
 /// How long a repetition waits for the first.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -126,12 +126,12 @@ impl Noting {
     }
 }
 
-impl Engine {
+impl Context {
     /// Forgets all notes that are too old. Nobody needs this: it gives their space back.
     pub(crate) fn forget_old_requests(&self) -> Result<()> {
         let too_old = Timestamp(self.now().0.saturating_sub(micros(NOTES_KEPT)));
         loop {
-            let forgotten = self.store().write(Durability::Relaxed, |tx| {
+            let forgotten = self.store.write(Durability::Relaxed, |tx| {
                 tx.forget_requests(too_old, FORGOTTEN_AT_ONCE)
             })?;
             if forgotten < FORGOTTEN_AT_ONCE {

@@ -4,7 +4,8 @@ use std::fs::{File, TryLockError};
 
 use offshoot_core::{Error, ErrorCode, Result};
 
-use crate::engine::{DataDir, Engine};
+use crate::context::Context;
+use crate::context::data_dir::DataDir;
 
 /// Held by the one server of a data directory while it lives.
 #[derive(Debug)]
@@ -12,10 +13,10 @@ pub struct ServerLock {
     _held: File,
 }
 
-impl Engine {
+impl Context {
     /// Takes the place of the one server. `workspace_busy` if another process has it.
     pub fn lock_for_server(&self) -> Result<ServerLock> {
-        lock_server_of(&self.inner.data)
+        lock_server_of(&self.data)
     }
 }
 

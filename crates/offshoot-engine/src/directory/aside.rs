@@ -8,15 +8,17 @@ use offshoot_fs::{ForkDirs, InUse, Provider};
 use offshoot_store::{ForkRow, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState};
 
 use crate::content::rows::{fork_row, open_row_by_key};
-use crate::engine::Engine;
+use crate::directory::Directories;
 
-impl Engine {
+impl Directories {
     /// Whether somebody uses the directory of a workspace, or works in it, as seen by one look at
     /// all processes.
     pub(crate) fn is_used(&self, row: &WorkspaceRow, seen: &InUse) -> Result<bool> {
         match self.mount_of(row)? {
             Some((provider, dirs)) => provider.is_used(&dirs),
-            None => Ok(seen.user_of(&self.inner.data.workspace(&row.id))?.is_some()),
+            None => Ok(seen
+                .user_of(&self.context.data.workspace(&row.id))?
+                .is_some()),
         }
     }
 
@@ -40,7 +42,7 @@ impl Engine {
 
     /// Where the directory of a workspace stands while it leaves.
     pub(crate) fn aside_of(&self, key: WorkspaceKey) -> PathBuf {
-        self.inner.data.tmp().join(format!("{LEAVING}{}", key.0))
+        self.context.data.tmp().join(format!("{LEAVING}{}", key.0))
     }
 
     /// Puts a directory back that a killed process had moved aside, or throws it away if it is
@@ -49,7 +51,7 @@ impl Engine {
         let Some(key) = name.strip_prefix(LEAVING).and_then(|key| key.parse().ok()) else {
             return Ok(());
         };
-        let Ok(_lock) = self.inner.locks.exclusive(&format!("{key}"), patience) else {
+        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), patience) else {
             return Ok(());
         };
         let aside = self.aside_of(WorkspaceKey(key));
@@ -71,16 +73,16 @@ impl Engine {
     }
 
     pub(crate) fn takes_back(&self, row: &WorkspaceRow) -> bool {
-        is_shown(row) && !self.inner.data.workspace(&row.id).exists()
+        is_shown(row) && !self.context.data.workspace(&row.id).exists()
     }
 
     pub(crate) fn put_back(&self, row: &WorkspaceRow, aside: &Path) -> Result<()> {
-        std::fs::rename(aside, self.inner.data.workspace(&row.id)).map_err(cannot_move)
+        std::fs::rename(aside, self.context.data.workspace(&row.id)).map_err(cannot_move)
     }
 
     /// Removes a directory of ours.
     pub(crate) fn throw_away(&self, path: &Path) -> std::io::Result<()> {
-        let trash = self.inner.data.new_trash();
+        let trash = self.context.data.new_trash();
         std::fs::rename(path, &trash)?;
         self.empty_trash(&[trash]);
         Ok(())
@@ -110,7 +112,7 @@ impl Engine {
             // Whoever was given the path may remove all of it, which is a change like any other:
             // it is empty then, which the next sync records. What is behind a mount nobody was
             // given.
-            return self.make_dir(&self.inner.data.workspace(&row.id));
+            return self.make_dir(&self.context.data.workspace(&row.id));
         }
         tracing::warn!(workspace = %row.id, "the directory of a workspace was gone and is built again");
         let mut absent = row;
@@ -122,7 +124,7 @@ impl Engine {
     pub(crate) fn shows_directory(&self, row: &WorkspaceRow) -> Result<bool> {
         match self.mount_of(row)? {
             Some((_, dirs)) => Ok(dirs.upper().is_dir()),
-            None => Ok(self.inner.data.workspace(&row.id).exists()),
+            None => Ok(self.context.data.workspace(&row.id).exists()),
         }
     }
 }

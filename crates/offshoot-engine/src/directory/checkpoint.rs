@@ -7,9 +7,9 @@ use offshoot_fs::SafeDir;
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::rows::open_row_by_key;
-use crate::engine::Engine;
+use crate::directory::Directories;
 
-impl Engine {
+impl Directories {
     pub(crate) fn mark_synced(&self, row: &WorkspaceRow, revision: i64) -> Result<()> {
         self.store().write(Durability::Relaxed, |tx| {
             let Some(mut now) = tx.workspace_by_key(row.key)? else {
@@ -32,7 +32,7 @@ impl Engine {
     /// Several writers may find this due at once; all but the first have nothing to do. The log
     /// of the store keeps its length, or the next commits would have to make it longer again.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
-        let running = &self.inner.checkpoint_running;
+        let running = &self.context.checkpoint_running;
         if running.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl Engine {
 
     pub(crate) fn sync_dirs(&self, wanted: impl Fn(&WorkspaceRow) -> bool) -> Result<()> {
         // What a failed projection left behind is found by what is not marked as durable.
-        if self.inner.needs_recovery.load(Ordering::Relaxed) {
+        if self.context.needs_recovery() {
             return Ok(());
         }
         let mut rows = self.store().read(|tx| tx.unsynced_workspaces())?;
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Waits until everything that was written to directories of workspaces is on disk.
     pub(crate) fn sync_workspaces(&self) -> Result<()> {
-        SafeDir::open(self.inner.data.workspaces())?.sync_all()
+        SafeDir::open(self.context.data.workspaces())?.sync_all()
     }
 
     /// Whether so much is not known to be durable that a checkpoint is due at once.

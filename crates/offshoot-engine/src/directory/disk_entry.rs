@@ -6,9 +6,9 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::index::Entry;
 use crate::content::workspace_row::is_session_metadata;
-use crate::engine::Engine;
+use crate::directory::Directories;
 
-impl Engine {
+impl Directories {
     /// What stands at a path of a directory, with the id of its content.
     pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
         let Some(stat) = dir.stat(path)? else {
@@ -27,7 +27,7 @@ impl Engine {
             EntryKind::File => {
                 let (file, stat) = dir.open_file(path)?;
                 // What is too large to be read is what it is: it equals nothing that we hold.
-                let id = match stat.size > self.inner.options.max_file_bytes {
+                let id = match stat.size > self.context.options.max_file_bytes {
                     true => None,
                     false => Some(crate::content::incoming::hash_file(&file, stat.size)?),
                 };

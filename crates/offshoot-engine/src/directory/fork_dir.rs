@@ -8,17 +8,20 @@ use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, project_name, state_of};
 use crate::content::state::State;
+use crate::directory::Directories;
 use crate::directory::layers::Stack;
-use crate::engine::Engine;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 
-impl Engine {
+impl Directories {
     /// Where a fork lives.
     pub(crate) fn fork_dirs(&self, row: &WorkspaceRow, place: i64) -> ForkDirs {
         ForkDirs::new(
-            self.inner.data.forks().join(format!("{}.{place}", row.id)),
-            self.inner.data.workspace(&row.id),
+            self.context
+                .data
+                .forks()
+                .join(format!("{}.{place}", row.id)),
+            self.context.data.workspace(&row.id),
         )
     }
 
@@ -157,7 +160,7 @@ impl Engine {
     /// Makes sure that the directory of a materialised fork shows it: after a restart of the
     /// machine its mount is gone.
     pub(crate) fn ensure_fork(&self, row: &WorkspaceRow) -> Result<()> {
-        let target = self.inner.data.workspace(&row.id);
+        let target = self.context.data.workspace(&row.id);
         if is_fork_mounted(&target)? {
             return Ok(());
         }
@@ -186,7 +189,7 @@ impl Engine {
 
     /// Takes the directory of a fork away. Its content must be in the store (INV-3).
     pub(crate) fn discard_fork(&self, row: &WorkspaceRow) -> Result<()> {
-        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        let _ = std::fs::remove_file(self.context.data.memo(row.key));
         let place = self
             .store()
             .read(|tx| Ok(tx.fork(row.key)?.map_or(1, |fork| fork.place)))?;

@@ -26,8 +26,8 @@ use offshoot_store::{
 use crate::content::objects::StoredObjects;
 use crate::content::rows::fork_row;
 use crate::content::state::State;
+use crate::directory::Directories;
 use crate::directory::layers::{Stack, shown_by};
-use crate::engine::Engine;
 
 /// The level of such a layer: no number of differences that were put together.
 const LEVEL: i64 = -1;
@@ -48,7 +48,7 @@ fn base_of(row: &LayerRow) -> Result<ObjectId> {
         .ok_or_else(|| Error::internal("the name of a layer cannot be read"))
 }
 
-impl Engine {
+impl Directories {
     /// The layers of a fork that begins with a state; with its `.git`, if it has one.
     pub(crate) fn stack_for_fork(&self, fork: &ForkRow, state: State) -> Result<Stack> {
         loop {
@@ -101,7 +101,7 @@ impl Engine {
             sidecar: on.state.sidecar,
             entries: 0,
             bytes: 0,
-            made_at: self.now(),
+            made_at: self.context.now(),
             synced: false,
         };
         row.bytes = self.write_git_layer(&row, &on.layers)?;

@@ -16,8 +16,8 @@ use offshoot_fs::{FileKind, ForkDirs, OverlayXattrs, Provider, SafeDir, Sync, Wa
 use offshoot_git::BASE_BRANCH;
 use offshoot_store::{ForkRow, WorkspaceRow};
 
+use crate::directory::Directories;
 use crate::directory::git_layer::{MARK, cannot_write, git_path, write_own_git};
-use crate::engine::Engine;
 
 /// What git leaves while it waits for the user to go on, or while it works.
 const UNFINISHED: [&str; 7] = [
@@ -30,7 +30,7 @@ const UNFINISHED: [&str; 7] = [
     "index.lock",
 ];
 
-impl Engine {
+impl Directories {
     /// Refuses to move a fork in whose `.git` a merge, a rebase or the like waits to be finished:
     /// what that is about would be gone from under it.
     pub(crate) fn refuse_unfinished_git(&self, row: &WorkspaceRow) -> Result<()> {

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use offshoot_core::{Result, Timestamp};
 use offshoot_store::{Durability, WorkspaceKey, WorkspaceRow};
 
-use crate::engine::Engine;
-use crate::upkeep::jobs::Job;
+use crate::context::jobs::JobKind;
+use crate::directory::Directories;
 
 /// For so many microseconds a use is as good as noted. A clean-up counts in days.
 pub(crate) const NOTED_FOR: i64 = 3_600_000_000;
@@ -19,15 +19,14 @@ const MOST_NOTED: usize = 4_096;
 #[derive(Default)]
 pub(crate) struct LastUse(Mutex<HashMap<WorkspaceKey, Timestamp>>);
 
-impl Engine {
+impl Directories {
     /// Notes that somebody reads a workspace. The reader does not wait for it.
     pub(crate) fn note_use(&self, row: &WorkspaceRow) {
-        let now = self.now();
+        let now = self.context.now();
         if now.0 - row.used_at.0 < NOTED_FOR {
             return;
         }
         let mut noted = self
-            .inner
             .last_use
             .0
             .lock()
@@ -41,7 +40,10 @@ impl Engine {
         }
         noted.insert(row.key, now);
         drop(noted);
-        self.later(Job::Used(row.key, now));
+        let (directories, key) = (self.clone(), row.key);
+        // If it cannot be noted, nothing has to be put right.
+        let work = move || directories.note_use_now(key, now).or(Ok(()));
+        self.context.later(JobKind::Other, work);
     }
 
     pub(crate) fn note_use_now(&self, key: WorkspaceKey, at: Timestamp) -> Result<()> {

@@ -20,9 +20,10 @@ use crate::content::inherited::add_dirs_above;
 use crate::content::objects::missing_content;
 use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateChange, StateEntry};
+use crate::context::held_by_another;
+use crate::context::jobs::JobKind;
+use crate::directory::Directories;
 use crate::directory::git_layer::is_git_layer;
-use crate::engine::{Engine, held_by_another};
-use crate::upkeep::jobs::Job;
 
 /// So many differences of one size are put together into one.
 const RUN: usize = 16;
@@ -48,10 +49,12 @@ pub(crate) struct Stack {
     pub(crate) rows: Arc<[LayerRow]>,
 }
 
-impl Engine {
+impl Directories {
     /// Makes the layer of a project's head soon.
     pub(crate) fn publish(&self, project: WorkspaceKey) {
-        self.later(Job::Publish(project));
+        let directories = self.clone();
+        let kind = JobKind::Publish(project.0);
+        (self.context).later(kind, move || directories.publish_now(project));
     }
 
     /// Makes the layer of a project's head, and fewer where there are many.
@@ -113,10 +116,7 @@ impl Engine {
     }
 
     fn stacks(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<i64, Stack>> {
-        self.inner
-            .stacks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.stacks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What whoever builds layers of a project holds: nobody else builds them, and nobody collects
@@ -127,11 +127,11 @@ impl Engine {
     ) -> Result<(WorkspaceLock, WorkspaceLock)> {
         // Building a base layer of a large project takes its time.
         let patience = self
-            .inner
+            .context
             .options
             .lock_timeout
             .max(Duration::from_secs(600));
-        let locks = &self.inner.locks;
+        let locks = &self.context.locks;
         let what = "the layers of the project";
         let own = locks.exclusive(&format!("layers-{}", project.0), patience);
         let own = own.map_err(|error| held_by_another(error, what))?;
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     pub(crate) fn layer_path(&self, row: &LayerRow) -> PathBuf {
-        self.inner.data.layers().join(&row.name)
+        self.context.data.layers().join(&row.name)
     }
 
     fn layer_is_usable(&self, row: &LayerRow, below: &[LayerRow], repair: bool) -> Result<bool> {
@@ -259,7 +259,7 @@ impl Engine {
         self.store().read(|tx| {
             entries.clear();
             state.walk(
-                &self.objects_in(tx),
+                &self.contents.objects_in(tx),
                 &RelPath::root(),
                 &mut |path, entry| {
                     entries.push((path.clone(), *entry));
@@ -296,7 +296,7 @@ impl Engine {
             let rows = tx.layers_showing(&snapshot.tree, &snapshot.sidecar)?;
             let usable = rows.into_iter().find(|row| row.depth < DEEPEST);
             let Some(row) = usable else { continue };
-            let mut objects = self.objects_in(tx);
+            let mut objects = self.contents.objects_in(tx);
             objects.remember_trees();
             let changes = shown_by(&row).diff(&objects, &state, &RelPath::root())?;
             let base = stack_rows(tx, row.key)?.pop();
@@ -318,7 +318,7 @@ impl Engine {
         level: i64,
     ) -> Result<LayerRow> {
         let name = uuid::Uuid::now_v7().simple().to_string();
-        let place = self.inner.data.layers().join(&name);
+        let place = self.context.data.layers().join(&name);
         let (entries, bytes) = self.write_layer(place, below.as_ref().map(shown_by), state)?;
         let mut row = LayerRow {
             key: 0,
@@ -331,7 +331,7 @@ impl Engine {
             sidecar: state.sidecar,
             entries,
             bytes,
-            made_at: self.now(),
+            made_at: self.context.now(),
             synced: false,
         };
         row.key = self
@@ -360,7 +360,7 @@ impl Engine {
         let mut changes: Vec<StateChange> = Vec::new();
         let mut parents: Vec<(RelPath, u32)> = Vec::new();
         self.store().read(|tx| {
-            let mut objects = self.objects_in(tx);
+            let mut objects = self.contents.objects_in(tx);
             objects.remember_trees();
             changes = from.diff(&objects, to, &RelPath::root())?;
             // Directories on the way are part of the layer, with the bits that they have.
@@ -437,7 +437,7 @@ impl Engine {
         match entry.kind {
             EntryKind::Dir if hides => writer.opaque_dir(path, entry.perm),
             EntryKind::Dir => writer.dir(path, entry.perm),
-            EntryKind::Symlink => writer.symlink(path, &self.whole_object(&content()?)?),
+            EntryKind::Symlink => writer.symlink(path, &self.contents.whole_object(&content()?)?),
             EntryKind::File => {
                 let (_, _, mut bytes) = self
                     .store()
@@ -467,11 +467,11 @@ impl Engine {
     /// nothing else.
     pub fn collect_layers(&self, age_guard: Duration) -> Result<u64> {
         let micros = i64::try_from(age_guard.as_micros()).unwrap_or(i64::MAX);
-        let before = Timestamp(self.now().0.saturating_sub(micros));
+        let before = Timestamp(self.context.now().0.saturating_sub(micros));
         // A layer that is being written is in no row, and would lose files under the writer's
         // hands. If somebody builds for long, garbage can wait for the next time.
-        let patience = self.inner.options.lock_timeout;
-        let Ok(alone) = self.inner.locks.exclusive(COLLECTING, patience) else {
+        let patience = self.context.options.lock_timeout;
+        let Ok(alone) = self.context.locks.exclusive(COLLECTING, patience) else {
             return Ok(0);
         };
         let removed = self.store().write(Durability::Synced, |tx| {
@@ -522,7 +522,7 @@ impl Engine {
     /// Takes away what a killed process was building or removing, if nobody builds right now. It is
     /// in `tmp/` then, to be removed with what else is there.
     pub(crate) fn sweep_orphan_layers(&self) -> Result<()> {
-        match self.inner.locks.exclusive(COLLECTING, Duration::ZERO) {
+        match self.context.locks.exclusive(COLLECTING, Duration::ZERO) {
             Ok(_alone) => self.sweep_layers().map(drop),
             Err(_) => Ok(()),
         }
@@ -539,7 +539,7 @@ impl Engine {
             .into_iter()
             .map(|row| row.name)
             .collect();
-        let dir = self.inner.data.layers();
+        let dir = self.context.data.layers();
         let unreadable = crate::content::incoming::unreadable;
         for entry in std::fs::read_dir(&dir).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
@@ -549,7 +549,7 @@ impl Engine {
                 continue;
             }
             if entry.path().is_dir() {
-                let away = self.inner.data.new_trash();
+                let away = self.context.data.new_trash();
                 std::fs::rename(entry.path(), &away).map_err(unreadable)?;
                 trash.push(away);
             } else {

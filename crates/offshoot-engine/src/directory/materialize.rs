@@ -13,9 +13,9 @@ use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::touched::Touched;
 use crate::content::workspace_row::session_metadata;
-use crate::engine::Engine;
+use crate::directory::Directories;
 
-impl Engine {
+impl Directories {
     /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
     /// first, the bytes after).
     pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
@@ -25,8 +25,8 @@ impl Engine {
             // A workspace of the same name is somebody else's.
             WorkspaceKind::Project => return Ok(()),
         }
-        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
-        let from = self.inner.data.workspace(&row.id);
+        let _ = std::fs::remove_file(self.context.data.memo(row.key));
+        let from = self.context.data.workspace(&row.id);
         match self.throw_away(&from) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(Error::new(
                 ErrorCode::WriteFailed,
@@ -43,7 +43,7 @@ impl Engine {
     /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
     /// unclean stop.
     pub(crate) fn empty_trash(&self, trash: &[PathBuf]) {
-        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+        let Ok(tmp) = SafeDir::open(self.context.data.tmp()) else {
             return;
         };
         for name in trash.iter().filter_map(|path| path.file_name()) {
@@ -61,12 +61,12 @@ impl Engine {
         if row.kind == WorkspaceKind::Fork {
             return self.materialize_fork(row);
         }
-        let target = self.inner.data.workspace(&row.id);
+        let target = self.context.data.workspace(&row.id);
         // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
         // there was never shown to anyone.
         self.discard_dir(row)?;
         let build = self
-            .inner
+            .context
             .data
             .tmp()
             .join(format!("build-{}", uuid::Uuid::now_v7().simple()));
@@ -143,12 +143,12 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Directories {
     /// Makes the directory of a workspace and notes that somebody has its path: what stands there
     /// may be changed from outside from now on. The caller holds the exclusive lock.
     pub(crate) fn make_directory(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         let dir = self.materialize(row)?;
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let mut row = open_row_by_key(tx, row)?;
             row.handed_out = true;

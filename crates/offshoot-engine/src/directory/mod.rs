@@ -17,5 +17,43 @@ pub(crate) mod materialize;
 pub(crate) mod open;
 pub(crate) mod projection;
 pub(crate) mod providers;
+pub(crate) mod read;
 pub(crate) mod repair;
 pub(crate) mod replacement;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use offshoot_store::Store;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::directory::last_use::LastUse;
+use crate::directory::layers::Stack;
+use crate::directory::providers::Providers;
+
+/// The directories of workspaces: plain ones, and those of forks with their layers. Cheap to clone.
+#[derive(Clone)]
+pub struct Directories {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    stacks: Arc<Mutex<HashMap<i64, Stack>>>,
+    providers: Arc<Providers>,
+    last_use: Arc<LastUse>,
+}
+
+impl Directories {
+    pub(crate) fn new(contents: &Arc<Contents>) -> Directories {
+        Directories {
+            context: Arc::clone(&contents.context),
+            contents: Arc::clone(contents),
+            stacks: Arc::default(),
+            providers: Arc::default(),
+            last_use: Arc::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

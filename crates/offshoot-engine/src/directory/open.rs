@@ -6,9 +6,9 @@ use offshoot_core::{ErrorCode, Result};
 use offshoot_fs::SafeDir;
 use offshoot_store::{WorkspaceKind, WorkspaceRow};
 
-use crate::engine::Engine;
+use crate::directory::Directories;
 
-impl Engine {
+impl Directories {
     /// The directory of a materialised workspace, for paths of its index: no link is followed, or
     /// a directory that an outside program replaced by a link would lead to other files.
     pub(crate) fn dir_of(&self, row: &WorkspaceRow) -> Result<SafeDir> {
@@ -17,7 +17,7 @@ impl Engine {
 
     /// The same for paths that a caller gives and only reads: links that stay inside are followed.
     pub(crate) fn dir_to_read(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        let path = self.inner.data.workspace(&row.id);
+        let path = self.context.data.workspace(&row.id);
         if row.kind == WorkspaceKind::Fork && row.materialized {
             self.ensure_fork(row)?;
         }
@@ -38,11 +38,11 @@ impl Engine {
     }
 
     pub(crate) fn open_dir(&self, path: &Path) -> Result<SafeDir> {
-        let dir = match self.inner.options.form {
+        let dir = match self.context.options.form {
             Some(form) => SafeDir::open_with(path, form)?,
             None => SafeDir::open(path)?,
         };
-        Ok(match &self.inner.options.faults {
+        Ok(match &self.context.options.faults {
             Some(plan) => dir.with_faults(plan.clone()),
             None => dir,
         })

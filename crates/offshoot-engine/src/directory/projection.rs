@@ -13,11 +13,11 @@ use crate::content::index::{Entry, Index};
 use crate::content::objects::missing_content;
 use crate::content::rows::open_row_by_key;
 use crate::content::state::StateChange;
-use crate::engine::Engine;
+use crate::directory::Directories;
 
 const CHUNK: usize = 128 << 10;
 
-impl Engine {
+impl Directories {
     /// Writes one entry of the index to disk, whatever is there. Parents must exist in the index;
     /// they are made on disk on the way. A file
     /// without a time of modification is modified now.
@@ -39,7 +39,7 @@ impl Engine {
                 dir.mkdir_all(path, offshoot_core::DEFAULT_DIR_PERM)
             }
             EntryKind::Symlink => {
-                let target = self.whole_object(&content()?)?;
+                let target = self.contents.whole_object(&content()?)?;
                 make_room_for_leaf(dir, path)?;
                 dir.symlink(path, &target).map(drop)
             }
@@ -160,7 +160,7 @@ fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
     }
 }
 
-impl Engine {
+impl Directories {
     /// Writes differences to a directory: what goes first, then what comes.
     pub(crate) fn project_changes(&self, dir: &SafeDir, changes: &[StateChange]) -> Result<()> {
         for change in changes.iter().rev() {

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use offshoot_core::{Error, Result};
 use offshoot_fs::{CopyUp, Probe, Provider, ProviderName, choose, probe, provider_named};
 
-use crate::engine::{DataDir, Engine};
+use crate::context::data_dir::DataDir;
+use crate::directory::Directories;
 
 /// What is known about the providers in this process.
 #[derive(Default)]
@@ -14,11 +15,11 @@ pub(crate) struct Providers {
     working: Mutex<Option<Vec<ProviderName>>>,
 }
 
-impl Engine {
+impl Directories {
     /// Tries each provider on the disk where forks are made, the best first: below `tmp/`, where
     /// what a killed process leaves is nobody's.
     pub fn probe_providers(&self) -> Result<Vec<Probe>> {
-        probe(&self.inner.data.tmp())
+        probe(&self.context.data.tmp())
     }
 
     /// The provider for a new fork: the one that is required, or the best that works.
@@ -26,13 +27,13 @@ impl Engine {
         &self,
         required: Option<ProviderName>,
     ) -> Result<Box<dyn Provider>> {
-        let required = required.or(self.inner.options.provider);
+        let required = required.or(self.context.options.provider);
         let working = self.working_providers()?;
         let wanted = required.or(working.first().copied());
         match wanted.filter(|name| working.contains(name)) {
             Some(name) => provider_named(name, copy_up(&working)),
             // It may work by now; if not, the answer says why.
-            None => choose(&self.inner.data.tmp(), required).map(|choice| choice.provider),
+            None => choose(&self.context.data.tmp(), required).map(|choice| choice.provider),
         }
     }
 
@@ -50,7 +51,6 @@ impl Engine {
     /// The providers that work here, the best first.
     pub fn working_providers(&self) -> Result<Vec<ProviderName>> {
         let mut known = self
-            .inner
             .providers
             .working
             .lock()
@@ -79,7 +79,7 @@ impl Engine {
 
     /// What another process of this user found out since the machine was started.
     fn remembered_providers(&self) -> Option<Vec<ProviderName>> {
-        let text = std::fs::read_to_string(self.inner.data.cache().join("providers")).ok()?;
+        let text = std::fs::read_to_string(self.context.data.cache().join("providers")).ok()?;
         let names = text.strip_prefix(&this_user_and_boot()?)?;
         let names: Option<Vec<_>> = names
             .split_whitespace()
@@ -97,7 +97,7 @@ impl Engine {
             text.push('\n');
         }
         // Without it the next process tries again, which costs some milliseconds.
-        let place = self.inner.data.cache().join("providers");
+        let place = self.context.data.cache().join("providers");
         let _ = offshoot_sys::write_private(&place, text.as_bytes());
     }
 }

@@ -17,8 +17,9 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
+use crate::context::held_by_another;
+use crate::directory::Directories;
 use crate::directory::disk_entry::DiskEntry;
-use crate::engine::{Engine, held_by_another};
 
 /// A path that changed lately.
 struct Recent {
@@ -29,14 +30,17 @@ struct Recent {
     in_place: bool,
 }
 
-impl Engine {
+impl Directories {
     /// The lock that keeps everyone else away from the workspace. What a holder who died left half
     /// done in its directory is put right.
     pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
         let mut lock = self
-            .inner
+            .context
             .locks
-            .exclusive(&Self::lock_name(row), self.inner.options.lock_timeout)
+            .exclusive(
+                &crate::context::Context::lock_name(row),
+                self.context.options.lock_timeout,
+            )
             .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))?;
         // Where it cannot be put right now, the next holder or the next start tries again. It must
         // be possible to delete a workspace on a full disk.
@@ -72,7 +76,7 @@ impl Engine {
                 .discard_dir(&row)
                 .and_then(|()| self.mark_synced(&row, row.revision));
         }
-        if !self.inner.data.workspace(&row.id).exists() {
+        if !self.context.data.workspace(&row.id).exists() {
             let mut absent = row.clone();
             absent.materialized = false;
             return self.materialize(&absent).map(drop);
@@ -159,10 +163,14 @@ impl Engine {
     ) -> Result<()> {
         let incoming = match there.kind {
             EntryKind::Dir => return Ok(()),
-            EntryKind::Symlink => self.take_in_always(Content::Bytes(&dir.read_link(path)?))?,
-            EntryKind::File => self.take_in_always(Content::Stream(&mut dir.open_file(path)?.0))?,
+            EntryKind::Symlink => self
+                .contents
+                .take_in_always(Content::Bytes(&dir.read_link(path)?))?,
+            EntryKind::File => self
+                .contents
+                .take_in_always(Content::Stream(&mut dir.open_file(path)?.0))?,
         };
-        let at = self.now();
+        let at = self.context.now();
         let cause = offshoot_core::Cause::by(offshoot_core::Operator::outside());
         self.store().write(Durability::Synced, |tx| {
             let now = open_row_by_key(tx, row)?;

@@ -6,17 +6,17 @@ use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_fs::ForkDirs;
 use offshoot_store::{ForkRow, WorkspaceRow};
 
-use crate::engine::Engine;
+use crate::directory::Directories;
 use crate::formats;
 use crate::formats::UpdateNote;
 
-impl Engine {
+impl Directories {
     /// Where the next directory of a fork is made, aside.
     pub(crate) fn next_dirs(&self, row: &WorkspaceRow, fork: &ForkRow) -> ForkDirs {
         let aside = format!("{NEXT}{}-{}", row.key.0, uuid::Uuid::now_v7().simple());
         ForkDirs::new(
             self.fork_dirs(row, fork.place + 1).private,
-            self.inner.data.tmp().join(aside),
+            self.context.data.tmp().join(aside),
         )
     }
 
@@ -24,7 +24,7 @@ impl Engine {
     pub(crate) fn is_replaced(&self, row: &WorkspaceRow) -> Result<bool> {
         let prefix = format!("{NEXT}{}-", row.key.0);
         let begun = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&prefix);
-        Ok(std::fs::read_dir(self.inner.data.tmp())
+        Ok(std::fs::read_dir(self.context.data.tmp())
             .map_err(cannot_note)?
             .flatten()
             .any(|entry| begun(entry.file_name())))
@@ -32,7 +32,7 @@ impl Engine {
 
     /// Takes away what an interrupted attempt left where the next directory of a fork will be.
     pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
-        let leftover = ForkDirs::new(&next.private, self.inner.data.tmp().join("nowhere"));
+        let leftover = ForkDirs::new(&next.private, self.context.data.tmp().join("nowhere"));
         match next.private.is_dir() {
             true => self.provider_seen_in(&leftover)?.cleanup(&leftover),
             false => Ok(()),
@@ -75,18 +75,18 @@ impl Engine {
                 // the fork was a mount before.
                 self.provider_seen_in(&old)?.cleanup(&old)?;
             } else {
-                let nowhere = ForkDirs::new(&old.private, self.inner.data.tmp().join("nowhere"));
+                let nowhere = ForkDirs::new(&old.private, self.context.data.tmp().join("nowhere"));
                 provider.cleanup(&nowhere)?;
             }
         }
         if provider.capabilities().mounts {
-            let mount_point = ForkDirs::new(self.inner.data.tmp().join("nowhere"), &note.target);
+            let mount_point = ForkDirs::new(self.context.data.tmp().join("nowhere"), &note.target);
             provider.cleanup(&mount_point)?;
         } else if note.target.exists() {
             let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
             provider.move_target(&stack.layers, &aside, &new.target)?;
         }
-        let _ = std::fs::remove_file(self.inner.data.memo(row.key));
+        let _ = std::fs::remove_file(self.context.data.memo(row.key));
         std::fs::remove_file(new.private.join(NOTE)).map_err(cannot_note)
     }
 }

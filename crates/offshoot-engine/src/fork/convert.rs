@@ -6,7 +6,7 @@ use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::rows::{fork_row, open_row_by_key, project_name};
 use crate::directory::fork_dir::Rows;
-use crate::engine::Engine;
+use crate::fork::Forks;
 
 /// What turning a fork into a copy did.
 #[derive(Clone, Debug)]
@@ -19,18 +19,18 @@ pub struct Converted {
     pub left_out: Vec<RelPath>,
 }
 
-impl Engine {
+impl Forks {
     /// Turns the directory of a fork into a copy, with all that was changed in it, recorded or not,
     /// ignored or not. A mount is not needed for it and, if there is one, ends; `workspace_busy` if
     /// somebody uses it. What the fork is, its base and its history, stays as it is.
     pub fn convert_fork(&self, id: &WorkspaceId, to: ProviderName) -> Result<Converted> {
-        self.require_space()?;
+        self.context.require_space()?;
         if to == ProviderName::Overlay {
             return Err(Error::invalid("a fork can be turned into a copy only")
                 .with_hint("use `--provider copy` or `--provider reflink`"));
         }
-        let row = self.open_row(id)?;
-        let _lock = self.exclusive(&row)?;
+        let row = self.contents.open_row(id)?;
+        let _lock = self.directories.exclusive(&row)?;
         let row = self.store().read(|tx| open_row_by_key(tx, &row))?;
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{id}` is no fork"))
@@ -56,22 +56,25 @@ impl Engine {
         fork: &ForkRow,
         to: ProviderName,
     ) -> Result<Vec<RelPath>> {
-        let provider = self.provider_for_new(Some(to))?;
+        let provider = self.directories.provider_for_new(Some(to))?;
         if !row.materialized {
             self.commit_conversion(row, fork, to, fork.place)?;
             return Ok(Vec::new());
         }
-        self.finish_update(row, fork)?;
-        let overlay = self.provider_that_made(ProviderName::Overlay)?;
-        let old = self.fork_dirs(row, fork.place);
+        self.directories.finish_update(row, fork)?;
+        let overlay = self.directories.provider_that_made(ProviderName::Overlay)?;
+        let old = self.directories.fork_dirs(row, fork.place);
         overlay.close(&old)?;
-        let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let stack = self
+            .directories
+            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
         let project = self.store().read(|tx| project_name(tx, fork))?;
-        let next = self.next_dirs(row, fork);
+        let next = self.directories.next_dirs(row, fork);
         let filled = self
+            .directories
             .clear_next(&next)
             .and_then(|()| {
-                self.make_fork(
+                self.directories.make_fork(
                     &*provider,
                     &stack,
                     &next,
@@ -80,7 +83,7 @@ impl Engine {
                 )
             })
             .and_then(|()| copy_changes(&stack.layers, &old, &next))
-            .and_then(|left_out| self.note_next(&next).map(|()| left_out))
+            .and_then(|left_out| self.directories.note_next(&next).map(|()| left_out))
             .and_then(|left_out| {
                 self.commit_conversion(row, fork, to, fork.place + 1)
                     .map(|()| left_out)
@@ -93,7 +96,7 @@ impl Engine {
             }
         };
         let fork = self.store().read(|tx| fork_row(tx, row))?;
-        self.finish_update(row, &fork)?;
+        self.directories.finish_update(row, &fork)?;
         Ok(left_out)
     }
 

@@ -27,7 +27,7 @@ use crate::content::rows::{fork_row, open_project, project_name, state_of, state
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::context::idempotency::Also;
 use crate::directory::fork_dir::{LAYER_TRIES, Rows};
-use crate::engine::Engine;
+use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
 /// How often the name of a new fork may be taken away by somebody else.
@@ -171,7 +171,7 @@ impl Beginning {
     }
 }
 
-impl Engine {
+impl Forks {
     /// Forks a project: a row and nothing more. The directory is made when it is needed.
     pub fn fork(&self, project: &ProjectId, options: &ForkOptions, cause: &Cause) -> Result<Fork> {
         self.fork_and(project, options, None, cause)
@@ -185,13 +185,13 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Fork> {
-        self.require_space()?;
-        self.clear_earlier_merges(project)?;
+        self.context.require_space()?;
+        self.projects.clear_earlier_merges(project)?;
         self.each_name(project, options, |id| {
             let Some(begin) = self.begin_as(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (row, fork) = begin.rows(id, options, self.now());
+            let (row, fork) = begin.rows(id, options, self.context.now());
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
@@ -224,14 +224,14 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<(Fork, PathBuf)> {
-        self.require_space()?;
-        self.clear_earlier_merges(project)?;
-        let provider = self.provider_for_new(options.provider)?;
+        self.context.require_space()?;
+        self.projects.clear_earlier_merges(project)?;
+        let provider = self.directories.provider_for_new(options.provider)?;
         self.each_name(project, options, |id| {
             let Some(begin) = self.begin_as(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (mut row, mut fork) = begin.rows(id, options, self.now());
+            let (mut row, mut fork) = begin.rows(id, options, self.context.now());
             // Layers are written from the store.
             if !begin.objects.is_empty() {
                 self.store().write(Durability::Relaxed, |tx| {
@@ -239,7 +239,9 @@ impl Engine {
                     begin.objects.iter().try_for_each(put)
                 })?;
             }
-            let stack = self.stack_for_fork(&fork, state_of(&begin.origin))?;
+            let stack = self
+                .directories
+                .stack_for_fork(&fork, state_of(&begin.origin))?;
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
@@ -248,23 +250,28 @@ impl Engine {
             row.handed_out = true;
             fork.layer = Some(stack.top);
             fork.provider = Some(provider.name().as_str().to_owned());
-            let dirs = self.fork_dirs(&row, fork.place);
+            let dirs = self.directories.fork_dirs(&row, fork.place);
             let durability = begin.durability(also);
             let made = match durability {
                 Durability::Synced => Rows::OnDisk,
                 Durability::Relaxed => Rows::InNote,
             };
-            let made = self.make_fork(&*provider, &stack, &dirs, (&row, &fork, made), project);
+            let made =
+                self.directories
+                    .make_fork(&*provider, &stack, &dirs, (&row, &fork, made), project);
             if let Err(error) = made {
-                return if self.is_gone(&stack)? {
+                return if self.directories.is_gone(&stack)? {
                     Ok(Attempt::Again)
                 } else {
                     Err(error)
                 };
             }
-            if let Err(error) = self.begin_git(&*provider, &stack, &dirs, &row, &fork) {
+            if let Err(error) = self
+                .directories
+                .begin_git(&*provider, &stack, &dirs, &row, &fork)
+            {
                 provider.cleanup(&dirs)?;
-                return if self.is_gone(&stack)? {
+                return if self.directories.is_gone(&stack)? {
                     Ok(Attempt::Again)
                 } else {
                     Err(error)
@@ -275,11 +282,11 @@ impl Engine {
             });
             match made {
                 Ok(Some((row, fork))) => {
-                    let path = self.inner.data.workspace(id);
+                    let path = self.context.data.workspace(id);
                     Ok(Attempt::Made((as_fork(project.clone(), row, fork), path)))
                 }
                 Ok(None) => {
-                    self.forget_stack(stack.top);
+                    self.directories.forget_stack(stack.top);
                     provider.cleanup(&dirs).map(|()| Attempt::Again)
                 }
                 Err(error) => {
@@ -341,7 +348,10 @@ impl Engine {
         let mut failed = 0;
         for row in rows {
             if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
-                let shown = self.bring_back(&row).and_then(|()| self.ensure_fork(&row));
+                let shown = self
+                    .directories
+                    .bring_back(&row)
+                    .and_then(|()| self.directories.ensure_fork(&row));
                 failed += usize::from(shown.is_err());
             }
         }
@@ -362,8 +372,8 @@ impl Engine {
                 (None, Some(agent)) => format!("{agent}~{number}").parse()?,
                 (None, None) => fresh_name(project)?,
             };
-            self.refuse_case_twin(&id)?;
-            let _name = self.name_lock(&id)?;
+            self.workspaces.refuse_case_twin(&id)?;
+            let _name = self.context.name_lock(&id)?;
             for _ in 0..LAYER_TRIES {
                 match make(&id)? {
                     Attempt::Made(made) => return Ok(made),
@@ -420,7 +430,7 @@ impl Engine {
         let project = open_project(tx, project)?;
         let find = |id: &ObjectId| -> Result<Option<SnapshotRow>> { tx.snapshot(project.key, id) };
         let origin = match (&options.at, project.head) {
-            (Some(text), _) => match self.find_snapshot(tx, &project, text) {
+            (Some(text), _) => match self.contents.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
                     let begin = self.beginning_elsewhere(tx, project, text, priority)?;
@@ -461,13 +471,15 @@ impl Engine {
     /// project may hold what merges of earlier versions brought.
     fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
         let head = state_of_row(&begin.project);
-        let objects = self.objects_in(tx);
+        let objects = self.contents.objects_in(tx);
         let mut bench = Workbench::new(&objects);
         let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
         (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
         let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
         if origin != state_of(&begin.origin) {
-            begin.origin = self.snapshot_on(tx, &mut bench, &begin.origin, origin)?;
+            begin.origin = self
+                .workspaces
+                .snapshot_on(tx, &mut bench, &begin.origin, origin)?;
         }
         begin.objects = bench.prepare(self.store())?;
         Ok(begin)
@@ -482,7 +494,7 @@ impl Engine {
         text: &str,
         priority: i64,
     ) -> Result<Beginning> {
-        let (from, origin) = self.find_snapshot_anywhere(tx, text)?;
+        let (from, origin) = self.contents.find_snapshot_anywhere(tx, text)?;
         let fork = tx
             .fork(from.key)?
             .filter(|fork| fork.project == project.key);

@@ -26,7 +26,7 @@ use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, ReadTx, Via, Workspac
 use crate::content::index::Index;
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{no_file, open_project, open_row_in, state_of, state_of_row};
-use crate::engine::Engine;
+use crate::history::History;
 use crate::history::blame_places::Place;
 use crate::history::blame_sources::back_to;
 use crate::history::trail::is_loss;
@@ -61,7 +61,7 @@ pub struct BlameLine {
     pub at: Timestamp,
 }
 
-impl Engine {
+impl History {
     /// Who wrote each line of a file as it is now, or in a snapshot. What outside programs did in
     /// a workspace is recorded first.
     pub fn blame(
@@ -72,17 +72,17 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Vec<BlameLine>> {
         if let (BlameOf::Workspace(id), None) = (of, at) {
-            self.sync_if_handed_out(id, cause)?;
+            self.sync.sync_if_handed_out(id, cause)?;
         }
         self.store().read(|tx| {
             let row = match of {
                 BlameOf::Workspace(id) => open_row_in(tx, id)?,
                 BlameOf::Project(id) => open_project(tx, id)?,
             };
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let (kind, content, upto) = match at {
                 Some(text) => {
-                    let snapshot = self.find_snapshot(tx, &row, text)?;
+                    let snapshot = self.contents.find_snapshot(tx, &row, text)?;
                     let entry = state_of(&snapshot).entry(&objects, path)?;
                     let entry = entry.ok_or_else(|| no_file(path))?;
                     (entry.kind, entry.id, snapshot.at)

@@ -9,7 +9,7 @@ use offshoot_store::{
 };
 
 use crate::content::rows::{Home, home_of, project_name};
-use crate::engine::Engine;
+use crate::history::History;
 
 /// Something that happened in a workspace or a project.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Event {
     pub row: HistoryRow,
 }
 
-impl Engine {
+impl History {
     /// The number of the newest event; 0 if there is none. Other processes' events count too.
     pub fn last_event(&self) -> Result<i64> {
         self.store().read(|tx| tx.last_seq())
@@ -150,12 +150,12 @@ pub struct HandedOut {
     pub dirs: usize,
 }
 
-impl Engine {
+impl History {
     /// The workspaces whose path was given to anyone, for whoever watches their directories.
     pub fn handed_out(&self) -> Result<Vec<HandedOut>> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
         let place = |row: WorkspaceRow| HandedOut {
-            path: self.inner.data.workspace(&row.id),
+            path: self.context.data.workspace(&row.id),
             dirs: row.dirs as usize,
             id: row.id,
         };

@@ -8,10 +8,10 @@ use offshoot_store::{HistoryOp, HistoryRow, ReadTx, WorkspaceRow};
 use crate::content::index::Index;
 use crate::content::rows::open_row_in;
 use crate::content::source::{OpenFile, Source};
-use crate::engine::Engine;
+use crate::history::History;
 use crate::history::trail::Trail;
 
-impl Engine {
+impl History {
     /// Opens a file as it was when its workspace had this version, which is the number that each
     /// change answers with and each line of the history has. A file that was deleted at a version
     /// is there in the one before. Of a file that was moved away, the name that it had before keeps
@@ -33,7 +33,7 @@ impl Engine {
             }
             self.content_then(tx, &row, path, version)
         })?;
-        let mut file = OpenFile::of(Source::of_object(self.clone(), content)?, path)?;
+        let mut file = OpenFile::of(Source::of_object(&self.contents, content)?, path)?;
         file.modified_at = at;
         Ok(file)
     }

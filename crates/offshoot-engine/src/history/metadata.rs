@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::content::index::{Entry, Index};
 use crate::content::mime::mime_by_name;
 use crate::content::rows::{last_row_in, no_file};
-use crate::engine::Engine;
+use crate::history::History;
 use crate::history::past::{ALL, Shown, brought_by, past};
 
 /// So many entries are told of in the metadata of a workspace as a whole: each may cost a look at its
@@ -45,7 +45,7 @@ pub struct Metadata {
     pub history: Vec<HistoryRow>,
 }
 
-impl Engine {
+impl History {
     /// Everything known about one path, under earlier names too. If the path was handed out, outside
     /// changes to it are recorded first.
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
@@ -59,8 +59,8 @@ impl Engine {
         path: &RelPath,
         shown: Shown<'_>,
     ) -> Result<Metadata> {
-        self.sync_one(id, path)?;
-        let (entry, size, history, brought, row) = self.with_index(id, |index| {
+        self.sync.sync_one(id, path)?;
+        let (entry, size, history, brought, row) = self.contents.with_index(id, |index| {
             let entry = index.entry(path)?.ok_or_else(|| no_file(path))?;
             let history = past(index, path, shown)?;
             let brought = match history.is_empty() {
@@ -77,7 +77,7 @@ impl Engine {
             .and_then(|row| row.line.mime.clone());
         let mime = match (entry.kind, given) {
             (EntryKind::File, Some(given)) => Some(given),
-            (EntryKind::File, None) => Some(self.mime_of(&row.id, path)?),
+            (EntryKind::File, None) => Some(self.directories.mime_of(&row.id, path)?),
             _ => None,
         };
         let operator = |row: &HistoryRow| row.line.cause.operator.as_str().to_owned();
@@ -117,7 +117,7 @@ impl Engine {
 
     /// The content of one version, by the id that the history names.
     pub fn version(&self, id: &WorkspaceId, content: &ObjectId) -> Result<Vec<u8>> {
-        let known = self.with_index(id, |index| {
+        let known = self.contents.with_index(id, |index| {
             let lines = index.tx.history(&HistoryFilter {
                 workspace: Some(index.row.key),
                 ..HistoryFilter::default()
@@ -133,7 +133,7 @@ impl Engine {
                 format!("no version `{content}` is in the history of `{id}`"),
             ));
         }
-        Ok(self.whole_object(content)?.to_vec())
+        Ok(self.contents.whole_object(content)?.to_vec())
     }
 
     /// The content of `.meta/.meta`. Tells of the first [`MOST_TOLD`] entries, and how many there are
@@ -196,7 +196,7 @@ impl Engine {
         let mime = match (entry.kind, entry.id) {
             (EntryKind::File, Some(id)) => match given.or_else(|| mime_by_name(path.name())) {
                 Some(told) => Some(told),
-                None => Some(self.mime_in_store(path, id)?),
+                None => Some(self.contents.mime_in_store(path, id)?),
             },
             _ => None,
         };
@@ -220,7 +220,9 @@ impl Engine {
     ) -> Result<Value> {
         let metadata = match self.metadata_as(id, path, shown) {
             Err(error) if error.code() == ErrorCode::FileNotFound => {
-                let history = self.with_index(id, |index| past(index, path, shown))?;
+                let history = self
+                    .contents
+                    .with_index(id, |index| past(index, path, shown))?;
                 return gone_as_json(path, &history).ok_or(error);
             }
             other => other?,

@@ -9,8 +9,8 @@ use crate::content::left_out::LeftOut;
 use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_row_by_key};
 use crate::content::too_large::TooLarge;
-use crate::engine::Engine;
 use crate::formats;
+use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::life::Deleted;
@@ -36,7 +36,7 @@ impl AfterMerge {
     }
 }
 
-impl Engine {
+impl Merges {
     /// What became of a workspace that somebody else merged.
     pub(crate) fn seen_after(&self, workspace: WorkspaceKey, keep: bool) -> Result<AfterMerge> {
         self.store().read(|tx| {
@@ -139,7 +139,7 @@ impl Engine {
             None => Ok(true),
         };
         // Nobody waits for the disk: until it is gone it is noted that it is to go, or it stays.
-        let deleted = self.delete_workspace_if(
+        let deleted = self.workspaces.delete_workspace_if(
             &row.id,
             completed.include_ignored,
             Durability::Relaxed,

@@ -26,9 +26,10 @@ use crate::content::rows::{
 };
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
+use crate::context::held_by_another;
 use crate::context::prefixes::fresh_name;
-use crate::engine::{Engine, held_by_another};
 use crate::formats;
+use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::authors::Authors;
 use crate::merge::base::{merge_base, merged_from_here, undone_after};
@@ -172,7 +173,7 @@ pub(crate) struct Merging<'a> {
     pub(crate) cause: &'a Cause,
 }
 
-impl Engine {
+impl Merges {
     /// Merges a workspace into its project. Completing it again changes nothing and gives the same
     /// answer, also when the workspace is gone.
     pub fn complete(
@@ -181,7 +182,7 @@ impl Engine {
         options: &CompleteOptions,
         cause: &Cause,
     ) -> Result<Completed> {
-        self.require_space()?;
+        self.context.require_space()?;
         check_label(options.label.as_deref())?;
         enum Asked {
             Open(WorkspaceRow, WorkspaceKey),
@@ -211,7 +212,7 @@ impl Engine {
             workspace: row.key,
             options: formats::complete_options_text(options)?,
             cause: cause.clone(),
-            at: self.now(),
+            at: self.context.now(),
             landed: false,
         };
         self.store()
@@ -245,7 +246,7 @@ impl Engine {
     /// Works off what waits for a project, up to one merge or all. Returns what came of that one.
     fn work_off(&self, project: WorkspaceKey, until: Option<&str>) -> Result<Option<Completed>> {
         let _turn = self
-            .inner
+            .context
             .locks
             .exclusive(&format!("merge-{}", project.0), PATIENCE)
             .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
@@ -265,7 +266,8 @@ impl Engine {
                     // Whoever asked for what takes too long is gone by now, and asks again if it
                     // matters; nobody else has to begin with it each time.
                     let too_long = error.code() == ErrorCode::Timeout
-                        && self.now().seconds() - row.at.seconds() > PATIENCE.as_secs() as i64;
+                        && self.context.now().seconds() - row.at.seconds()
+                            > PATIENCE.as_secs() as i64;
                     if own || too_long || !later.contains(&error.code()) {
                         self.store()
                             .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id))?;
@@ -356,9 +358,11 @@ impl Engine {
         settings: &MergeSettings,
         waiting: &CompletionRow,
     ) -> Result<(Completed, Vec<ReviewRow>)> {
-        let _lock = self.exclusive(row)?;
+        let _lock = self.directories.exclusive(row)?;
         let include_ignored = options.include_ignored || settings.include_ignored;
-        let synced = self.sync_with(row, include_ignored, Durability::Relaxed)?;
+        let synced = self
+            .sync
+            .sync_with(row, include_ignored, Durability::Relaxed)?;
         let too_large: Vec<LeftOut> = synced.too_large.iter().map(LeftOut::from).collect();
         let (row, fork) = self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
@@ -366,7 +370,7 @@ impl Engine {
             Ok((row, fork))
         })?;
         // The merge that follows waits for the disk, and with it what is stored here.
-        let taken = self.take_snapshot_with(
+        let taken = self.workspaces.take_snapshot_with(
             &row,
             None,
             include_ignored,
@@ -395,7 +399,7 @@ impl Engine {
                     id: &waiting.id,
                     cause: &waiting.cause,
                 };
-                let mut objects = self.objects_in(tx);
+                let mut objects = self.contents.objects_in(tx);
                 objects.remember_trees();
                 let mut plan = self.plan_merge(tx, &objects, &merging)?;
                 plan.completed.theirs = Some(theirs.id);
@@ -408,7 +412,7 @@ impl Engine {
             })?;
             if landed {
                 if plan.draft.is_some() {
-                    self.publish(plan.project.key);
+                    self.directories.publish(plan.project.key);
                 }
                 return Ok((plan.completed, plan.closed));
             }
@@ -597,10 +601,13 @@ impl Engine {
         let given = merging.options.label.clone();
         let label = given.unwrap_or_else(|| format!("Merge {}", merging.row.id));
         let cause = merge_cause(merging);
-        let recorded = recorded(&label, &cause, self.now());
+        let recorded = recorded(&label, &cause, self.context.now());
         let draft = match proposal.edits.is_empty() {
             true => None,
-            false => Some(self.draft_project(tx, project.clone(), proposal, &recorded)?),
+            false => Some(
+                self.projects
+                    .draft_project(tx, project.clone(), proposal, &recorded)?,
+            ),
         };
         let draft = draft.filter(|draft| !draft.changes.is_empty());
         if let Some(draft) = &draft {
@@ -636,7 +643,7 @@ impl Engine {
         let at = plan
             .draft
             .as_ref()
-            .map_or_else(|| self.now(), |draft| draft.snapshot.at);
+            .map_or_else(|| self.context.now(), |draft| draft.snapshot.at);
         let cause = plan.draft.as_ref().map_or_else(
             || waiting.cause.clone(),
             |draft| draft.snapshot.cause.clone(),
@@ -716,7 +723,7 @@ impl Engine {
                 return Ok(());
             };
             let state = crate::content::rows::state_of(&snapshot);
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let mut held = Vec::new();
             for file in left_out.iter() {
                 if state.entry(&objects, &file.path)?.is_some() {

@@ -9,7 +9,7 @@ use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdits};
 use crate::context::prefixes::{SHORTEST, only_one, too_short};
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
@@ -29,7 +29,7 @@ pub struct MergeReceipt {
     pub undone_by: Option<ObjectId>,
 }
 
-impl Engine {
+impl Merges {
     /// Merges into a project, newest first: those before another, or from the newest; at most
     /// `limit`, 0 means all. Before one that the project does not have there is none.
     pub fn merges(
@@ -94,7 +94,7 @@ impl Engine {
             op: HistoryOp::MergeUndo,
             via: Via::Merge,
             cause,
-            at: self.now(),
+            at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| {
             let states = ThreeStates {
@@ -130,9 +130,10 @@ impl Engine {
             })
         };
         let (snapshot, created) =
-            self.change_project(&project_id, &recorded, make, |tx, draft| {
-                note(tx, draft.snapshot.id)
-            })?;
+            self.projects
+                .change_project(&project_id, &recorded, make, |tx, draft| {
+                    note(tx, draft.snapshot.id)
+                })?;
         if !created {
             self.store()
                 .write(Durability::Synced, |tx| note(tx, snapshot.id))?;
@@ -151,8 +152,8 @@ impl Engine {
             )
             .with_hint(format!("`offshoot merge show {merge}` lists what was"))
         })?;
-        let bytes = self.whole_object(&lost)?;
-        self.put_in_project(
+        let bytes = self.contents.whole_object(&lost)?;
+        self.projects.put_in_project(
             &receipt.project.parse()?,
             path,
             Content::Bytes(&bytes),
@@ -183,7 +184,7 @@ pub(crate) fn no_merge(id: &str) -> Error {
     .with_hint("`offshoot merge log PROJECT` shows those there were")
 }
 
-impl Engine {
+impl Merges {
     /// The whole name of a merge, of which at least four digits were given.
     pub fn merge_id(&self, text: &str) -> Result<String> {
         if text.len() < SHORTEST {

@@ -23,3 +23,48 @@ pub(crate) mod review_update;
 pub(crate) mod reviews;
 pub(crate) mod three_way;
 pub(crate) mod update;
+
+use std::sync::Arc;
+
+use offshoot_store::Store;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::directory::Directories;
+use crate::fork::Forks;
+use crate::history::History;
+use crate::project::Projects;
+use crate::sync::Synchronizer;
+use crate::workspace::Workspaces;
+
+/// Merges: the work of forks brought into their project, and the conflicts that wait for a decision. Cheap to clone.
+#[derive(Clone)]
+pub struct Merges {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) sync: Arc<Synchronizer>,
+    pub(crate) history: Arc<History>,
+    pub(crate) workspaces: Arc<Workspaces>,
+    pub(crate) projects: Arc<Projects>,
+    pub(crate) forks: Arc<Forks>,
+}
+
+impl Merges {
+    pub(crate) fn new(forks: &Arc<Forks>) -> Merges {
+        Merges {
+            context: Arc::clone(&forks.context),
+            contents: Arc::clone(&forks.contents),
+            directories: Arc::clone(&forks.directories),
+            sync: Arc::clone(&forks.sync),
+            history: Arc::clone(&forks.history),
+            workspaces: Arc::clone(&forks.workspaces),
+            projects: Arc::clone(&forks.projects),
+            forks: Arc::clone(forks),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

@@ -16,7 +16,7 @@ use crate::content::change_set::{both, leaves};
 use crate::content::index::Index;
 use crate::content::rows::{base_state, fork_row, open_project, state_of_row};
 use crate::content::state::State;
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::{ProviderName, Workspace};
 
 /// So many of the paths that two forks, or a fork and its project, both changed are named.
@@ -82,11 +82,11 @@ impl ForkOverlap {
     }
 }
 
-impl Engine {
+impl Merges {
     /// The open forks of a project, or of all projects, in the order of their ids.
     ///
     /// With `look` the changes of outside programs are recorded first, as
-    /// [`Engine::changes`] does; without it the answer is what is recorded, which is what a server
+    /// [`Merges::changes`] does; without it the answer is what is recorded, which is what a server
     /// that watches directories wants. A fork whose directory cannot be looked at is told as it is
     /// recorded, with the reason.
     pub fn overview(
@@ -109,7 +109,7 @@ impl Engine {
     /// The open forks of the project of a fork, that fork included. Of that one alone the changes
     /// of outside programs are recorded first.
     pub fn overview_beside(&self, id: &WorkspaceId, cause: &Cause) -> Result<Vec<ForkOverview>> {
-        match self.fork_of(id)? {
+        match self.forks.fork_of(id)? {
             Some(fork) => {
                 let looked_at = fork.workspace.handed_out.then(|| id.clone());
                 let looked_at: Vec<WorkspaceId> = looked_at.into_iter().collect();
@@ -130,7 +130,7 @@ impl Engine {
         let mut reasons = HashMap::new();
         for id in looked_at {
             cancel::check()?;
-            if let Err(error) = self.sync_if_handed_out(id, cause) {
+            if let Err(error) = self.sync.sync_if_handed_out(id, cause) {
                 reasons.insert(id, error.to_string());
             }
         }

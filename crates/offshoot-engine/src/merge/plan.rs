@@ -12,7 +12,7 @@ use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateEntry;
 use crate::content::too_large::{TooLarge, largest_file};
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::complete::{CompleteOptions, Completed, Merging, Waiting};
 use crate::merge::protect;
 use crate::project::policy::MergeSettings;
@@ -53,7 +53,7 @@ impl UnreadFile {
     }
 }
 
-impl Engine {
+impl Merges {
     /// What completing a workspace would do now. Nothing is stored but what outside programs did to
     /// files that are not ignored. Ignored files that would be merged too are named and not read:
     /// where the project has something already, they are named as a conflict.
@@ -63,14 +63,17 @@ impl Engine {
         options: &CompleteOptions,
         cause: &Cause,
     ) -> Result<Completed> {
-        let (row, _lock) = self.hold_alone(id)?;
+        let (row, _lock) = self.sync.hold_alone(id)?;
         let project = self.project_of_fork(&row)?;
         let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
-        let synced = self.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_held(&row, false, cause)?;
         let ignored = match options.keep || include_ignored || synced.ignored.is_empty() {
             true => IgnoredFiles::default(),
-            false => self.count_ignored(&row, &self.dir_of(&row)?, &synced.ignored)?,
+            false => {
+                self.sync
+                    .count_ignored(&row, &self.directories.dir_of(&row)?, &synced.ignored)?
+            }
         };
         let taken = match include_ignored && !synced.ignored.is_empty() {
             true => self.list_ignored(&row, &synced.ignored)?,
@@ -118,8 +121,8 @@ impl Engine {
     /// The files at paths that a sync left out, by one `stat` for each and no read. What came through
     /// us is in the index, and is merged from there.
     fn list_ignored(&self, row: &WorkspaceRow, ignored: &[RelPath]) -> Result<Vec<UnreadFile>> {
-        let dir = self.dir_of(row)?;
-        let limit = largest_file(self, row);
+        let dir = self.directories.dir_of(row)?;
+        let limit = largest_file(&self.contents, row);
         let known: HashSet<RelPath> = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let rows = Index::new(self.store(), tx, &now).with_rows()?.all_rows()?;

@@ -13,7 +13,7 @@ use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
 use crate::content::rows::state_of;
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::authors::{Author, Authors};
 use crate::merge::decide::Decided;
 use crate::merge::review_row::{
@@ -314,7 +314,7 @@ impl Groups {
     }
 }
 
-impl Engine {
+impl Merges {
     /// Whether deciding a review would change a protected path of its project.
     pub(crate) fn is_protected_review(&self, id: &str) -> Result<bool> {
         self.store().read(|tx| {

@@ -13,7 +13,7 @@ use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateEdit, StateEdits};
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::regions::{Region, merge_texts, regions_of, with_ours};
 use crate::merge::review_row::{Details, LandsIn, details_of, find_review};
 use crate::merge::reviews::Review;
@@ -68,7 +68,7 @@ pub struct ReviewContent {
     pub regions: Vec<Region>,
 }
 
-impl Engine {
+impl Merges {
     /// The texts of a review. Costs a merge of what belongs to it.
     pub fn review_content(&self, id: &str) -> Result<ReviewContent> {
         let review = self.review(id)?;
@@ -124,7 +124,7 @@ impl Engine {
                 return Ok(None);
             }
         }
-        let bytes = |id: ObjectId| self.whole_object(&id);
+        let bytes = |id: ObjectId| self.contents.whole_object(&id);
         let base = sides.base.map(bytes).transpose()?.unwrap_or_default();
         let all = [&*base, &*bytes(ours)?, &*bytes(theirs)?];
         let merged = merge_texts(path, all, None)?;
@@ -137,7 +137,7 @@ impl Engine {
             id: Some(id),
             size,
             bytes: match size <= MOST_SHOWN {
-                true => Some(self.whole_object(&id)?),
+                true => Some(self.contents.whole_object(&id)?),
                 false => None,
             },
         })
@@ -181,13 +181,13 @@ impl Engine {
             }
         };
         let content = content.ok_or_else(|| missing(&what))?;
-        OpenFile::of(Source::of_object(self.clone(), content)?, &review.path)
+        OpenFile::of(Source::of_object(&self.contents, content)?, &review.path)
     }
 
     /// The three sides of a review as they are now, and what of them conflicts.
     fn sides_now(&self, tx: &dyn ReadTx, row: &ReviewRow) -> Result<SidesNow> {
         let details = details_of(row)?;
-        let objects = self.objects_in(tx);
+        let objects = self.contents.objects_in(tx);
         let mut bench = Workbench::new(&objects);
         let (base, theirs) = self.base_and_theirs(&mut bench, row, &details)?;
         let Some(head) = self.head_of(tx, row, &details, &mut bench)? else {
@@ -317,7 +317,7 @@ enum Fitting {
     Theirs,
 }
 
-/// See [`Engine::sides_now`].
+/// See [`Merges::sides_now`].
 struct SidesNow {
     base: Option<ObjectId>,
     ours: Option<ObjectId>,

@@ -20,8 +20,8 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
-use crate::engine::Engine;
 use crate::formats;
+use crate::merge::Merges;
 use crate::merge::complete::receipt;
 use crate::merge::protect::known_paths;
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
@@ -50,7 +50,7 @@ struct Ready {
     is_last: bool,
 }
 
-impl Engine {
+impl Merges {
     /// Lands the merges of a workspace that wait for nobody any more: whose conflicts are all decided
     /// or settled by themselves.
     pub(crate) fn land_what_waits(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>> {
@@ -118,7 +118,7 @@ impl Engine {
         )))
     }
 
-    /// See [`Engine::land`]. Notes which review cannot be decided as it was.
+    /// See [`Merges::land`]. Notes which review cannot be decided as it was.
     fn try_to_land<'r>(
         &self,
         landing: &ToLand<'r>,
@@ -148,7 +148,7 @@ impl Engine {
             },
             via: Via::Merge,
             cause,
-            at: self.now(),
+            at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| {
             let mut proposal = Proposal::default();
@@ -170,9 +170,10 @@ impl Engine {
             merge.map_or(Ok(()), |merge| mark_landed(tx, merge, snapshot))
         };
         let (snapshot, created) =
-            self.change_project(&project_id, &recorded, make, |tx, draft| {
-                mark(tx, Some(draft.snapshot.id))
-            })?;
+            self.projects
+                .change_project(&project_id, &recorded, make, |tx, draft| {
+                    mark(tx, Some(draft.snapshot.id))
+                })?;
         if created {
             return Ok(Some(snapshot));
         }
@@ -196,7 +197,8 @@ impl Engine {
     ) -> Result<Proposal> {
         let proposal = self.settle(objects, head, review, wanted)?;
         if !decision.over_protected && !details_of(review)?.protected {
-            self.refuse_protected(project, proposal.edits.keys())?;
+            self.projects
+                .refuse_protected(project, proposal.edits.keys())?;
         }
         Ok(proposal)
     }
@@ -213,7 +215,7 @@ impl Engine {
                         "the project of the review was deleted",
                     )
                 })?;
-            let mut objects = self.objects_in(tx);
+            let mut objects = self.contents.objects_in(tx);
             objects.remember_trees();
             let head = state_of_row(&project);
             let id: ProjectId = project.id.as_str().parse()?;

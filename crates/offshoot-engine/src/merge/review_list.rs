@@ -7,7 +7,7 @@ use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey};
 
 use crate::Pattern;
 use crate::content::rows::open_project;
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::review_row::{LandsIn, details_of};
 use crate::merge::reviews::Review;
 
@@ -61,7 +61,7 @@ pub struct ReviewFilter {
     pub kind: Option<String>,
 }
 
-impl Engine {
+impl Merges {
     /// Some of the reviews of all projects, in the order in which they were opened: those after the
     /// one of this name, or from the first; at most `limit`, 0 means all. After one that does not
     /// exist there is none.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::context::prefixes::{SHORTEST, fresh_name, only_one, too_short};
-use crate::engine::Engine;
 use crate::formats;
+use crate::merge::Merges;
 use crate::merge::reviews::Wanted;
 
 pub(crate) use crate::formats::{Decision, Details, There};
@@ -336,7 +336,7 @@ pub(crate) fn already_resolved(id: &str) -> Error {
     .with_hint("edit the project, or undo the merge, to change what was decided")
 }
 
-impl Engine {
+impl Merges {
     /// The whole name of a review, of which at least four digits were given.
     pub fn review_id(&self, text: &str) -> Result<String> {
         if text.len() < SHORTEST {

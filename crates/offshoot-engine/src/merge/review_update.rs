@@ -14,7 +14,7 @@ use crate::content::index::Index;
 use crate::content::objects::Workbench;
 use crate::content::rows::{base_state, open_row_by_key, state_of_row};
 use crate::content::state::{State, StateChange};
-use crate::engine::Engine;
+use crate::merge::Merges;
 use crate::merge::authors::Authors;
 use crate::merge::complete::Waiting;
 use crate::merge::review_close::{asked_by_merges, closed_by_update, still_waiting};
@@ -92,7 +92,7 @@ pub(crate) fn reviews_of_update(
     })
 }
 
-impl Engine {
+impl Merges {
     /// Brings a decision into the workspace whose update found the conflict.
     pub(crate) fn decide_in_workspace(
         &self,
@@ -112,8 +112,10 @@ impl Engine {
                 )
                 .with_hint("its files are kept: `offshoot workspace create --from SNAP`")
             })?;
-        let (row, _lock) = self.hold_alone(&row.id)?;
-        let kept = self.keep_last_state(&row, "before a decision", cause)?;
+        let (row, _lock) = self.sync.hold_alone(&row.id)?;
+        let kept = self
+            .workspaces
+            .keep_last_state(&row, "before a decision", cause)?;
         let (state, objects) = self.store().read(|tx| {
             let now = open_row_by_key(tx, &row)?;
             let index = Index::new(self.store(), tx, &now);
@@ -141,9 +143,10 @@ impl Engine {
             kept,
             snapshot: None,
         };
-        self.move_to_state(&row, &goal, cause, |tx| {
-            mark_resolved(tx, review, wanted, decision, None)
-        })
-        .map(drop)
+        self.workspaces
+            .move_to_state(&row, &goal, cause, |tx| {
+                mark_resolved(tx, review, wanted, decision, None)
+            })
+            .map(drop)
     }
 }

@@ -21,8 +21,8 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
-use crate::engine::Engine;
 use crate::formats;
+use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::regions::{PartChoices, cannot_join_parts};
 use crate::merge::review_land::{DecidedReview, ToLand};
@@ -144,7 +144,7 @@ pub(crate) enum Wanted {
     Content(ObjectId, offshoot_store::NewObject),
 }
 
-impl Engine {
+impl Merges {
     /// Conflicts that wait, of one project or of all; with `all` those that are resolved too.
     pub fn reviews(&self, project: Option<&ProjectId>, all: bool) -> Result<Vec<Review>> {
         self.store().read(|tx| {
@@ -173,8 +173,8 @@ impl Engine {
         note: Option<&str>,
         cause: &Cause,
     ) -> Result<Review> {
-        let incoming = self.take_in(content)?;
-        let at = self.now();
+        let incoming = self.contents.take_in(content)?;
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let review = find_review(tx, id)?;
             if review.state == ReviewState::Resolved {
@@ -243,7 +243,7 @@ impl Engine {
                 _ => None,
             },
             over_protected,
-            by: who(cause, self.now()),
+            by: who(cause, self.context.now()),
         };
         if details_of(&row)?.lands_in == LandsIn::Workspace {
             let recomputed = self.review(id)?.changed_since;
@@ -306,7 +306,7 @@ impl Engine {
                 .count();
             if open > 0 {
                 // The last one makes a line when all of it lands.
-                let line = line_at(tx, row, HistoryOp::ReviewResolve, cause, self.now())?;
+                let line = line_at(tx, row, HistoryOp::ReviewResolve, cause, self.context.now())?;
                 tx.add_history(&line)?;
             }
             Ok(open)
@@ -445,7 +445,7 @@ impl Engine {
             Resolution::Union => choice("union", Choice::Union),
             Resolution::Parts(parts) => Ok(("parts".to_owned(), Wanted::Parts(parts))),
             Resolution::Content(content) => {
-                let mut incoming = self.take_in(content)?;
+                let mut incoming = self.contents.take_in(content)?;
                 check(incoming.bytes_if_ruled(&row.path)?.as_deref())?;
                 let wanted = Wanted::Content(incoming.id, incoming.object);
                 Ok(("content".to_owned(), wanted))
@@ -457,7 +457,7 @@ impl Engine {
                     Error::invalid(format!("the review has no candidate {number}"))
                         .with_hint(format!("`offshoot review show {review}` lists them"))
                 })?;
-                check(Some(&self.whole_object(&found.content)?))?;
+                check(Some(&self.contents.whole_object(&found.content)?))?;
                 let wanted = self.wanted_content(found.content)?;
                 Ok((format!("candidate {number}"), wanted))
             }
@@ -465,7 +465,7 @@ impl Engine {
     }
 
     pub(crate) fn wanted_content(&self, id: ObjectId) -> Result<Wanted> {
-        let bytes = self.whole_object(&id)?;
+        let bytes = self.contents.whole_object(&id)?;
         let object = self.store().prepare(ObjectKind::Blob, id, &bytes)?;
         Ok(Wanted::Content(id, object))
     }

@@ -9,7 +9,7 @@
 //! 2. The old one is closed, so that nobody changes it any more; if it is in use, nothing happens.
 //! 3. The commit says that the new one is the fork's.
 //! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
-//!    done again and again until it is done ([`Engine::finish_update`]).
+//!    done again and again until it is done ([`Merges::finish_update`]).
 
 use std::collections::HashSet;
 
@@ -38,8 +38,8 @@ use crate::content::workspace_row::{line_of, put_row};
 use crate::directory::fork_dir::Rows;
 use crate::directory::layers::Stack;
 use crate::directory::replacement::write_note;
-use crate::engine::Engine;
 use crate::formats::UpdateNote;
+use crate::merge::Merges;
 use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
@@ -86,23 +86,23 @@ struct Plan {
     closed: Vec<ReviewRow>,
 }
 
-impl Engine {
+impl Merges {
     /// Moves a fork onto the newest snapshot of its project. Paths that both changed are merged;
     /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
-        self.require_space()?;
-        let (row, _lock) = self.hold_alone(id)?;
+        self.context.require_space()?;
+        let (row, _lock) = self.sync.hold_alone(id)?;
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{id}` is no fork"))
                 .with_hint("only forks of a project have a base to move"));
         }
-        self.refuse_unfinished_git(&row)?;
+        self.directories.refuse_unfinished_git(&row)?;
         let project = self
             .store()
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
-        self.clear_earlier_merges(&project)?;
+        self.projects.clear_earlier_merges(&project)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_held(&row, false, cause)?;
         let plan = || {
             self.store().read(|tx| {
                 let merged = merged_from_here(tx, &row)?;
@@ -130,7 +130,9 @@ impl Engine {
             return Err(file.refuse());
         }
         synced.refuse_unrecorded()?;
-        let kept = self.keep_last_state(&row, "before update", cause)?;
+        let kept = self
+            .workspaces
+            .keep_last_state(&row, "before update", cause)?;
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
         };
@@ -148,10 +150,10 @@ impl Engine {
         merged: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<bool> {
-        let (row, _lock) = self.hold_alone(id)?;
-        self.refuse_unfinished_git(&row)?;
+        let (row, _lock) = self.sync.hold_alone(id)?;
+        self.directories.refuse_unfinished_git(&row)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_held(&row, false, cause)?;
         let plan = self
             .store()
             .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;
@@ -169,7 +171,9 @@ impl Engine {
                 "what the workspace changed since the merge conflicts with the project",
             ));
         }
-        let kept = self.keep_last_state(&row, "before update", cause)?;
+        let kept = self
+            .workspaces
+            .keep_last_state(&row, "before update", cause)?;
         self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
         Ok(true)
     }
@@ -257,12 +261,14 @@ impl Engine {
             return self.commit_update(&row, plan, None, kept, cause);
         }
         let name = plan.fork.provider.as_deref().unwrap_or("copy");
-        let provider = self.provider_that_made(name.parse()?)?;
+        let provider = self.directories.provider_that_made(name.parse()?)?;
         let mut moved = plan.fork.clone();
         (moved.base, moved.base_tree) = (plan.head.id, plan.head.tree);
-        let stack = self.stack_for_fork(&moved, state_of(&plan.head))?;
-        let old = self.fork_dirs(&row, plan.fork.place);
-        let next = self.next_dirs(&row, &plan.fork);
+        let stack = self
+            .directories
+            .stack_for_fork(&moved, state_of(&plan.head))?;
+        let old = self.directories.fork_dirs(&row, plan.fork.place);
+        let next = self.directories.next_dirs(&row, &plan.fork);
         let committed = self
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
@@ -271,18 +277,21 @@ impl Engine {
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
-            let _ = self.ensure_fork(&row);
+            let _ = self.directories.ensure_fork(&row);
             return Err(error);
         }
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
-        self.finish_update(&row, &fork)?;
-        self.ensure_fork(&row)
+        self.directories.finish_update(&row, &fork)?;
+        self.directories.ensure_fork(&row)
     }
 
     /// What differs from the layers of a fork right now, and when each was last touched. Directories
     /// that the ignore rules leave out are not looked into.
     fn seen_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<Seen>> {
-        let Ok(dir) = self.open_dir(&self.inner.data.workspace(&row.id)) else {
+        let Ok(dir) = self
+            .directories
+            .open_dir(&self.context.data.workspace(&row.id))
+        else {
             return self.differences_now(row, &mut |_, _| false);
         };
         let dir = dir.following_no_links();
@@ -302,10 +311,13 @@ impl Engine {
             return Ok(Vec::new());
         }
         let fork = self.store().read(|tx| fork_row(tx, row))?;
-        let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
-        let provider =
-            self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
-        let dirs = self.fork_dirs(row, fork.place);
+        let stack = self
+            .directories
+            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let provider = self
+            .directories
+            .provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
+        let dirs = self.directories.fork_dirs(row, fork.place);
         let walked = provider.changes_but(&stack.layers, &dirs, closed)?;
         let seen = |one: offshoot_fs::Difference| {
             let now = one.now;
@@ -352,7 +364,7 @@ impl Engine {
         next: &ForkDirs,
         ignored: &[RelPath],
     ) -> Result<()> {
-        self.clear_next(next)?;
+        self.directories.clear_next(next)?;
         // Merged content has to be readable to be written; garbage collection leaves it alone while
         // it is young.
         self.store().write(Durability::Relaxed, |tx| {
@@ -361,12 +373,17 @@ impl Engine {
                 .try_for_each(|object| tx.put_object(object).map(drop))
         })?;
         let rows = (row, &plan.fork, Rows::InNote);
-        self.make_fork(provider, stack, next, rows, &plan.project)?;
+        self.directories
+            .make_fork(provider, stack, next, rows, &plan.project)?;
         if plan.fork.git {
-            self.write_index_of_copy(provider, stack, next, plan.head.id)?;
+            self.directories
+                .write_index_of_copy(provider, stack, next, plan.head.id)?;
         }
-        let dir = self.open_dir(&next.target)?.following_no_links();
-        self.project_changes(&dir, &plan.beyond)?;
+        let dir = self
+            .directories
+            .open_dir(&next.target)?
+            .following_no_links();
+        self.directories.project_changes(&dir, &plan.beyond)?;
         let known = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let pending = Index::new(self.store(), tx, &now).pending(false)?;
@@ -413,7 +430,7 @@ impl Engine {
         kept: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<()> {
-        let at = self.now();
+        let at = self.context.now();
         let (then, folded, ignored) = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let pending = Index::new(self.store(), tx, &now)

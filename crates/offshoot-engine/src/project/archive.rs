@@ -19,7 +19,7 @@ use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of_row};
 use crate::content::state::{State, StateEdit, StateEntry};
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::head::{Proposal, Recorded};
 use crate::project::protection::{Protection, is_protected};
 use crate::workspace::links::LINK_PERM;
@@ -30,7 +30,7 @@ const BATCH: u64 = 8 << 20;
 
 /// Files on their way into a project.
 pub struct ProjectImport {
-    engine: Engine,
+    engine: Projects,
     project: ProjectId,
     head: State,
     /// Paths that whoever brings the files may not change.
@@ -47,10 +47,10 @@ struct Taken {
     waiting: u64,
 }
 
-impl Engine {
+impl Projects {
     /// Begins to take files into a project. Nothing changes before [`ProjectImport::finish`].
     pub fn begin_import(&self, project: &ProjectId) -> Result<ProjectImport> {
-        self.require_space()?;
+        self.context.require_space()?;
         let row = self.store().read(|tx| open_project(tx, project))?;
         Ok(ProjectImport {
             engine: self.clone(),
@@ -80,7 +80,7 @@ impl ProjectImport {
         executable: bool,
     ) -> Result<u64> {
         self.refuse(path, EntryKind::File)?;
-        let mut incoming = self.engine.take_in(content)?;
+        let mut incoming = self.engine.contents.take_in(content)?;
         let ruled = incoming.bytes_if_ruled(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let entry = StateEntry {
@@ -111,7 +111,7 @@ impl ProjectImport {
     /// Takes a link in, as it is: nothing in a project follows it. It replaces a file or a link.
     pub fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
         self.refuse(path, EntryKind::Symlink)?;
-        let incoming = self.engine.take_in(Content::Bytes(target))?;
+        let incoming = self.engine.contents.take_in(Content::Bytes(target))?;
         let entry = StateEntry {
             kind: EntryKind::Symlink,
             perm: LINK_PERM,
@@ -130,9 +130,9 @@ impl ProjectImport {
         self.lock().add(path, StateEntry::dir(DEFAULT_DIR_PERM))
     }
 
-    /// A file without a name, for what has to wait. See [`Engine::temp_file`].
+    /// A file without a name, for what has to wait. See [`Projects::temp_file`].
     pub fn temp_file(&self) -> Result<std::fs::File> {
-        self.engine.temp_file()
+        self.engine.context.temp_file()
     }
 
     /// Makes the snapshot. Returns it, and whether it is new; none if nothing was taken in.
@@ -150,7 +150,7 @@ impl ProjectImport {
             op: HistoryOp::Import,
             via: Via::Upload,
             cause,
-            at: self.engine.now(),
+            at: self.engine.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             let mut proposal = Proposal {
@@ -187,7 +187,7 @@ impl ProjectImport {
             return Err(is_protected(path));
         }
         self.engine.store().read(|tx| {
-            let objects = self.engine.objects_in(tx);
+            let objects = self.engine.contents.objects_in(tx);
             refuse_in(&self.head, &objects, path, kind)
         })
     }

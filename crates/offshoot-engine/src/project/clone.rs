@@ -7,7 +7,7 @@ use offshoot_git::{GitProtocol, UploadPack};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, open_row_in};
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::workspace::export::BRANCH;
 
 /// What can be cloned.
@@ -21,11 +21,11 @@ pub enum Repository {
 
 /// A repository as it was when it was asked for.
 pub struct GitClone {
-    engine: Engine,
+    engine: Projects,
     head: Option<ObjectId>,
 }
 
-impl Engine {
+impl Projects {
     /// Opens a project or a workspace for a client that speaks git. Without a snapshot it is an
     /// empty repository.
     pub fn open_clone(&self, repository: &Repository) -> Result<GitClone> {

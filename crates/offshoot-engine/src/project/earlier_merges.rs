@@ -13,17 +13,17 @@ use offshoot_store::{Durability, HistoryFilter, HistoryOp, ReadTx, Via, Workspac
 
 use crate::content::objects::StoredObjects;
 use crate::content::state::{State, StateEdit, StateEntry};
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::head::{Proposal, Recorded};
 
 /// Says that there are merges of which nobody knows what they brought.
 const TO_LOOK_THROUGH: &str = "merges_to_look_through";
 
-impl Engine {
+impl Projects {
     /// Takes out of all projects what merges of earlier versions brought, unless that is done. Fails
     /// if it cannot be done in this project, which is about to be forked.
     pub(crate) fn clear_earlier_merges(&self, wanted: &ProjectId) -> Result<()> {
-        let done = &self.inner.merges_looked_through;
+        let done = &self.merges_looked_through;
         if done.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Engine {
             op: HistoryOp::Import,
             via: Via::Call,
             cause: &Cause::by(Operator::system()),
-            at: self.now(),
+            at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| {
             let mut proposal = Proposal::default();

@@ -2,7 +2,7 @@
 //!
 //! A project has no directory. Each change of it, a person's edit, an import or a merge, is one new
 //! snapshot on the head that it was made from: if somebody else was quicker, the change is made
-//! again on the new head ([`Engine::change_project`]).
+//! again on the new head ([`Projects::change_project`]).
 
 use std::collections::HashMap;
 
@@ -26,8 +26,8 @@ use crate::content::rows::{no_project, open_project, size_of, state_of, state_of
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::context::idempotency::Also;
-use crate::engine::Engine;
 use crate::formats;
+use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
@@ -90,7 +90,7 @@ pub(crate) struct Recorded<'a> {
     pub(crate) at: Timestamp,
 }
 
-impl Engine {
+impl Projects {
     /// Creates an empty project.
     pub fn create_project(&self, id: &ProjectId, cause: &Cause) -> Result<Project> {
         self.create_project_and(id, None, cause)
@@ -103,7 +103,7 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Project> {
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let row = add_project(tx, id, Landing::Partial, &[], at)?;
             tx.add_history(&line_of(&row, HistoryOp::ProjectCreate, cause, at))?;
@@ -129,8 +129,8 @@ impl Engine {
     /// Deletes a project that no open workspace is a fork of. Its snapshots stay until purged.
     /// Deleting it again changes nothing. Returns its last snapshot.
     pub fn delete_project(&self, id: &ProjectId, cause: &Cause) -> Result<Option<ObjectId>> {
-        let at = self.now();
-        self.freeing(|| self.close_project(id, at, cause))
+        let at = self.context.now();
+        self.context.freeing(|| self.close_project(id, at, cause))
     }
 
     fn close_project(
@@ -180,7 +180,7 @@ impl Engine {
         }
         path.check_depth()?;
         refuse_what_git_refuses(path, EntryKind::File, None)?;
-        let mut incoming = self.take_in(content)?;
+        let mut incoming = self.contents.take_in(content)?;
         let ruled = incoming.bytes_if_ruled(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let label = format!("Edit {path}");
@@ -190,7 +190,7 @@ impl Engine {
             op: HistoryOp::Snapshot,
             via: Via::Call,
             cause,
-            at: self.now(),
+            at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             refuse_place_of_ours(objects, head, path)?;
@@ -229,7 +229,7 @@ impl Engine {
         for _ in 0..TRIES {
             let draft = self.store().read(|tx| {
                 let row = open_project(tx, id)?;
-                let mut objects = self.objects_in(tx);
+                let mut objects = self.contents.objects_in(tx);
                 objects.remember_trees();
                 let head = state_of_row(&row);
                 let proposal = make(&objects, &head)?;
@@ -251,7 +251,7 @@ impl Engine {
                 Ok(true)
             })?;
             if landed {
-                self.publish(draft.row.key);
+                self.directories.publish(draft.row.key);
                 return Ok((draft.snapshot.into(), true));
             }
         }
@@ -270,7 +270,7 @@ impl Engine {
         proposal: Proposal,
         recorded: &Recorded<'_>,
     ) -> Result<ProjectDraft> {
-        let mut objects = self.objects_in(tx);
+        let mut objects = self.contents.objects_in(tx);
         objects.remember_trees();
         let head = state_of_row(&row);
         // Only what the owner brings from a directory may hold repositories.
@@ -365,7 +365,7 @@ impl Engine {
         let row = open_project(tx, id)?;
         match at {
             None => Ok(state_of_row(&row)),
-            Some(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
+            Some(text) => Ok(state_of(&self.contents.find_snapshot(tx, &row, text)?)),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
 use crate::context::idempotency::Also;
 use crate::directory::disk_entry::DiskEntry;
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::head::{Project, Proposal, Recorded, add_project};
 use crate::project::import_source::SourceTree;
 use crate::workspace::snapshot::{Snapshot, message, signature};
@@ -115,7 +115,7 @@ pub(crate) struct NewProject<'a> {
     pub(crate) also: Option<Also<'a>>,
 }
 
-impl Engine {
+impl Projects {
     /// Refuses a name that a project has: for whoever has much to fetch before it can be made.
     pub fn refuse_taken_project(&self, id: &ProjectId) -> Result<()> {
         self.store().read(|tx| refuse_taken(tx, id))
@@ -146,13 +146,13 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
-        self.require_space()?;
+        self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
-        self.try_providers_early();
+        self.directories.try_providers_early();
         let mut tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
-        let at = self.now();
+        let at = self.context.now();
         let objects = StoredObjects::new(self.store(), None);
         let mut bench = Workbench::new(&objects);
         bench.add_ruled(source.dir(), tree.entries.keys())?;
@@ -226,7 +226,7 @@ impl Engine {
         progress: &mut dyn FnMut(ImportProgress),
         cause: &Cause,
     ) -> Result<ProjectSynced> {
-        self.require_space()?;
+        self.context.require_space()?;
         let head = self
             .store()
             .read(|tx| Ok(state_of_row(&open_project(tx, id)?)))?;
@@ -235,7 +235,7 @@ impl Engine {
         let tracked = |path: &RelPath| {
             let known = self
                 .store()
-                .read(|tx| Ok(head.entry(&self.objects_in(tx), path)?.is_some()));
+                .read(|tx| Ok(head.entry(&self.contents.objects_in(tx), path)?.is_some()));
             known.unwrap_or(true)
         };
         let tree = self.read_source(&source, options, &tracked, progress)?;
@@ -249,7 +249,7 @@ impl Engine {
             op: HistoryOp::Import,
             via: Via::Call,
             cause,
-            at: self.now(),
+            at: self.context.now(),
         };
         let mut counts = Counts::default();
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
@@ -316,11 +316,12 @@ impl Engine {
         };
         progress(layer(0));
         if self
+            .directories
             .stack_for(row.key, state_of(head), Some(head.id))
             .is_err()
         {
             // The project is there. Its layer is a cache, which whoever forks it makes again.
-            self.publish(row.key);
+            self.directories.publish(row.key);
         }
         progress(layer((head.files + head.dirs) as u64));
         Ok(Imported {

@@ -16,7 +16,7 @@ use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
 use crate::context::idempotency::Also;
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
 
 /// Larger objects get a blob of their own instead of a place in a pack.
@@ -48,7 +48,7 @@ impl Totals {
     }
 }
 
-impl Engine {
+impl Projects {
     /// Creates a project with the history of a local git repository: the first parents of `HEAD`
     /// become its snapshots. A shallow repository is taken as far as it goes. Commits of other
     /// repositories (submodules) are empty directories.
@@ -73,11 +73,11 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
-        self.require_space()?;
+        self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;
-        self.try_providers_early();
+        self.directories.try_providers_early();
         let bulk = self.store().bulk();
         let mut reading = Reading {
             engine: self,
@@ -101,7 +101,7 @@ impl Engine {
             objects: &[],
             snapshots,
             cause,
-            at: self.now(),
+            at: self.context.now(),
             also,
         };
         let row = self.land_new_project(&new)?;
@@ -129,7 +129,7 @@ fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
 
 /// Reads every object once and hands it to the bulk writer.
 struct Reading<'a> {
-    engine: &'a Engine,
+    engine: &'a Projects,
     repository: &'a GitRepository,
     bulk: &'a BulkWriter,
     progress: &'a mut dyn FnMut(ImportProgress),

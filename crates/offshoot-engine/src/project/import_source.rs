@@ -20,7 +20,7 @@ use offshoot_store::{Bulk, BulkWriter};
 use crate::content::change_set::topmost;
 use crate::content::state::belongs_to_nested_git;
 use crate::directory::disk_entry::DiskEntry;
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
 use crate::sync::disk::{Taken, is_too_deep, read_rule_file, rules_in, take_too_deep};
 
@@ -58,7 +58,7 @@ pub(crate) struct SourceTree {
     pub(crate) unsettled: Vec<RelPath>,
 }
 
-impl Engine {
+impl Projects {
     /// Opens a directory of the host for an import.
     pub(crate) fn open_source(&self, path: &Path) -> Result<Source> {
         let path = self.source_place(path)?;
@@ -69,14 +69,14 @@ impl Engine {
             )
             .with_hint("name a directory, or a git repository"));
         }
-        let data = self.inner.data.place();
+        let data = self.context.data.place();
         let data = data.canonicalize().unwrap_or(data);
         let own_data = data
             .strip_prefix(&path)
             .ok()
             .and_then(|below| RelPath::parse(below.as_os_str().as_encoded_bytes()).ok());
         Ok(Source {
-            dir: self.open_dir(&path)?.following_no_links(),
+            dir: self.directories.open_dir(&path)?.following_no_links(),
             own_data,
         })
     }
@@ -97,7 +97,7 @@ impl Engine {
             };
             error.with_hint("check the path").with_source(cause)
         })?;
-        let data = self.inner.data.place();
+        let data = self.context.data.place();
         let data = data.canonicalize().unwrap_or(data);
         if path.starts_with(&data) {
             return Err(Error::invalid(
@@ -225,8 +225,11 @@ impl Engine {
         read: &mut Read,
     ) -> Result<()> {
         let path = &seen.path;
-        let largest = self.inner.options.max_file_bytes;
-        let taken = match self.take_from_disk(dir, path, Some(seen.stat), None, largest, bulk) {
+        let largest = self.context.options.max_file_bytes;
+        let taken = match self
+            .sync
+            .take_from_disk(dir, path, Some(seen.stat), None, largest, bulk)
+        {
             Err(error) if error.code() == ErrorCode::PermissionDenied => {
                 read.drop(path, "unreadable file");
                 return Ok(());

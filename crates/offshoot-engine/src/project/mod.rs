@@ -14,3 +14,45 @@ pub(crate) mod import_source;
 pub(crate) mod policy;
 pub(crate) mod protection;
 pub(crate) mod read;
+
+use std::sync::Arc;
+
+use offshoot_store::Store;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::directory::Directories;
+use crate::history::History;
+use crate::sync::Synchronizer;
+use crate::workspace::Workspaces;
+use std::sync::atomic::AtomicBool;
+
+/// Projects: a head with a linear history, filled by imports and by people's edits. Cheap to clone.
+#[derive(Clone)]
+pub struct Projects {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) sync: Arc<Synchronizer>,
+    pub(crate) history: Arc<History>,
+    pub(crate) workspaces: Arc<Workspaces>,
+    merges_looked_through: Arc<AtomicBool>,
+}
+
+impl Projects {
+    pub(crate) fn new(workspaces: &Arc<Workspaces>) -> Projects {
+        Projects {
+            context: Arc::clone(&workspaces.context),
+            contents: Arc::clone(&workspaces.contents),
+            directories: Arc::clone(&workspaces.directories),
+            sync: Arc::clone(&workspaces.sync),
+            history: Arc::clone(&workspaces.history),
+            workspaces: Arc::clone(workspaces),
+            merges_looked_through: Arc::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

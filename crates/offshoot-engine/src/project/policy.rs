@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::content::rows::open_project;
 use crate::content::workspace_row::line_of;
-use crate::engine::Engine;
 use crate::formats;
+use crate::project::Projects;
 
 /// How a conflict is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -113,7 +113,7 @@ impl MergeSettings {
     }
 }
 
-impl Engine {
+impl Projects {
     /// How merges into a project are decided.
     pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
         self.store()
@@ -155,7 +155,7 @@ impl Engine {
         }
         let policy = formats::policies_text(&settings.policies)?;
         let protect = formats::protected_text(&settings.protect)?;
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let row = open_project(tx, project)?;
             allowed(&MergeSettings::read(tx, row.key)?)?;

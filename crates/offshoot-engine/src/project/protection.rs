@@ -8,7 +8,7 @@ use offshoot_merge::{Conflict, Pattern};
 use offshoot_store::{ReadTx, WorkspaceKey};
 
 use crate::content::rows::open_project;
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::project::policy::MergeSettings;
 
 /// A path that may be spelled in so many ways is taken for a protected one.
@@ -156,7 +156,7 @@ impl Protection {
     }
 }
 
-impl Engine {
+impl Projects {
     /// Refuses a change of a protected path of a project.
     pub(crate) fn refuse_protected<'p>(
         &self,

@@ -7,7 +7,7 @@ use crate::content::change_set::change_set;
 use crate::content::rows::{no_file, open_project, size_of, state_of};
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::StateEntry;
-use crate::engine::Engine;
+use crate::project::Projects;
 use crate::workspace::list::{DirNode, nest};
 use crate::workspace::snapshot::Snapshot;
 
@@ -42,7 +42,7 @@ pub struct ProjectDifference {
     pub set: ChangeSet,
 }
 
-impl Engine {
+impl Projects {
     /// Snapshots of a project, newest first: those before another, whose id begins so, or from the
     /// newest; at most `limit`, 0 means all. Before one that the project does not have there is none.
     pub fn project_snapshots(
@@ -75,7 +75,7 @@ impl Engine {
     ) -> Result<Vec<ProjectEntry>> {
         self.store().read(|tx| {
             let state = self.project_state(tx, id, at)?;
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             match state.entry(&objects, dir)? {
                 None => return Err(no_file(dir)),
                 Some(entry) if entry.kind != EntryKind::Dir => {
@@ -113,7 +113,7 @@ impl Engine {
             let state = self.project_state(tx, id, at)?;
             let mut dirs = Vec::new();
             state.walk(
-                &self.objects_in(tx),
+                &self.contents.objects_in(tx),
                 &RelPath::root(),
                 &mut |path, entry| {
                     if entry.kind == EntryKind::Dir {
@@ -135,20 +135,20 @@ impl Engine {
     ) -> Result<OpenFile> {
         let content = self.store().read(|tx| {
             let state = self.project_state(tx, id, at)?;
-            let entry = state.entry(&self.objects_in(tx), path)?;
+            let entry = state.entry(&self.contents.objects_in(tx), path)?;
             let entry = entry.ok_or_else(|| no_file(path))?;
             entry.id.ok_or_else(|| {
                 Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
             })
         })?;
-        OpenFile::of(Source::of_object(self.clone(), content)?, path)
+        OpenFile::of(Source::of_object(&self.contents, content)?, path)
     }
 
     /// Every version that a path had, newest first. Looks at each snapshot.
     pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
         self.store().read(|tx| {
             let row = open_project(tx, id)?;
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let mut versions = Vec::new();
             let mut before = None;
             for snapshot in tx.snapshots(row.key, 0)?.into_iter().rev() {
@@ -174,7 +174,7 @@ impl Engine {
         self.store().read(|tx| {
             let from = self.project_state(tx, id, Some(from))?;
             let to = self.project_state(tx, id, to)?;
-            let changes = from.diff(&self.objects_in(tx), &to, &RelPath::root())?;
+            let changes = from.diff(&self.contents.objects_in(tx), &to, &RelPath::root())?;
             Ok(change_set(&changes))
         })
     }
@@ -189,7 +189,7 @@ impl Engine {
     ) -> Result<ProjectDifference> {
         self.store().read(|tx| {
             let row = open_project(tx, id)?;
-            let find = |text: &str| self.find_snapshot(tx, &row, text);
+            let find = |text: &str| self.contents.find_snapshot(tx, &row, text);
             let to = match (to, row.head) {
                 (Some(text), _) => Some(find(text)?),
                 (None, Some(head)) => tx.snapshot(row.key, &head)?,
@@ -202,7 +202,7 @@ impl Engine {
                 (None, None) => None,
             };
             let state = |row: &Option<SnapshotRow>| row.as_ref().map(state_of).unwrap_or_default();
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let changes = state(&from).diff(&objects, &state(&to), &RelPath::root())?;
             Ok(ProjectDifference {
                 from: from.map(|from| from.id),

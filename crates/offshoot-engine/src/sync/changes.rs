@@ -9,7 +9,7 @@ use crate::content::pending::Pending;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateChange;
 use crate::content::too_large::TooLarge;
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 use crate::sync::scan::Synced;
 
 /// How far a fork is behind its project.
@@ -41,14 +41,16 @@ pub struct Changes {
     pub too_large: Vec<TooLarge>,
 }
 
-impl Engine {
+impl Synchronizer {
     /// What differs between the base of a workspace and now: for a fork its base, for another one
     /// its newest snapshot. Outside changes are recorded first.
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
             let synced = self.sync(id, cause)?;
-            let set = self.diff_recorded(id, crate::Point::Head, crate::Point::Now)?;
+            let set = self
+                .contents
+                .diff_recorded(id, crate::Point::Head, crate::Point::Now)?;
             return Ok(Changes {
                 base: row.head,
                 set,
@@ -83,14 +85,14 @@ impl Engine {
         if !row.handed_out {
             return Ok(Synced::default());
         }
-        let _lock = self.exclusive(row)?;
+        let _lock = self.directories.exclusive(row)?;
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
-        self.bring_back_held(&row)?;
-        let dir = self.dir_of(&row)?;
-        let place = self.inner.data.workspace(&row.id);
+        self.directories.bring_back_held(&row)?;
+        let dir = self.directories.dir_of(&row)?;
+        let place = self.context.data.workspace(&row.id);
         self.sync_fork(&row, &dir, &place, false, Durability::Synced, Some(seen))
     }
 }

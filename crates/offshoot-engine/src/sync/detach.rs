@@ -15,7 +15,7 @@ use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::rows::open_row_by_key;
 use crate::directory::aside::{cannot_move, occupied};
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::scan::Synced;
 
@@ -25,7 +25,7 @@ const BUSY_GRACE: Duration = Duration::from_millis(200);
 
 /// A directory that nobody changes any more. Dropping this puts it back.
 pub(crate) struct Detached<'a> {
-    engine: &'a Engine,
+    engine: &'a Synchronizer,
     row: WorkspaceRow,
     how: How,
 }
@@ -39,7 +39,7 @@ enum How {
     Aside(PathBuf),
 }
 
-impl Engine {
+impl Synchronizer {
     /// Takes a directory out of everybody's reach; `workspace_busy` if somebody uses it. The caller
     /// holds the exclusive lock.
     pub(crate) fn detach(&self, row: &WorkspaceRow, uses: Uses) -> Result<Detached<'_>> {
@@ -54,19 +54,19 @@ impl Engine {
         if !row.materialized || !known {
             return Ok(detached);
         }
-        self.bring_back_held(row)?;
+        self.directories.bring_back_held(row)?;
         // What killed writers staged; also makes sure that it is there, or mounted.
-        self.dir_of(row)?.clear_stages()?;
-        if let Some((provider, dirs)) = self.mount_of(row)? {
+        self.directories.dir_of(row)?.clear_stages()?;
+        if let Some((provider, dirs)) = self.directories.mount_of(row)? {
             provider.freeze(&dirs)?;
             detached.how = How::Frozen(provider, dirs);
             return Ok(detached);
         }
-        let aside = self.aside_of(row.key);
+        let aside = self.directories.aside_of(row.key);
         if aside.exists() {
             return Err(occupied());
         }
-        std::fs::rename(self.inner.data.workspace(&row.id), &aside).map_err(cannot_move)?;
+        std::fs::rename(self.context.data.workspace(&row.id), &aside).map_err(cannot_move)?;
         detached.how = How::Aside(aside.clone());
         let started = Instant::now();
         while let Some(who) = find_user(&aside, uses)? {
@@ -104,9 +104,13 @@ impl Detached<'_> {
     fn open(&self) -> Result<(SafeDir, PathBuf)> {
         let place = match &self.how {
             How::Aside(aside) => aside.clone(),
-            _ => self.engine.inner.data.workspace(&self.row.id),
+            _ => self.engine.context.data.workspace(&self.row.id),
         };
-        let dir = self.engine.open_dir(&place)?.following_no_links();
+        let dir = self
+            .engine
+            .directories
+            .open_dir(&place)?
+            .following_no_links();
         Ok((dir, place))
     }
 
@@ -121,7 +125,7 @@ impl Detached<'_> {
     /// It is known to be gone: what stands aside is removed.
     pub(crate) fn discard(mut self) {
         if let How::Aside(aside) = std::mem::replace(&mut self.how, How::Nothing) {
-            let _ = self.engine.throw_away(&aside);
+            let _ = self.engine.directories.throw_away(&aside);
         }
     }
 }
@@ -132,13 +136,12 @@ impl Drop for Detached<'_> {
             How::Nothing => Ok(()),
             How::Frozen(provider, dirs) => provider
                 .thaw(dirs)
-                .and_then(|()| self.engine.ensure_fork(&self.row)),
-            How::Aside(aside) => self.engine.put_back(&self.row, aside),
+                .and_then(|()| self.engine.directories.ensure_fork(&self.row)),
+            How::Aside(aside) => self.engine.directories.put_back(&self.row, aside),
         };
         if back.is_err() {
             // The next start of any process does it.
-            let needs_recovery = &self.engine.inner.needs_recovery;
-            needs_recovery.store(true, std::sync::atomic::Ordering::Relaxed);
+            self.engine.context.need_recovery();
         }
     }
 }

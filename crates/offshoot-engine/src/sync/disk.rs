@@ -15,7 +15,7 @@ use crate::content::incoming::FileReader;
 use crate::content::index::{Entry, Index};
 use crate::content::too_large::TooLarge;
 use crate::directory::disk_entry::DiskEntry;
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 
 /// Files up to this size are read into memory and go into packs.
 const IN_MEMORY: u64 = 1 << 20;
@@ -24,7 +24,7 @@ const TRIES: usize = 3;
 /// A file of rules beyond this is none: git has such a limit too.
 const LARGEST_RULE_FILE: u64 = 100 << 20;
 
-impl Engine {
+impl Synchronizer {
     /// Reads one file or link. Its content goes into the bulk unless the index knows it.
     ///
     /// `seen` is what a walk has just seen there, which saves a look-up. A file of more than
@@ -203,7 +203,7 @@ pub(crate) fn same_version(before: &Stat, after: &Stat) -> bool {
 
 /// Leaves out what the ignore rules name, unless the workspace tracks it already.
 pub(crate) struct SyncFilter<'a> {
-    pub(crate) engine: &'a Engine,
+    pub(crate) engine: &'a Synchronizer,
     pub(crate) dir: &'a SafeDir,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) include_ignored: bool,

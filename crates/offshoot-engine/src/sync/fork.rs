@@ -19,7 +19,7 @@ use crate::content::state::around_nested_git;
 use crate::content::too_large::largest_file;
 use crate::directory::disk_entry::DiskEntry;
 use crate::directory::layers::Stack;
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 use crate::sync::changes::{Changes, changes_of};
 use crate::sync::changes_cache::Ground;
 use crate::sync::disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
@@ -45,7 +45,7 @@ struct Looking<'a> {
 
 /// One walk over the changes of a fork.
 struct Walk<'a> {
-    engine: &'a Engine,
+    engine: &'a Synchronizer,
     dir: &'a SafeDir,
     index: &'a Index<'a>,
     /// What the index has unrecorded.
@@ -70,7 +70,7 @@ struct Outcome {
     memo: Option<ForkMemo>,
 }
 
-impl Engine {
+impl Synchronizer {
     /// Records what outside programs changed in a fork. The caller holds the exclusive lock.
     ///
     /// If there was nothing to record, `changes` gets what the fork changed since its base, from
@@ -84,14 +84,14 @@ impl Engine {
         durability: Durability,
         mut changes: Option<&mut Option<Changes>>,
     ) -> Result<Synced> {
-        let memo_path = self.inner.data.memo(row.key);
+        let memo_path = self.context.data.memo(row.key);
         let mut memo = None;
         let mut synced = Synced {
             walked: true,
             ..Synced::default()
         };
         for round in 1..=ROUNDS {
-            let started = self.now();
+            let started = self.context.now();
             synced.refused.clear();
             synced.unrecorded.clear();
             synced.ignored.clear();
@@ -101,7 +101,9 @@ impl Engine {
             let outcome = self.store().read(|tx| {
                 let now = crate::content::rows::open_row_by_key(tx, row)?;
                 let fork = fork_row(tx, &now)?;
-                let stack = self.stack_of(fork.project, fork.layer.unwrap_or_default())?;
+                let stack = self
+                    .directories
+                    .stack_of(fork.project, fork.layer.unwrap_or_default())?;
                 let index = Index::new(self.store(), tx, &now);
                 let mut looking = Looking {
                     dir,
@@ -120,7 +122,7 @@ impl Engine {
                     }
                 };
                 if let (Some(changes), Some(ground)) = (&mut changes, &ground)
-                    && let Some(told) = self.inner.told.get(ground)
+                    && let Some(told) = self.told.get(ground)
                 {
                     **changes = Some(told.changes.clone());
                     synced.ignored.clone_from(&told.ignored);
@@ -171,7 +173,7 @@ impl Engine {
                         && unseen.is_empty();
                     if let Some(ground) = ground.filter(|_| all_seen) {
                         let ignored = synced.ignored.clone();
-                        self.inner.told.put(ground, seen.clone(), ignored);
+                        self.told.put(ground, seen.clone(), ignored);
                     }
                     **changes = Some(seen);
                 }
@@ -208,14 +210,16 @@ impl Engine {
     fn fork_differences(&self, looking: &Looking<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
         let Looking { index, stack, .. } = looking;
         let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
-        let private = self.fork_dirs(index.row, fork.place).private;
+        let private = self.directories.fork_dirs(index.row, fork.place).private;
         let dirs = ForkDirs::new(private, looking.place);
         let on_disk = |path: &RelPath| rule_file(looking.dir, path);
         let rules = Rules::new(&on_disk);
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
-        let seen =
-            self.provider_that_made(provider)?
-                .changes_but(&stack.layers, &dirs, &mut closed)?;
+        let seen = self.directories.provider_that_made(provider)?.changes_but(
+            &stack.layers,
+            &dirs,
+            &mut closed,
+        )?;
         // What killed writers staged. Nobody writes now.
         if seen.may_hold_stages {
             looking.dir.clear_stages()?;
@@ -354,7 +358,7 @@ impl Walk<'_> {
         {
             return Ok(entry(kind, base.id, stat.size as i64));
         }
-        let largest = largest_file(self.engine, self.index.row);
+        let largest = largest_file(&self.engine.contents, self.index.row);
         match self
             .engine
             .take_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
@@ -367,7 +371,9 @@ impl Walk<'_> {
                 }
                 Ok(Some(Some(there)))
             }
-            Taken::Gone => Ok(Some(self.engine.entry_on_disk(self.dir, &one.path)?)),
+            Taken::Gone => Ok(Some(
+                self.engine.directories.entry_on_disk(self.dir, &one.path)?,
+            )),
             Taken::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());
                 Ok(None)

@@ -7,7 +7,7 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 
 /// A workspace that is held for a change: together with others as long as it has no directory, else
 /// alone.
@@ -27,23 +27,22 @@ impl Held {
     }
 }
 
-impl Engine {
+impl Synchronizer {
     /// Brings paths of the directory, if there is one, in line with a change that is committed.
     pub(crate) fn project_held(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
         if held.dir.is_none() || paths.is_empty() {
             return Ok(());
         }
-        self.project_paths(&held.row, paths)
+        self.directories
+            .project_paths(&held.row, paths)
             .or_else(|error| self.retry_projection(&held.row, paths, error))
     }
 
     /// Brings paths in line with the store, now or at the next start of any process.
     pub(crate) fn project_again(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
-        let retried = self.project_paths(&held.row, paths);
+        let retried = self.directories.project_paths(&held.row, paths);
         if retried.is_err() {
-            self.inner
-                .needs_recovery
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            self.context.need_recovery();
         }
         retried
     }
@@ -52,10 +51,10 @@ impl Engine {
     /// did to the path is recorded.
     pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
         loop {
-            let row = self.open_row(id)?;
+            let row = self.contents.open_row(id)?;
             let lock = match row.handed_out {
-                true => self.exclusive(&row)?,
-                false => self.shared(&row)?,
+                true => self.directories.exclusive(&row)?,
+                false => self.context.shared(&row)?,
             };
             let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
             // Somebody was given its path meanwhile, or its directory was cleaned up.
@@ -80,15 +79,15 @@ impl Engine {
     fn held(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<Held> {
         let dir = match (row.handed_out, row.materialized) {
             (false, _) => None,
-            (true, true) => Some(match self.dir_of(&row) {
+            (true, true) => Some(match self.directories.dir_of(&row) {
                 Err(error) if error.code() == ErrorCode::FileNotFound => {
-                    self.bring_back_held(&row)?;
-                    self.dir_of(&row)?
+                    self.directories.bring_back_held(&row)?;
+                    self.directories.dir_of(&row)?
                 }
                 dir => dir?,
             }),
             // Somebody has the path and lost the directory, such as by a purge that was killed.
-            (true, false) => Some(self.make_directory(&row)?),
+            (true, false) => Some(self.directories.make_directory(&row)?),
         };
         Ok(Held {
             row,
@@ -99,10 +98,10 @@ impl Engine {
 
     /// Holds a workspace alone, for changes of whole directories.
     pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
-        let row = self.open_row(id)?;
-        let lock = self.exclusive(&row)?;
+        let row = self.contents.open_row(id)?;
+        let lock = self.directories.exclusive(&row)?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
-        self.bring_back_held(&now)?;
+        self.directories.bring_back_held(&now)?;
         Ok((now, lock))
     }
 
@@ -116,7 +115,7 @@ impl Engine {
         if !row.handed_out || !row.materialized {
             return Ok(());
         }
-        self.sync_path(row, &self.dir_of(row)?, path, cause)
+        self.sync_path(row, &self.directories.dir_of(row)?, path, cause)
     }
 
     pub(crate) fn retry_projection(
@@ -125,10 +124,8 @@ impl Engine {
         paths: &[RelPath],
         error: Error,
     ) -> Result<()> {
-        if self.project_paths(row, paths).is_err() {
-            self.inner
-                .needs_recovery
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+        if self.directories.project_paths(row, paths).is_err() {
+            self.context.need_recovery();
             return Err(error);
         }
         Ok(())
@@ -155,9 +152,7 @@ impl Engine {
         match collected {
             Ok(()) => self.retry_projection(row, &paths, error),
             Err(_) => {
-                self.inner
-                    .needs_recovery
-                    .store(true, std::sync::atomic::Ordering::Relaxed);
+                self.context.need_recovery();
                 Err(error)
             }
         }

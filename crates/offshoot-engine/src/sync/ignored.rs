@@ -10,7 +10,7 @@ use offshoot_store::{BulkWriter, EntryRow, WorkspaceRow};
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
 use crate::content::too_large::{TooLarge, largest_file};
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 use crate::sync::disk::Taken;
 use crate::sync::scan::{Found, differs};
 
@@ -37,7 +37,7 @@ pub(crate) struct Ignored<'a> {
     pub(crate) seen: &'a dyn Fn(&RelPath) -> bool,
 }
 
-impl Engine {
+impl Synchronizer {
     /// Ignored files that came through us are ours to follow although a walk skips them.
     pub(crate) fn follow_ignored(
         &self,
@@ -48,7 +48,7 @@ impl Engine {
         found: &mut Found,
         too_large: &mut Vec<TooLarge>,
     ) -> Result<()> {
-        let largest = largest_file(self, index.row);
+        let largest = largest_file(&self.contents, index.row);
         for row in ignored.rows {
             let path = &row.path;
             if found.contains_key(path) || (ignored.seen)(path) {
@@ -58,22 +58,22 @@ impl Engine {
             // No memo of a walk knows it, and it may be large.
             let stat = dir.stat(path)?;
             let remembered = stat.as_ref().and_then(|stat| {
-                let id = self.inner.content_ids.get(stat)?;
+                let id = self.contents.content_ids.get(stat)?;
                 known.filter(|known| known.id == Some(id) && known.perm == stat.perm)
             });
             if remembered.is_some() {
                 continue;
             }
             let there = match row.kind {
-                Some(EntryKind::Dir) => self.entry_on_disk(dir, path)?,
+                Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, path)?,
                 _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
                     Taken::Entry(entry, stat) => {
                         if let Some(id) = entry.id.filter(|_| entry.kind == EntryKind::File) {
-                            self.inner.content_ids.put(&stat, id);
+                            self.contents.content_ids.put(&stat, id);
                         }
                         Some(entry)
                     }
-                    Taken::Gone => self.entry_on_disk(dir, path)?,
+                    Taken::Gone => self.directories.entry_on_disk(dir, path)?,
                     Taken::Unsettled => continue,
                     Taken::TooLarge(file) => {
                         too_large.push(file);

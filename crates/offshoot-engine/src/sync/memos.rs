@@ -13,7 +13,7 @@ use offshoot_core::Result;
 use offshoot_fs::Memo;
 use offshoot_store::WorkspaceKey;
 
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 
 /// The bytes of all memos that are kept.
 const MOST_BYTES: usize = 32 << 20;
@@ -85,30 +85,30 @@ impl Memos {
     }
 }
 
-impl Engine {
+impl Synchronizer {
     /// The memo of the last walk of a workspace; an empty one if there is none.
     pub(crate) fn load_memo(&self, key: WorkspaceKey) -> Arc<Memo> {
-        let path = self.inner.data.memo(key);
+        let path = self.context.data.memo(key);
         // Looked at before it is read: if another one takes its place meanwhile, the next look
         // finds a stamp that is not the one kept here.
         let Some(stamp) = Stamp::of(&path) else {
             return Arc::new(Memo::empty());
         };
-        if let Some(memo) = self.inner.memos.take(key, stamp) {
+        if let Some(memo) = self.memos.take(key, stamp) {
             return memo;
         }
         let memo = Arc::new(Memo::load(&path));
-        self.inner.memos.put(key, stamp, &memo);
+        self.memos.put(key, stamp, &memo);
         memo
     }
 
     /// Writes the memo of a walk. The caller holds the exclusive lock, so nobody else writes one.
     pub(crate) fn save_memo(&self, key: WorkspaceKey, memo: Memo) -> Result<Arc<Memo>> {
-        let path = self.inner.data.memo(key);
+        let path = self.context.data.memo(key);
         memo.save(&path)?;
         let memo = Arc::new(memo);
         if let Some(stamp) = Stamp::of(&path) {
-            self.inner.memos.put(key, stamp, &memo);
+            self.memos.put(key, stamp, &memo);
         }
         Ok(memo)
     }

@@ -16,3 +16,39 @@ pub(crate) mod memos;
 pub(crate) mod record;
 pub(crate) mod renames;
 pub(crate) mod scan;
+
+use std::sync::Arc;
+
+use offshoot_store::Store;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::directory::Directories;
+use crate::sync::changes_cache::Told;
+use crate::sync::memos::Memos;
+
+/// What outside programs changed in directories, found and recorded. Cheap to clone.
+#[derive(Clone)]
+pub struct Synchronizer {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) directories: Arc<Directories>,
+    memos: Arc<Memos>,
+    told: Arc<Told>,
+}
+
+impl Synchronizer {
+    pub(crate) fn new(directories: &Arc<Directories>) -> Synchronizer {
+        Synchronizer {
+            context: Arc::clone(&directories.context),
+            contents: Arc::clone(&directories.contents),
+            directories: Arc::clone(directories),
+            memos: Arc::default(),
+            told: Arc::default(),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

@@ -26,7 +26,7 @@ use crate::content::rows::{claim_of, open_row_by_key};
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::directory::disk_entry::DiskEntry;
-use crate::engine::Engine;
+use crate::sync::Synchronizer;
 use crate::sync::disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
 use crate::sync::ignored::Ignored;
 use crate::sync::record::Recorder;
@@ -95,14 +95,14 @@ impl Synced {
 /// What stands at a path of the disk; none if nothing does.
 pub(crate) type Found = BTreeMap<RelPath, Option<DiskEntry>>;
 
-impl Engine {
+impl Synchronizer {
     /// Records what outside programs changed.
     pub fn sync(&self, id: &WorkspaceId, cause: &Cause) -> Result<Synced> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         if !row.handed_out {
             return Ok(Synced::default());
         }
-        let _lock = self.exclusive(&row)?;
+        let _lock = self.directories.exclusive(&row)?;
         self.sync_held(&row, false, cause)
     }
 
@@ -151,13 +151,13 @@ impl Engine {
 
     /// The same for one path alone.
     pub(crate) fn sync_one(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         if !row.handed_out || !row.materialized {
             return Ok(());
         }
-        let _lock = self.exclusive(&row)?;
-        self.bring_back_held(&row)?;
-        let dir = self.dir_of(&row)?;
+        let _lock = self.directories.exclusive(&row)?;
+        self.directories.bring_back_held(&row)?;
+        let dir = self.directories.dir_of(&row)?;
         self.sync_path(&row, &dir, path, &Cause::by(Operator::outside()))
     }
 
@@ -183,9 +183,9 @@ impl Engine {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
-        self.bring_back_held(&row)?;
-        let dir = self.dir_of(&row)?;
-        let place = self.inner.data.workspace(&row.id);
+        self.directories.bring_back_held(&row)?;
+        let dir = self.directories.dir_of(&row)?;
+        let place = self.context.data.workspace(&row.id);
         self.sync_at(&row, &dir, &place, include_ignored, durability)
     }
 
@@ -355,7 +355,7 @@ impl Engine {
         bulk: &BulkWriter,
         hashing: &Hashing,
     ) -> Result<()> {
-        let largest = largest_file(self, row);
+        let largest = largest_file(&self.contents, row);
         self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row).remembering();
             let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
@@ -469,7 +469,7 @@ impl Engine {
                     .chain(scan.refused.iter().map(|(path, _)| path));
                 gone.extend(left_out.filter(|path| memo.get(path).is_some()).cloned());
             }
-            let largest = largest_file(self, row);
+            let largest = largest_file(&self.contents, row);
             let mut replaced = Vec::new();
             let mut settled = true;
             for path in gone {
@@ -537,7 +537,7 @@ impl Engine {
         // link may be as new to us as what it leads to, so this goes on until nothing new shows.
         let mut at = path.clone();
         for _ in 0..MAX_DETOURS {
-            self.refuse_own_git(row, &at)?;
+            self.directories.refuse_own_git(row, &at)?;
             let leads_to = match self.sync_steps_towards(row, dir, &at, Some(path))? {
                 Some(known) => known,
                 None => self.store().read(|tx| {
@@ -575,7 +575,7 @@ impl Engine {
     ) -> Result<Option<Result<RelPath>>> {
         let bulk = self.store().bulk();
         let mut found = Found::new();
-        let largest = largest_file(self, row);
+        let largest = largest_file(&self.contents, row);
         let leads_to = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now);
@@ -590,7 +590,7 @@ impl Engine {
                 }
                 let there = match dir.stat(&step)?.and_then(|stat| stat.entry_kind()) {
                     None => None,
-                    Some(EntryKind::Dir) => self.entry_on_disk(dir, &step)?,
+                    Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, &step)?,
                     Some(_) => {
                         let known = known.as_ref();
                         match self.take_from_disk(dir, &step, None, known, largest, &bulk)? {
@@ -646,7 +646,7 @@ impl Engine {
         folded: Option<&Folded>,
         durability: Durability,
     ) -> Result<RecordedChanges> {
-        let at = self.now();
+        let at = self.context.now();
         if found.is_empty() {
             // Only the time of the sync is noted, and nobody waits for that.
             return self.store().write(Durability::Relaxed, |tx| {

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::engine::Engine;
+use crate::upkeep::Upkeep;
 
 /// How often something is looked at again before it is called a problem.
 const MORE_LOOKS: usize = 2;
@@ -44,7 +44,7 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
 }
 
-impl Engine {
+impl Upkeep {
     /// Reads everything and names what is not whole. Changes nothing. May run beside everything
     /// else.
     pub fn check(&self) -> Result<CheckReport> {
@@ -71,7 +71,7 @@ impl Engine {
 
 /// A check in progress.
 struct Check<'e> {
-    engine: &'e Engine,
+    engine: &'e Upkeep,
     report: CheckReport,
     /// Objects that were read and are what their ids say.
     whole: HashSet<ObjectId>,

@@ -13,9 +13,10 @@ use offshoot_fs::{
     provider_named,
 };
 
+use crate::context::data_dir::DataDir;
+use crate::context::data_dir::OWN_FILES;
 use crate::context::process_marker::has_living;
 use crate::context::server_lock::lock_server_of;
-use crate::engine::{DataDir, OWN_FILES};
 
 /// What was removed.
 #[derive(Clone, Debug)]

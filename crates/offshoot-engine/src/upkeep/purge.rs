@@ -26,9 +26,9 @@ use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, 
 use crate::context::idempotency::micros;
 use crate::directory::last_use::NOTED_FOR;
 use crate::directory::layers::layers_holding;
-use crate::engine::Engine;
 use crate::formats;
 use crate::merge::review_row::details_of;
+use crate::upkeep::Upkeep;
 use crate::upkeep::retention::ages_in;
 
 /// What stands where content was erased.
@@ -50,15 +50,15 @@ pub struct Purged {
     pub remains: bool,
 }
 
-impl Engine {
+impl Upkeep {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
     pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
-        self.freeing(|| self.erase_workspace(id))
+        self.context.freeing(|| self.erase_workspace(id))
     }
 
     fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
-        let _name = self.name_lock(id)?;
+        let _name = self.context.name_lock(id)?;
         let rows: Vec<WorkspaceRow> = self
             .store()
             .read(|tx| tx.all_workspaces())?
@@ -74,15 +74,15 @@ impl Engine {
         };
         let before = self.reachable()?;
         for row in &rows {
-            let lock = self.exclusive(row)?;
+            let lock = self.directories.exclusive(row)?;
             self.shorten_history(row)?;
             self.store()
                 .write(Durability::Synced, |tx| tx.erase_workspace(row.key))?;
             if row.state == WorkspaceState::Open {
-                self.discard_dir(row)?;
+                self.directories.discard_dir(row)?;
             }
             drop(lock);
-            self.forget_locks(row);
+            self.context.forget_locks(row);
         }
         let unnamed = self.unnamed_of(&before)?;
         purged.remains = self.store().erase(&unnamed)?.remains;
@@ -95,11 +95,11 @@ impl Engine {
     /// switched that on. Spares one in which somebody works, has files open or changed something.
     /// Returns their names.
     pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
-        self.freeing(|| {
+        self.context.freeing(|| {
             // A read may have been noted an hour late.
             let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
             let unused_for = micros(unused_for.saturating_add(late));
-            let before = Timestamp(self.now().0.saturating_sub(unused_for));
+            let before = Timestamp(self.context.now().0.saturating_sub(unused_for));
             let is_due = |row: &WorkspaceRow| {
                 let of_session = row.layout == Layout::Session;
                 of_session && row.kind == WorkspaceKind::Standalone && row.used_at <= before
@@ -131,8 +131,8 @@ impl Engine {
 
     /// Erases one of them if it may still go. Returns whether it did.
     fn retire(&self, row: &WorkspaceRow, is_due: &dyn Fn(&WorkspaceRow) -> bool) -> Result<bool> {
-        let _name = self.name_lock(&row.id)?;
-        let lock = self.exclusive(row)?;
+        let _name = self.context.name_lock(&row.id)?;
+        let lock = self.directories.exclusive(row)?;
         let look = || -> Result<Option<WorkspaceRow>> {
             let now = self.store().read(|tx| tx.workspace_by_key(row.key))?;
             Ok(now.filter(is_due))
@@ -141,7 +141,7 @@ impl Engine {
             return Ok(false);
         };
         if now.state == WorkspaceState::Open {
-            let detached = self.detach(&now, Uses::Any)?;
+            let detached = self.sync.detach(&now, Uses::Any)?;
             // What outside programs changed is a use, and a sync notes it as one.
             let synced = detached.sync(false, Durability::Synced)?;
             if !synced.changes.is_empty() || look()?.is_none() {
@@ -150,13 +150,13 @@ impl Engine {
             self.store()
                 .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
             detached.discard();
-            self.discard_dir(&now)?;
+            self.directories.discard_dir(&now)?;
         } else {
             self.store()
                 .write(Durability::Synced, |tx| tx.erase_workspace(now.key))?;
         }
         drop(lock);
-        self.forget_locks(&now);
+        self.context.forget_locks(&now);
         Ok(true)
     }
 
@@ -164,7 +164,7 @@ impl Engine {
     /// than there is space for.
     fn shorten_history(&self, row: &WorkspaceRow) -> Result<()> {
         const PIECE: usize = 500;
-        let reserve = &self.inner.reserve;
+        let reserve = &self.context.reserve;
         let erase = || {
             self.store().write(Durability::Relaxed, |tx| {
                 tx.erase_oldest_history(row.key, PIECE)
@@ -180,11 +180,12 @@ impl Engine {
     /// Erases every content that a path ever had, wherever else it is: in other workspaces, in
     /// snapshots, in the history. A placeholder stands in its stead.
     pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
-        self.freeing(|| self.purge_path_now(id, path, cause))
+        self.context
+            .freeing(|| self.purge_path_now(id, path, cause))
     }
 
     fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
-        self.sync_if_handed_out(id, cause)?;
+        self.sync.sync_if_handed_out(id, cause)?;
         let contents = self.store().read(|tx| {
             let row = open_row_in(tx, id)?;
             self.contents_of(tx, &row, path)
@@ -206,7 +207,8 @@ impl Engine {
                 format!("there is no content `{content}`"),
             ));
         }
-        self.freeing(|| self.purge_contents(HashSet::from([content]), cause))
+        self.context
+            .freeing(|| self.purge_contents(HashSet::from([content]), cause))
     }
 
     /// Every content that a path has or had: now, in the history, in snapshots.
@@ -240,16 +242,20 @@ impl Engine {
     fn purge_contents(&self, contents: HashSet<ObjectId>, cause: &Cause) -> Result<Purged> {
         let rows = self.store().read(|tx| tx.all_workspaces())?;
         // Alone everywhere: while snapshots are written anew nobody may build on old ones.
-        let locks: Result<Vec<_>> = rows.iter().map(|row| self.exclusive(row)).collect();
+        let locks: Result<Vec<_>> = rows
+            .iter()
+            .map(|row| self.directories.exclusive(row))
+            .collect();
         let _locks = locks?;
         for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
-            self.sync_held(row, false, cause)?;
+            self.sync.sync_held(row, false, cause)?;
         }
-        let placeholder =
-            self.take_in_always(crate::content::incoming::Content::Bytes(PLACEHOLDER))?;
+        let placeholder = self
+            .contents
+            .take_in_always(crate::content::incoming::Content::Bytes(PLACEHOLDER))?;
         // Layers hold content as plain files: those that do go, and forks get off them first.
         let layers = self.store().read(|tx| {
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let mut bench = Workbench::new(&objects);
             let mut rewrite = Rewrite::new(&contents, placeholder.id);
             layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
@@ -257,11 +263,11 @@ impl Engine {
         let forks = self.leave_layers(&layers, cause)?;
         let done = self.purge_rows(&contents, &placeholder, &forks, cause);
         if done.is_ok() {
-            self.drop_layers(&layers)?;
+            self.directories.drop_layers(&layers)?;
         }
         for row in forks.iter().filter(|row| row.handed_out) {
             let now = self.store().read(|tx| open_row_by_key(tx, row))?;
-            self.materialize(&now)?;
+            self.directories.materialize(&now)?;
         }
         let (mut purged, unnamed) = done?;
         purged.remains = self.store().erase(&unnamed)?.remains;
@@ -276,11 +282,11 @@ impl Engine {
             let fork = self.store().read(|tx| tx.fork(row.key))?;
             let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
             if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
-                self.sync_held(&row, true, cause)?;
-                let dirs = self.fork_dirs(&row, fork.place);
-                if let Err(error) = self.provider_seen_in(&dirs)?.close(&dirs) {
+                self.sync.sync_held(&row, true, cause)?;
+                let dirs = self.directories.fork_dirs(&row, fork.place);
+                if let Err(error) = self.directories.provider_seen_in(&dirs)?.close(&dirs) {
                     for closed in &forks {
-                        self.ensure_fork(closed)?;
+                        self.directories.ensure_fork(closed)?;
                     }
                     return Err(error);
                 }
@@ -302,7 +308,7 @@ impl Engine {
         let mut purged = Purged::default();
         let mut unnamed = Vec::new();
         let mut to_project = Vec::new();
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             purged = Purged {
                 contents: contents.iter().copied().collect(),
@@ -338,13 +344,13 @@ impl Engine {
             Ok(())
         })?;
         for row in off_their_layers {
-            self.discard_fork(row)?;
+            self.directories.discard_fork(row)?;
         }
         for (row, paths) in &to_project {
             let gone = off_their_layers.iter().any(|off| off.key == row.key);
             let there = row.materialized && row.state == WorkspaceState::Open;
             if there && !gone && !paths.is_empty() {
-                self.project_paths(row, paths)?;
+                self.directories.project_paths(row, paths)?;
             }
         }
         Ok((purged, unnamed))
@@ -363,7 +369,7 @@ impl Engine {
         };
         let before = fork.clone();
         let objects = {
-            let stored = self.objects_in(tx);
+            let stored = self.contents.objects_in(tx);
             let mut bench = Workbench::new(&stored);
             fork.base = rewrite.commit(&mut bench, fork.base)?;
             fork.base_tree = rewrite.tree(&mut bench, fork.base_tree)?;
@@ -461,7 +467,7 @@ impl Engine {
         snapshots.reverse();
         let mut changed: Vec<SnapshotRow> = Vec::new();
         let objects = {
-            let stored = self.objects_in(tx);
+            let stored = self.contents.objects_in(tx);
             let mut bench = Workbench::new(&stored);
             for snapshot in &snapshots {
                 let id = rewrite.commit(&mut bench, snapshot.id)?;
@@ -492,7 +498,7 @@ impl Engine {
             return Ok(());
         };
         let objects = {
-            let stored = self.objects_in(tx);
+            let stored = self.contents.objects_in(tx);
             let mut bench = Workbench::new(&stored);
             now.tree = rewrite.tree(&mut bench, now.tree)?;
             now.sidecar = rewrite.tree(&mut bench, now.sidecar)?;

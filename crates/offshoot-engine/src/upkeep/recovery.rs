@@ -2,17 +2,17 @@
 //!
 //! Before anybody may use the data directory, forks are put right and so is every directory that may
 //! lack what was committed (`directory::repair`): the cost follows what was under way. What takes long and changes nothing that anybody sees, such as removing what a killed
-//! process left and waiting for the disk, is done behind the start ([`Engine::clear_up`]).
+//! process left and waiting for the disk, is done behind the start ([`Upkeep::clear_up`]).
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use offshoot_core::{RelPath, Result};
 use offshoot_fs::{ForkDirs, NameLock, STAGE_PREFIX, SafeDir};
 use offshoot_store::Durability;
 
-use crate::engine::Engine;
-use crate::upkeep::jobs::Job;
+use crate::context::jobs::JobKind;
+use crate::upkeep::Upkeep;
 
 const BOOT_SETTING: &str = "boot_id";
 /// What processes leave in `tmp/` is removed when it is this old, or when nobody else lives.
@@ -30,7 +30,7 @@ pub(crate) struct Leftovers {
     all_well: bool,
 }
 
-impl Engine {
+impl Upkeep {
     /// Called when the data directory is opened. `dead` are the marks of processes that did not
     /// end well.
     pub(crate) fn recover(&self, dead: Vec<PathBuf>) -> Result<()> {
@@ -41,18 +41,18 @@ impl Engine {
             return Ok(());
         }
         // Where earlier versions tried providers.
-        offshoot_fs::sweep_probes(&self.inner.data.forks());
-        offshoot_fs::sweep_probes(&self.inner.data.place());
+        offshoot_fs::sweep_probes(&self.context.data.forks());
+        offshoot_fs::sweep_probes(&self.context.data.place());
         let (mut all_well, forks) = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {
-            self.sweep_orphan_layers()?;
+            self.directories.sweep_orphan_layers()?;
         }
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
             // in use right now, must not keep everybody from all the others.
-            let recovered = self.exclusive(&row).and_then(|mut lock| {
-                self.repair_directory(&row, rebooted)?;
+            let recovered = self.directories.exclusive(&row).and_then(|mut lock| {
+                self.directories.repair_directory(&row, rebooted)?;
                 lock.set_repaired();
                 Ok(())
             });
@@ -60,7 +60,7 @@ impl Engine {
         }
         if !all_well {
             // The marks stay, so the next start tries again; so does ours, if it is the reason.
-            self.inner.needs_recovery.store(true, Ordering::Relaxed);
+            self.context.need_recovery();
         }
         let killed = !dead.is_empty();
         let leftovers = Leftovers {
@@ -73,7 +73,9 @@ impl Engine {
             // A new data directory, or the machine was shut down in an orderly manner.
             return self.clear_up(leftovers);
         }
-        self.later(Job::ClearUp(Box::new(leftovers)));
+        let upkeep = self.clone();
+        let work = move || upkeep.clear_up(leftovers);
+        self.context.later(JobKind::ClearUp, work);
         Ok(())
     }
 
@@ -82,19 +84,21 @@ impl Engine {
     pub(crate) fn clear_up(&self, leftovers: Leftovers) -> Result<()> {
         let mut all_well = leftovers.all_well;
         for (dirs, name) in leftovers.forks {
-            let cleaned = self.provider_seen_in(&dirs);
+            let cleaned = self.directories.provider_seen_in(&dirs);
             all_well &= cleaned.and_then(|by| by.cleanup(&dirs)).is_ok();
             drop(name);
         }
         self.clear_tmp();
         if !all_well {
-            self.inner.needs_recovery.store(true, Ordering::Relaxed);
+            self.context.need_recovery();
             return Ok(());
         }
-        self.sync_dirs(|_| true)?;
+        self.directories.sync_dirs(|_| true)?;
         if !leftovers.marks.is_empty() {
             // Nobody waits for it, and nobody is refused anything meanwhile.
-            self.later(Job::Recount);
+            let contents = Arc::clone(&self.contents);
+            let work = move || contents.recount_all().map(drop);
+            self.context.later(JobKind::Other, work);
         }
         if let Some(boot) = leftovers.boot {
             self.store()
@@ -108,10 +112,10 @@ impl Engine {
 
     /// What was being built or thrown away is of no use to anyone.
     fn clear_tmp(&self) {
-        let Ok(entries) = std::fs::read_dir(self.inner.data.tmp()) else {
+        let Ok(entries) = std::fs::read_dir(self.context.data.tmp()) else {
             return;
         };
-        let Ok(tmp) = SafeDir::open(self.inner.data.tmp()) else {
+        let Ok(tmp) = SafeDir::open(self.context.data.tmp()) else {
             return;
         };
         for entry in entries.flatten() {

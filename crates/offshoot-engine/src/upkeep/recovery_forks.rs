@@ -19,23 +19,23 @@ use crate::content::rows::{fork_row, open_project};
 use crate::content::workspace_row::{Quota, line_of, new_row};
 use crate::directory::fork_dir::fork_named;
 use crate::directory::replacement::NEXT;
-use crate::engine::Engine;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
+use crate::upkeep::Upkeep;
 
 /// A fork that somebody holds is looked after by whoever holds it.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-impl Engine {
+impl Upkeep {
     /// Puts forks right. Returns whether all went well, and the directories that are to go.
     pub(crate) fn recover_forks(&self) -> Result<(bool, Vec<(ForkDirs, NameLock)>)> {
         let mut all_well = true;
         let mut to_go = Vec::new();
-        for name in names_in(&self.inner.data.tmp()) {
-            all_well &= self.recover_leaving(&name, PATIENCE).is_ok();
+        for name in names_in(&self.context.data.tmp()) {
+            all_well &= self.directories.recover_leaving(&name, PATIENCE).is_ok();
             all_well &= self.recover_next(&name).is_ok();
         }
-        for name in names_in(&self.inner.data.forks()) {
+        for name in names_in(&self.context.data.forks()) {
             if let Some((id, place)) = fork_named(&name) {
                 match self.recover_fork(&id, place) {
                     Ok(orphan) => to_go.extend(orphan),
@@ -55,8 +55,8 @@ impl Engine {
         let Some(key) = key else {
             return Ok(());
         };
-        let target = self.inner.data.tmp().join(name);
-        let Ok(_lock) = self.inner.locks.exclusive(&format!("{key}"), PATIENCE) else {
+        let target = self.context.data.tmp().join(name);
+        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), PATIENCE) else {
             return Ok(());
         };
         // A committed update finishes with it; one that is not committed does not need it.
@@ -65,34 +65,34 @@ impl Engine {
             .read(|tx| tx.workspace_by_key(WorkspaceKey(key)))?;
         if let Some(row) = row.filter(|row| row.state == WorkspaceState::Open) {
             let fork = self.store().read(|tx| fork_row(tx, &row))?;
-            self.finish_update(&row, &fork)?;
+            self.directories.finish_update(&row, &fork)?;
         }
         if !target.exists() {
             return Ok(());
         }
         // What a killed clean-up of it leaves is named so that the next start throws it away.
         let trash = format!("trash-{}", uuid::Uuid::now_v7().simple());
-        let dirs = ForkDirs::new(self.inner.data.tmp().join(trash), &target);
+        let dirs = ForkDirs::new(self.context.data.tmp().join(trash), &target);
         // An empty directory may be the bare target of a mount, which only its provider can remove.
         let bare = std::fs::read_dir(&target).is_ok_and(|mut names| names.next().is_none());
         let provider = if bare {
-            self.provider_that_made(ProviderName::Overlay)?
+            self.directories.provider_that_made(ProviderName::Overlay)?
         } else {
-            self.provider_seen_in(&dirs)?
+            self.directories.provider_seen_in(&dirs)?
         };
         provider.cleanup(&dirs)
     }
 
     /// Puts one right. Returns its directories, with its name, if they belong to nobody.
     fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<Option<(ForkDirs, NameLock)>> {
-        let Ok(name) = self.name_lock_within(id, PATIENCE) else {
+        let Ok(name) = self.context.name_lock_within(id, PATIENCE) else {
             return Ok(None);
         };
         let row = self.store().read(|tx| tx.workspace(id))?;
         let open = row.filter(|row| row.state == WorkspaceState::Open);
         let dirs = ForkDirs::new(
-            self.inner.data.forks().join(format!("{id}.{place}")),
-            self.inner.data.workspace(id),
+            self.context.data.forks().join(format!("{id}.{place}")),
+            self.context.data.workspace(id),
         );
         if let Some(row) = open {
             return self.recover_open_fork(&row, &dirs, place).map(|()| None);
@@ -116,29 +116,35 @@ impl Engine {
     }
 
     fn recover_open_fork(&self, row: &WorkspaceRow, dirs: &ForkDirs, place: i64) -> Result<()> {
-        let Ok(_lock) = self.inner.locks.exclusive(&Self::lock_name(row), PATIENCE) else {
+        let Ok(_lock) = self
+            .context
+            .locks
+            .exclusive(&crate::context::Context::lock_name(row), PATIENCE)
+        else {
             return Ok(());
         };
         let row = match self.store().read(|tx| tx.workspace_by_key(row.key))? {
             Some(row) if row.kind == WorkspaceKind::Fork => row,
-            _ => return self.provider_seen_in(dirs)?.cleanup(dirs),
+            _ => return self.directories.provider_seen_in(dirs)?.cleanup(dirs),
         };
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if row.materialized && fork.place == place {
             // Whoever was about to take it away had made it refuse changes.
-            self.provider_seen_in(dirs)?.thaw(dirs)?;
-            return self.finish_update(&row, &fork);
+            self.directories.provider_seen_in(dirs)?.thaw(dirs)?;
+            return self.directories.finish_update(&row, &fork);
         }
         if !row.materialized {
-            return self.discard_fork(&row);
+            return self.directories.discard_fork(&row);
         }
         if place + 1 == fork.place {
             // The old directory of an update that is committed.
-            return self.finish_update(&row, &fork);
+            return self.directories.finish_update(&row, &fork);
         }
         // The new directory of one that is not.
-        let nowhere = ForkDirs::new(&dirs.private, self.inner.data.tmp().join("nowhere"));
-        self.provider_seen_in(&nowhere)?.cleanup(&nowhere)
+        let nowhere = ForkDirs::new(&dirs.private, self.context.data.tmp().join("nowhere"));
+        self.directories
+            .provider_seen_in(&nowhere)?
+            .cleanup(&nowhere)
     }
 
     /// Brings back the rows of a fork that a power cut took. Returns false if its project or its
@@ -160,7 +166,10 @@ impl Engine {
         let origin = match &note.origin {
             Some(text) => match tx.snapshot(project.key, &parse_id(text)?)? {
                 Some(row) => Ok(row),
-                None => self.find_snapshot_anywhere(tx, text).map(|found| found.1),
+                None => self
+                    .contents
+                    .find_snapshot_anywhere(tx, text)
+                    .map(|found| found.1),
             },
             None => Ok(base.clone()),
         };

@@ -14,8 +14,8 @@ use crate::content::too_large::largest_file;
 use crate::content::workspace_row::line_of;
 use crate::context::idempotency::micros;
 use crate::directory::disk_entry::count_on_disk;
-use crate::engine::Engine;
 use crate::sync::ignored::IgnoredFiles;
+use crate::upkeep::Upkeep;
 
 /// Content that nothing names is kept this long, because a writer may be about to name it.
 pub const AGE_GUARD: Duration = Duration::from_secs(24 * 3600);
@@ -50,7 +50,7 @@ pub struct Cleaned {
     pub collected: Option<Collected>,
 }
 
-impl Engine {
+impl Upkeep {
     /// Removes the directories of workspaces that nobody used for so long. Their last state is
     /// kept and comes back with the next request for the path, without what only the ignore
     /// rules name. Content that nothing names is collected, too. With `dry_run` nothing happens and
@@ -67,7 +67,8 @@ impl Engine {
         dry_run: bool,
         cause: &Cause,
     ) -> Result<Cleaned> {
-        self.freeing(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
+        self.context
+            .freeing(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
     }
 
     fn clean_now(
@@ -77,12 +78,12 @@ impl Engine {
         dry_run: bool,
         cause: &Cause,
     ) -> Result<Cleaned> {
-        let before = Timestamp(self.now().0.saturating_sub(micros(unused_for)));
+        let before = Timestamp(self.context.now().0.saturating_sub(micros(unused_for)));
         let mut cleaned = Cleaned::default();
         if !dry_run {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
-            self.forget_old_requests()?;
+            self.context.forget_old_requests()?;
         }
         for (row, planned) in self.plan_clean(before, include_ignored)? {
             if dry_run {
@@ -102,7 +103,7 @@ impl Engine {
             }
         }
         if !dry_run {
-            self.collect_layers(LAYER_AGE_GUARD)?;
+            self.directories.collect_layers(LAYER_AGE_GUARD)?;
         }
         Ok(cleaned)
     }
@@ -120,7 +121,7 @@ impl Engine {
             if !self.may_be_cleaned(&row, before)? {
                 continue;
             }
-            let Ok(_lock) = self.exclusive(&row) else {
+            let Ok(_lock) = self.directories.exclusive(&row) else {
                 continue;
             };
             // The row as it is under the lock: someone may have used the workspace meanwhile.
@@ -130,23 +131,23 @@ impl Engine {
             if !self.may_be_cleaned(&row, before)? {
                 continue;
             }
-            self.bring_back_held(&row)?;
-            let synced = self.sync_with(&row, false, Durability::Relaxed)?;
+            self.directories.bring_back_held(&row)?;
+            let synced = self.sync.sync_with(&row, false, Durability::Relaxed)?;
             let in_use = in_use.get_or_insert_with(|| InUse::look(Uses::Any));
-            if !synced.changes.is_empty() || self.is_used(&row, in_use)? {
+            if !synced.changes.is_empty() || self.directories.is_used(&row, in_use)? {
                 continue;
             }
-            let dir = self.dir_of(&row)?;
+            let dir = self.directories.dir_of(&row)?;
             let counted = count_on_disk(&row, &dir)?;
             // What is too large to be kept keeps the directory.
             let is_kept = include_ignored && row.handed_out;
-            let too_large = is_kept && counted.largest > largest_file(self, &row);
+            let too_large = is_kept && counted.largest > largest_file(&self.contents, &row);
             if too_large || !synced.too_large.is_empty() || !synced.unrecorded.is_empty() {
                 continue;
             }
             let ignored = match include_ignored {
                 true => IgnoredFiles::default(),
-                false => self.count_ignored(&row, &dir, &synced.ignored)?,
+                false => self.sync.count_ignored(&row, &dir, &synced.ignored)?,
             };
             let planned = CleanedWorkspace {
                 id: row.id.clone(),
@@ -162,7 +163,7 @@ impl Engine {
 
     fn may_be_cleaned(&self, row: &WorkspaceRow, before: Timestamp) -> Result<bool> {
         // Commits that somebody made in the `.git` of a fork are nowhere else.
-        Ok(row.materialized && row.used_at <= before && !self.has_git(row)?)
+        Ok(row.materialized && row.used_at <= before && !self.directories.has_git(row)?)
     }
 
     /// Takes the directory of a workspace away and returns the snapshot that holds its last state.
@@ -174,12 +175,12 @@ impl Engine {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Option<(Option<ObjectId>, IgnoredFiles)>> {
-        let _lock = self.exclusive(row)?;
+        let _lock = self.directories.exclusive(row)?;
         let row = &self.store().read(|tx| open_row_by_key(tx, row))?;
         if !self.may_be_cleaned(row, before)? {
             return Ok(None);
         }
-        let detached = self.detach(row, Uses::Any)?;
+        let detached = self.sync.detach(row, Uses::Any)?;
         let mut synced = detached.sync(false, Durability::Synced)?;
         if !synced.changes.is_empty() {
             // An outside program is at work in it.
@@ -195,9 +196,14 @@ impl Engine {
         }
         let ignored = detached.count_ignored(&synced)?;
         detached.close()?;
-        let snapshot =
-            self.keep_recorded(row, "before clean-up", false, Durability::Synced, cause)?;
-        let at = self.now();
+        let snapshot = self.workspaces.keep_recorded(
+            row,
+            "before clean-up",
+            false,
+            Durability::Synced,
+            cause,
+        )?;
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let mut now = open_row_by_key(tx, row)?;
             now.materialized = false;
@@ -213,14 +219,14 @@ impl Engine {
             tx.add_history(&line).map(drop)
         })?;
         detached.discard();
-        self.discard_dir(row)?;
+        self.directories.discard_dir(row)?;
         Ok(Some((snapshot, ignored)))
     }
 
     /// Collects content that nothing names and that is older than the guard. Never needs twice
     /// the disk: packs are rewritten one at a time.
     pub fn collect_garbage(&self, age_guard: Duration) -> Result<Collected> {
-        let before = Timestamp(self.now().0.saturating_sub(micros(age_guard)));
+        let before = Timestamp(self.context.now().0.saturating_sub(micros(age_guard)));
         let reachable = self.reachable()?;
         self.store().collect(&reachable, before)
     }

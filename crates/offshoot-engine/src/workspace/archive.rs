@@ -23,9 +23,9 @@ use crate::content::rows::{no_file, open_row_by_key};
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::content::touched::Touched;
 use crate::content::workspace_row::is_session_metadata;
-use crate::engine::Engine;
 use crate::sync::disk::same_version;
 use crate::sync::scan::Synced;
+use crate::workspace::Workspaces;
 
 /// Copies up to this size are held in memory.
 const IN_MEMORY: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub struct WholeEntry {
 
 /// A workspace, or a directory of it, as it was at one moment.
 pub struct WholeWorkspace {
-    engine: Engine,
+    engine: Workspaces,
     row: WorkspaceRow,
     /// Parents before what is in them.
     pub entries: Vec<WholeEntry>,
@@ -66,7 +66,7 @@ pub struct WholeContent {
     pub content: Box<dyn Read + Send>,
 }
 
-impl Engine {
+impl Workspaces {
     /// Everything in and below a directory, as it is now. Costs a sync and a look at the index.
     pub fn whole_workspace(
         &self,
@@ -74,17 +74,17 @@ impl Engine {
         below: &RelPath,
         cause: &Cause,
     ) -> Result<WholeWorkspace> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let (lock, synced) = match row.handed_out {
             true => {
-                let lock = self.exclusive(&row)?;
-                let synced = self.sync_held(&row, false, cause)?;
+                let lock = self.directories.exclusive(&row)?;
+                let synced = self.sync.sync_held(&row, false, cause)?;
                 (Some(lock), synced)
             }
             false => (None, Synced::default()),
         };
         let (row, top, mut entries) = self.index_below(&row, below)?;
-        self.refuse_never_recorded(&row, &synced, &top)?;
+        self.sync.refuse_never_recorded(&row, &synced, &top)?;
         let shown = |file: TooLarge| {
             let path = below.join(&file.path.strip_prefix(&top)?);
             Some(TooLarge { path, ..file })
@@ -92,10 +92,10 @@ impl Engine {
         let mut too_large: Vec<TooLarge> = synced.too_large.into_iter().filter_map(shown).collect();
         // A sync has brought a directory back that was gone; without one nobody holds the lock.
         let dir = match (row.materialized, &lock) {
-            (true, Some(_)) => Some(self.dir_of(&row)?),
-            (true, None) => Some(self.dir_for_reader(&row)?.following_no_links()),
+            (true, Some(_)) => Some(self.directories.dir_of(&row)?),
+            (true, None) => Some(self.directories.dir_for_reader(&row)?.following_no_links()),
             (false, _) => {
-                self.note_use(&row);
+                self.directories.note_use(&row);
                 None
             }
         };
@@ -104,7 +104,7 @@ impl Engine {
                 note_time(dir, &top, below, entry)?;
             }
             let known: HashSet<RelPath> = entries.iter().map(|one| one.path.clone()).collect();
-            let limit = largest_file(self, &row);
+            let limit = largest_file(&self.contents, &row);
             for ignored in &synced.ignored {
                 each_ignored(dir, &row, (&top, below), ignored, &mut |found, stat| {
                     if known.contains(&found.path) {
@@ -266,7 +266,7 @@ impl WholeWorkspace {
 
     /// A copy of a file that others may be writing, so that it has one size and one content.
     fn copy_of(&self, path: &RelPath) -> Result<Option<WholeContent>> {
-        let dir = self.engine.dir_of(&self.row)?;
+        let dir = self.engine.directories.dir_of(&self.row)?;
         let held = |bytes: Vec<u8>| WholeContent {
             size: bytes.len() as u64,
             content: Box::new(Cursor::new(bytes)),
@@ -277,7 +277,7 @@ impl WholeWorkspace {
             _ => return Ok(None),
         }
         let (mut file, opened) = dir.open_file(path)?;
-        if opened.size > largest_file(&self.engine, &self.row) {
+        if opened.size > largest_file(&self.engine.contents, &self.row) {
             return Ok(None);
         }
         let mut seen = opened;
@@ -295,7 +295,7 @@ impl WholeWorkspace {
 }
 
 /// The first bytes of a file, as many as there are up to `most`.
-fn copy(engine: &Engine, file: &mut File, most: u64) -> Result<WholeContent> {
+fn copy(engine: &Workspaces, file: &mut File, most: u64) -> Result<WholeContent> {
     file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let mut part = file.take(most);
     if most <= IN_MEMORY {
@@ -306,7 +306,7 @@ fn copy(engine: &Engine, file: &mut File, most: u64) -> Result<WholeContent> {
             content: Box::new(Cursor::new(bytes)),
         });
     }
-    let mut spool = engine.temp_file()?;
+    let mut spool = engine.context.temp_file()?;
     let size = std::io::copy(&mut part, &mut spool).map_err(unreadable)?;
     spool.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     Ok(WholeContent {

@@ -5,11 +5,11 @@ use offshoot_store::{Durability, Via};
 
 use crate::content::incoming::Content;
 use crate::content::rows::open_row_in;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 use crate::workspace::files::{Target, WriteOptions};
 use crate::workspace::writes::{NewFile, draft_file};
 
-impl Engine {
+impl Workspaces {
     /// Commits one row without waiting for the disk. For benchmarks.
     #[doc(hidden)]
     pub fn bare_commit(&self, value: &str) -> Result<()> {
@@ -27,7 +27,7 @@ impl Engine {
         content: &[u8],
         cause: &Cause,
     ) -> Result<()> {
-        let incoming = self.take_in(Content::Bytes(content))?;
+        let incoming = self.contents.take_in(Content::Bytes(content))?;
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             size: incoming.size,
@@ -37,10 +37,11 @@ impl Engine {
             via: Via::Call,
             cause: cause.clone(),
         };
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let row = open_row_in(tx, id)?;
-            self.change_within(tx, &row, at, |draft| draft_file(draft, &file).map(drop))
+            self.contents
+                .change_within(tx, &row, at, |draft| draft_file(draft, &file).map(drop))
         })
     }
 }

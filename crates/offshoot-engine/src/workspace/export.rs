@@ -9,7 +9,7 @@ use offshoot_store::{ReadTx, WorkspaceRow};
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, open_row_in};
 use crate::directory::git_layer::commits_without_parents;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 
 pub(crate) const BRANCH: &str = "refs/heads/main";
 
@@ -24,7 +24,7 @@ pub struct Exported {
     pub report: ExportReport,
 }
 
-impl Engine {
+impl Workspaces {
     /// Writes the snapshots of a workspace into a bare repository, which stock git can clone.
     /// No git binary is needed. Exporting again adds what is new.
     pub fn export_git(

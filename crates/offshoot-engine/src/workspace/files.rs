@@ -16,7 +16,7 @@ use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::context::idempotency::Noting;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 
 /// What must be there for a write to happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Written {
     pub created: bool,
 }
 
-impl Engine {
+impl Workspaces {
     /// Writes a file whole. Parents are made on the way. When this returns, the write survives a
     /// power cut.
     pub fn write_file(
@@ -77,7 +77,7 @@ impl Engine {
         cause: &Cause,
     ) -> Result<Written> {
         self.refuse_early(id, path)?;
-        let mut incoming = self.take_in(content)?;
+        let mut incoming = self.contents.take_in(content)?;
         self.write_incoming(
             id,
             &Target::Exactly(path.clone()),
@@ -97,7 +97,7 @@ impl Engine {
         options: &WriteOptions,
         cause: &Cause,
     ) -> Result<Written> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         // A browser may send a whole path of its own machine: only the last part counts.
         let last = name
             .rsplit(|&byte| byte == b'/' || byte == b'\\')
@@ -108,7 +108,7 @@ impl Engine {
             return Err(Error::invalid("an upload needs a file name"));
         }
         refuse_unmakeable(&row, &path)?;
-        let mut incoming = self.take_in(content)?;
+        let mut incoming = self.contents.take_in(content)?;
         self.write_incoming(
             id,
             &Target::FreeName(path),
@@ -136,7 +136,7 @@ impl Engine {
                 "`old` is empty, so there is nothing to look for",
             ));
         }
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         refuse_unmakeable(&row, path)?;
         for _ in 0..16 {
             let (content, content_id) = self.read_whole(id, path)?;
@@ -175,7 +175,7 @@ impl Engine {
 
     /// Refuses a path that nobody may change before its content is taken in.
     fn refuse_early(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        refuse_unmakeable(&self.open_row(id)?, path)
+        refuse_unmakeable(&self.contents.open_row(id)?, path)
     }
 
     pub(crate) fn write_incoming(
@@ -187,7 +187,7 @@ impl Engine {
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
-        let held = self.hold(id, target.path(), cause)?;
+        let held = self.sync.hold(id, target.path(), cause)?;
         if let (Some(dir), Target::FreeName(path)) = (&held.dir, target) {
             self.sync_names_like(&held.row, dir, path, cause)?;
         }
@@ -211,7 +211,7 @@ impl Engine {
                 free_name(&Index::new(self.store(), tx, &row), path)
             };
             let name = self.store().read(free)?;
-            self.sync_path(row, dir, &name, cause)?;
+            self.sync.sync_path(row, dir, &name, cause)?;
             if self.store().read(free)? == name {
                 return Ok(());
             }

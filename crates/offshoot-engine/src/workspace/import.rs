@@ -14,8 +14,8 @@ use crate::content::draft::Draft;
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::engine::Engine;
 use crate::sync::guard::Held;
+use crate::workspace::Workspaces;
 use crate::workspace::files::{Target, WriteOptions, refuse_unwritable};
 use crate::workspace::links::{NewLink, check_target, draft_link, plan_link};
 use crate::workspace::rearrange::{draft_dir, plan_dir};
@@ -29,7 +29,7 @@ const BATCH: i64 = 8 << 20;
 /// Each is refused as a single write of it would be, as far as that can be told when it comes. What
 /// shows only at the end, such as a quota, ends the whole import.
 pub struct WorkspaceImport {
-    engine: Engine,
+    engine: Workspaces,
     id: WorkspaceId,
     row: WorkspaceRow,
     cause: Cause,
@@ -50,7 +50,7 @@ enum New {
     Link(Vec<u8>, Box<Incoming>),
 }
 
-impl Engine {
+impl Workspaces {
     /// Begins to take files into a workspace. What outside programs did there is recorded first, so
     /// that entries are compared with what is really there.
     pub(crate) fn begin_workspace_import(
@@ -58,11 +58,11 @@ impl Engine {
         id: &WorkspaceId,
         cause: &Cause,
     ) -> Result<WorkspaceImport> {
-        self.sync_if_handed_out(id, cause)?;
+        self.sync.sync_if_handed_out(id, cause)?;
         Ok(WorkspaceImport {
             engine: self.clone(),
             id: id.clone(),
-            row: self.open_row(id)?,
+            row: self.contents.open_row(id)?,
             cause: cause.clone(),
             taken: Mutex::default(),
         })
@@ -83,7 +83,7 @@ impl WorkspaceImport {
         executable: bool,
     ) -> Result<u64> {
         refuse_unwritable(&self.row, path)?;
-        let incoming = self.engine.take_in(content)?;
+        let incoming = self.engine.contents.take_in(content)?;
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             id: incoming.id,
@@ -109,12 +109,12 @@ impl WorkspaceImport {
         Ok(())
     }
 
-    /// Takes a link in. See [`Engine::make_link`].
+    /// Takes a link in. See [`Workspaces::make_link`].
     pub(crate) fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
         refuse_unwritable(&self.row, path)?;
         check_target(target)?;
         self.look(|tx, row| plan_link(&self.index(tx, row), path, target).map(drop))?;
-        let incoming = self.engine.take_in(Content::Bytes(target))?;
+        let incoming = self.engine.contents.take_in(Content::Bytes(target))?;
         let size = incoming.size;
         let new = New::Link(target.to_vec(), Box::new(incoming));
         self.take(path, new, size)
@@ -145,9 +145,9 @@ impl WorkspaceImport {
         let engine = &self.engine;
         let rest = taken.take_waiting();
         store_all(engine, &rest)?;
-        let held = engine.hold_whole(&self.id)?;
+        let held = engine.sync.hold_whole(&self.id)?;
         let changed = engine.land_import(&held, &taken.entries, &self.cause)?;
-        engine.project_held(&held, &changed)?;
+        engine.sync.project_held(&held, &changed)?;
         engine.after_writes(held);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl WorkspaceImport {
 }
 
 /// Stores contents. They are named by nothing yet, and may get lost with a power cut until then.
-fn store_all(engine: &Engine, objects: &[NewObject]) -> Result<()> {
+fn store_all(engine: &Workspaces, objects: &[NewObject]) -> Result<()> {
     if objects.is_empty() {
         return Ok(());
     }
@@ -204,7 +204,7 @@ fn take_bytes(object: &mut NewObject) -> NewObject {
     std::mem::replace(object, stored)
 }
 
-impl Engine {
+impl Workspaces {
     /// Commits everything that an import brings. Returns the paths that changed.
     fn land_import(
         &self,
@@ -214,14 +214,14 @@ impl Engine {
     ) -> Result<Vec<RelPath>> {
         if let Some(dir) = &held.dir {
             for (path, new) in entries {
-                self.sync_path(&held.row, dir, path, cause)?;
+                self.sync.sync_path(&held.row, dir, path, cause)?;
                 if let New::Link(target, _) = new {
                     self.sync_target(held, path, target)?;
                 }
             }
         }
-        let at = self.now();
-        let changed = self.change_workspace(&held.row, at, |draft| {
+        let at = self.context.now();
+        let changed = self.contents.change_workspace(&held.row, at, |draft| {
             let mut changed = BTreeSet::new();
             for (path, new) in entries {
                 changed.extend(draft_one(draft, path, new, cause)?);

@@ -1,6 +1,7 @@
 //! The life of a workspace: assigned, materialised, handed out, deleted.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use offshoot_core::{
     Cause, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_DIRS, Timestamp,
@@ -21,9 +22,9 @@ use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::too_large::TooLarge;
 use crate::content::workspace_row::{Quota, check_quota, dir_row, line_of, new_row};
 use crate::context::idempotency::Also;
-use crate::engine::Engine;
+use crate::context::jobs::JobKind;
 use crate::sync::ignored::IgnoredFiles;
-use crate::upkeep::jobs::Job;
+use crate::workspace::Workspaces;
 
 /// What is known about a workspace without looking at its files.
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ impl Deleted {
     }
 }
 
-impl Engine {
+impl Workspaces {
     /// Assigns a workspace: a row, nothing more. Its directory appears when somebody asks for
     /// its path.
     pub fn create_workspace(
@@ -129,17 +130,17 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
-        self.require_space()?;
+        self.context.require_space()?;
         quota.refuse_negative()?;
         let id = id_or_new(id)?;
-        let at = self.now();
+        let at = self.context.now();
         let session_dirs = if layout == Layout::Session {
             &SESSION_DIRS[..]
         } else {
             &[]
         };
         self.refuse_case_twin(&id)?;
-        let _name = self.name_lock(&id)?;
+        let _name = self.context.name_lock(&id)?;
         self.store().write(Durability::Synced, |tx| {
             let mut row = new_row(&id, layout, quota, at);
             row.dirs = session_dirs.len() as i64;
@@ -175,16 +176,16 @@ impl Engine {
         also: Option<Also<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
-        self.require_space()?;
+        self.context.require_space()?;
         quota.refuse_negative()?;
         let id = id_or_new(id)?;
-        let at = self.now();
+        let at = self.context.now();
         self.refuse_case_twin(&id)?;
-        let _name = self.name_lock(&id)?;
+        let _name = self.context.name_lock(&id)?;
         // To look at every workspace there is takes its time: not while all writers wait.
         let (from, found) = self
             .store()
-            .read(|tx| self.find_snapshot_anywhere(tx, snapshot))?;
+            .read(|tx| self.contents.find_snapshot_anywhere(tx, snapshot))?;
         self.store().write(Durability::Synced, |tx| {
             let is_gone = || unknown(snapshot, "of any workspace");
             let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
@@ -255,7 +256,7 @@ impl Engine {
             (_, Some(fork)) => base_state(&fork),
             (_, None) => State::default(),
         };
-        let objects = self.objects_in(tx);
+        let objects = self.contents.objects_in(tx);
         let mut bench = Workbench::new(&objects);
         let state = without_left_out(&mut bench, &head, &state_of(&snapshot))?;
         if state == state_of(&snapshot) {
@@ -267,8 +268,8 @@ impl Engine {
 
     /// On a case-insensitive disk two names that differ only in case would share a directory.
     pub(crate) fn refuse_case_twin(&self, id: &WorkspaceId) -> Result<()> {
-        let lower = self.inner.data.tmp().join("case-probe");
-        let upper = self.inner.data.tmp().join("CASE-PROBE");
+        let lower = self.context.data.tmp().join("case-probe");
+        let upper = self.context.data.tmp().join("CASE-PROBE");
         // The probe is cheap where the answer is no: the first look-up fails.
         if std::fs::symlink_metadata(&lower).is_err() {
             let _ = offshoot_sys::create_private(&lower);
@@ -302,13 +303,13 @@ impl Engine {
 
     /// One open workspace.
     pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
-        self.open_row(id).map(Workspace::from)
+        self.contents.open_row(id).map(Workspace::from)
     }
 
     /// Sets the limits of a workspace. What it holds already stays, even if it is more.
     pub fn set_quota(&self, id: &WorkspaceId, quota: Quota, cause: &Cause) -> Result<Workspace> {
         quota.refuse_negative()?;
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let mut row = crate::content::rows::open_row_in(tx, id)?;
             row.quota_bytes = quota.bytes;
@@ -322,18 +323,18 @@ impl Engine {
     /// The host path of a workspace, for people and outside programs. From now on the directory
     /// may change behind our back, so it is looked at before anything relies on it.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         if row.handed_out && row.materialized {
             // A restart of the machine took its mount away, or somebody its directory.
-            self.dir_for_reader(&row)?;
+            self.directories.dir_for_reader(&row)?;
         } else {
             // The row as it is under the lock: someone else may have made the directory meanwhile.
-            let (row, _lock) = self.hold_alone(id)?;
+            let (row, _lock) = self.sync.hold_alone(id)?;
             if !(row.handed_out && row.materialized) {
-                self.make_directory(&row)?;
+                self.directories.make_directory(&row)?;
             }
         }
-        Ok(self.inner.data.workspace(&row.id))
+        Ok(self.context.data.workspace(&row.id))
     }
 
     /// Deletes a workspace. Its last state is kept as a snapshot that can be brought back; only a
@@ -350,7 +351,7 @@ impl Engine {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Deleted> {
-        let deleted = self.freeing(|| {
+        let deleted = self.context.freeing(|| {
             self.delete_workspace_if(id, include_ignored, Durability::Synced, cause, |_| Ok(true))
         })?;
         match deleted.too_large.first() {
@@ -370,7 +371,7 @@ impl Engine {
         may_go: impl FnOnce(&WorkspaceRow) -> Result<bool>,
     ) -> Result<Deleted> {
         // Nobody takes the name, and with it the directory, before the directory is gone.
-        let name = self.name_lock(id)?;
+        let name = self.context.name_lock(id)?;
         let row = match self.store().read(|tx| tx.workspace(id))? {
             None => return Err(no_workspace(id)),
             Some(row) if row.state == WorkspaceState::Closed => {
@@ -384,9 +385,9 @@ impl Engine {
             }
             Some(row) => row,
         };
-        let lock = self.exclusive(&row)?;
+        let lock = self.directories.exclusive(&row)?;
         // Whoever could write to it after this look would write in vain.
-        let detached = self.detach(&row, Uses::Changing)?;
+        let detached = self.sync.detach(&row, Uses::Changing)?;
         let synced = detached.sync(include_ignored, Durability::Relaxed)?;
         if !may_go(&row)? {
             return Ok(Deleted::not());
@@ -407,7 +408,7 @@ impl Engine {
         };
         let why = "before deletion";
         let kept = self.keep_recorded(&row, why, include_ignored, durability, cause)?;
-        let at = self.now();
+        let at = self.context.now();
         self.store().write(durability, |tx| {
             let mut row = open_row_by_key(tx, &row)?;
             row.state = WorkspaceState::Closed;
@@ -423,11 +424,18 @@ impl Engine {
         detached.discard();
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
-            self.later(Job::Discard(Box::new(row), name));
+            let (context, directories) = (Arc::clone(&self.context), Arc::clone(&self.directories));
+            self.context.later(JobKind::Other, move || {
+                // Until then the name stays taken.
+                let _name = name;
+                let discarded = directories.discard_dir(&row);
+                context.forget_locks(&row);
+                discarded
+            });
         } else {
-            self.discard_dir(&row)?;
+            self.directories.discard_dir(&row)?;
             drop(lock);
-            self.forget_locks(&row);
+            self.context.forget_locks(&row);
         }
         Ok(Deleted {
             existed: true,

@@ -14,9 +14,9 @@ use crate::content::index::{Index, missing_parents, new_dir_rows};
 use crate::content::left_out::refuse_ours_in;
 use crate::content::rows::open_row_by_key;
 use crate::directory::git_layer::refuse_own_git;
-use crate::engine::Engine;
 use crate::sync::guard::Held;
 use crate::sync::scan::MAX_DETOURS;
+use crate::workspace::Workspaces;
 use crate::workspace::files::refuse_unmakeable;
 
 /// The permission bits that every link shows.
@@ -32,7 +32,7 @@ pub(crate) struct NewLink<'a> {
     pub(crate) incoming: &'a Incoming,
 }
 
-impl Engine {
+impl Workspaces {
     /// Makes a link, in place of a file or a link that is there. Parents are made on the way.
     ///
     /// A target that is absolute, or leads out of the workspace by the links that are there now, is
@@ -44,21 +44,22 @@ impl Engine {
         target: &[u8],
         cause: &Cause,
     ) -> Result<RelPath> {
-        refuse_unmakeable(&self.open_row(id)?, path)?;
+        refuse_unmakeable(&self.contents.open_row(id)?, path)?;
         check_target(target)?;
-        let incoming = self.take_in(Content::Bytes(target))?;
-        let held = self.hold(id, path, cause)?;
+        let incoming = self.contents.take_in(Content::Bytes(target))?;
+        let held = self.sync.hold(id, path, cause)?;
         self.sync_target(&held, path, target)?;
-        let at = self.now();
+        let at = self.context.now();
         let changed = self.store().write(Durability::Synced, |tx| {
             let new = NewLink {
                 path,
                 target,
                 incoming: &incoming,
             };
-            self.change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
+            self.contents
+                .change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
         })?;
-        self.project_held(&held, &changed)?;
+        self.sync.project_held(&held, &changed)?;
         changed
             .last()
             .cloned()
@@ -83,7 +84,7 @@ impl Engine {
             if leads_to == known {
                 break;
             }
-            self.sync_steps(&held.row, dir, &leads_to)?;
+            self.sync.sync_steps(&held.row, dir, &leads_to)?;
             known = leads_to;
         }
         Ok(())

@@ -17,7 +17,7 @@ use crate::content::index::{Entry, Index};
 use crate::content::rows::no_file;
 use crate::content::touched::{Touched, changed_at};
 use crate::content::workspace_row::is_session_metadata;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 use crate::workspace::read::ListEntry;
 
 /// What a listing is sorted by; entries that are alike in it are sorted by name.
@@ -179,7 +179,7 @@ impl ListOptions {
     }
 }
 
-impl Engine {
+impl Workspaces {
     /// What is directly in a directory, by name.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
         let all = ListOptions::default();
@@ -198,11 +198,11 @@ impl Engine {
         options: &ListOptions,
         wanted: &dyn Fn(&RelPath) -> bool,
     ) -> Result<ListPage> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let mut page = match row.materialized {
             true => self.page_on_disk(&row, path, options, wanted)?,
             false => {
-                self.note_use(&row);
+                self.directories.note_use(&row);
                 self.page_of_index(&row, path, options, wanted)?
             }
         };
@@ -217,7 +217,7 @@ impl Engine {
         options: &ListOptions,
         wanted: &dyn Fn(&RelPath) -> bool,
     ) -> Result<ListPage> {
-        let dir = self.dir_for_reader(row)?;
+        let dir = self.directories.dir_for_reader(row)?;
         match dir.stat_follow(path)? {
             None => return Err(no_file(path)),
             Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),
@@ -329,7 +329,7 @@ impl Engine {
         let mut listed = Vec::with_capacity(entries.len());
         for (path, entry, size) in entries {
             let mime = match (entry.kind, entry.id) {
-                (EntryKind::File, Some(id)) => Some(self.mime_in_store(&path, id)?),
+                (EntryKind::File, Some(id)) => Some(self.contents.mime_in_store(&path, id)?),
                 _ => None,
             };
             listed.push(ListEntry {
@@ -377,11 +377,11 @@ impl Engine {
 
     /// The directories below one, nested; at most `depth` levels of them, or all.
     pub fn tree(&self, id: &WorkspaceId, path: &RelPath, depth: Option<usize>) -> Result<DirNode> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let depth = depth.unwrap_or(usize::MAX);
         let mut dirs: Vec<RelPath> = Vec::new();
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?;
+            let dir = self.directories.dir_for_reader(&row)?;
             match dir.stat_follow(path)? {
                 None => return Err(no_file(path)),
                 Some(stat) if !stat.is_dir() => return Err(not_a_directory(path)),
@@ -389,7 +389,7 @@ impl Engine {
             }
             dir.walk_dirs(path, depth, |found| dirs.push(found.clone()))?;
         } else {
-            self.note_use(&row);
+            self.directories.note_use(&row);
             self.store().read(|tx| {
                 dirs.clear();
                 let index = Index::new(self.store(), tx, &row);

@@ -18,3 +18,39 @@ pub(crate) mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod walk;
 pub(crate) mod writes;
+
+use std::sync::Arc;
+
+use offshoot_store::Store;
+
+use crate::content::Contents;
+use crate::context::Context;
+use crate::directory::Directories;
+use crate::history::History;
+use crate::sync::Synchronizer;
+
+/// Workspaces: their files, snapshots, archives, and their life. Cheap to clone.
+#[derive(Clone)]
+pub struct Workspaces {
+    pub(crate) context: Arc<Context>,
+    pub(crate) contents: Arc<Contents>,
+    pub(crate) directories: Arc<Directories>,
+    pub(crate) sync: Arc<Synchronizer>,
+    pub(crate) history: Arc<History>,
+}
+
+impl Workspaces {
+    pub(crate) fn new(history: &Arc<History>) -> Workspaces {
+        Workspaces {
+            context: Arc::clone(&history.context),
+            contents: Arc::clone(&history.contents),
+            directories: Arc::clone(&history.directories),
+            sync: Arc::clone(&history.sync),
+            history: Arc::clone(history),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.context.store
+    }
+}

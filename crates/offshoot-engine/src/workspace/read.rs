@@ -1,25 +1,20 @@
 //! Reading: whole files, windows, listings, the directory tree, counts.
 
 use std::io::Read;
-use std::sync::Arc;
 
-use offshoot_core::{
-    EntryKind, Error, ErrorCode, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes,
-};
-use offshoot_store::{ReadTx, WorkspaceRow};
+use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp, WorkspaceId, escape_bytes};
+use offshoot_store::WorkspaceRow;
 
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
 use crate::content::left_out::is_ours_in;
-use crate::content::objects::missing_content;
-use crate::content::rows::{no_file, open_row_in};
-use crate::content::source::{OpenFile, SMALL, Source, characters, count_characters};
-use crate::content::too_large::TooLarge;
+use crate::content::rows::{is_a_directory, open_row_in};
+use crate::content::source::{OpenFile, Source, characters, count_characters};
 use crate::content::touched::modified_at;
 use crate::content::workspace_row::is_session_metadata;
 use crate::directory::disk_entry::count_on_disk;
-use crate::engine::Engine;
 use crate::history::past::{ALL, Shown};
+use crate::workspace::Workspaces;
 
 /// The most that one window holds: characters of text or bytes of anything else.
 pub const MAX_WINDOW: usize = 5000;
@@ -156,7 +151,7 @@ pub fn is_computed(path: &RelPath) -> bool {
     path.parts().next() == Some(b".meta")
 }
 
-impl Engine {
+impl Workspaces {
     /// Reads a part of a file: at most [`MAX_WINDOW`] characters, or bytes of what is no text.
     /// Characters are never split.
     pub fn read_window(
@@ -238,64 +233,10 @@ impl Engine {
         OpenFile::of(source, path)
     }
 
-    /// The MIME type of a file.
-    pub(crate) fn mime_of(&self, id: &WorkspaceId, path: &RelPath) -> Result<String> {
-        self.source(id, path, ALL)?.mime(path)
-    }
-
-    /// Where the bytes of a file are: in the directory if there is one, else in the store.
+    /// Where the bytes of a file are, or the text that is read in its place.
     fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
-        // What is small, which most files are, is found by one look at the store.
-        let mut stored = None;
-        let row = self.store().read(|tx| {
-            let row = open_row_in(tx, id)?;
-            stored = match row.materialized {
-                true => None,
-                false => Some(self.stored_content(tx, &row, path)),
-            };
-            Ok(row)
-        })?;
-        if path.is_root() {
-            return Err(is_a_directory(path));
-        }
-        if let Some(made_up) = self.made_up_file(&row, path, shown)? {
-            return Ok(made_up);
-        }
-        if let Some(stored) = stored {
-            self.note_use(&row);
-            let (id, bytes) = stored?;
-            return match bytes {
-                Some(bytes) => Ok(Source::of_known_bytes(bytes.to_vec(), Some(id))),
-                None => Source::of_object(self.clone(), id),
-            };
-        }
-        let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
-        if stat.is_dir() {
-            return Err(is_a_directory(path));
-        }
-        let limit = self.inner.options.max_file_bytes;
-        if stat.size > limit {
-            let (path, size) = (path.clone(), stat.size);
-            return Err(TooLarge { path, size, limit }.refuse());
-        }
-        Source::of_file(self.clone(), file, stat).hold_if_small()
-    }
-
-    /// The content of a file of the index, with its bytes if they are few.
-    fn stored_content(
-        &self,
-        tx: &dyn ReadTx,
-        row: &WorkspaceRow,
-        path: &RelPath,
-    ) -> Result<(ObjectId, Option<Arc<[u8]>>)> {
-        let index = Index::new(self.store(), tx, row);
-        let real = index.resolve(path)?;
-        let entry = index.entry(&real)?.ok_or_else(|| no_file(&real))?;
-        if entry.is_dir() {
-            return Err(is_a_directory(path));
-        }
-        let id = entry.id.ok_or_else(missing_content)?;
-        Ok((id, self.store().small_object_in(tx, &id, SMALL)?))
+        let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
+        self.directories.source_or(id, path, made_up)
     }
 
     /// When a file of a workspace without a directory last changed.
@@ -331,18 +272,18 @@ impl Engine {
         }
         let about = path.strip_prefix(&real).unwrap_or_default();
         let value = if about.as_bytes() == b".meta" {
-            self.workspace_as_json(row)?
+            self.history.workspace_as_json(row)?
         } else if about.is_root() {
             return Err(is_a_directory(path));
         } else {
-            self.metadata_as_json(&row.id, &about, shown)?
+            self.history.metadata_as_json(&row.id, &about, shown)?
         };
         Ok(Some(Source::of_json(&value)))
     }
 
     /// Counts. Costs a walk of the directory if there is one, because disk usage is nowhere else.
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let mut info = Info {
             file_count: row.files,
             dir_count: row.dirs,
@@ -353,7 +294,7 @@ impl Engine {
             materialized: row.materialized,
         };
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             let counted = count_on_disk(&row, &dir)?;
             info.disk_usage = counted.disk_usage;
             // What a listing shows, also if somebody found the directory whom nobody told of it.
@@ -364,10 +305,6 @@ impl Engine {
         }
         Ok(info)
     }
-}
-
-fn is_a_directory(path: &RelPath) -> Error {
-    Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
 }
 
 /// A listing as text, as the tools show it.

@@ -9,22 +9,23 @@ use crate::content::index::{Entry, Index, missing_parents, new_dir_rows};
 use crate::content::left_out::refuse_ours_in;
 use crate::content::rows::no_file;
 use crate::directory::git_layer::refuse_own_git;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 use crate::workspace::files::{
     Expect, Written, check_expectation, refuse_unmakeable, refuse_unwritable,
 };
 
-impl Engine {
+impl Workspaces {
     /// Makes a directory and those above it. It is no error if it exists.
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
-        self.require_space()?;
-        refuse_unmakeable(&self.open_row(id)?, path)?;
-        let held = self.hold(id, path, cause)?;
-        let at = self.now();
+        self.context.require_space()?;
+        refuse_unmakeable(&self.contents.open_row(id)?, path)?;
+        let held = self.sync.hold(id, path, cause)?;
+        let at = self.context.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
-            self.change_within(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
+            self.contents
+                .change_within(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
         })?;
-        self.project_held(&held, &made)?;
+        self.sync.project_held(&held, &made)?;
         Ok(path)
     }
 
@@ -49,7 +50,8 @@ impl Engine {
         expect: Expect,
         cause: &Cause,
     ) -> Result<usize> {
-        self.freeing(|| self.delete_now(id, path, recursive, expect, cause))
+        self.context
+            .freeing(|| self.delete_now(id, path, recursive, expect, cause))
     }
 
     fn delete_now(
@@ -60,18 +62,18 @@ impl Engine {
         expect: Expect,
         cause: &Cause,
     ) -> Result<usize> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         refuse_unwritable(&row, path)?;
-        let (row, _lock) = self.hold_alone(id)?;
-        self.sync_before_deletion(&row, path)?;
-        self.sync_named(&row, path, cause)?;
-        let at = self.now();
-        let (gone, files) = self.change_workspace(&row, at, |draft| {
+        let (row, _lock) = self.sync.hold_alone(id)?;
+        self.sync.sync_before_deletion(&row, path)?;
+        self.sync.sync_named(&row, path, cause)?;
+        let at = self.context.now();
+        let (gone, files) = self.contents.change_workspace(&row, at, |draft| {
             draft_deletion(draft, path, recursive, expect, cause)
         })?;
         if row.materialized {
             self.project_deletion(&row, path, recursive, &gone)
-                .or_else(|error| self.retry_projection(&row, &gone, error))?;
+                .or_else(|error| self.sync.retry_projection(&row, &gone, error))?;
         }
         Ok(files)
     }
@@ -84,9 +86,9 @@ impl Engine {
         gone: &[RelPath],
     ) -> Result<()> {
         if !recursive {
-            return self.project_paths(row, gone);
+            return self.directories.project_paths(row, gone);
         }
-        let dir = self.dir_of(row)?;
+        let dir = self.directories.dir_of(row)?;
         match dir.stat(path)? {
             None => Ok(()),
             // Ignored files below go too: their deletion was asked for by name.
@@ -102,8 +104,8 @@ impl Engine {
         to: &RelPath,
         cause: &Cause,
     ) -> Result<Written> {
-        self.require_space()?;
-        let row = self.open_row(id)?;
+        self.context.require_space()?;
+        let row = self.contents.open_row(id)?;
         refuse_unwritable(&row, from)?;
         refuse_unmakeable(&row, to)?;
         if to.starts_with(from) {
@@ -111,20 +113,23 @@ impl Engine {
                 "`{from}` cannot be moved into itself"
             )));
         }
-        let (row, _lock) = self.hold_alone(id)?;
-        self.sync_held(&row, false, cause)?;
-        self.sync_named(&row, from, cause)?;
-        self.sync_named(&row, to, cause)?;
-        let at = self.now();
-        let (to, top, size, version) =
-            self.change_workspace(&row, at, |draft| draft_move(draft, from, to, cause))?;
+        let (row, _lock) = self.sync.hold_alone(id)?;
+        self.sync.sync_held(&row, false, cause)?;
+        self.sync.sync_named(&row, from, cause)?;
+        self.sync.sync_named(&row, to, cause)?;
+        let at = self.context.now();
+        let (to, top, size, version) = self
+            .contents
+            .change_workspace(&row, at, |draft| draft_move(draft, from, to, cause))?;
         if row.materialized {
             let moved = self
+                .directories
                 .dir_of(&row)
                 .and_then(|dir| dir.rename(from, &to, true));
-            moved.or_else(|error| self.retry_projection_of_move(&row, from, &to, error))?;
+            moved.or_else(|error| self.sync.retry_projection_of_move(&row, from, &to, error))?;
         }
         let mime = self
+            .directories
             .mime_of(&row.id, &to)
             .unwrap_or_else(|_| crate::content::mime::UNKNOWN.to_owned());
         let id = top.id.unwrap_or(offshoot_core::EMPTY_TREE);

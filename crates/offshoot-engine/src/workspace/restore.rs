@@ -23,7 +23,7 @@ use crate::content::rows::{last_row_in, no_file, open_row_by_key, state_of};
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{dir_row, line_of, put_row};
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 
 /// What a restore did.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Goal {
     pub(crate) snapshot: Option<ObjectId>,
 }
 
-impl Engine {
+impl Workspaces {
     /// Brings a workspace, or one path of it, back to a snapshot. Only what differs is written.
     ///
     /// Before that the present state is kept as a snapshot, which the answer names. Ignored files
@@ -61,14 +61,14 @@ impl Engine {
         path: Option<&RelPath>,
         cause: &Cause,
     ) -> Result<Restored> {
-        self.require_space()?;
-        let (row, _lock) = self.hold_alone(id)?;
+        self.context.require_space()?;
+        let (row, _lock) = self.sync.hold_alone(id)?;
         let target = self
             .store()
-            .read(|tx| self.find_snapshot(tx, &row, snapshot))?;
+            .read(|tx| self.contents.find_snapshot(tx, &row, snapshot))?;
         if row.materialized {
             // What cannot be written to is found before anything is recorded.
-            self.dir_of(&row)?;
+            self.directories.dir_of(&row)?;
         }
         let below = path.cloned().unwrap_or_default();
         let target_state = state_of(&target);
@@ -104,7 +104,7 @@ impl Engine {
         cause: &Cause,
         also: impl Fn(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<Vec<StateChange>> {
-        let at = self.now();
+        let at = self.context.now();
         let plan = || {
             self.store()
                 .read(|tx| self.plan_restore(tx, row, &goal.state, &goal.below))
@@ -177,12 +177,13 @@ impl Engine {
         })?;
         if row.materialized {
             let projected = self
+                .directories
                 .dir_of(row)
-                .and_then(|dir| self.project_changes(&dir, changes));
+                .and_then(|dir| self.directories.project_changes(&dir, changes));
             projected.or_else(|error| {
                 let paths: Vec<RelPath> =
                     changes.iter().map(|change| change.path.clone()).collect();
-                self.retry_projection(row, &paths, error)
+                self.sync.retry_projection(row, &paths, error)
             })?;
         }
         Ok(plan.changes)
@@ -284,10 +285,10 @@ impl Engine {
         if !row.handed_out || !row.materialized {
             return Ok(false);
         }
-        let dir = self.dir_of(row)?;
+        let dir = self.directories.dir_of(row)?;
         let mut hidden: Vec<RelPath> = Vec::new();
         for change in changes {
-            self.refuse_too_large(row, &dir, &change.path)?;
+            self.contents.refuse_too_large(row, &dir, &change.path)?;
             let Some(after) = change.after else { continue };
             match dir.stat(&change.path)? {
                 None => {}
@@ -299,7 +300,7 @@ impl Engine {
             }
         }
         for path in &hidden {
-            self.sync_steps(row, &dir, path)?;
+            self.sync.sync_steps(row, &dir, path)?;
         }
         Ok(!hidden.is_empty())
     }
@@ -347,15 +348,15 @@ impl Engine {
         };
         let now = matches!(from, Point::Now) || matches!(to, Point::Now);
         if now && self.store().read(is_open)? {
-            self.sync_if_handed_out(id, cause)?;
+            self.sync.sync_if_handed_out(id, cause)?;
         }
-        self.diff_recorded(id, from, to)
+        self.contents.diff_recorded(id, from, to)
     }
 
     /// The content of a file at a point, for showing a difference line by line. None if it is not
     /// there or no file.
     pub fn content_of(&self, id: &ObjectId) -> Result<Vec<u8>> {
-        Ok(self.whole_object(id)?.to_vec())
+        Ok(self.contents.whole_object(id)?.to_vec())
     }
 
     /// The bytes of one file in a snapshot, which must fit into memory.
@@ -376,7 +377,7 @@ impl Engine {
     ) -> Result<OpenFile> {
         let content = self.store().read(|tx| {
             let row = crate::content::rows::open_row_in(tx, id)?;
-            let found = self.find_snapshot(tx, &row, snapshot)?;
+            let found = self.contents.find_snapshot(tx, &row, snapshot)?;
             let objects = StoredObjects::new(self.store(), Some(tx));
             let entry = state_of(&found)
                 .entry(&objects, path)?
@@ -385,7 +386,7 @@ impl Engine {
                 Error::new(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
             })
         })?;
-        OpenFile::of(Source::of_object(self.clone(), content)?, path)
+        OpenFile::of(Source::of_object(&self.contents, content)?, path)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::content::pending::Pending;
 use crate::content::rows::{open_row_by_key, size_of, state_of};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 
 /// How often a snapshot is prepared while others may write, before they have to wait for it.
 const OPTIMISTIC_TRIES: usize = 4;
@@ -116,7 +116,7 @@ enum Prepared {
     New(Box<Draft>),
 }
 
-impl Engine {
+impl Workspaces {
     /// Takes a snapshot of the present state. With a label it is always a new commit.
     ///
     /// It is a state that really was: writers through Offshoot are ordered by their transactions,
@@ -129,9 +129,9 @@ impl Engine {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Taken> {
-        self.require_space()?;
+        self.context.require_space()?;
         check_label(label)?;
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let try_it = || self.try_snapshot(&row, label, include_ignored, cause, Durability::Synced);
         if !row.handed_out
             && let Some(taken) = try_it()?
@@ -140,9 +140,12 @@ impl Engine {
         }
         // Outside programs may have changed it, or those who write to it are quicker than we are:
         // they wait for once, and nobody else does.
-        let _lock = self.exclusive(&row)?;
-        let synced = self.sync_with(&row, include_ignored, Durability::Relaxed)?;
-        self.refuse_never_recorded(&row, &synced, &RelPath::root())?;
+        let _lock = self.directories.exclusive(&row)?;
+        let synced = self
+            .sync
+            .sync_with(&row, include_ignored, Durability::Relaxed)?;
+        self.sync
+            .refuse_never_recorded(&row, &synced, &RelPath::root())?;
         try_it()?.ok_or_else(|| keeps_changing(&row))
     }
 
@@ -169,7 +172,7 @@ impl Engine {
         cause: &Cause,
         durability: Durability,
     ) -> Result<Option<Taken>> {
-        let at = self.now();
+        let at = self.context.now();
         for _ in 0..OPTIMISTIC_TRIES {
             let draft = match self
                 .store()
@@ -309,7 +312,7 @@ impl Engine {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        self.sync_held(row, false, cause)?;
+        self.sync.sync_held(row, false, cause)?;
         self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 
@@ -322,7 +325,7 @@ impl Engine {
         durability: Durability,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        let at = self.now();
+        let at = self.context.now();
         let drafted = self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
             if row.head.is_none() && row.files == 0 && row.dirs == 0 {

@@ -12,7 +12,7 @@ use crate::content::objects::missing_content;
 use crate::content::rows::{no_file, open_project, state_of_row};
 use crate::content::source::{OpenFile, Source};
 use crate::content::touched::{Touched, modified_at};
-use crate::engine::Engine;
+use crate::workspace::Workspaces;
 
 /// One entry of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ fn holds_later(dir: &RelPath, after: &RelPath) -> bool {
     after.starts_with(dir) || walk_order(&dir.join_name(b"x"), after).is_gt()
 }
 
-impl Engine {
+impl Workspaces {
     /// Everything below a directory, parents before what is in them. No link is followed.
     pub fn walk(&self, id: &WorkspaceId, below: &RelPath) -> Result<Vec<WalkEntry>> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let mut entries = Vec::new();
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             dir.walk(below, |path, stat| {
                 let Some(kind) = stat.entry_kind() else {
                     return Ok(Walk::Skip);
@@ -76,7 +76,7 @@ impl Engine {
             })?;
             return Ok(entries);
         }
-        self.note_use(&row);
+        self.directories.note_use(&row);
         self.store().read(|tx| {
             entries.clear();
             let index = Index::new(self.store(), tx, &row);
@@ -112,7 +112,7 @@ impl Engine {
     ) -> Result<Vec<RelPath>> {
         self.store().read(|tx| {
             let state = state_of_row(&open_project(tx, id)?);
-            let objects = self.objects_in(tx);
+            let objects = self.contents.objects_in(tx);
             let mut files = Vec::new();
             let mut open = vec![RelPath::root()];
             while let Some(dir) = open.pop() {
@@ -149,14 +149,14 @@ impl Engine {
         limit: usize,
         wanted: &dyn Fn(&RelPath) -> bool,
     ) -> Result<Vec<WalkEntry>> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let mut files: Vec<WalkEntry> = Vec::new();
         let takes = |path: &RelPath| {
             after.is_none_or(|after| walk_order(path, after).is_gt()) && wanted(path)
         };
         let enters = |path: &RelPath| after.is_none_or(|after| holds_later(path, after));
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             dir.walk(&RelPath::root(), |path, stat| {
                 match stat.entry_kind() {
                     Some(EntryKind::Dir) if enters(path) => return Ok(Walk::Enter),
@@ -179,7 +179,7 @@ impl Engine {
             })?;
             return Ok(files);
         }
-        self.note_use(&row);
+        self.directories.note_use(&row);
         self.store().read(|tx| {
             files.clear();
             let index = Index::new(self.store(), tx, &row);
@@ -213,21 +213,21 @@ impl Engine {
     /// Opens a file of a walk; for a link its target, as text. No link is followed on the way, so
     /// that one which an outside program put there meanwhile leads nowhere.
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             let kind = dir.stat(path)?.and_then(|stat| stat.entry_kind());
             let source = match kind {
                 Some(EntryKind::Symlink) => Source::of_bytes(dir.read_link(path)?),
                 Some(EntryKind::File) => {
                     let (file, stat) = dir.open_file(path)?;
-                    Source::of_file(self.clone(), file, stat)
+                    Source::of_file(&self.contents, file, stat)
                 }
                 _ => return Err(no_file(path)),
             };
             return OpenFile::of(source, path);
         }
-        self.note_use(&row);
+        self.directories.note_use(&row);
         let entry = self
             .store()
             .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
@@ -236,17 +236,17 @@ impl Engine {
             .ok_or_else(|| no_file(path))?
             .id
             .ok_or_else(missing_content)?;
-        OpenFile::of(Source::of_object(self.clone(), content)?, path)
+        OpenFile::of(Source::of_object(&self.contents, content)?, path)
     }
 
     /// Refuses a path on which a link lies, the last part included.
     pub(crate) fn refuse_links(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        let row = self.open_row(id)?;
+        let row = self.contents.open_row(id)?;
         let steps = || path.dirs_above().into_iter().chain([path.clone()]);
         let is_link = |kind: Option<EntryKind>| kind == Some(EntryKind::Symlink);
         let mut linked = false;
         if row.materialized {
-            let dir = self.dir_for_reader(&row)?.following_no_links();
+            let dir = self.directories.dir_for_reader(&row)?.following_no_links();
             for step in steps().filter(|step| !step.is_root()) {
                 // Below a link nothing is found without following it, which this directory does not.
                 match dir.stat(&step) {

@@ -22,8 +22,8 @@ use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
 use crate::content::left_out::refuse_ours_in;
 use crate::content::workspace_row::check_quota;
 use crate::directory::git_layer::refuse_own_git;
-use crate::engine::Engine;
 use crate::sync::guard::Held;
+use crate::workspace::Workspaces;
 use crate::workspace::files::{
     Target, WriteOptions, Written, check_expectation, refuse_unmakeable,
 };
@@ -75,7 +75,7 @@ impl Planned {
     }
 }
 
-impl Engine {
+impl Workspaces {
     /// Writes a file to a workspace that is held.
     pub(crate) fn write_held(
         &self,
@@ -97,15 +97,16 @@ impl Engine {
             via,
             cause: cause.clone(),
         };
-        let at = self.now();
+        let at = self.context.now();
         let drafted = self.store().write(Durability::Synced, |tx| {
-            self.change_within(tx, &held.row, at, |draft| draft_file(draft, &file))
+            self.contents
+                .change_within(tx, &held.row, at, |draft| draft_file(draft, &file))
         })?;
         if let Some(staged) = staged {
             self.put_in_place(held, staged, &drafted)?;
         }
-        if Self::checkpoint_is_due(&held.row, drafted.revision) {
-            self.inner.checkpoint_due.store(true, Ordering::Relaxed);
+        if crate::directory::Directories::checkpoint_is_due(&held.row, drafted.revision) {
+            self.context.checkpoint_due.store(true, Ordering::Relaxed);
         }
         let path = drafted.path;
         let mime = crate::content::mime::of(options.mime.as_deref(), path.name(), &incoming.head);
@@ -146,16 +147,18 @@ impl Engine {
             .and_then(|dir| dir.commit(staged, &file.path, true, Sync::None));
         match placed {
             Ok(_) => Ok(()),
-            Err(_) => self.project_again(held, std::slice::from_ref(&file.path)),
+            Err(_) => self
+                .sync
+                .project_again(held, std::slice::from_ref(&file.path)),
         }
     }
 
     /// Lets a workspace go after writes, and does what is due then.
     pub(crate) fn after_writes(&self, held: Held) {
         drop(held);
-        if self.inner.checkpoint_due.swap(false, Ordering::Relaxed) {
+        if self.context.checkpoint_due.swap(false, Ordering::Relaxed) {
             // The writes are done; a checkpoint that fails is tried again with a later one.
-            let _ = self.checkpoint_if_due();
+            let _ = self.directories.checkpoint_if_due();
         }
     }
 
@@ -166,7 +169,7 @@ impl Engine {
         row: &WorkspaceRow,
         file: &NewFile,
     ) -> Result<()> {
-        let mut draft = Draft::new(self.store(), tx, row, self.now());
+        let mut draft = Draft::new(self.store(), tx, row, self.context.now());
         draft_file(&mut draft, file)?;
         let mut next = draft.next.clone();
         draft.tally.add_to(&mut next);

@@ -69,7 +69,7 @@ impl Model {
             Event::Spawn { parent, below_root } => {
                 let parent = self.pick(*parent).filter(|_| !below_root).cloned();
                 let name = parent.as_ref().map_or("root", AgentId::as_str);
-                let spawned = engine.spawn(name, "worker", None, None, &user());
+                let spawned = engine.access.spawn(name, "worker", None, None, &user());
                 if let Some(parent) = parent.as_ref().filter(|one| self.ended.contains(one)) {
                     let error = spawned.unwrap_err();
                     assert_eq!(error.code(), ErrorCode::AgentNotFound, "{parent}");
@@ -91,7 +91,7 @@ impl Model {
             }
             Event::End { agent } => {
                 if let Some(agent) = self.pick(*agent).cloned() {
-                    engine.end_agent(&agent, &user()).unwrap();
+                    engine.access.end_agent(&agent, &user()).unwrap();
                     if !self.ended.contains(&agent) {
                         self.ended.push(agent);
                     }
@@ -100,7 +100,10 @@ impl Model {
             Event::DeleteWorkspace { agent } => {
                 let owned = self.pick(*agent).and_then(|agent| self.owned.get(agent));
                 if let Some(workspace) = owned.cloned() {
-                    engine.delete_workspace(&workspace, &user()).unwrap();
+                    engine
+                        .workspaces
+                        .delete_workspace(&workspace, &user())
+                        .unwrap();
                     self.deleted.push(workspace);
                 }
             }
@@ -111,7 +114,7 @@ impl Model {
                         agent: Some(agent.clone()),
                         ..ForkOptions::default()
                     };
-                    let fork = engine.fork(project, &options, &user()).unwrap();
+                    let fork = engine.forks.fork(project, &options, &user()).unwrap();
                     let id = fork.workspace.id;
                     // The name of one that is gone may be used again.
                     self.deleted.retain(|one| *one != id);
@@ -126,7 +129,7 @@ impl Model {
                 let own = self.pick(*agent).and_then(|agent| self.own_fork(agent));
                 if let Some(own) = own.cloned() {
                     let options = CompleteOptions::default();
-                    engine.complete(&own, &options, &user()).unwrap();
+                    engine.merges.complete(&own, &options, &user()).unwrap();
                     self.deleted.push(own);
                 }
             }
@@ -134,7 +137,7 @@ impl Model {
     }
 
     fn check(&self, engine: &Engine) {
-        let listed = engine.agents().unwrap();
+        let listed = engine.access.agents().unwrap();
         let mut expected: Vec<AgentId> = self
             .order
             .iter()
@@ -145,12 +148,12 @@ impl Model {
         let names: Vec<AgentId> = listed.iter().map(|agent| agent.id.clone()).collect();
         assert_eq!(names, expected);
         for id in &self.order {
-            let found = engine.workspace_of_agent(id);
+            let found = engine.access.workspace_of_agent(id);
             match (self.ended.contains(id), self.workspace(id)) {
                 (true, _) => assert_eq!(found.unwrap_err().code(), ErrorCode::AgentNotFound),
                 (false, Some(workspace)) => {
                     assert_eq!(found.as_ref().unwrap(), workspace);
-                    let agent = engine.agent(id).unwrap();
+                    let agent = engine.access.agent(id).unwrap();
                     assert_eq!(agent.workspace.as_ref(), Some(workspace));
                     assert_eq!(agent.owns_workspace, self.owned.get(id) == Some(workspace));
                 }
@@ -192,6 +195,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     let project = rig.project("web");
     let agent = rig
         .engine
+        .access
         .spawn("root", "Build & test", Some(&project), None, &user())
         .unwrap();
     assert!(
@@ -200,42 +204,51 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
         agent.id
     );
     let workspace = agent.workspace.unwrap();
-    let fork = rig.engine.fork_of(&workspace).unwrap().unwrap();
+    let fork = rig.engine.forks.fork_of(&workspace).unwrap().unwrap();
     assert_eq!(
         (fork.project, fork.agent),
         (project.clone(), Some(agent.id.clone()))
     );
     let below = rig
         .engine
+        .access
         .spawn(agent.id.as_str(), "helper", Some(&project), None, &user())
         .unwrap_err();
     assert_eq!(below.code(), ErrorCode::InvalidRequest);
-    assert_eq!(rig.engine.agents().unwrap().len(), 1);
+    assert_eq!(rig.engine.access.agents().unwrap().len(), 1);
     for role in ["", "a\nb", &"x".repeat(300)] {
         let refused = rig
             .engine
+            .access
             .spawn("root", role, None, None, &user())
             .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     }
     let nobody = rig
         .engine
+        .access
         .spawn("nobody", "r", None, None, &user())
         .unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::AgentNotFound);
     // Who merges away the workspace leaves the agents below without one.
     let helper = rig
         .engine
+        .access
         .spawn(agent.id.as_str(), "helper", None, None, &user())
         .unwrap();
     assert_eq!(
-        rig.engine.workspace_of_agent(&helper.id).unwrap(),
+        rig.engine.access.workspace_of_agent(&helper.id).unwrap(),
         workspace
     );
     rig.engine
+        .merges
         .complete(&workspace, &CompleteOptions::default(), &user())
         .unwrap();
-    let none = rig.engine.workspace_of_agent(&helper.id).unwrap_err();
+    let none = rig
+        .engine
+        .access
+        .workspace_of_agent(&helper.id)
+        .unwrap_err();
     assert_eq!(none.code(), ErrorCode::WorkspaceNotAssigned);
 }
 
@@ -246,12 +259,14 @@ fn the_tree_has_a_depth() {
     let project = rig.project("web");
     let mut last = rig
         .engine
+        .access
         .spawn("root", "first", Some(&project), None, &user())
         .unwrap();
     let mut depth = 1;
     let refused = loop {
         match rig
             .engine
+            .access
             .spawn(last.id.as_str(), "next", None, None, &user())
         {
             Ok(next) => last = next,

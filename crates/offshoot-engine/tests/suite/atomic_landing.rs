@@ -26,7 +26,11 @@ impl Scene {
             keep,
             ..CompleteOptions::default()
         };
-        self.rig.engine.complete(id, &options, &user()).unwrap()
+        self.rig
+            .engine
+            .merges
+            .complete(id, &options, &user())
+            .unwrap()
     }
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
@@ -59,17 +63,19 @@ impl Scene {
 
     fn has(&self, path: &str) -> bool {
         let engine = &self.rig.engine;
-        let file = engine.open_project_file(&self.project, None, &p(path));
+        let file = engine
+            .projects
+            .open_project_file(&self.project, None, &p(path));
         file.is_ok()
     }
 
     fn open(&self) -> usize {
-        let open = self.rig.engine.reviews(Some(&self.project), false);
+        let open = self.rig.engine.merges.reviews(Some(&self.project), false);
         open.unwrap().len()
     }
 
     fn is_gone(&self, path: &std::path::Path) -> bool {
-        self.rig.engine.wait_for_upkeep();
+        self.rig.engine.context.wait_for_jobs();
         !path.exists()
     }
 }
@@ -88,7 +94,14 @@ fn it_lands_when_its_last_conflict_is_settled_by_somebody_elses_merge() {
     assert_eq!(scene.open(), 0);
     assert_eq!(scene.rig.project_text(&scene.project, "fits"), "fits\n");
     let merge = done.merge_id.unwrap();
-    let landed = scene.rig.engine.merge(&merge).unwrap().completed.snapshot;
+    let landed = scene
+        .rig
+        .engine
+        .merges
+        .merge(&merge)
+        .unwrap()
+        .completed
+        .snapshot;
     assert!(landed.is_some(), "the receipt tells where it went");
     let again = scene.complete(&id);
     assert_eq!((again.merge_id, again.snapshot), (Some(merge), landed));
@@ -101,12 +114,16 @@ fn what_was_decided_lands_when_the_other_conflict_is_settled_by_itself() {
     let scene = Scene::new();
     let (_, path, done) = scene.waiting(&["README", "docs/a/b"]);
     let first = review(&done, "README");
-    let decided = scene.rig.engine.resolve(&first, Resolution::Ours, &user());
+    let decided = scene
+        .rig
+        .engine
+        .merges
+        .resolve(&first, Resolution::Ours, &user());
     assert_eq!(decided.unwrap().review.state, "decided");
     scene.agree("docs/a/b");
     assert!(scene.has("fits"));
     assert_eq!(scene.rig.project_text(&scene.project, "README"), "theirs\n");
-    let first = scene.rig.engine.review(&first).unwrap();
+    let first = scene.rig.engine.merges.review(&first).unwrap();
     assert_eq!(
         (first.state, first.decision.unwrap().0.as_str()),
         ("resolved", "ours")
@@ -115,6 +132,7 @@ fn what_was_decided_lands_when_the_other_conflict_is_settled_by_itself() {
     let again = scene
         .rig
         .engine
+        .merges
         .resolve(&first.id, Resolution::Ours, &user());
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
     assert!(scene.is_gone(&path));
@@ -139,7 +157,11 @@ fn what_did_not_land_with_its_last_review_lands_later() {
             let again = scene.complete(&id);
             assert!(again.snapshot.is_some(), "{again:?}");
         } else {
-            let again = scene.rig.engine.resolve(&review, Resolution::Ours, &user());
+            let again = scene
+                .rig
+                .engine
+                .merges
+                .resolve(&review, Resolution::Ours, &user());
             assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
         }
         assert!(scene.has("fits"), "by completing: {complete}");
@@ -154,11 +176,15 @@ fn a_workspace_stays_whose_last_conflict_an_update_settled() {
     let (id, path, done) = scene.waiting(&["README"]);
     let review = review(&done, "README");
     scene.rig.put(&scene.project, "README", "mine\n");
-    let updated = scene.rig.engine.update(&id, false, &user()).unwrap();
+    let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
     assert!(updated.conflicts.is_empty());
     assert_eq!(scene.open(), 0, "the project agrees");
     // The files are those that were merged, so nothing but the merge itself keeps them.
-    let again = scene.rig.engine.resolve(&review, Resolution::Ours, &user());
+    let again = scene
+        .rig
+        .engine
+        .merges
+        .resolve(&review, Resolution::Ours, &user());
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
     assert!(!scene.is_gone(&path));
     assert!(scene.complete(&id).snapshot.is_some());
@@ -174,10 +200,11 @@ fn a_decision_lands_alone_when_its_workspace_was_updated_and_brings_the_rest_its
     let decided = review(&done, "README");
     let engine = &scene.rig.engine;
     engine
+        .merges
         .resolve(&decided, Resolution::Theirs, &user())
         .unwrap();
     scene.rig.put(&scene.project, "docs/a/b", "mine\n");
-    engine.update(&id, false, &user()).unwrap();
+    engine.merges.update(&id, false, &user()).unwrap();
     // What the fork wants is something else than what waited.
     fs::write(path.join("fits"), "fits better\n").unwrap();
     let done = scene.complete(&id);
@@ -187,7 +214,7 @@ fn a_decision_lands_alone_when_its_workspace_was_updated_and_brings_the_rest_its
         scene.rig.project_text(&scene.project, "fits"),
         "fits better\n"
     );
-    assert_eq!(engine.review(&decided).unwrap().state, "resolved");
+    assert_eq!(engine.merges.review(&decided).unwrap().state, "resolved");
     scene.rig.check();
 }
 
@@ -204,11 +231,13 @@ fn what_an_undo_makes_fit_lands_with_its_decision() {
     let review = review(&done, "README");
     let engine = &scene.rig.engine;
     engine
+        .merges
         .undo_merge(&first.merge_id.unwrap(), &user())
         .unwrap();
     scene.complete(&id);
     assert!(path.exists(), "nothing has landed");
     engine
+        .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
     assert!(scene.has("fits"));
@@ -224,13 +253,16 @@ fn completing_again_asks_about_what_conflicts_by_now() {
     scene.rig.put(&scene.project, "fits", "of others\n");
     let review = review(&done, "README");
     let engine = &scene.rig.engine;
-    let refused = engine.resolve(&review, Resolution::Theirs, &user());
+    let refused = engine.merges.resolve(&review, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::MergeConflict);
     let again = scene.complete(&id);
     assert_eq!(again.conflicts.len(), 2, "{again:?}");
     for waiting in &again.conflicts {
         let id = waiting.review_id.as_ref().unwrap();
-        engine.resolve(id, Resolution::Theirs, &user()).unwrap();
+        engine
+            .merges
+            .resolve(id, Resolution::Theirs, &user())
+            .unwrap();
     }
     assert_eq!(scene.rig.project_text(&scene.project, "fits"), "fits\n");
     assert!(scene.is_gone(&path));
@@ -245,7 +277,11 @@ fn a_workspace_goes_with_its_last_decision_although_the_project_keeps_what_it_ha
     scene.rig.put(&scene.project, "README", "theirs\n");
     let done = scene.complete(&id);
     let review = review(&done, "README");
-    let resolved = scene.rig.engine.resolve(&review, Resolution::Ours, &user());
+    let resolved = scene
+        .rig
+        .engine
+        .merges
+        .resolve(&review, Resolution::Ours, &user());
     assert!(resolved.unwrap().snapshot.is_none());
     assert!(scene.is_gone(&path));
     scene.rig.check();

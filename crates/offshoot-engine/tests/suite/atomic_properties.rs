@@ -94,7 +94,7 @@ impl Scene<'_> {
                 keep,
             } => self.complete(agent, atomic, keep),
             Step::Resolve(number, choice) => {
-                let all = engine.reviews(Some(&self.project), true).unwrap();
+                let all = engine.merges.reviews(Some(&self.project), true).unwrap();
                 let Some(review) = all.get(number) else {
                     return;
                 };
@@ -103,9 +103,11 @@ impl Scene<'_> {
                     _ => Resolution::Theirs,
                 };
                 // It may be resolved, or not land before the workspace is completed again.
-                let _ = engine.resolve(&review.id, how, &user());
+                let _ = engine.merges.resolve(&review.id, how, &user());
             }
-            Step::Update(agent) => drop(engine.update(&self.agents[agent].id, false, &user())),
+            Step::Update(agent) => {
+                drop(engine.merges.update(&self.agents[agent].id, false, &user()));
+            }
             Step::Put(path, text) => {
                 let text = format!("{text}\n");
                 self.rig.put(&self.project, SHARED[path], &text);
@@ -114,16 +116,18 @@ impl Scene<'_> {
                 let agent = format!("other-{}-{}", self.project, self.count);
                 let (id, at) = self.rig.fork(&self.project, &agent);
                 fs::write(at.join(SHARED[path]), format!("{text}\n")).unwrap();
-                let done = engine.complete(&id, &CompleteOptions::default(), &user());
+                let done = engine
+                    .merges
+                    .complete(&id, &CompleteOptions::default(), &user());
                 assert!(done.unwrap().conflicts.is_empty());
             }
             Step::Undo(number) => {
-                let merges = engine.merges(&self.project, None, 0).unwrap();
+                let merges = engine.merges.merges(&self.project, None, 0).unwrap();
                 let Some(merge) = merges.get(number) else {
                     return;
                 };
                 let id = merge.completed.merge_id.as_ref().unwrap();
-                if engine.undo_merge(id, &user()).is_ok() {
+                if engine.merges.undo_merge(id, &user()).is_ok() {
                     self.undone.insert(merge.completed.workspace.clone());
                 }
             }
@@ -137,7 +141,7 @@ impl Scene<'_> {
             ..CompleteOptions::default()
         };
         let id = &self.agents[agent].id;
-        match self.rig.engine.complete(id, &options, &user()) {
+        match self.rig.engine.merges.complete(id, &options, &user()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.code().as_str(), "workspace_not_found", "{error:?}"),
         }
@@ -146,7 +150,7 @@ impl Scene<'_> {
     /// Nobody's own work is only in a workspace that is gone.
     fn check(&self) {
         for agent in &self.agents {
-            let is_open = self.rig.engine.workspace(&agent.id).is_ok();
+            let is_open = self.rig.engine.workspaces.workspace(&agent.id).is_ok();
             if !is_open {
                 self.check_brought(agent);
             }
@@ -170,12 +174,14 @@ impl Scene<'_> {
             for agent in 0..self.agents.len() {
                 self.complete(agent, true, false);
             }
-            for review in engine.reviews(Some(&self.project), false).unwrap() {
-                let _ = engine.resolve(&review.id, Resolution::Theirs, &user());
+            for review in engine.merges.reviews(Some(&self.project), false).unwrap() {
+                let _ = engine
+                    .merges
+                    .resolve(&review.id, Resolution::Theirs, &user());
             }
             self.check();
         }
-        let open = engine.reviews(Some(&self.project), false).unwrap();
+        let open = engine.merges.reviews(Some(&self.project), false).unwrap();
         assert!(open.is_empty(), "{open:?}");
         for agent in &self.agents {
             self.check_brought(agent);

@@ -22,6 +22,7 @@ fn by(name: &str, message: &str) -> Cause {
 fn put(rig: &TestEngine, project: &ProjectId, path: &str, text: &str, cause: &Cause) {
     let content = Content::Bytes(text.as_bytes());
     rig.engine
+        .projects
         .put_in_project(project, &p(path), content, &WriteOptions::default(), cause)
         .unwrap();
 }
@@ -29,6 +30,7 @@ fn put(rig: &TestEngine, project: &ProjectId, path: &str, text: &str, cause: &Ca
 fn write(rig: &TestEngine, id: &WorkspaceId, path: &str, text: &str, cause: &Cause) {
     let content = Content::Bytes(text.as_bytes());
     rig.engine
+        .workspaces
         .write_file(id, &p(path), content, &WriteOptions::default(), cause)
         .unwrap();
 }
@@ -38,12 +40,15 @@ fn complete(rig: &TestEngine, id: &WorkspaceId, policy: Option<Policy>) -> Compl
         policy,
         ..CompleteOptions::default()
     };
-    rig.engine.complete(id, &options, &user()).unwrap()
+    rig.engine.merges.complete(id, &options, &user()).unwrap()
 }
 
 fn blame(rig: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
     let of = BlameOf::Project(project);
-    rig.engine.blame(of, None, &p(path), &user()).unwrap()
+    rig.engine
+        .history
+        .blame(of, None, &p(path), &user())
+        .unwrap()
 }
 
 /// `who text` for each line, where who is the agent or else the operator.
@@ -81,7 +86,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         let first = complete(&rig, &one, None);
         let options = CompleteOptions::default();
         let cause = by("boss", "m-9");
-        let second = rig.engine.complete(&two, &options, &cause).unwrap();
+        let second = rig.engine.merges.complete(&two, &options, &cause).unwrap();
 
         let lines = blame(&rig, &project, "f");
         assert_eq!(
@@ -105,20 +110,33 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         let (three, path) = rig.fork(&project, "three");
         fs::write(path.join("f"), "A1\nb\nC2\nD3\ne\nf1\n").unwrap();
         let of = BlameOf::Workspace(&three);
-        let own = rig.engine.blame(of, None, &p("f"), &user()).unwrap();
+        let own = rig
+            .engine
+            .history
+            .blame(of, None, &p("f"), &user())
+            .unwrap();
         assert_eq!(
             told(&own),
             ["one A1", "eve b", "two C2", "three D3", "eve e", "one f1"]
         );
         assert_eq!(own[3].snapshot, None);
         assert_eq!(own[0].snapshot, first.snapshot);
-        let taken = rig.engine.snapshot(&three, None, false, &user()).unwrap();
-        let own = rig.engine.blame(of, None, &p("f"), &user()).unwrap();
+        let taken = rig
+            .engine
+            .workspaces
+            .snapshot(&three, None, false, &user())
+            .unwrap();
+        let own = rig
+            .engine
+            .history
+            .blame(of, None, &p("f"), &user())
+            .unwrap();
         assert_eq!(own[3].snapshot, Some(taken.snapshot.id));
         // As it was.
         let at = first.snapshot.unwrap().to_hex();
         let old = rig
             .engine
+            .history
             .blame(BlameOf::Project(&project), Some(&at), &p("f"), &user());
         assert_eq!(
             told(&old.unwrap()),
@@ -143,7 +161,7 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
         fs::write(path.join("f"), text).unwrap();
         let other = format!("top {round}\n{}", rig.project_text(&project, "f"));
         put(&rig, &project, "f", &other, &by("eve", "m"));
-        rig.engine.complete(&one, &keep, &user()).unwrap();
+        rig.engine.merges.complete(&one, &keep, &user()).unwrap();
     }
     let expected = [
         "eve top 2",
@@ -159,7 +177,11 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
     ];
     assert_eq!(told(&blame(&rig, &project, "f")), expected);
     let of = BlameOf::Workspace(&one);
-    let own = rig.engine.blame(of, None, &p("f"), &user()).unwrap();
+    let own = rig
+        .engine
+        .history
+        .blame(of, None, &p("f"), &user())
+        .unwrap();
     assert_eq!(told(&own), expected);
     whole(&rig, &project, "f");
 }
@@ -179,7 +201,10 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         ["eve a", "one ONE", "eve c", "zoe later"]
     );
     let merge = done.merge_id.unwrap();
-    rig.engine.undo_merge(&merge, &by("undoer", "m")).unwrap();
+    rig.engine
+        .merges
+        .undo_merge(&merge, &by("undoer", "m"))
+        .unwrap();
     assert_eq!(
         told(&blame(&rig, &project, "f")),
         ["eve a", "eve b", "eve c", "zoe later"]
@@ -188,14 +213,23 @@ fn what_comes_back_belongs_to_who_wrote_it() {
     // A restore in a workspace, likewise.
     let (two, _) = rig.fork(&project, "two");
     write(&rig, &two, "f", "a\nb\nTWO\n", &by("two", "m"));
-    let snapshot = rig.engine.snapshot(&two, None, false, &user()).unwrap();
+    let snapshot = rig
+        .engine
+        .workspaces
+        .snapshot(&two, None, false, &user())
+        .unwrap();
     write(&rig, &two, "f", "all is different\n", &by("three", "m"));
     let id = snapshot.snapshot.id.to_hex();
     rig.engine
+        .workspaces
         .restore(&two, &id, None, &by("restorer", "m"))
         .unwrap();
     let of = BlameOf::Workspace(&two);
-    let lines = rig.engine.blame(of, None, &p("f"), &user()).unwrap();
+    let lines = rig
+        .engine
+        .history
+        .blame(of, None, &p("f"), &user())
+        .unwrap();
     assert_eq!(told(&lines), ["eve a", "eve b", "two TWO"]);
     rig.check();
 }
@@ -238,13 +272,19 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
     // What lost comes back with the name of who wrote it, not of who wanted it back.
     let taker = by("taker", "m");
     let merge = won_ours.merge_id.unwrap();
-    rig.engine.take_lost(&merge, &p("ours"), &taker).unwrap();
+    rig.engine
+        .merges
+        .take_lost(&merge, &p("ours"), &taker)
+        .unwrap();
     assert_eq!(
         told(&blame(&rig, &project, "ours")),
         ["eve a", "ours ours", "eve c", "ours ours d"]
     );
     let merge = won_theirs.merge_id.unwrap();
-    rig.engine.take_lost(&merge, &p("theirs"), &taker).unwrap();
+    rig.engine
+        .merges
+        .take_lost(&merge, &p("theirs"), &taker)
+        .unwrap();
     assert_eq!(
         told(&blame(&rig, &project, "theirs")),
         ["eve a", "zoe ZOE", "eve c", "eve d"]
@@ -256,6 +296,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
     };
     let id = review(&forks[3].1);
     rig.engine
+        .merges
         .resolve(&id, Resolution::Theirs, &by("judge", "m"))
         .unwrap();
     assert_eq!(
@@ -265,9 +306,11 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
     let id = review(&forks[4].1);
     let text = b"a\nnew words\nc\nproposed d\n";
     rig.engine
+        .merges
         .propose(&id, Content::Bytes(text), None, &by("proposer", "m-7"))
         .unwrap();
     rig.engine
+        .merges
         .resolve(&id, Resolution::Candidate(1), &by("judge", "m"))
         .unwrap();
     let lines = blame(&rig, &project, "proposed");
@@ -296,6 +339,7 @@ fn a_move_is_followed_and_so_is_a_rename_outside() {
     let (one, dir) = rig.fork(&project, "one");
     write(&rig, &one, "moved", "a\nONE\nc\n", &by("ada", "m"));
     rig.engine
+        .workspaces
         .move_file(&one, &p("moved"), &p("there"), &by("mover", "m"))
         .unwrap();
     fs::rename(dir.join("renamed"), dir.join("elsewhere")).unwrap();
@@ -377,6 +421,7 @@ fn commit_file(repository: &Path, author: &str, text: &str) {
 
 fn import(rig: &TestEngine, project: &ProjectId, source: &Path) {
     rig.engine
+        .projects
         .import_git(project, source, &mut |_| {}, &user())
         .unwrap();
 }
@@ -408,7 +453,10 @@ fn what_has_no_lines_is_refused_with_a_hint() {
     put(&rig, &project, "empty", "", &user());
     let refused = |path: &str| {
         let of = BlameOf::Project(&project);
-        rig.engine.blame(of, None, &p(path), &user()).unwrap_err()
+        rig.engine
+            .history
+            .blame(of, None, &p(path), &user())
+            .unwrap_err()
     };
     assert_eq!(refused("binary").code(), ErrorCode::Unsupported);
     assert!(refused("binary").hint().is_some());

@@ -16,11 +16,11 @@ fn a_review_takes_so_many_candidates_and_no_more() {
     fs::write(path.join("README"), "theirs\n").unwrap();
     rig.put(&project, "README", "ours\n");
     let options = CompleteOptions::default();
-    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
     let review = done.conflicts[0].review_id.as_deref().unwrap();
     let propose = &|text: &str| {
         let content = Content::Bytes(text.as_bytes());
-        rig.engine.propose(review, content, None, &user())
+        rig.engine.merges.propose(review, content, None, &user())
     };
     // Whoever comes at the same time as others gets a number of their own, or is refused.
     let taken: usize = std::thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn a_review_takes_so_many_candidates_and_no_more() {
     assert_eq!(taken, MOST);
     let refused = propose("one more\n").unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
-    let candidates = rig.engine.review(review).unwrap().candidates;
+    let candidates = rig.engine.merges.review(review).unwrap().candidates;
     let numbers: Vec<i64> = candidates.iter().map(|one| one.number).collect();
     assert_eq!(numbers, (1..=MOST as i64).collect::<Vec<_>>());
     rig.check();

@@ -34,6 +34,7 @@ fn something_of_everything(rig: &TestEngine) {
     let imported: ProjectId = "imported".parse().unwrap();
     let options = ImportOptions::default();
     rig.engine
+        .projects
         .import_dir(&imported, source.path(), &options, &mut |_| {}, &user())
         .unwrap();
     let project = rig.project("web");
@@ -42,6 +43,7 @@ fn something_of_everything(rig: &TestEngine) {
         fs::write(path.join("README"), text).unwrap();
         let completed = rig
             .engine
+            .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
         if let Some(review) = completed
@@ -50,13 +52,18 @@ fn something_of_everything(rig: &TestEngine) {
             .find_map(|one| one.review_id.clone())
         {
             rig.engine
+                .merges
                 .propose(&review, Content::Bytes(b"both\n"), None, &user())
                 .unwrap();
         }
     }
     let scope = Scope::everything(PrincipalKind::Admin);
-    rig.engine.issue_token(&scope, None, None, &user()).unwrap();
     rig.engine
+        .access
+        .issue_token(&scope, None, None, &user())
+        .unwrap();
+    rig.engine
+        .access
         .spawn("root", "coder", None, None, &user())
         .unwrap();
     let id = create(&rig.engine, "plain");
@@ -64,7 +71,10 @@ fn something_of_everything(rig: &TestEngine) {
         let path = format!("a-long-name-of-a-directory-{number}/a-long-name-of-a-file");
         write(&rig.engine, &id, &path, noise(number, 600));
     }
-    rig.engine.snapshot(&id, None, false, &user()).unwrap();
+    rig.engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap();
     for number in 0..40 {
         let path = format!("a-long-name-of-another-directory-{number}/a-long-name-of-a-file");
         write(&rig.engine, &id, &path, noise(100 + number, 100));
@@ -117,7 +127,7 @@ fn said_of(
 ) -> Vec<(String, String)> {
     let store = rig.store();
     store.write(Durability::Synced, |tx| change(tx)).unwrap();
-    let problems = rig.engine.check().unwrap().problems;
+    let problems = rig.engine.upkeep.check().unwrap().problems;
     let told = problems.into_iter();
     told.map(|one| (one.what.to_owned(), one.message)).collect()
 }
@@ -163,7 +173,7 @@ fn what_is_named_and_not_there_is_named() {
         "a-long-name-of-a-directory-7/a-long-name-of-a-file",
     ] {
         let id: WorkspaceId = "plain".parse().unwrap();
-        let (content, _) = rig.engine.read_whole(&id, &p(path)).unwrap();
+        let (content, _) = rig.engine.workspaces.read_whole(&id, &p(path)).unwrap();
         let content = offshoot_git::hash(ObjectKind::Blob, &content).unwrap();
         let said = said_of(&rig, &|tx| {
             assert!(tx.remove_object(&content, Timestamp(i64::MAX))?);
@@ -237,7 +247,7 @@ fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
             assert!(error.hint().is_some());
             Some(error.to_string())
         }
-        Ok(engine) => match engine.check() {
+        Ok(engine) => match engine.upkeep.check() {
             Err(error) => Some(error.to_string()),
             Ok(report) => report
                 .problems
@@ -274,9 +284,13 @@ fn check_beside_others_at_work_raises_no_alarm() {
                 }
                 let path = p(&format!("d/{}", round % 6));
                 rig.engine
+                    .workspaces
                     .delete_file(&shared, &path, false, &user())
                     .unwrap();
-                rig.engine.snapshot(&shared, None, false, &user()).unwrap();
+                rig.engine
+                    .workspaces
+                    .snapshot(&shared, None, false, &user())
+                    .unwrap();
             });
         });
         scope.spawn(|| {
@@ -284,31 +298,35 @@ fn check_beside_others_at_work_raises_no_alarm() {
                 let (id, path) = rig.fork(&project, &format!("agent-{round}"));
                 fs::write(path.join(format!("new-{round}")), format!("{round}")).unwrap();
                 let options = CompleteOptions::default();
-                rig.engine.complete(&id, &options, &user()).unwrap();
+                rig.engine.merges.complete(&id, &options, &user()).unwrap();
             });
         });
         scope.spawn(|| {
             done(&|round| {
                 let options = ForkOptions::default();
-                let fork = rig.engine.fork(&project, &options, &user()).unwrap();
+                let fork = rig.engine.forks.fork(&project, &options, &user()).unwrap();
                 let id = fork.workspace.id;
                 write(&rig.engine, &id, "own", format!("own {round}").as_bytes());
-                rig.engine.update(&id, false, &user()).unwrap();
-                rig.engine.delete_workspace(&id, &user()).unwrap();
+                rig.engine.merges.update(&id, false, &user()).unwrap();
+                rig.engine
+                    .workspaces
+                    .delete_workspace(&id, &user())
+                    .unwrap();
             });
         });
         scope.spawn(|| {
             done(&|round| {
                 let id = create(&rig.engine, &format!("short-{round}"));
                 write(&rig.engine, &id, "large", noise(round as u64, 200_000));
-                rig.engine.purge_workspace(&id, &user()).unwrap();
+                rig.engine.upkeep.purge_workspace(&id, &user()).unwrap();
                 rig.engine
+                    .upkeep
                     .clean(std::time::Duration::from_secs(60), false, &user())
                     .unwrap();
             });
         });
         while at_work.load(Ordering::SeqCst) > 0 {
-            let report = rig.engine.check().unwrap();
+            let report = rig.engine.upkeep.check().unwrap();
             assert_eq!(report.problems, []);
             checks.fetch_add(1, Ordering::SeqCst);
         }
@@ -317,11 +335,11 @@ fn check_beside_others_at_work_raises_no_alarm() {
     rig.check();
     // And what is damaged is found.
     write(&rig.engine, &shared, "large", noise(99, 300_000));
-    fs::remove_dir_all(rig.engine.hand_out_path(&shared).unwrap()).unwrap();
+    fs::remove_dir_all(rig.engine.workspaces.hand_out_path(&shared).unwrap()).unwrap();
     let blob = newest_blob(&rig.host.path().join("data/blobs/data/object"));
     let file = fs::OpenOptions::new().write(true).open(blob).unwrap();
     file.write_all_at(b"damaged", 1_000).unwrap();
-    let problems = rig.engine.check().unwrap().problems;
+    let problems = rig.engine.upkeep.check().unwrap().problems;
     let whats: Vec<&str> = problems.iter().map(|problem| problem.what).collect();
     assert!(whats.contains(&"object"), "{problems:?}");
     assert!(whats.contains(&"directory"), "{problems:?}");
@@ -352,7 +370,7 @@ fn the_damage_of_a_difference_between_layers_is_found() {
         .find(|file| fs::read(file).is_ok_and(|text| text == b"newer\n"))
         .unwrap();
     fs::write(&newer, "wrong\n").unwrap();
-    let problems = rig.engine.check().unwrap().problems;
+    let problems = rig.engine.upkeep.check().unwrap().problems;
     assert!(
         problems.iter().any(|problem| problem.what == "layer"),
         "{problems:?}"
@@ -394,7 +412,7 @@ fn what_a_killed_probe_left_is_swept_and_no_damage() {
     assert!(alive.exists());
     rig.check();
     drop(held);
-    rig.engine.probe_providers().unwrap();
+    rig.engine.directories.probe_providers().unwrap();
     assert!(!alive.exists());
     let left: Vec<_> = fs::read_dir(&tmp).unwrap().flatten().collect();
     let probes = left

@@ -75,7 +75,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     run("umount", &[path.to_str().unwrap()]);
     break_mounts(&rig, "one");
     rig.reopen();
-    let error = rig.engine.changes(&id, &user()).unwrap_err();
+    let error = rig.engine.sync.changes(&id, &user()).unwrap_err();
     assert!(error.message().contains("cannot be mounted"), "{error}");
     let hint = error.hint().unwrap();
     assert!(
@@ -83,10 +83,18 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
         "{hint}"
     );
     // An overview of forks says so instead of failing.
-    let overview = rig.engine.overview(Some(&web), true, &user()).unwrap();
+    let overview = rig
+        .engine
+        .merges
+        .overview(Some(&web), true, &user())
+        .unwrap();
     assert!(overview[0].not_looked_at.is_some());
 
-    let converted = rig.engine.convert_fork(&id, ProviderName::Copy).unwrap();
+    let converted = rig
+        .engine
+        .forks
+        .convert_fork(&id, ProviderName::Copy)
+        .unwrap();
     assert!(converted.converted && converted.left_out.is_empty());
     let found = dir_image(&path);
     assert_eq!(found, expected);
@@ -102,6 +110,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     // Asked again there is nothing to do; what follows works as in any fork.
     assert!(
         !rig.engine
+            .forks
             .convert_fork(&id, ProviderName::Copy)
             .unwrap()
             .converted
@@ -109,9 +118,10 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     rig.reopen();
     fs::write(path.join("later"), "later\n").unwrap();
     rig.put(&web, "elsewhere", "by the project\n");
-    rig.engine.update(&id, false, &user()).unwrap();
+    rig.engine.merges.update(&id, false, &user()).unwrap();
     assert!(path.join("later").is_file() && path.join("target/debug/out").is_file());
     rig.engine
+        .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert_eq!(rig.project_text(&web, "renamed/main.rs"), "fn main() {}\n");
@@ -130,7 +140,7 @@ fn the_git_of_a_fork_comes_along_when_it_becomes_a_copy() {
         git: true,
         ..ForkOptions::default()
     };
-    let (_, path) = rig.engine.fork_out(&web, &options, &user()).unwrap();
+    let (_, path) = rig.engine.forks.fork_out(&web, &options, &user()).unwrap();
     let git = |args: &[&str]| {
         let output = Command::new("git")
             .current_dir(&path)
@@ -148,11 +158,15 @@ fn the_git_of_a_fork_comes_along_when_it_becomes_a_copy() {
     let open = fs::File::create(path.join("open")).unwrap();
     let error = rig
         .engine
+        .forks
         .convert_fork(&id, ProviderName::Copy)
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     drop(open);
-    rig.engine.convert_fork(&id, ProviderName::Copy).unwrap();
+    rig.engine
+        .forks
+        .convert_fork(&id, ProviderName::Copy)
+        .unwrap();
     assert_eq!(git(&["rev-parse", "HEAD"]), commit);
     assert_eq!(git(&["status", "--short"]), "?? open\n");
     git(&["fsck", "--strict"]);
@@ -166,10 +180,11 @@ fn what_cannot_be_converted_is_refused() {
     };
     let web = rig.project("web");
     let (one, _) = rig.fork(&web, "one");
-    let error = rig.engine.convert_fork(&one, ProviderName::Overlay);
+    let error = rig.engine.forks.convert_fork(&one, ProviderName::Overlay);
     assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidRequest);
     let plain = "plain".parse().unwrap();
     rig.engine
+        .workspaces
         .create_workspace(
             Some(plain),
             offshoot_core::Layout::Plain,
@@ -179,11 +194,13 @@ fn what_cannot_be_converted_is_refused() {
         .unwrap();
     let error = rig
         .engine
+        .forks
         .convert_fork(&"plain".parse().unwrap(), ProviderName::Copy);
     assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidRequest);
     // A fork without a directory has nothing to move; its directory will be a copy.
     let lazy = rig
         .engine
+        .forks
         .fork(
             &web,
             &ForkOptions {
@@ -195,12 +212,19 @@ fn what_cannot_be_converted_is_refused() {
         )
         .unwrap();
     let id = lazy.workspace.id;
-    rig.engine.convert_fork(&id, ProviderName::Copy).unwrap();
-    rig.engine.hand_out_path(&id).unwrap();
-    let fork = rig.engine.fork_of(&id).unwrap().unwrap();
+    rig.engine
+        .forks
+        .convert_fork(&id, ProviderName::Copy)
+        .unwrap();
+    rig.engine.workspaces.hand_out_path(&id).unwrap();
+    let fork = rig.engine.forks.fork_of(&id).unwrap().unwrap();
     assert_eq!(fork.provider, Some(ProviderName::Copy));
     assert_eq!(
-        rig.engine.read_whole(&id, &p("README")).unwrap().0,
+        rig.engine
+            .workspaces
+            .read_whole(&id, &p("README"))
+            .unwrap()
+            .0,
         b"read me\n"
     );
 }

@@ -68,16 +68,21 @@ impl Good {
         for (path, bytes) in &then {
             write(&engine, &ws, path, bytes);
         }
-        let first = engine.snapshot(&ws, Some("first"), false, &user()).unwrap();
+        let first = engine
+            .workspaces
+            .snapshot(&ws, Some("first"), false, &user())
+            .unwrap();
         for (path, bytes) in &now {
             write(&engine, &ws, path, bytes);
         }
         engine
+            .workspaces
             .snapshot(&ws, Some("second"), false, &user())
             .unwrap();
-        engine.hand_out_path(&ws).unwrap();
+        engine.workspaces.hand_out_path(&ws).unwrap();
         let stored = Some(STORED.parse().unwrap());
         let stored = engine
+            .workspaces
             .create_workspace(stored, Default::default(), Default::default(), &user())
             .unwrap();
         for (path, bytes) in &now {
@@ -93,9 +98,10 @@ impl Good {
         }
         let options = ImportOptions::default();
         engine
+            .projects
             .import_dir(&app(), source.path(), &options, &mut |_| {}, &user())
             .unwrap();
-        engine.wait_for_upkeep();
+        engine.context.wait_for_jobs();
         drop(engine);
         let _ = std::fs::remove_dir_all(host.path().join("data/layers"));
         Good {
@@ -176,6 +182,7 @@ impl Good {
 fn create(engine: &Engine) -> WorkspaceId {
     let id: WorkspaceId = "w".parse().unwrap();
     engine
+        .workspaces
         .create_workspace(Some(id), Default::default(), Default::default(), &user())
         .unwrap()
         .id
@@ -278,7 +285,7 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
     let ws: WorkspaceId = "w".parse().unwrap();
     let mut seen = Seen::default();
     for (path, expected) in &good.then {
-        let open = || engine.open_file_at(&ws, &good.first, &p(path));
+        let open = || engine.workspaces.open_file_at(&ws, &good.first, &p(path));
         seen.judge("whole at a snapshot", whole(open(), None), expected);
         let from = rng.below(expected.len());
         let to = from + rng.below(expected.len() - from) + 1;
@@ -290,7 +297,7 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
         );
     }
     for (path, expected) in &good.project {
-        let open = || engine.open_project_file(&app(), None, &p(path));
+        let open = || engine.projects.open_project_file(&app(), None, &p(path));
         seen.judge("project file", whole(open(), None), expected);
         let part = Some((0, 10));
         seen.judge(
@@ -301,7 +308,7 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
     }
     let stored: WorkspaceId = STORED.parse().unwrap();
     for (path, expected) in &good.now {
-        let open = || engine.open_file(&stored, &p(path));
+        let open = || engine.workspaces.open_file(&stored, &p(path));
         seen.judge("whole without a directory", whole(open(), None), expected);
         let from = rng.below(expected.len());
         let part = Some((from as u64, 1));
@@ -313,20 +320,22 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
     }
     // What the directory holds is good, whatever the store has become.
     for (path, expected) in &good.now {
-        let read = engine.read_whole(&ws, &p(path)).unwrap();
+        let read = engine.workspaces.read_whole(&ws, &p(path)).unwrap();
         assert!(read.0 == *expected, "{path} of the directory");
     }
     export(host, "workspace.git", &mut seen, |target| {
-        engine.export_git(&ws, target, &mut |_| {})
+        engine.workspaces.export_git(&ws, target, &mut |_| {})
     });
     export(host, "project.git", &mut seen, |target| {
-        engine.export_project_git(&app(), target, None, &mut |_| {})
+        engine
+            .workspaces
+            .export_project_git(&app(), target, None, &mut |_| {})
     });
     let options = ForkOptions {
         agent: Some("agent".parse().unwrap()),
         ..ForkOptions::default()
     };
-    match engine.fork_out(&app(), &options, &user()) {
+    match engine.forks.fork_out(&app(), &options, &user()) {
         Ok((_, path)) => {
             assert!(on_disk(&path) == image_of(&good.project), "a wrong fork");
             seen.right += 1;
@@ -337,9 +346,9 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
             assert_eq!(layers.count(), 0, "a failed fork left a layer");
         }
     }
-    let before = engine.workspace(&ws).unwrap();
+    let before = engine.workspaces.workspace(&ws).unwrap();
     let dir = host.join("data/workspaces/w");
-    match engine.restore(&ws, &good.first, None, &user()) {
+    match engine.workspaces.restore(&ws, &good.first, None, &user()) {
         Ok(_) => {
             assert!(on_disk(&dir) == image_of(&good.then), "a wrong restore");
             seen.right += 1;
@@ -347,13 +356,13 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
         Err(error) => {
             seen.fail("restore", &error);
             assert!(on_disk(&dir) == image_of(&good.now), "a half restore");
-            let after = engine.workspace(&ws).unwrap();
+            let after = engine.workspaces.workspace(&ws).unwrap();
             assert_eq!((before.files, before.bytes), (after.files, after.bytes));
         }
     }
     let stages = dir_image(&dir);
     assert_eq!(stages.len(), good.now.len() + 1, "stage files are left");
-    let problems = engine.check().unwrap().problems;
+    let problems = engine.upkeep.check().unwrap().problems;
     if seen.failed > 0 {
         assert!(
             problems.iter().any(|one| one.what == "object"),

@@ -37,9 +37,10 @@ fn copies_and_plain_workspaces_that_are_in_use_are_not_removed() {
     let (_, fork) = rig.fork(&project, "ada");
     let plain = rig
         .engine
+        .workspaces
         .create_workspace(None, Layout::Plain, Quota::default(), &user())
         .unwrap();
-    let plain = rig.engine.hand_out_path(&plain.id).unwrap();
+    let plain = rig.engine.workspaces.hand_out_path(&plain.id).unwrap();
     rig.close();
     for place in [&fork, &plain] {
         let worker = WorksIn::new(place);

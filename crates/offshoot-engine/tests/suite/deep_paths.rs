@@ -33,32 +33,50 @@ fn deep_paths_are_refused_by_every_door() {
     let options = WriteOptions::default();
     let write = |path: &RelPath| {
         let content = Content::Bytes(b"x");
-        rig.engine.write_file(&id, path, content, &options, &user())
+        rig.engine
+            .workspaces
+            .write_file(&id, path, content, &options, &user())
     };
     write(&deep(MAX_DEPTH)).unwrap();
     says_how_deep(write(&deep(MAX_DEPTH + 1)));
-    says_how_deep(rig.engine.make_dir_in(&id, &deep(MAX_DEPTH + 1), &user()));
     says_how_deep(
         rig.engine
+            .workspaces
+            .make_dir_in(&id, &deep(MAX_DEPTH + 1), &user()),
+    );
+    says_how_deep(
+        rig.engine
+            .workspaces
             .make_link(&id, &deep(MAX_DEPTH + 1), b"target", &user()),
     );
     // What is below moves along.
-    rig.engine.make_dir_in(&id, &p("top"), &user()).unwrap();
-    let moved = rig.engine.move_file(&id, &p("d"), &p("top/d"), &user());
+    rig.engine
+        .workspaces
+        .make_dir_in(&id, &p("top"), &user())
+        .unwrap();
+    let moved = rig
+        .engine
+        .workspaces
+        .move_file(&id, &p("d"), &p("top/d"), &user());
     says_how_deep(moved);
     rig.engine
+        .workspaces
         .move_file(&id, &p("d"), &p("other"), &user())
         .unwrap();
     let project: ProjectId = "web".parse().unwrap();
-    rig.engine.create_project(&project, &user()).unwrap();
+    rig.engine
+        .projects
+        .create_project(&project, &user())
+        .unwrap();
     let put = |path: &RelPath| {
         let content = Content::Bytes(b"x");
         rig.engine
+            .projects
             .put_in_project(&project, path, content, &options, &user())
     };
     put(&deep(MAX_DEPTH)).unwrap();
     says_how_deep(put(&deep(MAX_DEPTH + 1)));
-    let import = rig.engine.begin_import(&project).unwrap();
+    let import = rig.engine.projects.begin_import(&project).unwrap();
     says_how_deep(import.write_file(&deep(MAX_DEPTH + 1), Content::Bytes(b"x"), false));
     rig.check();
 }
@@ -79,13 +97,13 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     let left_out = vec![(too_deep.clone(), why)];
     let rig = TestEngine::in_memory(ProviderName::Copy);
     let id = rig.create("ws");
-    let path = rig.engine.hand_out_path(&id).unwrap();
+    let path = rig.engine.workspaces.hand_out_path(&id).unwrap();
     let file = make_deep(&path, MAX_DEPTH + 40);
     for _ in 0..2 {
-        let synced = rig.engine.sync(&id, &user()).unwrap();
+        let synced = rig.engine.sync.sync(&id, &user()).unwrap();
         assert_eq!(synced.refused, left_out);
         assert_eq!(synced.ignored, []);
-        let workspace = rig.engine.workspace(&id).unwrap();
+        let workspace = rig.engine.workspaces.workspace(&id).unwrap();
         assert_eq!((workspace.files, workspace.dirs), (0, MAX_DEPTH as i64));
     }
     let project: ProjectId = "imported".parse().unwrap();
@@ -94,12 +112,13 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     make_deep(source.path(), MAX_DEPTH + 40);
     let imported = rig
         .engine
+        .projects
         .import_dir(&project, source.path(), &options, &mut |_| {}, &user())
         .unwrap();
     assert_eq!(imported.dropped, left_out);
     let (fork, path) = rig.fork(&project, "agent");
     make_deep(&path, MAX_DEPTH + 40);
-    let synced = rig.engine.sync(&fork, &user()).unwrap();
+    let synced = rig.engine.sync.sync(&fork, &user()).unwrap();
     assert!(synced.changes.is_empty());
     assert!(
         synced.refused.contains(&left_out[0]),
@@ -107,9 +126,13 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
         synced.refused
     );
     // What was left out is in the way of nothing.
-    rig.engine.snapshot(&id, None, false, &user()).unwrap();
+    rig.engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap();
     assert!(file.exists());
     rig.engine
+        .workspaces
         .delete_file(&id, &p("d/d/d"), true, &user())
         .unwrap();
     assert!(!file.exists());
@@ -126,9 +149,10 @@ fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
             git(source.path(), args);
         }
         let project: ProjectId = format!("git{levels}").parse().unwrap();
-        let imported = rig
-            .engine
-            .import_git(&project, source.path(), &mut |_| {}, &user());
+        let imported =
+            rig.engine
+                .projects
+                .import_git(&project, source.path(), &mut |_| {}, &user());
         assert_eq!(imported.is_ok(), fits, "{levels}");
         if let Err(error) = imported {
             assert_eq!(error.code(), ErrorCode::InvalidRequest);
@@ -179,21 +203,39 @@ fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
     let (content, options) = (Content::Bytes(b""), WriteOptions::default());
     let empty = rig
         .engine
+        .workspaces
         .write_file(&id, &p("empty"), content, &options, &user());
     assert_eq!(empty.unwrap().id, EMPTY_BLOB);
-    rig.engine.clean(Duration::ZERO, false, &user()).unwrap();
-    store_deep(&rig, &id, LEVELS);
-    let (bytes, _) = rig.engine.read_whole(&id, &deep(LEVELS)).unwrap();
-    assert_eq!(bytes, b"");
-    let first = rig.engine.snapshot(&id, None, false, &user()).unwrap();
     rig.engine
+        .upkeep
+        .clean(Duration::ZERO, false, &user())
+        .unwrap();
+    store_deep(&rig, &id, LEVELS);
+    let (bytes, _) = rig
+        .engine
+        .workspaces
+        .read_whole(&id, &deep(LEVELS))
+        .unwrap();
+    assert_eq!(bytes, b"");
+    let first = rig
+        .engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap();
+    rig.engine
+        .workspaces
         .move_file(&id, &p("d/d"), &p("up"), &user())
         .unwrap();
     rig.engine
+        .workspaces
         .restore(&id, &first.snapshot.id.to_hex(), None, &user())
         .unwrap();
-    assert!(rig.engine.read_whole(&id, &deep(LEVELS)).is_ok());
-    let gone = rig.engine.delete_file(&id, &p("d"), true, &user()).unwrap();
+    assert!(rig.engine.workspaces.read_whole(&id, &deep(LEVELS)).is_ok());
+    let gone = rig
+        .engine
+        .workspaces
+        .delete_file(&id, &p("d"), true, &user())
+        .unwrap();
     assert_eq!(gone, 1);
-    assert_eq!(rig.engine.workspace(&id).unwrap().dirs, 0);
+    assert_eq!(rig.engine.workspaces.workspace(&id).unwrap().dirs, 0);
 }

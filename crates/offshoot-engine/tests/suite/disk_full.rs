@@ -25,7 +25,12 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 
 fn workspace(engine: &Engine, name: &str) -> Result<WorkspaceId> {
     let id: WorkspaceId = name.parse().unwrap();
-    engine.create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user())?;
+    engine.workspaces.create_workspace(
+        Some(id.clone()),
+        Layout::Plain,
+        Quota::default(),
+        &user(),
+    )?;
     Ok(id)
 }
 
@@ -74,8 +79,8 @@ fn open(disk: &Path) -> Engine {
 }
 
 fn assert_whole(engine: &Engine) {
-    engine.wait_for_upkeep();
-    assert_eq!(engine.check().unwrap().problems, []);
+    engine.context.wait_for_jobs();
+    assert_eq!(engine.upkeep.check().unwrap().problems, []);
 }
 
 #[test]
@@ -92,14 +97,16 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     );
     assert_eq!(held, Some(wanted));
     let project: ProjectId = "web".parse().unwrap();
-    engine.create_project(&project, &user()).unwrap();
+    engine.projects.create_project(&project, &user()).unwrap();
     let options = WriteOptions::default();
     let put = |path: &str, text: &[u8]| {
-        engine.put_in_project(&project, &p(path), Content::Bytes(text), &options, &user())
+        engine
+            .projects
+            .put_in_project(&project, &p(path), Content::Bytes(text), &options, &user())
     };
     put("README", b"read me\n").unwrap();
     let fork = ForkOptions::default();
-    let (mine, path) = engine.fork_out(&project, &fork, &user()).unwrap();
+    let (mine, path) = engine.forks.fork_out(&project, &fork, &user()).unwrap();
     fs::write(path.join("README"), b"mine\n").unwrap();
     fs::write(path.join("big"), noise(300, 1_000_000)).unwrap();
     let one = workspace(&engine, "one").unwrap();
@@ -120,11 +127,15 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
         assert_full(try_write(&engine, &one, &p("new"), b"small"));
         assert_full(try_write(&engine, &one, &p("small-7"), &noise(1, 70_000)));
         assert_full(try_write(&engine, &one, &p("new"), &noise(1, 3_000_000)));
-        assert_full(engine.make_dir_in(&one, &p("dir"), &user()));
-        assert_full(engine.fork_out(&project, &fork, &user()));
-        assert_full(engine.complete(&mine.workspace.id, &CompleteOptions::default(), &user()));
+        assert_full(engine.workspaces.make_dir_in(&one, &p("dir"), &user()));
+        assert_full(engine.forks.fork_out(&project, &fork, &user()));
+        assert_full(engine.merges.complete(
+            &mine.workspace.id,
+            &CompleteOptions::default(),
+            &user(),
+        ));
         assert_full(put("big", &noise(9, 1_000_000)));
-        if let Err(error) = engine.snapshot(&one, None, false, &user()) {
+        if let Err(error) = engine.workspaces.snapshot(&one, None, false, &user()) {
             assert_full::<()>(Err(error));
         }
     };
@@ -132,30 +143,33 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     // Deleting single files, each on a disk that is full to the last byte.
     for number in 0..4 {
         engine
+            .workspaces
             .delete_file(&one, &p(&format!("small-{number}")), false, &user())
             .unwrap();
         fill(disk.path());
         refused();
     }
-    let rest = engine.delete_file(&one, &p("large-0"), false, &user());
+    let rest = engine
+        .workspaces
+        .delete_file(&one, &p("large-0"), false, &user());
     assert_eq!(rest.unwrap(), 1);
     // The next process can open it, read and delete.
     fill(disk.path());
     let other = open(disk.path());
     assert_eq!(
-        other.read_whole(&one, &p("large-1")).unwrap().0,
+        other.workspaces.read_whole(&one, &p("large-1")).unwrap().0,
         noise(1, 300_000)
     );
-    other.delete_workspace(&two, &user()).unwrap();
+    other.workspaces.delete_workspace(&two, &user()).unwrap();
     fill(disk.path());
-    engine.clean(Duration::ZERO, false, &user()).unwrap();
+    engine.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
     fill(disk.path());
-    let purged = other.purge_workspace(&two, &user()).unwrap();
+    let purged = other.upkeep.purge_workspace(&two, &user()).unwrap();
     assert_eq!(purged.workspaces, 1);
     drop(other);
     fill(disk.path());
-    engine.purge_path(&three, &p("f"), &user()).unwrap();
-    engine.wait_for_upkeep();
+    engine.upkeep.purge_path(&three, &p("f"), &user()).unwrap();
+    engine.context.wait_for_jobs();
     fill(disk.path());
     refused();
 
@@ -163,13 +177,16 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     fs::remove_file(&foreign).unwrap();
     try_write(&engine, &one, &p("new"), &noise(5, 3_000_000)).unwrap();
     assert_eq!(
-        engine.read_whole(&one, &p("new")).unwrap().0,
+        engine.workspaces.read_whole(&one, &p("new")).unwrap().0,
         noise(5, 3_000_000)
     );
     put("README", b"newer\n").unwrap();
-    let done = engine.complete(&mine.workspace.id, &CompleteOptions::default(), &user());
+    let done = engine
+        .merges
+        .complete(&mine.workspace.id, &CompleteOptions::default(), &user());
     assert_eq!(done.unwrap().conflicts.len(), 1);
     engine
+        .upkeep
         .clean(Duration::from_secs(3600), false, &user())
         .unwrap();
     assert_eq!(reserve_in(&disk.path().join("data")).1, Some(wanted));
@@ -186,11 +203,14 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     let engine = open(disk.path());
     let id = workspace(&engine, "one").unwrap();
     try_write(&engine, &id, &p("f"), b"f").unwrap();
-    let path = engine.hand_out_path(&id).unwrap();
+    let path = engine.workspaces.hand_out_path(&id).unwrap();
     // Changes of an outside program that no version holds yet.
     fs::write(path.join("outside"), noise(1, 12_000_000)).unwrap();
     fill(disk.path());
-    let refused = engine.delete_workspace(&id, &user()).unwrap_err();
+    let refused = engine
+        .workspaces
+        .delete_workspace(&id, &user())
+        .unwrap_err();
     assert!(refused.is_disk_full(), "{refused:?}");
     assert!(
         refused.hint().unwrap().contains("purge workspace"),
@@ -200,7 +220,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
         fs::read(path.join("outside")).unwrap(),
         noise(1, 12_000_000)
     );
-    engine.purge_workspace(&id, &user()).unwrap();
+    engine.upkeep.purge_workspace(&id, &user()).unwrap();
     assert!(!path.exists());
     let id = workspace(&engine, "two").unwrap();
     try_write(&engine, &id, &p("f"), &noise(2, 1_000_000)).unwrap();
@@ -224,20 +244,23 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     let disk = LoopImage::create(FileSystem::Ext4, DISK);
     let engine = open(disk.path());
     let id = workspace(&engine, "one").unwrap();
-    let path = engine.hand_out_path(&id).unwrap();
+    let path = engine.workspaces.hand_out_path(&id).unwrap();
     let name = "n".repeat(200);
     fs::create_dir(path.join("d")).unwrap();
     for number in 0..4_500 {
         fs::write(path.join(format!("d/{name}-{number}")), b"same").unwrap();
     }
-    engine.sync(&id, &user()).unwrap();
-    engine.delete_file(&id, &p("d"), true, &user()).unwrap();
-    engine.checkpoint().unwrap();
+    engine.sync.sync(&id, &user()).unwrap();
+    engine
+        .workspaces
+        .delete_file(&id, &p("d"), true, &user())
+        .unwrap();
+    engine.directories.checkpoint().unwrap();
     let rows = fs::metadata(disk.path().join("data/offshoot.db"));
     let (reserve, _) = reserve_in(&disk.path().join("data"));
     assert!(rows.unwrap().len() > 2 * reserve);
     fill(disk.path());
-    engine.purge_workspace(&id, &user()).unwrap();
+    engine.upkeep.purge_workspace(&id, &user()).unwrap();
     let id = workspace(&engine, "two").unwrap();
     try_write(&engine, &id, &p("f"), b"f").unwrap();
     assert_whole(&engine);
@@ -286,7 +309,10 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
     let all_there = |engine: &Engine, except: usize| {
         for ((writer, path), content) in &acknowledged {
             if *writer != except {
-                let (read, _) = engine.read_whole(&ids[*writer], &p(path)).unwrap();
+                let (read, _) = engine
+                    .workspaces
+                    .read_whole(&ids[*writer], &p(path))
+                    .unwrap();
                 assert!(read == *content, "{path} of {writer}");
             }
         }
@@ -301,9 +327,15 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
     // What the last one could not move out of its log any more gave space back.
     fill(disk.path());
     assert_full(try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)));
-    engine.delete_file(&ids[0], &p("d"), true, &user()).unwrap();
-    engine.delete_workspace(&ids[0], &user()).unwrap();
-    engine.purge_workspace(&ids[0], &user()).unwrap();
+    engine
+        .workspaces
+        .delete_file(&ids[0], &p("d"), true, &user())
+        .unwrap();
+    engine
+        .workspaces
+        .delete_workspace(&ids[0], &user())
+        .unwrap();
+    engine.upkeep.purge_workspace(&ids[0], &user()).unwrap();
     try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)).unwrap();
     all_there(&engine, 0);
     assert_whole(&engine);

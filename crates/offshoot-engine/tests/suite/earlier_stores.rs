@@ -15,8 +15,8 @@ fn a_store_of_every_earlier_schema_works() {
         make_earlier_database(schema, &host.path().join("data/offshoot.db"));
         let engine = open(host.path(), ProviderName::Copy);
         let check = || {
-            engine.wait_for_upkeep();
-            let report = engine.check().unwrap();
+            engine.context.wait_for_jobs();
+            let report = engine.upkeep.check().unwrap();
             assert!(
                 report.problems.is_empty(),
                 "{schema}: {:?}",
@@ -25,6 +25,7 @@ fn a_store_of_every_earlier_schema_works() {
         };
         check();
         let names: Vec<String> = engine
+            .workspaces
             .workspaces(None, 0)
             .unwrap()
             .into_iter()
@@ -32,23 +33,28 @@ fn a_store_of_every_earlier_schema_works() {
             .collect();
         let notes: WorkspaceId = "notes2".parse().unwrap();
         assert!(names.contains(&notes.to_string()), "{schema}: {names:?}");
-        let text = |path: &str| engine.read_whole(&notes, &p(path)).unwrap().0;
+        let text = |path: &str| engine.workspaces.read_whole(&notes, &p(path)).unwrap().0;
         assert_eq!(
             (text("k.txt"), text("l.txt")),
             (b"kept\n".to_vec(), b"later\n".to_vec())
         );
         let (content, options) = (Content::Bytes(b"new"), WriteOptions::default());
-        let written = engine.write_file(&notes, &p("new"), content, &options, &user());
+        let written = engine
+            .workspaces
+            .write_file(&notes, &p("new"), content, &options, &user());
         written.unwrap();
-        let snapshots = engine.snapshots(&notes, 0).unwrap();
+        let snapshots = engine.workspaces.snapshots(&notes, 0).unwrap();
         let newest = snapshots[0].id.to_string();
-        engine.restore(&notes, &newest, None, &user()).unwrap();
-        assert!(engine.read_whole(&notes, &p("new")).is_err());
+        engine
+            .workspaces
+            .restore(&notes, &newest, None, &user())
+            .unwrap();
+        assert!(engine.workspaces.read_whole(&notes, &p("new")).is_err());
         if schema >= 2 {
             use_project(&engine, schema);
         }
         if schema >= 4 {
-            assert_eq!(engine.tokens(None, 0).unwrap().len(), 3, "{schema}");
+            assert_eq!(engine.access.tokens(None, 0).unwrap().len(), 3, "{schema}");
         }
         check();
     }
@@ -56,7 +62,7 @@ fn a_store_of_every_earlier_schema_works() {
 
 fn use_project(engine: &offshoot_engine::Engine, schema: usize) {
     let web = "web".parse().unwrap();
-    let settings = engine.merge_settings(&web).unwrap();
+    let settings = engine.projects.merge_settings(&web).unwrap();
     assert_eq!(settings.policies.len(), 2, "{schema}");
     let protects = if schema >= 5 {
         &["conf/rules"][..]
@@ -64,26 +70,31 @@ fn use_project(engine: &offshoot_engine::Engine, schema: usize) {
         &[]
     };
     assert_eq!(settings.protect, protects, "{schema}");
-    engine.set_merge_settings(&web, &settings, &user()).unwrap();
-    assert_eq!(engine.merge_settings(&web).unwrap(), settings);
+    engine
+        .projects
+        .set_merge_settings(&web, &settings, &user())
+        .unwrap();
+    assert_eq!(engine.projects.merge_settings(&web).unwrap(), settings);
     if schema >= 3 {
         // What was asked for and not done when the program ended.
-        assert_eq!(engine.waiting_completions().unwrap(), 1, "{schema}");
-        assert_eq!(engine.work_off_completions().unwrap(), 0, "{schema}");
-        let merges = engine.merges(&web, None, 0).unwrap();
+        assert_eq!(engine.merges.waiting_completions().unwrap(), 1, "{schema}");
+        assert_eq!(engine.merges.work_off_completions().unwrap(), 0, "{schema}");
+        let merges = engine.merges.merges(&web, None, 0).unwrap();
         assert_eq!(merges.len(), 4, "{schema}");
         let decided = merges.iter().flat_map(|one| &one.completed.decided);
         assert_eq!(decided.count(), 1, "{schema}");
-        let open = engine.reviews(Some(&web), true).unwrap();
+        let open = engine.merges.reviews(Some(&web), true).unwrap();
         assert_eq!(open[0].path, p("a.txt"), "{schema}");
         assert_eq!(open[0].candidates.len(), 1, "{schema}");
     }
     let (fork, path) = engine
+        .forks
         .fork_out(&web, &ForkOptions::default(), &user())
         .unwrap();
     std::fs::write(path.join("made"), "now\n").unwrap();
     let id = &fork.workspace.id;
     let done = engine
+        .merges
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap();
     assert_eq!(done.merged, [p("made")], "{schema}");

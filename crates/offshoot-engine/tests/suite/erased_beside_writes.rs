@@ -16,6 +16,7 @@ const FILES: u64 = 120;
 fn workspace(engine: &Engine, name: &str, layout: Layout) -> WorkspaceId {
     let id: WorkspaceId = name.parse().unwrap();
     engine
+        .workspaces
         .create_workspace(Some(id.clone()), layout, Quota::default(), &user())
         .unwrap();
     id
@@ -44,7 +45,10 @@ fn write(engine: &Engine, id: &WorkspaceId, round: u64, file: u64) {
     let bytes = content(round, file);
     loop {
         let (content, options) = (Content::Bytes(&bytes), WriteOptions::default());
-        match engine.write_file(id, &p(&path(file)), content, &options, &user()) {
+        match engine
+            .workspaces
+            .write_file(id, &p(&path(file)), content, &options, &user())
+        {
             Ok(_) => return,
             Err(error) => assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}"),
         }
@@ -61,25 +65,35 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
         for file in 0..FILES {
             write(engine, &going, round, file);
         }
-        engine.snapshot(&going, None, false, &user()).unwrap();
+        engine
+            .workspaces
+            .snapshot(&going, None, false, &user())
+            .unwrap();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for file in 0..FILES {
                     write(engine, &staying, round, file);
                 }
                 // Its trees are those of the workspace that goes.
-                let taken = || engine.snapshot(&staying, None, false, &user());
+                let taken = || engine.workspaces.snapshot(&staying, None, false, &user());
                 while let Err(error) = taken() {
                     assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
                 }
             });
             erase(engine, &going);
         });
-        let snapshot = engine.snapshots(&staying, 1).unwrap()[0].id.to_hex();
+        let snapshot = engine.workspaces.snapshots(&staying, 1).unwrap()[0]
+            .id
+            .to_hex();
         for file in 0..FILES {
-            let (now, _) = engine.read_whole(&staying, &p(&path(file))).unwrap();
+            let (now, _) = engine
+                .workspaces
+                .read_whole(&staying, &p(&path(file)))
+                .unwrap();
             assert!(now == content(round, file));
-            let kept = engine.file_at(&staying, &snapshot, &p(&path(file)));
+            let kept = engine
+                .workspaces
+                .file_at(&staying, &snapshot, &p(&path(file)));
             assert!(kept.unwrap() == content(round, file));
         }
         rig.check();
@@ -89,7 +103,7 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
 #[test]
 fn content_of_a_retired_session_stays_with_who_writes_it_meanwhile() {
     all_of_it_stays(Layout::Session, |engine, going| {
-        let gone = engine.retire_sessions(Duration::ZERO).unwrap();
+        let gone = engine.upkeep.retire_sessions(Duration::ZERO).unwrap();
         assert_eq!(gone, std::slice::from_ref(going));
     });
 }
@@ -97,6 +111,6 @@ fn content_of_a_retired_session_stays_with_who_writes_it_meanwhile() {
 #[test]
 fn content_of_a_purged_workspace_stays_with_who_writes_it_meanwhile() {
     all_of_it_stays(Layout::Plain, |engine, going| {
-        engine.purge_workspace(going, &user()).unwrap();
+        engine.upkeep.purge_workspace(going, &user()).unwrap();
     });
 }

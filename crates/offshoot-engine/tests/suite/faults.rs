@@ -24,12 +24,12 @@ struct Seen {
 }
 
 fn look(bed: &TestEngine, ws: &WorkspaceId) -> Seen {
-    let open = bed.engine.workspace(ws).is_ok();
+    let open = bed.engine.workspaces.workspace(ws).is_ok();
     Seen {
         open,
         image: bed.image(ws),
         snapshots: if open {
-            bed.engine.snapshots(ws, 0).unwrap().len()
+            bed.engine.workspaces.snapshots(ws, 0).unwrap().len()
         } else {
             0
         },
@@ -112,7 +112,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
 
 /// Nothing is damaged: by the engine's own check, and by a second look that shares no code with it.
 fn prove(bed: &mut TestEngine) {
-    let report = bed.engine.check().unwrap();
+    let report = bed.engine.upkeep.check().unwrap();
     assert_eq!(report.problems, []);
     assert!(report.objects > 0 && report.workspaces > 0);
     bed.close();
@@ -156,7 +156,7 @@ fn check_whole(
     );
     // Without outside programs the directory always equals the index. With them it may be ahead
     // until the next sync, which the retry does.
-    if now.open && !bed.engine.workspace(ws).unwrap().handed_out {
+    if now.open && !bed.engine.workspaces.workspace(ws).unwrap().handed_out {
         assert_eq!(out_of_line(bed, ws), None, "{at}");
     }
 }
@@ -170,13 +170,14 @@ fn some_files(bed: &TestEngine, ws: &WorkspaceId) {
     bed.write(ws, "d/b.txt", b"two");
     bed.write(ws, "d/e/c.txt", b"three");
     bed.engine
+        .workspaces
         .make_dir_in(ws, &p("empty/inner"), &user())
         .unwrap();
 }
 
 /// Changes of every sort that an outside program can make.
 fn outside_edits(bed: &TestEngine, ws: &WorkspaceId) {
-    let root = bed.engine.hand_out_path(ws).unwrap();
+    let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
     fs::write(root.join("a.txt"), b"eno").unwrap();
     chmod(&root.join("d/b.txt"), 0o600);
     fs::remove_dir_all(root.join("d/e")).unwrap();
@@ -246,7 +247,7 @@ fn fault_write_beside_outside_programs() {
         &Case {
             prepare: &|bed, ws| {
                 some_files(bed, ws);
-                let root = bed.engine.hand_out_path(ws).unwrap();
+                let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
                 fs::write(root.join("d/b.txt"), b"from outside").unwrap();
             },
             operate: &|engine, ws| put(engine, ws, "d/b.txt", b"second"),
@@ -278,10 +279,15 @@ fn fault_upload() {
             operate: &|engine, ws| {
                 // A retry after an upload that happened would rightly make one more file.
                 let options = WriteOptions::default();
-                if engine.read_whole(ws, &p("upload/a (1).txt")).is_ok() {
+                if engine
+                    .workspaces
+                    .read_whole(ws, &p("upload/a (1).txt"))
+                    .is_ok()
+                {
                     return Ok(());
                 }
                 engine
+                    .workspaces
                     .upload(ws, b"a.txt", Content::Bytes(b"mine"), &options, &user())
                     .map(drop)
             },
@@ -297,7 +303,10 @@ fn fault_edit() {
         &Case {
             prepare: &some_files,
             operate: &|engine, ws| {
-                match engine.edit_file(ws, &p("a.txt"), "one", "1", false, &user()) {
+                match engine
+                    .workspaces
+                    .edit_file(ws, &p("a.txt"), "one", "1", false, &user())
+                {
                     // The edit before had happened.
                     Err(error) if error.code() == ErrorCode::InvalidRequest => Ok(()),
                     other => other.map(drop),
@@ -314,7 +323,12 @@ fn fault_mkdir() {
         None,
         &Case {
             prepare: &some_files,
-            operate: &|engine, ws| engine.make_dir_in(ws, &p("x/y"), &user()).map(drop),
+            operate: &|engine, ws| {
+                engine
+                    .workspaces
+                    .make_dir_in(ws, &p("x/y"), &user())
+                    .map(drop)
+            },
             keeps_first: false,
         },
     );
@@ -338,11 +352,17 @@ fn fault_delete() {
                     prepare: &|bed, ws| {
                         some_files(bed, ws);
                         if snapshot_first {
-                            bed.engine.snapshot(ws, None, false, &user()).unwrap();
+                            bed.engine
+                                .workspaces
+                                .snapshot(ws, None, false, &user())
+                                .unwrap();
                         }
                     },
                     operate: &|engine, ws| {
-                        let outcome = engine.delete_file(ws, &p(path), recursive, &user());
+                        let outcome =
+                            engine
+                                .workspaces
+                                .delete_file(ws, &p(path), recursive, &user());
                         or_gone(outcome.map(drop))
                     },
                     keeps_first: false,
@@ -360,10 +380,18 @@ fn fault_move() {
             &Case {
                 prepare: &|bed, ws| {
                     some_files(bed, ws);
-                    bed.engine.snapshot(ws, None, false, &user()).unwrap();
+                    bed.engine
+                        .workspaces
+                        .snapshot(ws, None, false, &user())
+                        .unwrap();
                 },
                 operate: &|engine, ws| {
-                    or_gone(engine.move_file(ws, &p(from), &p(to), &user()).map(drop))
+                    or_gone(
+                        engine
+                            .workspaces
+                            .move_file(ws, &p(from), &p(to), &user())
+                            .map(drop),
+                    )
                 },
                 keeps_first: false,
             },
@@ -377,7 +405,12 @@ fn fault_snapshot() {
         None,
         &Case {
             prepare: &some_files,
-            operate: &|engine, ws| engine.snapshot(ws, None, false, &user()).map(drop),
+            operate: &|engine, ws| {
+                engine
+                    .workspaces
+                    .snapshot(ws, None, false, &user())
+                    .map(drop)
+            },
             keeps_first: false,
         },
     );
@@ -392,7 +425,12 @@ fn fault_snapshot_beside_outside_programs() {
                 some_files(bed, ws);
                 outside_edits(bed, ws);
             },
-            operate: &|engine, ws| engine.snapshot(ws, None, false, &user()).map(drop),
+            operate: &|engine, ws| {
+                engine
+                    .workspaces
+                    .snapshot(ws, None, false, &user())
+                    .map(drop)
+            },
             keeps_first: false,
         },
     );
@@ -403,8 +441,12 @@ fn two_states(bed: &TestEngine, ws: &WorkspaceId) -> String {
     some_files(bed, ws);
     bed.write(ws, "other/b.txt", b"not to be touched");
     outside_edits(bed, ws);
-    let first = bed.engine.snapshot(ws, None, false, &user()).unwrap();
-    let root = bed.engine.hand_out_path(ws).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(ws, None, false, &user())
+        .unwrap();
+    let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
     // A file becomes a directory, a directory a link to another one that has the same names.
     fs::remove_file(root.join("a.txt")).unwrap();
     fs::create_dir(root.join("a.txt")).unwrap();
@@ -418,7 +460,7 @@ fn two_states(bed: &TestEngine, ws: &WorkspaceId) -> String {
 
 /// The snapshot that [`two_states`] took, also when restores have added newer ones.
 fn oldest(engine: &Engine, ws: &WorkspaceId) -> Result<String> {
-    let all = engine.snapshots(ws, 0)?;
+    let all = engine.workspaces.snapshots(ws, 0)?;
     Ok(all
         .last()
         .map_or_else(String::new, |oldest| oldest.id.to_hex()))
@@ -434,7 +476,10 @@ fn fault_restore() {
             },
             operate: &|engine, ws| {
                 let target = oldest(engine, ws)?;
-                engine.restore(ws, &target, None, &user()).map(drop)
+                engine
+                    .workspaces
+                    .restore(ws, &target, None, &user())
+                    .map(drop)
             },
             keeps_first: true,
         },
@@ -448,12 +493,18 @@ fn fault_restore_to_links() {
         &Case {
             prepare: &|bed, ws| {
                 let first = two_states(bed, ws);
-                bed.engine.restore(ws, &first, None, &user()).unwrap();
+                bed.engine
+                    .workspaces
+                    .restore(ws, &first, None, &user())
+                    .unwrap();
             },
             operate: &|engine, ws| {
-                let all = engine.snapshots(ws, 0)?;
+                let all = engine.workspaces.snapshots(ws, 0)?;
                 let kept = all.iter().find(|snapshot| snapshot.number == 2).unwrap().id;
-                engine.restore(ws, &kept.to_hex(), None, &user()).map(drop)
+                engine
+                    .workspaces
+                    .restore(ws, &kept.to_hex(), None, &user())
+                    .map(drop)
             },
             keeps_first: true,
         },
@@ -473,6 +524,7 @@ fn fault_restore_of_one_path() {
                     let target = oldest(engine, ws)?;
                     or_gone(
                         engine
+                            .workspaces
                             .restore(ws, &target, Some(&p(path)), &user())
                             .map(drop),
                     )
@@ -491,17 +543,27 @@ fn fault_restore_in_a_workspace_of_our_own() {
             &Case {
                 prepare: &|bed, ws| {
                     some_files(bed, ws);
-                    bed.engine.snapshot(ws, None, false, &user()).unwrap();
-                    bed.engine.delete_file(ws, &p("d"), true, &user()).unwrap();
+                    bed.engine
+                        .workspaces
+                        .snapshot(ws, None, false, &user())
+                        .unwrap();
+                    bed.engine
+                        .workspaces
+                        .delete_file(ws, &p("d"), true, &user())
+                        .unwrap();
                     bed.write(ws, "d", b"a file now");
                     bed.engine
+                        .workspaces
                         .delete_file(ws, &p("a.txt"), false, &user())
                         .unwrap();
                     bed.write(ws, "a.txt/b", b"a directory now");
                 },
                 operate: &|engine, ws| {
                     let target = oldest(engine, ws)?;
-                    engine.restore(ws, &target, None, &user()).map(drop)
+                    engine
+                        .workspaces
+                        .restore(ws, &target, None, &user())
+                        .map(drop)
                 },
                 keeps_first: true,
             },
@@ -519,13 +581,13 @@ fn fault_sync() {
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
             let image = bed.image(&ws);
-            let lines = bed.engine.history(&ws, None, 0).unwrap().len();
+            let lines = bed.engine.history.history(&ws, None, 0).unwrap().len();
             bed.plan.arm(n);
-            let outcome = bed.engine.sync(&ws, &user());
+            let outcome = bed.engine.sync.sync(&ws, &user());
             let struck = bed.plan.disarm();
             if outcome.is_err() {
                 bed.reopen();
-                let now = bed.engine.history(&ws, None, 0).unwrap().len();
+                let now = bed.engine.history.history(&ws, None, 0).unwrap().len();
                 assert_eq!(now, lines, "half a sync is in the history at call {n}");
             }
             assert_eq!(
@@ -533,7 +595,7 @@ fn fault_sync() {
                 image,
                 "a sync changed the directory at call {n}"
             );
-            bed.engine.sync(&ws, &user()).unwrap();
+            bed.engine.sync.sync(&ws, &user()).unwrap();
             assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
             if !struck {
                 prove(&mut bed);
@@ -554,14 +616,14 @@ fn fault_hand_out() {
         }
         let image = bed.image(&ws);
         bed.plan.arm(n);
-        let outcome = bed.engine.hand_out_path(&ws);
+        let outcome = bed.engine.workspaces.hand_out_path(&ws);
         let struck = bed.plan.disarm();
         if outcome.is_err() {
             bed.reopen();
-            assert!(!bed.engine.workspace(&ws).unwrap().handed_out);
+            assert!(!bed.engine.workspaces.workspace(&ws).unwrap().handed_out);
         }
         assert_eq!(bed.image(&ws), image);
-        bed.engine.hand_out_path(&ws).unwrap();
+        bed.engine.workspaces.hand_out_path(&ws).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
         if !struck {
             return;
@@ -579,7 +641,7 @@ fn fault_delete_workspace() {
                 some_files(bed, ws);
                 outside_edits(bed, ws);
             },
-            operate: &|engine, ws| engine.delete_workspace(ws, &user()).map(drop),
+            operate: &|engine, ws| engine.workspaces.delete_workspace(ws, &user()).map(drop),
             keeps_first: true,
         },
     );
@@ -594,13 +656,13 @@ fn fault_clean() {
             let ws = bed.create("w");
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
-            bed.engine.sync(&ws, &user()).unwrap();
+            bed.engine.sync.sync(&ws, &user()).unwrap();
             let other = bed.create("other");
             some_files(&bed, &other);
-            bed.engine.hand_out_path(&other).unwrap();
+            bed.engine.workspaces.hand_out_path(&other).unwrap();
             let images = [bed.image(&ws), bed.image(&other)];
             failing.arm(&bed, n);
-            let clean = |bed: &TestEngine| bed.engine.clean(Duration::ZERO, false, &user());
+            let clean = |bed: &TestEngine| bed.engine.upkeep.clean(Duration::ZERO, false, &user());
             let outcome = clean(&bed);
             let struck = bed.plan.disarm();
             let at = format!("{failing:?} at call {n}: {outcome:?}");
@@ -609,16 +671,19 @@ fn fault_clean() {
             }
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
                 let now = bed.image(ws);
-                if bed.engine.workspace(ws).unwrap().materialized {
+                if bed.engine.workspaces.workspace(ws).unwrap().materialized {
                     assert_eq!(now, *image, "{at}");
                 }
                 assert_eq!(out_of_line(&bed, ws), None, "{at}");
             }
             clean(&bed).unwrap();
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
-                assert!(!bed.engine.workspace(ws).unwrap().materialized, "{at}");
+                assert!(
+                    !bed.engine.workspaces.workspace(ws).unwrap().materialized,
+                    "{at}"
+                );
                 assert!(!bed.path_of(ws).exists(), "{at}");
-                bed.engine.hand_out_path(ws).unwrap();
+                bed.engine.workspaces.hand_out_path(ws).unwrap();
                 assert_eq!(bed.image(ws), *image, "it did not come back, {at}");
             }
             // Reading everything back is the slow part, and damage would not go away by itself.
@@ -648,15 +713,17 @@ fn fault_recovery() {
                 let ws = bed.create("w");
                 some_files(&bed, &ws);
                 if !built_whole {
-                    bed.engine.hand_out_path(&ws).unwrap();
+                    bed.engine.workspaces.hand_out_path(&ws).unwrap();
                 }
                 some_files(&bed, &ws);
-                bed.engine.hand_out_path(&ws).unwrap();
+                bed.engine.workspaces.hand_out_path(&ws).unwrap();
                 bed.write(&ws, "a.txt", b"the newest");
                 bed.engine
+                    .workspaces
                     .delete_file(&ws, &p("empty"), true, &user())
                     .unwrap();
                 bed.engine
+                    .workspaces
                     .move_file(&ws, &p("d/e"), &p("x/e"), &user())
                     .unwrap();
                 let image = bed.image(&ws);

@@ -22,11 +22,13 @@ fn a_file_that_makes_way_for_a_directory_is_told_with_its_content() {
         fs::write(file.join("docs"), "of one\n").unwrap();
         fs::write(dir.join("docs/a/b"), "of two\n").unwrap();
         rig.engine
+            .merges
             .complete(&one, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(rig.project_text(&project, "docs"), "of one\n");
         let done = rig
             .engine
+            .merges
             .complete(&two, &with(Policy::Theirs), &user())
             .unwrap();
         assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
@@ -40,7 +42,10 @@ fn a_file_that_makes_way_for_a_directory_is_told_with_its_content() {
             panic!("{:?}", done.decided);
         };
         assert_eq!((path.as_str(), by.as_str()), ("docs", "one"));
-        assert_eq!(rig.engine.content_of(content).unwrap(), b"of one\n");
+        assert_eq!(
+            rig.engine.workspaces.content_of(content).unwrap(),
+            b"of one\n"
+        );
         rig.check();
     });
 }
@@ -55,10 +60,12 @@ fn every_file_that_makes_way_for_a_file_is_told_where_it_stood() {
         fs::remove_dir_all(file.join("docs")).unwrap();
         fs::write(file.join("docs"), "of two\n").unwrap();
         rig.engine
+            .merges
             .complete(&one, &CompleteOptions::default(), &user())
             .unwrap();
         let done = rig
             .engine
+            .merges
             .complete(&two, &with(Policy::Theirs), &user())
             .unwrap();
         assert_eq!(rig.project_text(&project, "docs"), "of two\n");
@@ -66,7 +73,7 @@ fn every_file_that_makes_way_for_a_file_is_told_where_it_stood() {
             .decided
             .iter()
             .filter_map(|one| {
-                let content = rig.engine.content_of(&one.lost?).unwrap();
+                let content = rig.engine.workspaces.content_of(&one.lost?).unwrap();
                 Some((one.path.to_text(), String::from_utf8(content).unwrap()))
             })
             .collect();
@@ -96,8 +103,12 @@ fn an_empty_directory_where_the_project_has_a_file_is_named() {
             keep: true,
             ..CompleteOptions::default()
         };
-        let plan = rig.engine.plan_completion(&id, &options, &user()).unwrap();
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let plan = rig
+            .engine
+            .merges
+            .plan_completion(&id, &options, &user())
+            .unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
         assert_eq!(plan.left_out, done.left_out);
         let named: Vec<_> = done.left_out.iter().map(|one| one.path.to_text()).collect();

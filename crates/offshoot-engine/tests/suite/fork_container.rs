@@ -146,7 +146,11 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
         git: true,
         ..ForkOptions::default()
     };
-    let (fork, path) = rig.engine.fork_out(&project, &options, &user()).unwrap();
+    let (fork, path) = rig
+        .engine
+        .forks
+        .fork_out(&project, &options, &user())
+        .unwrap();
     let id = fork.workspace.id;
     let said = docker.run(
         &path,
@@ -194,23 +198,24 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
     let started = docker.docker(&args);
     assert!(started.status.success(), "{started:?}");
     let container = String::from_utf8(started.stdout).unwrap();
-    let update = rig.engine.update(&id, false, &user());
+    let update = rig.engine.merges.update(&id, false, &user());
     if rig.provider == ProviderName::Overlay {
         assert_eq!(update.unwrap_err().code(), ErrorCode::WorkspaceBusy);
     }
     let ended = docker.docker(&["kill", container.trim()]);
     assert!(ended.status.success(), "{ended:?}");
     wait_until("nobody holds the fork", || {
-        rig.engine.update(&id, false, &user()).is_ok()
+        rig.engine.merges.update(&id, false, &user()).is_ok()
     });
     let said = docker.run(&path, &[], "cat later made/file");
     assert_eq!(said, "later\nnew\n");
     let done = rig
         .engine
+        .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert!(done.conflicts.is_empty());
-    rig.engine.wait_for_upkeep();
+    rig.engine.context.wait_for_jobs();
     assert_eq!(rig.project_text(&project, "made/file"), "new\n");
     assert!(!path.exists(), "a container that ended keeps no directory");
     rig.check();

@@ -35,7 +35,10 @@ struct Case {
 impl Case {
     fn new(rig: &TestEngine, number: &str) -> Case {
         let project: ProjectId = format!("p{number}").parse().unwrap();
-        rig.engine.create_project(&project, &user()).unwrap();
+        rig.engine
+            .projects
+            .create_project(&project, &user())
+            .unwrap();
         for (path, text) in [
             (".gitignore", "target/\n"),
             ("README", "read me\n"),
@@ -44,7 +47,7 @@ impl Case {
         ] {
             rig.put(&project, path, text);
         }
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         Case {
             project,
             fork: format!("f{number}").parse().unwrap(),
@@ -62,6 +65,7 @@ impl Case {
     fn fork_and_change(&self, rig: &TestEngine) {
         let (_, path) = rig
             .engine
+            .forks
             .fork_out(&self.project, &self.options(), &user())
             .unwrap();
         fs::write(path.join("mine"), "mine\n").unwrap();
@@ -75,22 +79,22 @@ impl Case {
         let lib = "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n";
         rig.put(&self.project, "src/lib.rs", lib);
         rig.put(&self.project, "theirs", "theirs\n");
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
     }
 
     /// The same with a file that both changed so that somebody has to decide.
     fn fork_and_clash(&self, rig: &TestEngine) {
         self.fork_and_change(rig);
-        let path = rig.engine.hand_out_path(&self.fork).unwrap();
+        let path = rig.engine.workspaces.hand_out_path(&self.fork).unwrap();
         fs::write(path.join("README"), "mine\n").unwrap();
         rig.put(&self.project, "README", "theirs\n");
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
     }
 
     fn look(&self, rig: &TestEngine) -> Seen {
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let engine = &rig.engine;
-        let fork = engine.workspace(&self.fork).ok().map(|row| {
+        let fork = engine.workspaces.workspace(&self.fork).ok().map(|row| {
             if row.materialized {
                 let shown = rig.host.path().join("data/workspaces");
                 dir_image(&shown.join(self.fork.as_str()))
@@ -98,7 +102,7 @@ impl Case {
                 DirImage::new()
             }
         });
-        let reviews = engine.reviews(Some(&self.project), true).unwrap();
+        let reviews = engine.merges.reviews(Some(&self.project), true).unwrap();
         Seen {
             project: rig.project_image(&self.project, None),
             fork,
@@ -106,7 +110,7 @@ impl Case {
                 .iter()
                 .map(|one| (one.path.to_text(), one.state))
                 .collect(),
-            merges: engine.merges(&self.project, None, 0).unwrap().len(),
+            merges: engine.merges.merges(&self.project, None, 0).unwrap().len(),
         }
     }
 }
@@ -163,7 +167,7 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
         }
         let outcome = (faults.operate)(&rig.engine, &case);
         // What goes on in the background is part of it.
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         if !rig.plan.disarm() {
             outcome.unwrap();
             assert_eq!(case.look(&rig), after);
@@ -172,7 +176,7 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
         rig.reopen();
-        assert_eq!(rig.engine.show_handed_out().unwrap(), 0, "{at}");
+        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0, "{at}");
         let now = case.look(&rig);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(
@@ -206,7 +210,7 @@ fn fault_fork() {
     every_fault(&Faults {
         prepare: &|_, _| {},
         operate: &|engine, case| {
-            let made = engine.fork(&case.project, &case.options(), &user());
+            let made = engine.forks.fork(&case.project, &case.options(), &user());
             or_exists(made.map(drop))
         },
         in_between: &never,
@@ -220,13 +224,16 @@ fn fault_fork_out() {
         prepare: &|rig, case| {
             // The layer has to be built as well.
             rig.put(&case.project, "late", "late\n");
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
             rig.engine
+                .directories
                 .collect_layers(std::time::Duration::ZERO)
                 .unwrap();
         },
         operate: &|engine, case| {
-            let made = engine.fork_out(&case.project, &case.options(), &user());
+            let made = engine
+                .forks
+                .fork_out(&case.project, &case.options(), &user());
             or_exists(made.map(drop))
         },
         in_between: &never,
@@ -239,6 +246,7 @@ fn fault_fork_materialise_after_a_write() {
     every_fault(&Faults {
         prepare: &|rig, case| {
             rig.engine
+                .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
         },
@@ -246,8 +254,9 @@ fn fault_fork_materialise_after_a_write() {
             let content = Content::Bytes(b"written\n");
             let options = WriteOptions::default();
             engine
+                .workspaces
                 .write_file(&case.fork, &p("x/y"), content, &options, &user())
-                .and_then(|_| engine.hand_out_path(&case.fork))
+                .and_then(|_| engine.workspaces.hand_out_path(&case.fork))
                 .map(drop)
         },
         in_between: &never,
@@ -260,10 +269,11 @@ fn fault_fork_materialise_by_a_path() {
     every_fault(&Faults {
         prepare: &|rig, case| {
             rig.engine
+                .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
         },
-        operate: &|engine, case| engine.hand_out_path(&case.fork).map(drop),
+        operate: &|engine, case| engine.workspaces.hand_out_path(&case.fork).map(drop),
         in_between: &never,
         step: 7,
     });
@@ -273,7 +283,7 @@ fn fault_fork_materialise_by_a_path() {
 fn fault_fork_update() {
     every_fault(&Faults {
         prepare: &|rig, case| case.fork_and_change(rig),
-        operate: &|engine, case| engine.update(&case.fork, false, &user()).map(drop),
+        operate: &|engine, case| engine.merges.update(&case.fork, false, &user()).map(drop),
         in_between: &never,
         step: 61,
     });
@@ -304,7 +314,11 @@ fn fault_fork_complete() {
     every_fault(&Faults {
         prepare: &|rig, case| case.fork_and_change(rig),
         operate: &|engine, case| {
-            all_done(engine.complete(&case.fork, &CompleteOptions::default(), &user())?)
+            all_done(
+                engine
+                    .merges
+                    .complete(&case.fork, &CompleteOptions::default(), &user())?,
+            )
         },
         in_between: &merged_first,
         step: 61,
@@ -320,7 +334,7 @@ fn fault_fork_complete_and_keep() {
                 keep: true,
                 ..CompleteOptions::default()
             };
-            all_done(engine.complete(&case.fork, &options, &user())?)
+            all_done(engine.merges.complete(&case.fork, &options, &user())?)
         },
         in_between: &merged_first,
         step: 97,
@@ -333,13 +347,16 @@ fn fault_fork_resolve() {
         prepare: &|rig, case| {
             case.fork_and_clash(rig);
             let options = CompleteOptions::default();
-            rig.engine.complete(&case.fork, &options, &user()).unwrap();
-            rig.engine.wait_for_upkeep();
+            rig.engine
+                .merges
+                .complete(&case.fork, &options, &user())
+                .unwrap();
+            rig.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
-            let reviews = engine.reviews(Some(&case.project), true)?;
+            let reviews = engine.merges.reviews(Some(&case.project), true)?;
             let how = Resolution::Theirs;
-            let resolved = engine.resolve(&reviews[0].id, how, &user());
+            let resolved = engine.merges.resolve(&reviews[0].id, how, &user());
             or_exists(resolved.and_then(|done| nothing_waits(done.waits)))
         },
         in_between: &merged_first,
@@ -353,14 +370,17 @@ fn fault_fork_undo() {
         prepare: &|rig, case| {
             case.fork_and_change(rig);
             let options = CompleteOptions::default();
-            rig.engine.complete(&case.fork, &options, &user()).unwrap();
+            rig.engine
+                .merges
+                .complete(&case.fork, &options, &user())
+                .unwrap();
             rig.put(&case.project, "later", "later\n");
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
-            let merges = engine.merges(&case.project, None, 0)?;
+            let merges = engine.merges.merges(&case.project, None, 0)?;
             let merge = merges[0].completed.merge_id.clone().unwrap();
-            or_exists(engine.undo_merge(&merge, &user()).map(drop))
+            or_exists(engine.merges.undo_merge(&merge, &user()).map(drop))
         },
         in_between: &never,
         step: 19,

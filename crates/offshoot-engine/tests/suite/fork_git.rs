@@ -45,7 +45,11 @@ fn fork_at(
         at,
         ..ForkOptions::default()
     };
-    let (fork, path) = rig.engine.fork_out(project, &options, &user()).unwrap();
+    let (fork, path) = rig
+        .engine
+        .forks
+        .fork_out(project, &options, &user())
+        .unwrap();
     assert!(fork.git);
     (fork.workspace.id, path)
 }
@@ -55,14 +59,14 @@ fn fork(rig: &TestEngine, project: &ProjectId, agent: &str) -> (WorkspaceId, Pat
 }
 
 fn base(rig: &TestEngine, id: &WorkspaceId) -> ObjectId {
-    rig.engine.fork_of(id).unwrap().unwrap().base
+    rig.engine.forks.fork_of(id).unwrap().unwrap().base
 }
 
 #[test]
 fn git_commands_of_an_agent_work() {
     with_each(|rig| {
         let project = rig.project("web");
-        let first = rig.engine.project(&project).unwrap().head.unwrap();
+        let first = rig.engine.projects.project(&project).unwrap().head.unwrap();
         rig.put(&project, "README", "second\n");
         let (id, path) = fork(&rig, &project, "ada");
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
@@ -98,12 +102,20 @@ fn git_commands_of_an_agent_work() {
             ("new".to_owned(), ChangeKind::Added),
         ];
         assert_eq!(rig.changes(&id), expected);
-        let taken = rig.engine.snapshot(&id, None, true, &user()).unwrap();
+        let taken = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, true, &user())
+            .unwrap();
         let hex = taken.snapshot.id.to_hex();
-        rig.engine.restore(&id, &hex, None, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .restore(&id, &hex, None, &user())
+            .unwrap();
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         let done = rig
             .engine
+            .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(done.merged.len(), 2, "{done:?}");
@@ -164,7 +176,11 @@ fn a_fork_of_a_fork_shows_what_differs_from_the_base() {
         fs::write(path.join("README"), "READ ME\n").unwrap();
         fs::remove_file(path.join("src/main.rs")).unwrap();
         fs::write(path.join("new"), "new\n").unwrap();
-        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let taken = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         let (_, path) = fork_at(&rig, &project, "two", Some(taken.snapshot.id.to_hex()));
         assert_eq!(
             git(&path, &["status", "--porcelain"]),
@@ -178,7 +194,7 @@ fn a_fork_of_a_fork_shows_what_differs_from_the_base() {
 fn git_reads_nothing_to_see_that_a_fork_is_clean() {
     with_each(|rig| {
         let project = rig.project("web");
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         // Files that are as young as the index are read by git to be sure.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         let (id, path) = fork(&rig, &project, "ada");
@@ -222,7 +238,7 @@ fn an_update_keeps_the_commits_of_the_agent() {
         git(&path, &["pack-refs", "--all"]);
         fs::write(path.join("not-committed"), "x\n").unwrap();
         rig.put(&project, "theirs", "theirs\n");
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
 
         let now = base(&rig, &id);
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
@@ -247,7 +263,7 @@ fn an_update_keeps_the_commits_of_the_agent() {
         // Without commits of its own nothing has to be kept.
         let (second, other) = fork(&rig, &project, "bob");
         rig.put(&project, "theirs", "newer\n");
-        rig.engine.update(&second, false, &user()).unwrap();
+        rig.engine.merges.update(&second, false, &user()).unwrap();
         assert_eq!(git(&other, &["status", "--porcelain"]), "");
         assert_eq!(
             git(&other, &["branch", "--format=%(refname:short)"]),
@@ -275,11 +291,11 @@ fn an_update_waits_for_what_git_has_not_finished() {
         git(&path, &["commit", "-q", "-a", "-m", "side"]);
         assert!(!try_git(&path, &["merge", "ada"]).0);
         rig.put(&project, "theirs", "theirs\n");
-        let refused = rig.engine.update(&id, false, &user()).unwrap_err();
+        let refused = rig.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::WorkspaceBusy);
         assert!(refused.message().contains("MERGE_HEAD"), "{refused:?}");
         git(&path, &["merge", "--abort"]);
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "side");
         assert_eq!(git(&path, &["status", "--porcelain"]), " M README");
         assert_eq!(git(&path, &["log", "-1", "--format=%s", "ada"]), "ada");
@@ -309,7 +325,7 @@ fn a_repository_that_the_agent_made_instead_stays_the_agents() {
             ],
         );
         rig.put(&project, "theirs", "theirs\n");
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["log", "--format=%s", "--all"]), "own");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "trunk");
         assert!(rig.changes(&id).is_empty());
@@ -317,7 +333,7 @@ fn a_repository_that_the_agent_made_instead_stays_the_agents() {
         fs::remove_dir_all(path.join(".git")).unwrap();
         assert!(rig.changes(&id).is_empty());
         rig.put(&project, "theirs", "newer\n");
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
         rig.check();
@@ -333,9 +349,10 @@ fn nothing_below_git_is_content_by_any_door() {
         let options = WriteOptions::default();
         for door in [".git/hooks/post-commit", ".git", "detour/x"] {
             let content = Content::Bytes(b"x");
-            let refused = rig
-                .engine
-                .write_file(&id, &p(door), content, &options, &user());
+            let refused =
+                rig.engine
+                    .workspaces
+                    .write_file(&id, &p(door), content, &options, &user());
             let code = refused.unwrap_err().code();
             assert!(
                 matches!(code, ErrorCode::PermissionDenied | ErrorCode::IsADirectory),
@@ -343,13 +360,20 @@ fn nothing_below_git_is_content_by_any_door() {
             );
             assert!(
                 rig.engine
+                    .workspaces
                     .delete_file(&id, &p(door), true, &user())
                     .is_err()
             );
         }
-        assert!(rig.engine.make_dir_in(&id, &p(".git/x"), &user()).is_err());
         assert!(
             rig.engine
+                .workspaces
+                .make_dir_in(&id, &p(".git/x"), &user())
+                .is_err()
+        );
+        assert!(
+            rig.engine
+                .workspaces
                 .move_file(&id, &p("README"), &p(".git/README"), &user())
                 .is_err()
         );
@@ -361,17 +385,23 @@ fn nothing_below_git_is_content_by_any_door() {
             git: true,
             ..ForkOptions::default()
         };
-        let lazy = rig.engine.fork(&project, &lazy, &user()).unwrap();
+        let lazy = rig.engine.forks.fork(&project, &lazy, &user()).unwrap();
         let content = Content::Bytes(b"x");
         rig.engine
+            .workspaces
             .write_file(&lazy.workspace.id, &p("new"), content, &options, &user())
             .unwrap();
         rig.check();
-        let lazy = rig.engine.hand_out_path(&lazy.workspace.id).unwrap();
+        let lazy = rig
+            .engine
+            .workspaces
+            .hand_out_path(&lazy.workspace.id)
+            .unwrap();
         assert_eq!(git(&lazy, &["status", "--porcelain"]), "?? new");
         // Commits are nowhere else, so a clean-up leaves such forks alone.
         let cleaned = rig
             .engine
+            .upkeep
             .clean(std::time::Duration::ZERO, false, &user())
             .unwrap();
         assert!(cleaned.workspaces.is_empty(), "{cleaned:?}");
@@ -387,9 +417,10 @@ fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
         git(&path, &["init", "-q"]);
         fs::write(path.join("mine"), "mine\n").unwrap();
         rig.engine
+            .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
-        let refused = rig.engine.put_in_project(
+        let refused = rig.engine.projects.put_in_project(
             &project,
             &p(".git/config"),
             Content::Bytes(b"content\n"),
@@ -416,9 +447,10 @@ fn the_cost_of_a_fork_with_git_does_not_follow_the_project() {
         let project: ProjectId = "big".parse().unwrap();
         let options = ImportOptions::default();
         rig.engine
+            .projects
             .import_dir(&project, &source, &options, &mut |_| {}, &user())
             .unwrap();
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let started = Instant::now();
         fork(&rig, &project, "first");
         let layer = started.elapsed();

@@ -57,7 +57,7 @@ struct Worker {
 impl Worker {
     fn choose(&self, rng: &mut Rng, number: &str) -> String {
         // Those of the crowd stay idle, so that there are always as many.
-        let forks = self.engine.forks(&self.project).unwrap();
+        let forks = self.engine.forks.forks(&self.project).unwrap();
         let names: Vec<String> = forks
             .iter()
             .map(|fork| fork.workspace.id.to_string())
@@ -98,41 +98,66 @@ impl Worker {
                     ..ForkOptions::default()
                 };
                 if words[0] == "fork" {
-                    engine.fork(&self.project, &named, &user()).map(drop)
+                    engine.forks.fork(&self.project, &named, &user()).map(drop)
                 } else {
-                    engine.fork_out(&self.project, &named, &user()).map(drop)
+                    engine
+                        .forks
+                        .fork_out(&self.project, &named, &user())
+                        .map(drop)
                 }
             }
             "write" => {
                 let content = Content::Bytes(words[2].as_bytes());
                 let write = WriteOptions::default();
                 engine
+                    .workspaces
                     .write_file(&id(1), &p(words[2]), content, &write, &user())
                     .map(drop)
             }
             "disk" => {
-                let path = engine.hand_out_path(&id(1))?.join(words[2]);
+                let path = engine.workspaces.hand_out_path(&id(1))?.join(words[2]);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(&path, words[2]).unwrap();
-                engine.sync(&id(1), &user()).map(drop)
+                engine.sync.sync(&id(1), &user()).map(drop)
             }
             "put" => {
                 let content = Content::Bytes(words[1].as_bytes());
                 let write = WriteOptions::default();
-                engine.put_in_project(&self.project, &p(words[1]), content, &write, &user())?;
+                engine.projects.put_in_project(
+                    &self.project,
+                    &p(words[1]),
+                    content,
+                    &write,
+                    &user(),
+                )?;
                 // The layer is published, and several are put together, while this waits.
-                engine.wait_for_upkeep();
+                engine.context.wait_for_jobs();
                 Ok(())
             }
-            "update" => engine.update(&id(1), false, &user()).map(drop),
-            "complete" => engine.complete(&id(1), &options(false), &user()).map(drop),
-            "keep" => engine.complete(&id(1), &options(true), &user()).map(drop),
-            "delete" => engine.delete_workspace(&id(1), &user()).map(drop),
-            "snapshot" => engine.snapshot(&id(1), Some("s"), false, &user()).map(drop),
-            "clean" => engine.clean(Duration::ZERO, false, &user()).map(drop),
+            "update" => engine.merges.update(&id(1), false, &user()).map(drop),
+            "complete" => engine
+                .merges
+                .complete(&id(1), &options(false), &user())
+                .map(drop),
+            "keep" => engine
+                .merges
+                .complete(&id(1), &options(true), &user())
+                .map(drop),
+            "delete" => engine
+                .workspaces
+                .delete_workspace(&id(1), &user())
+                .map(drop),
+            "snapshot" => engine
+                .workspaces
+                .snapshot(&id(1), Some("s"), false, &user())
+                .map(drop),
+            "clean" => engine
+                .upkeep
+                .clean(Duration::ZERO, false, &user())
+                .map(drop),
             "collect" => {
-                engine.collect_layers(Duration::ZERO)?;
-                engine.collect_garbage(Duration::ZERO).map(drop)
+                engine.directories.collect_layers(Duration::ZERO)?;
+                engine.upkeep.collect_garbage(Duration::ZERO).map(drop)
             }
             other => panic!("what is `{other}`?"),
         }
@@ -182,14 +207,16 @@ impl Facts {
     /// Decides by what is there whether the operation that was interrupted happened. It is taken
     /// as done if any of it is seen; that all of it is there is checked with everything else.
     fn settle(&mut self, engine: &Engine, words: &[&str]) {
-        let is_open = |name: &str| engine.workspace(&name.parse().unwrap()).is_ok();
+        let is_open = |name: &str| engine.workspaces.workspace(&name.parse().unwrap()).is_ok();
         let happened = match words[0] {
             "fork" | "fork_out" => is_open(words[1]),
             "write" => engine
+                .workspaces
                 .read_whole(&words[1].parse().unwrap(), &p(words[2]))
                 .is_ok(),
             // A program that is killed while it writes a file leaves a part of it, or nothing.
             "disk" => engine
+                .workspaces
                 .read_whole(&words[1].parse().unwrap(), &p(words[2]))
                 .is_ok_and(|(bytes, _)| bytes == words[2].as_bytes()),
             "put" => in_project(engine, words[1]),
@@ -225,7 +252,7 @@ impl Facts {
     /// Forks that went because their merge had been asked for: all they wrote must be merged.
     fn follow_asked(&mut self, engine: &Engine) {
         for name in std::mem::take(&mut self.asked) {
-            if engine.workspace(&name.parse().unwrap()).is_ok() {
+            if engine.workspaces.workspace(&name.parse().unwrap()).is_ok() {
                 self.asked.insert(name);
             } else if let Some(files) = self.forks.remove(&name) {
                 self.project.extend(files);
@@ -239,11 +266,11 @@ impl Facts {
         }
         for (name, files) in &self.forks {
             let id = name.parse().unwrap();
-            let base = engine.read_whole(&id, &p("README"));
+            let base = engine.workspaces.read_whole(&id, &p("README"));
             let base = base.unwrap_or_else(|error| panic!("fork `{name}` is lost: {error:?}"));
             assert_eq!(base.0, b"read me\n");
             for file in files {
-                let read = engine.read_whole(&id, &p(file));
+                let read = engine.workspaces.read_whole(&id, &p(file));
                 let read =
                     read.unwrap_or_else(|error| panic!("`{file}` of `{name}` is lost: {error:?}"));
                 assert_eq!(read.0, file.as_bytes());
@@ -253,7 +280,9 @@ impl Facts {
 }
 
 fn in_project(engine: &Engine, file: &str) -> bool {
-    let found = engine.open_project_file(&PROJECT.parse().unwrap(), None, &p(file));
+    let found = engine
+        .projects
+        .open_project_file(&PROJECT.parse().unwrap(), None, &p(file));
     match found {
         Err(error) if error.code() == ErrorCode::FileNotFound => false,
         other => {
@@ -275,8 +304,8 @@ fn names_in(dir: &Path) -> BTreeSet<String> {
 /// Directories and mounts are exactly those that rows explain.
 fn no_orphans(host: &HostDir, engine: &Engine) {
     let data = host.path().join("data");
-    engine.collect_layers(Duration::ZERO).unwrap();
-    let all = engine.workspaces(None, 0).unwrap();
+    engine.directories.collect_layers(Duration::ZERO).unwrap();
+    let all = engine.workspaces.workspaces(None, 0).unwrap();
     let with_directory: BTreeSet<String> = all
         .iter()
         .filter(|one| one.materialized)
@@ -327,10 +356,11 @@ fn no_orphans(host: &HostDir, engine: &Engine) {
 fn prepare(host: &HostDir, provider: ProviderName, crowd: usize) {
     let engine = open(host.path(), provider);
     let project: ProjectId = PROJECT.parse().unwrap();
-    engine.create_project(&project, &user()).unwrap();
+    engine.projects.create_project(&project, &user()).unwrap();
     for (path, text) in [("README", "read me\n"), ("src/a/b", "deep\n")] {
         let content = Content::Bytes(text.as_bytes());
         engine
+            .projects
             .put_in_project(
                 &project,
                 &p(path),
@@ -346,9 +376,9 @@ fn prepare(host: &HostDir, provider: ProviderName, crowd: usize) {
             ..ForkOptions::default()
         };
         if number % 8 == 0 {
-            engine.fork_out(&project, &options, &user()).unwrap();
+            engine.forks.fork_out(&project, &options, &user()).unwrap();
         } else {
-            engine.fork(&project, &options, &user()).unwrap();
+            engine.forks.fork(&project, &options, &user()).unwrap();
         }
     }
 }
@@ -402,23 +432,23 @@ impl Run<'_> {
             self.facts
                 .settle(&engine, &line.split(' ').collect::<Vec<_>>());
         }
-        engine.wait_for_upkeep();
+        engine.context.wait_for_jobs();
         no_orphans(self.host, &engine);
-        let report = engine.check().unwrap();
+        let report = engine.upkeep.check().unwrap();
         assert!(report.problems.is_empty(), "{context}: {report:?}");
         self.facts.follow_asked(&engine);
         self.facts.check(&engine);
         if self.rng.chance(500) {
             self.work_off(&engine);
         }
-        assert_eq!(engine.show_handed_out().unwrap(), 0);
+        assert_eq!(engine.forks.show_handed_out().unwrap(), 0);
         no_orphans(self.host, &engine);
     }
 
     /// A server does at its start what was asked for and not done.
     fn work_off(&mut self, engine: &Engine) {
-        assert_eq!(engine.work_off_completions().unwrap(), 0);
-        engine.wait_for_upkeep();
+        assert_eq!(engine.merges.work_off_completions().unwrap(), 0);
+        engine.context.wait_for_jobs();
         self.facts.follow_asked(engine);
         self.facts.check(engine);
     }

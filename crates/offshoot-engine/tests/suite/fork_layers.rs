@@ -44,6 +44,7 @@ impl Storm<'_> {
             let content = Content::Bytes(text.as_bytes());
             let options = WriteOptions::default();
             engine
+                .projects
                 .put_in_project(&self.project, &p(&name), content, &options, &user())
                 .unwrap();
         }
@@ -56,10 +57,17 @@ impl Storm<'_> {
                 fs::create_dir_all(&dir).unwrap();
                 fs::write(dir.join(n.to_string()), rng.next_u64().to_string()).unwrap();
             }
-            let done = engine.complete(&name.parse().unwrap(), &Default::default(), &user());
+            let done = engine
+                .merges
+                .complete(&name.parse().unwrap(), &Default::default(), &user());
             done.unwrap();
         }
-        let head = engine.project(&self.project).unwrap().head.unwrap();
+        let head = engine
+            .projects
+            .project(&self.project)
+            .unwrap()
+            .head
+            .unwrap();
         self.snapshots.write().unwrap().push(head);
     }
 
@@ -80,7 +88,7 @@ impl Storm<'_> {
             git,
             ..ForkOptions::default()
         };
-        engine.fork_out(&self.project, &options, &user())
+        engine.forks.fork_out(&self.project, &options, &user())
     }
 
     /// A fork of the head or of any older snapshot, at once or on demand, shows just that.
@@ -99,9 +107,12 @@ impl Storm<'_> {
                 at: at.map(ObjectId::to_hex),
                 ..ForkOptions::default()
             };
-            let fork = engine.fork(&self.project, &options, &user()).unwrap();
+            let fork = engine.forks.fork(&self.project, &options, &user()).unwrap();
             // Somebody else shows it.
-            let path = self.engines[rng.below(2)].hand_out_path(&id).unwrap();
+            let path = self.engines[rng.below(2)]
+                .workspaces
+                .hand_out_path(&id)
+                .unwrap();
             (fork.base, path)
         } else {
             let (fork, path) = self.fork(engine, &name, at, rng.chance(150)).unwrap();
@@ -125,15 +136,15 @@ impl Storm<'_> {
             *self.wrong.lock().unwrap() =
                 Some(format!("fork `{name}` of {base} differs at {differs:?}"));
         }
-        let set = engine.changes(&id, &user()).unwrap().set;
+        let set = engine.sync.changes(&id, &user()).unwrap().set;
         assert!(set.changes.is_empty(), "{set:?}");
         self.forks.fetch_add(1, Ordering::Relaxed);
-        engine.delete_workspace(&id, &user()).unwrap();
+        engine.workspaces.delete_workspace(&id, &user()).unwrap();
     }
 
     fn collect(&self, rng: &mut Rng) {
         let engine = self.engines[rng.below(2)];
-        let gone = engine.collect_layers(Duration::ZERO).unwrap();
+        let gone = engine.directories.collect_layers(Duration::ZERO).unwrap();
         self.collected.fetch_add(gone, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(rng.below(10) as u64));
     }
@@ -145,7 +156,7 @@ fn forks_stay_true_to_their_base_among_builders_and_collectors() {
     with_each(|rig| {
         let other = crate::fixture::open(rig.host.path(), rig.provider);
         let project = rig.project("web");
-        let head = rig.engine.project(&project).unwrap().head.unwrap();
+        let head = rig.engine.projects.project(&project).unwrap().head.unwrap();
         let storm = Storm {
             engines: [&rig.engine, &other],
             rig: &rig,
@@ -223,6 +234,7 @@ fn child() {
     let project: ProjectId = task.words[0].parse().unwrap();
     let source = task.host.join("source");
     engine
+        .projects
         .import_dir(&project, &source, &options, &mut |_| {}, &user())
         .unwrap();
     say("done");
@@ -258,7 +270,7 @@ fn fork_kill_of_a_builder_leaves_no_layer_of_nobody() {
         let engine = crate::fixture::open(host.path(), ProviderName::Copy);
         let left = layers(&data);
         assert!(left.is_empty(), "layers of nobody: {left:?}");
-        let report = engine.check().unwrap();
+        let report = engine.upkeep.check().unwrap();
         assert!(report.problems.is_empty(), "{:?}", report.problems);
         drop(engine);
         if caught >= kills {

@@ -241,7 +241,11 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
         }
         let image = dir_image(&path);
         // What git would track, by the rules that are in the project.
-        let tracked = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let tracked = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         let scratch = rig.host.path().join("scratch");
         fs::create_dir_all(&scratch).unwrap();
         assert_eq!(
@@ -252,14 +256,16 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
         assert_same(&dir_image(&path), &image, "a snapshot changed the fork");
         let taken = rig
             .engine
+            .workspaces
             .snapshot(&id, Some("all"), true, &user())
             .unwrap();
         let all = taken.snapshot.id.to_hex();
         let copy: WorkspaceId = "copy".parse().unwrap();
         rig.engine
+            .workspaces
             .create_workspace_from(Some(copy.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let copied = rig.engine.hand_out_path(&copy).unwrap();
+        let copied = rig.engine.workspaces.hand_out_path(&copy).unwrap();
         // What git takes for its own is the fork's alone.
         let mut but_git = image.clone();
         but_git.retain(|path, _| {
@@ -271,17 +277,28 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
         assert!(but_git.len() < image.len());
         assert_same(&dir_image(&copied), &but_git, "in a new workspace");
         wipe(&path);
-        rig.engine.restore(&id, &all, None, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .restore(&id, &all, None, &user())
+            .unwrap();
         assert_same(&dir_image(&path), &image, "restored in place");
-        let after = rig.engine.snapshot(&id, None, true, &user()).unwrap();
+        let after = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, true, &user())
+            .unwrap();
         assert_eq!(after.snapshot.tree, taken.snapshot.tree);
         still_works(&path);
-        rig.engine.delete_workspace(&id, &user()).unwrap();
-        rig.engine.wait_for_upkeep();
         rig.engine
+            .workspaces
+            .delete_workspace(&id, &user())
+            .unwrap();
+        rig.engine.context.wait_for_jobs();
+        rig.engine
+            .workspaces
             .create_workspace_from(Some(id.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let back = rig.engine.hand_out_path(&id).unwrap();
+        let back = rig.engine.workspaces.hand_out_path(&id).unwrap();
         assert_same(&dir_image(&back), &image, "taken up again");
         rig.check();
     });
@@ -314,6 +331,7 @@ fn twenty_forks_that_build_complete_without_a_conflict() {
         for (number, (id, _)) in forks.iter().enumerate() {
             let done = rig
                 .engine
+                .merges
                 .complete(id, &CompleteOptions::default(), &user())
                 .unwrap();
             assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);

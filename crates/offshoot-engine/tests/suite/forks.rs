@@ -42,11 +42,23 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
             fs::read_to_string(other.join("docs/a/b")).unwrap(),
             "deep\n"
         );
-        let moved = rig.engine.changes(&one, &user()).unwrap().moved.unwrap();
+        let moved = rig
+            .engine
+            .sync
+            .changes(&one, &user())
+            .unwrap()
+            .moved
+            .unwrap();
         assert_eq!((moved.snapshots, moved.overlap), (1, vec![p("docs/a/b")]));
         // A file where the project has a directory by now meets it, too.
         rig.put(&project, "new/below", "of others\n");
-        let moved = rig.engine.changes(&one, &user()).unwrap().moved.unwrap();
+        let moved = rig
+            .engine
+            .sync
+            .changes(&one, &user())
+            .unwrap()
+            .moved
+            .unwrap();
         assert_eq!(moved.overlap, [p("docs/a/b"), p("new")]);
         rig.check();
     });
@@ -58,14 +70,16 @@ fn a_lazy_fork_is_rows_until_somebody_asks_for_its_path() {
         let project = rig.project("web");
         let fork = rig
             .engine
+            .forks
             .fork(&project, &ForkOptions::default(), &user())
             .unwrap();
         let id = fork.workspace.id;
         let path = rig.host.path().join("data/workspaces").join(id.as_str());
         assert!(!path.exists() && !fork.workspace.materialized);
-        let (bytes, _) = rig.engine.read_whole(&id, &p("README")).unwrap();
+        let (bytes, _) = rig.engine.workspaces.read_whole(&id, &p("README")).unwrap();
         assert_eq!(bytes, b"read me\n");
         rig.engine
+            .workspaces
             .write_file(
                 &id,
                 &p("src/new.rs"),
@@ -77,7 +91,7 @@ fn a_lazy_fork_is_rows_until_somebody_asks_for_its_path() {
         let changes = [("src/new.rs".to_owned(), ChangeKind::Added)];
         assert_eq!(rig.changes(&id), changes);
         assert!(!path.exists());
-        assert_eq!(rig.engine.hand_out_path(&id).unwrap(), path);
+        assert_eq!(rig.engine.workspaces.hand_out_path(&id).unwrap(), path);
         assert_eq!(fs::read(path.join("src/new.rs")).unwrap(), b"new");
         assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
         assert_eq!(rig.changes(&id), changes);
@@ -90,12 +104,13 @@ fn snapshots_and_restores_of_a_fork() {
     with_each(|rig| {
         let project = rig.project("web");
         let (id, path) = rig.fork(&project, "one");
-        let base = rig.engine.fork_of(&id).unwrap().unwrap().base;
+        let base = rig.engine.forks.fork_of(&id).unwrap().unwrap().base;
         fs::write(path.join("README"), "first\n").unwrap();
         fs::remove_dir_all(path.join("docs")).unwrap();
         fs::create_dir(path.join("empty")).unwrap();
         let first = rig
             .engine
+            .workspaces
             .snapshot(&id, Some("first"), false, &user())
             .unwrap();
         assert_eq!(first.snapshot.parent, Some(base));
@@ -103,17 +118,20 @@ fn snapshots_and_restores_of_a_fork() {
         fs::create_dir_all(path.join("docs/a")).unwrap();
         fs::write(path.join("docs/a/b"), "other\n").unwrap();
         rig.engine
+            .workspaces
             .restore(&id, &first.snapshot.id.to_hex(), None, &user())
             .unwrap();
         assert_eq!(fs::read(path.join("README")).unwrap(), b"first\n");
         assert!(!path.join("docs").exists() && path.join("empty").is_dir());
         rig.engine
+            .workspaces
             .restore(&id, &base.to_hex(), None, &user())
             .unwrap();
         assert_eq!(fs::read(path.join("docs/a/b")).unwrap(), b"deep\n");
         assert!(rig.changes(&id).is_empty());
         let diff = rig
             .engine
+            .workspaces
             .diff(&id, Point::Snapshot(&base.to_hex()), Point::Now, &user())
             .unwrap();
         assert!(diff.changes.is_empty(), "{diff:?}");
@@ -128,7 +146,10 @@ fn changes_that_are_undone_are_no_changes() {
         let (id, path) = rig.fork(&project, "one");
         fs::write(path.join("README"), "x").unwrap();
         fs::write(path.join("new"), "x").unwrap();
-        rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         fs::write(path.join("README"), "read me\n").unwrap();
         fs::remove_file(path.join("new")).unwrap();
         assert!(rig.changes(&id).is_empty());
@@ -150,7 +171,10 @@ fn changes_that_are_undone_are_no_changes() {
                 moved.contains(&("src/main.rs".into(), ChangeKind::Deleted)),
                 "{moved:?}"
             );
-            rig.engine.snapshot(&id, None, false, &user()).unwrap();
+            rig.engine
+                .workspaces
+                .snapshot(&id, None, false, &user())
+                .unwrap();
             rig.check();
             fs::rename(path.join("lib"), path.join("src")).unwrap();
         }
@@ -168,7 +192,7 @@ fn ignored_files_are_listed_apart_and_not_walked() {
         fs::write(path.join("target/debug/app"), "x").unwrap();
         fs::write(path.join("build.log"), "x").unwrap();
         fs::write(path.join("code"), "x").unwrap();
-        let changes = rig.engine.changes(&id, &user()).unwrap();
+        let changes = rig.engine.sync.changes(&id, &user()).unwrap();
         assert_eq!(changes.set.changes.len(), 1);
         assert_eq!(changes.set.ignored, [p("build.log"), p("target")]);
         rig.check();
@@ -184,10 +208,11 @@ fn forks_of_one_agent_and_names() {
             .collect();
         assert_eq!(names, ["coder", "coder~2", "coder~3"]);
         rig.engine
+            .workspaces
             .delete_workspace(&"coder~2".parse().unwrap(), &user())
             .unwrap();
         assert_eq!(rig.fork(&project, "coder").0.as_str(), "coder~2");
-        let taken = rig.engine.fork(
+        let taken = rig.engine.forks.fork(
             &project,
             &ForkOptions {
                 id: Some("coder".parse().unwrap()),
@@ -196,17 +221,25 @@ fn forks_of_one_agent_and_names() {
             &user(),
         );
         assert_eq!(taken.unwrap_err().code(), ErrorCode::AlreadyExists);
-        assert_eq!(rig.engine.forks(&project).unwrap().len(), 3);
-        let busy = rig.engine.delete_project(&project, &user()).unwrap_err();
+        assert_eq!(rig.engine.forks.forks(&project).unwrap().len(), 3);
+        let busy = rig
+            .engine
+            .projects
+            .delete_project(&project, &user())
+            .unwrap_err();
         assert_eq!(busy.code(), ErrorCode::WorkspaceBusy);
         for name in ["coder", "coder~2", "coder~3"] {
             rig.engine
+                .workspaces
                 .delete_workspace(&name.parse().unwrap(), &user())
                 .unwrap();
         }
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert!(rig.host.mounts().is_empty(), "{:?}", rig.host.mounts());
-        rig.engine.delete_project(&project, &user()).unwrap();
+        rig.engine
+            .projects
+            .delete_project(&project, &user())
+            .unwrap();
         rig.check();
     });
 }
@@ -215,7 +248,7 @@ fn forks_of_one_agent_and_names() {
 fn a_fork_of_an_old_snapshot_and_of_another_fork() {
     with_each(|rig| {
         let project = rig.project("web");
-        let old = rig.engine.project(&project).unwrap().head.unwrap();
+        let old = rig.engine.projects.project(&project).unwrap().head.unwrap();
         rig.put(&project, "README", "newer\n");
         let at = |at: String, agent: &str| {
             let options = ForkOptions {
@@ -223,7 +256,7 @@ fn a_fork_of_an_old_snapshot_and_of_another_fork() {
                 at: Some(at),
                 ..ForkOptions::default()
             };
-            rig.engine.fork_out(&project, &options, &user())
+            rig.engine.forks.fork_out(&project, &options, &user())
         };
         let (fork, path) = at(old.to_hex(), "old").unwrap();
         assert_eq!(fork.base, old);
@@ -231,6 +264,7 @@ fn a_fork_of_an_old_snapshot_and_of_another_fork() {
         fs::write(path.join("mine"), "mine\n").unwrap();
         let taken = rig
             .engine
+            .workspaces
             .snapshot(&fork.workspace.id, None, false, &user())
             .unwrap();
         let (second, second_path) = at(taken.snapshot.id.to_hex(), "second").unwrap();
@@ -241,6 +275,7 @@ fn a_fork_of_an_old_snapshot_and_of_another_fork() {
             [("mine".to_owned(), ChangeKind::Added)]
         );
         rig.engine
+            .workspaces
             .delete_workspace(&fork.workspace.id, &user())
             .unwrap();
         let (third, third_path) = at(taken.snapshot.id.to_hex(), "third").unwrap();
@@ -260,7 +295,7 @@ fn everything_is_found_again_after_a_restart() {
         let project = rig.project("web");
         let (id, path) = rig.fork(&project, "one");
         fs::write(path.join("README"), "changed\n").unwrap();
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         for mount in rig.host.mounts() {
             // What a restart of the machine does.
             let done = std::process::Command::new("umount").arg(mount).status();
@@ -273,7 +308,7 @@ fn everything_is_found_again_after_a_restart() {
             );
         }
         rig.reopen();
-        assert_eq!(rig.engine.show_handed_out().unwrap(), 0);
+        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"changed\n");
         assert_eq!(
             rig.changes(&id),
@@ -313,11 +348,14 @@ fn an_update_moves_a_fork_onto_the_newest_snapshot() {
         );
         rig.put(&project, "added", "added\n");
 
-        let plan = rig.engine.update(&id, true, &user()).unwrap();
+        let plan = rig.engine.merges.update(&id, true, &user()).unwrap();
         assert_eq!(fs::read(path.join("README")).unwrap(), b"read me\n");
         assert!(plan.conflicts.is_empty() && plan.merged.contains(&p("src/lib.rs")));
-        let done = rig.engine.update(&id, false, &user()).unwrap();
-        assert_eq!(Some(done.to), rig.engine.project(&project).unwrap().head);
+        let done = rig.engine.merges.update(&id, false, &user()).unwrap();
+        assert_eq!(
+            Some(done.to),
+            rig.engine.projects.project(&project).unwrap().head
+        );
         let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
         assert_eq!(read("README"), "newer\n");
         assert_eq!(read("docs/a/b"), "deeper\n");
@@ -339,10 +377,11 @@ fn an_update_moves_a_fork_onto_the_newest_snapshot() {
                 ("src/main.rs".into(), ChangeKind::Deleted),
             ]
         );
-        let again = rig.engine.update(&id, false, &user()).unwrap();
+        let again = rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!((again.from, again.kept), (again.to, None));
         // The state before is kept.
         rig.engine
+            .workspaces
             .restore(&id, &done.kept.unwrap().to_hex(), None, &user())
             .unwrap();
         assert_eq!(read("README"), "read me\n");
@@ -358,11 +397,11 @@ fn an_update_of_a_fork_in_use_changes_nothing() {
         rig.put(&project, "README", "theirs\n");
         if rig.provider == ProviderName::Overlay {
             let held = fs::File::open(path.join("src/lib.rs")).unwrap();
-            let error = rig.engine.update(&id, false, &user()).unwrap_err();
+            let error = rig.engine.merges.update(&id, false, &user()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
             drop(held);
         }
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
         rig.check();
     });
@@ -379,7 +418,7 @@ fn many_changes_of_a_project_make_few_layers_and_forks_stay_as_they_are() {
                 &format!("dir{}/file{round}", round % 5),
                 &format!("{round}\n"),
             );
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
         }
         let (_, path) = rig.fork(&project, "late");
         for round in 0..40 {
@@ -390,6 +429,7 @@ fn many_changes_of_a_project_make_few_layers_and_forks_stay_as_they_are() {
         assert!(rig.changes(&early).is_empty());
         let removed = rig
             .engine
+            .directories
             .collect_layers(std::time::Duration::ZERO)
             .unwrap();
         assert!(removed > 16, "only {removed} layers were collected");
@@ -410,35 +450,53 @@ fn versions_and_listings_of_a_project() {
     let rig = TestEngine::new(ProviderName::Copy);
     let project = rig.project("web");
     rig.put(&project, "README", "second\n");
-    let versions = rig.engine.project_versions(&project, &p("README")).unwrap();
+    let versions = rig
+        .engine
+        .projects
+        .project_versions(&project, &p("README"))
+        .unwrap();
     assert_eq!(versions.len(), 2);
     let first = versions[1].snapshot.id.to_hex();
     let at_first = rig
         .engine
+        .projects
         .project_entries(&project, Some(&first), &RelPath::root(), true)
         .unwrap();
     assert_eq!(at_first.len(), 1);
     let now = rig
         .engine
+        .projects
         .project_entries(&project, None, &RelPath::root(), false)
         .unwrap();
     let names: Vec<String> = now.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(names, [".gitignore", "README", "docs", "src"]);
     assert_eq!(now[1].size, 7);
-    let log = rig.engine.project_snapshots(&project, None, 2).unwrap();
+    let log = rig
+        .engine
+        .projects
+        .project_snapshots(&project, None, 2)
+        .unwrap();
     assert_eq!((log.len(), log[0].files), (2, 5));
-    let diff = rig.engine.project_diff(&project, &first, None).unwrap();
+    let diff = rig
+        .engine
+        .projects
+        .project_diff(&project, &first, None)
+        .unwrap();
     assert!(diff.changes.iter().any(|one| one.path == p("README")));
     // A change that changes nothing makes no snapshot, and a missing one is an error.
     rig.put(&project, "README", "second\n");
     assert_eq!(
         rig.engine
+            .projects
             .project_snapshots(&project, None, 0)
             .unwrap()
             .len(),
         6
     );
-    let missing = rig.engine.project_versions(&project, &p("nothing"));
+    let missing = rig
+        .engine
+        .projects
+        .project_versions(&project, &p("nothing"));
     assert_eq!(missing.unwrap_err().code(), ErrorCode::FileNotFound);
     rig.check();
 }
@@ -475,7 +533,7 @@ fn what_is_written_during_an_update_is_not_left_behind() {
             let mut moved = 0;
             for round in 0..10 {
                 rig.put(&project, "README", &format!("{round}\n"));
-                match rig.engine.update(&id, false, &user()) {
+                match rig.engine.merges.update(&id, false, &user()) {
                     Ok(_) => moved += 1,
                     Err(error) => assert_eq!(error.code(), ErrorCode::WorkspaceBusy),
                 }
@@ -509,14 +567,18 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
             names
         };
         // The layers of the project are published in the background, with a lock of their own.
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let before = locks();
         let (one, path) = rig.fork(&project, "one");
         fs::write(path.join("README"), "changed\n").unwrap();
         rig.changes(&one);
-        rig.engine.delete_workspace(&one, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .delete_workspace(&one, &user())
+            .unwrap();
         let plain = rig
             .engine
+            .workspaces
             .create_workspace(
                 None,
                 offshoot_core::Layout::Plain,
@@ -526,6 +588,7 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
             .unwrap()
             .id;
         rig.engine
+            .workspaces
             .write_file(
                 &plain,
                 &p("a"),
@@ -534,12 +597,16 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
                 &user(),
             )
             .unwrap();
-        rig.engine.delete_workspace(&plain, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .delete_workspace(&plain, &user())
+            .unwrap();
         // What never was leaves nothing either.
         rig.engine
+            .workspaces
             .delete_workspace(&"nobody".parse().unwrap(), &user())
             .unwrap_err();
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert_eq!(locks(), before);
     });
 }
@@ -596,6 +663,7 @@ fn changes_that_are_remembered_are_those_that_are_there() {
                 let options = WriteOptions::default();
                 let content = Content::Bytes(b"called\n");
                 rig.engine
+                    .workspaces
                     .write_file(&id, &p("docs/called"), content, &options, &user())
                     .unwrap();
             }),
@@ -606,11 +674,14 @@ fn changes_that_are_remembered_are_those_that_are_there() {
                 rig.put(&project, "src/new.rs", "theirs\n");
             }),
             ("a snapshot is taken", &|| {
-                rig.engine.snapshot(&id, None, false, &user()).unwrap();
+                rig.engine
+                    .workspaces
+                    .snapshot(&id, None, false, &user())
+                    .unwrap();
             }),
         ];
         let told = |engine: &offshoot_engine::Engine| {
-            let changes = engine.changes(&id, &user()).unwrap();
+            let changes = engine.sync.changes(&id, &user()).unwrap();
             (changes.base, changes.set, changes.moved)
         };
         let mut before = None;

@@ -70,12 +70,19 @@ impl World {
             let done = self
                 .rig
                 .engine
+                .merges
                 .complete(&id, &CompleteOptions::default(), &user())
                 .unwrap();
             assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
             self.merges += 1;
         }
-        let head = self.rig.engine.project(&self.project).unwrap().head;
+        let head = self
+            .rig
+            .engine
+            .projects
+            .project(&self.project)
+            .unwrap()
+            .head;
         self.bases.push(head.unwrap());
     }
 
@@ -91,6 +98,7 @@ impl World {
         let (fork, path) = self
             .rig
             .engine
+            .forks
             .fork_out(&self.project, &options, &user())
             .unwrap();
         assert_eq!(
@@ -122,7 +130,11 @@ impl World {
         let gone = self.forks.swap_remove(at);
         self.look(&gone);
         drop(gone.held);
-        self.rig.engine.delete_workspace(&gone.id, &user()).unwrap();
+        self.rig
+            .engine
+            .workspaces
+            .delete_workspace(&gone.id, &user())
+            .unwrap();
     }
 
     /// By directory listing, `stat` and `read`; by an open file; and by the engine's own doors.
@@ -139,12 +151,18 @@ impl World {
         let mut again = Vec::new();
         file.read_to_end(&mut again).unwrap();
         assert_eq!(&again, bytes, "an open file of `{}` changed", fork.id);
-        let listed = self.rig.engine.list(&fork.id, &RelPath::root()).unwrap();
+        let listed = self
+            .rig
+            .engine
+            .workspaces
+            .list(&fork.id, &RelPath::root())
+            .unwrap();
         let top = fork.image.keys().filter(|path| !path.0.contains(&b'/'));
         assert_eq!(listed.len(), top.count());
         let (read, _) = self
             .rig
             .engine
+            .workspaces
             .read_whole(&fork.id, &p("src/lib.rs"))
             .unwrap();
         let key = NodePath(b"src/lib.rs".to_vec());
@@ -154,8 +172,8 @@ impl World {
 
     fn collect(&mut self) {
         let engine = &self.rig.engine;
-        self.collected += engine.collect_layers(Duration::ZERO).unwrap();
-        engine.collect_garbage(Duration::ZERO).unwrap();
+        self.collected += engine.directories.collect_layers(Duration::ZERO).unwrap();
+        engine.upkeep.collect_garbage(Duration::ZERO).unwrap();
     }
 
     fn round(&mut self, round: usize) {
@@ -167,7 +185,7 @@ impl World {
             self.end_fork();
         }
         match self.rng.below(4) {
-            0 => self.rig.engine.wait_for_upkeep(),
+            0 => self.rig.engine.context.wait_for_jobs(),
             1 => self.collect(),
             _ => {}
         }
@@ -243,7 +261,7 @@ fn forks_stay_as_they_are_while_their_project_goes_on() {
         for round in 0..rounds {
             world.round(round);
         }
-        world.rig.engine.wait_for_upkeep();
+        world.rig.engine.context.wait_for_jobs();
         world.collect();
         world.forks.iter().for_each(|fork| world.look(fork));
         assert!(world.collected > 0, "no layer was ever collected");

@@ -34,7 +34,7 @@ const MOST_CALLS: u64 = 3_000;
 
 fn access(engine: &Engine) -> Access {
     let owner = Principal::owner(Operator::user());
-    engine.access(Arc::new(owner), None)
+    engine.access.access(Arc::new(owner), None)
 }
 
 /// What every request here needs.
@@ -43,23 +43,26 @@ fn prepare(rig: &TestEngine) {
     for name in ["source", "shared"] {
         let id: WorkspaceId = name.parse().unwrap();
         let quota = Quota::default();
-        let made = rig
-            .engine
-            .create_workspace(Some(id.clone()), Layout::Plain, quota, &user());
+        let made =
+            rig.engine
+                .workspaces
+                .create_workspace(Some(id.clone()), Layout::Plain, quota, &user());
         made.unwrap();
         let content = Content::Bytes(b"begun");
         let options = WriteOptions::default();
         rig.engine
+            .workspaces
             .write_file(&id, &p("begun"), content, &options, &user())
             .unwrap();
     }
     rig.engine
+        .workspaces
         .snapshot(&"source".parse().unwrap(), None, false, &user())
         .unwrap();
     let dir = rig.host.path().join("import");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("file"), "content").unwrap();
-    rig.engine.wait_for_upkeep();
+    rig.engine.context.wait_for_jobs();
 }
 
 fn name_of(made: &Made) -> Result<String> {
@@ -94,7 +97,7 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
                     made.id.to_string()
                 }
                 "copy" => {
-                    let snapshots = engine.snapshots(&"source".parse()?, 1)?;
+                    let snapshots = engine.workspaces.snapshots(&"source".parse()?, 1)?;
                     let from = snapshots[0].id.to_string();
                     let made = access.create_workspace_from(None, &from, Quota::default())?;
                     made.id.to_string()
@@ -141,13 +144,15 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
 
 /// All that requests of these kinds make.
 fn all_things(engine: &Engine) -> Vec<String> {
-    let workspaces = engine.workspaces(None, 0).unwrap().into_iter();
+    let workspaces = engine.workspaces.workspaces(None, 0).unwrap().into_iter();
     let mut all: Vec<String> = workspaces.map(|one| format!("w {}", one.id)).collect();
-    let projects = engine.projects(None, 0).unwrap().into_iter();
+    let projects = engine.projects.projects(None, 0).unwrap().into_iter();
     all.extend(projects.map(|one| format!("p {}", one.id)));
-    let agents = engine.agents().unwrap().into_iter();
+    let agents = engine.access.agents().unwrap().into_iter();
     all.extend(agents.map(|one| format!("a {}", one.id)));
-    let files = engine.walk_files(&"shared".parse().unwrap(), None, 1_000, &|_| true);
+    let files = engine
+        .workspaces
+        .walk_files(&"shared".parse().unwrap(), None, 1_000, &|_| true);
     let files = files.unwrap().into_iter();
     all.extend(files.map(|file| format!("f {}", file.path.to_text())));
     all.sort();
@@ -202,9 +207,9 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
     let refused = make(&mine, json!({ "a": 2 })).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     let other = Principal::owner(Operator::new("other"));
-    let other = rig.engine.access(Arc::new(other), None);
+    let other = rig.engine.access.access(Arc::new(other), None);
     assert!(make(&other, json!({ "a": 2 })).unwrap().1);
-    assert_eq!(rig.engine.workspaces(None, 0).unwrap().len(), 2);
+    assert_eq!(rig.engine.workspaces.workspaces(None, 0).unwrap().len(), 2);
 }
 
 #[test]
@@ -216,12 +221,16 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     // Some of many: the others stay what they are.
     let (names, _) = ask("forks");
     let second: WorkspaceId = names[1].parse().unwrap();
-    rig.engine.delete_workspace(&second, &user()).unwrap();
-    rig.engine.wait_for_upkeep();
+    rig.engine
+        .workspaces
+        .delete_workspace(&second, &user())
+        .unwrap();
+    rig.engine.context.wait_for_jobs();
     let named = |name: &str, id: WorkspaceId| {
         let quota = Quota::default();
         let made = rig
             .engine
+            .workspaces
             .create_workspace(Some(id), Layout::Plain, quota, &user());
         assert_eq!(made.unwrap().id.as_str(), name);
     };
@@ -237,11 +246,13 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         match kind {
             "workspace" => drop(
                 rig.engine
+                    .workspaces
                     .delete_workspace(&names[0].parse().unwrap(), &user())
                     .unwrap(),
             ),
             _ => drop(
                 rig.engine
+                    .projects
                     .delete_project(&names[0].parse().unwrap(), &user())
                     .unwrap(),
             ),
@@ -254,6 +265,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     // An agent that ended.
     let (agent, _) = ask("spawn");
     rig.engine
+        .access
         .end_agent(&agent[0].parse().unwrap(), &user())
         .unwrap();
     let (again, made) = ask("spawn");
@@ -262,11 +274,17 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     let (files, _) = ask("uploads");
     let shared: WorkspaceId = "shared".parse().unwrap();
     let (from, to) = (p(&files[0]), p("elsewhere"));
-    rig.engine.move_file(&shared, &from, &to, &user()).unwrap();
+    rig.engine
+        .workspaces
+        .move_file(&shared, &from, &to, &user())
+        .unwrap();
     assert_eq!(ask("uploads"), (files.clone(), false));
     // Not if it was in a workspace of that name before.
-    rig.engine.delete_workspace(&shared, &user()).unwrap();
-    rig.engine.wait_for_upkeep();
+    rig.engine
+        .workspaces
+        .delete_workspace(&shared, &user())
+        .unwrap();
+    rig.engine.context.wait_for_jobs();
     named("shared", shared.clone());
     assert_eq!(ask("uploads"), (files, true));
     rig.check();
@@ -280,19 +298,20 @@ fn purging_takes_the_notes() {
     let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
     let (names, _) = ask("forks");
     let first = names[0].parse().unwrap();
-    rig.engine.purge_workspace(&first, &user()).unwrap();
+    rig.engine.upkeep.purge_workspace(&first, &user()).unwrap();
     let (again, made) = ask("forks");
     assert!(made && again[0] != names[0] && again[1..] == names[1..]);
     let (agents, _) = ask("spawn-fork");
     let own = agents[0].parse().unwrap();
-    rig.engine.purge_workspace(&own, &user()).unwrap();
+    rig.engine.upkeep.purge_workspace(&own, &user()).unwrap();
     assert!(ask("spawn-fork").1);
     let (files, _) = ask("uploads");
     let shared = "shared".parse().unwrap();
     rig.engine
+        .upkeep
         .purge_path(&shared, &p(&files[0]), &user())
         .unwrap();
-    rig.engine.purge_workspace(&shared, &user()).unwrap();
+    rig.engine.upkeep.purge_workspace(&shared, &user()).unwrap();
     rig.check();
 }
 
@@ -318,7 +337,7 @@ fn a_failure_of_any_call_makes_nothing_twice() {
             }
             let key = format!("{n}");
             let first = ask(&rig.engine, &host, kind, &key);
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
             let struck = rig.plan.disarm();
             assert!(struck || first.is_ok(), "{kind} {n}: {first:?}");
             if round % 3 == 0 {
@@ -328,7 +347,7 @@ fn a_failure_of_any_call_makes_nothing_twice() {
             if let Ok((first, _)) = first {
                 assert_eq!(first, names, "{kind} {n}");
             }
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
             let now = all_things(&rig.engine);
             things += size_of(kind);
             assert_eq!(now.len(), things, "{kind}, call {n}: {now:?}");
@@ -447,7 +466,7 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
             ask(&rig.engine, &host, kind, &key).unwrap();
             things += size_of(kind);
         }
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let now = all_things(&rig.engine);
         assert_eq!(now.len(), things, "round {round}: {now:?}");
     }
@@ -484,8 +503,13 @@ fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
     }
     drop(store);
     rig.reopen();
-    rig.engine.wait_for_upkeep();
-    let there = |name: &&&str| rig.engine.workspace(&name.parse().unwrap()).is_ok();
+    rig.engine.context.wait_for_jobs();
+    let there = |name: &&&str| {
+        rig.engine
+            .workspaces
+            .workspace(&name.parse().unwrap())
+            .is_ok()
+    };
     let found: Vec<_> = names.iter().filter(there).collect();
     assert_eq!(found, [&plain.as_str()]);
     let before = all_things(&rig.engine).len();

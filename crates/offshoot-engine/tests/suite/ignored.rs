@@ -63,27 +63,29 @@ fn stored(rig: &TestEngine) -> u64 {
 }
 
 fn last_event(engine: &Engine) -> i64 {
-    let events = engine.events_after(0, None, 0).unwrap();
+    let events = engine.history.events_after(0, None, 0).unwrap();
     events.last().map_or(0, |event| event.row.seq)
 }
 
 fn put(engine: &Engine, id: &WorkspaceId, path: &str, content: &str) {
     let content = Content::Bytes(content.as_bytes());
     engine
+        .workspaces
         .write_file(id, &p(path), content, &WriteOptions::default(), &user())
         .unwrap();
 }
 
 fn workspace(engine: &Engine, layout: Layout) -> (WorkspaceId, std::path::PathBuf) {
     let made = engine
+        .workspaces
         .create_workspace(None, layout, Quota::default(), &user())
         .unwrap();
-    let path = engine.hand_out_path(&made.id).unwrap();
+    let path = engine.workspaces.hand_out_path(&made.id).unwrap();
     (made.id, path)
 }
 
 fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
-    let synced = engine.sync(id, &user()).unwrap();
+    let synced = engine.sync.sync(id, &user()).unwrap();
     let changes = synced.changes.iter();
     changes
         .map(|one| format!("{} {}", one.op.as_str(), one.path))
@@ -103,27 +105,40 @@ fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
     let alone_bytes = install_and_build(&alone_path, 1_000, 2 << 20);
     let (stored_before, last) = (stored(&rig), last_event(&rig.engine));
 
-    rig.engine.sync(&alone, &user()).unwrap();
+    rig.engine.sync.sync(&alone, &user()).unwrap();
     let options = CompleteOptions::default();
     let plan = rig
         .engine
+        .merges
         .plan_completion(&fork, &options, &user())
         .unwrap();
-    let done = rig.engine.complete(&fork, &options, &user()).unwrap();
+    let done = rig
+        .engine
+        .merges
+        .complete(&fork, &options, &user())
+        .unwrap();
     assert_eq!(done.merged, [p("README")]);
     let gone = done.ignored_removed;
     assert_eq!((gone.files, gone.bytes), (MODULES + 1, bytes));
     assert_eq!(plan.ignored_removed, gone);
-    let again = rig.engine.complete(&fork, &options, &user()).unwrap();
+    let again = rig
+        .engine
+        .merges
+        .complete(&fork, &options, &user())
+        .unwrap();
     assert_eq!(again, done, "asked again, the answer is the same");
-    let deleted = rig.engine.delete_workspace(&alone, &user()).unwrap();
+    let deleted = rig
+        .engine
+        .workspaces
+        .delete_workspace(&alone, &user())
+        .unwrap();
     let gone = deleted.ignored;
     assert_eq!((gone.files, gone.bytes), (1_001, alone_bytes));
     assert!(!path.join("node_modules").exists() && !alone_path.exists());
 
     let grown = stored(&rig).saturating_sub(stored_before);
     assert!(grown < 1 << 20, "the store grew by {grown} bytes");
-    let events = rig.engine.events_after(last, None, 0).unwrap();
+    let events = rig.engine.history.events_after(last, None, 0).unwrap();
     let ignored = |path: &str| path.starts_with("node_modules") || path.starts_with("target");
     let of_ignored = events.iter().map(|event| event.row.line.path.to_text());
     assert_eq!(of_ignored.filter(|path| ignored(path)).count(), 0);
@@ -140,10 +155,13 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
         let (fork, fork_path) = rig.fork(&project, "ada");
         let (alone, alone_path) = workspace(engine, Layout::Plain);
         put(engine, &alone, "vendor/kept", "one\n");
-        engine.snapshot(&alone, None, false, &user()).unwrap();
+        engine
+            .workspaces
+            .snapshot(&alone, None, false, &user())
+            .unwrap();
         for (id, root) in [(&fork, &fork_path), (&alone, &alone_path)] {
             fs::write(root.join(".gitignore"), "vendor/\nnode_modules/\n*.log\n").unwrap();
-            engine.sync(id, &user()).unwrap();
+            engine.sync.sync(id, &user()).unwrap();
             // Through a door, although it is ignored.
             put(engine, id, "node_modules/mine", "mine\n");
             put(engine, id, "a.log", "log\n");
@@ -184,7 +202,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
             fs::write(root.join("new"), "new\n").unwrap();
             let found = synced(engine, id);
             assert_eq!(found, ["write .gitignore", "write vendor/deep/er/x"]);
-            let deleted = engine.delete_workspace(id, &user()).unwrap();
+            let deleted = engine.workspaces.delete_workspace(id, &user()).unwrap();
             let gone = deleted.ignored;
             assert_eq!(
                 (gone.files, gone.bytes),
@@ -192,6 +210,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                 "`new` and what was beside"
             );
             let back = engine
+                .workspaces
                 .create_workspace_from(
                     Some(id.clone()),
                     &deleted.snapshot.unwrap().to_hex(),
@@ -199,7 +218,9 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                     &user(),
                 )
                 .unwrap();
-            let read = engine.read_whole(&back.id, &p("node_modules/mine"));
+            let read = engine
+                .workspaces
+                .read_whole(&back.id, &p("node_modules/mine"));
             assert_eq!(read.unwrap().0, b"mine, longer\n", "it came through a door");
         }
         rig.check();
@@ -230,11 +251,19 @@ fn uploads_and_outputs_of_a_session_know_no_ignore_rules() {
         );
     }
     assert!(!found.iter().any(|one| one.contains("temp/b")), "{found:?}");
-    let taken = engine.snapshot(&id, None, false, &user()).unwrap().snapshot;
-    let at = |path| engine.file_at(&id, &taken.id.to_hex(), &p(path));
+    let taken = engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap()
+        .snapshot;
+    let at = |path| engine.workspaces.file_at(&id, &taken.id.to_hex(), &p(path));
     assert_eq!(at("outputs/build/a").unwrap(), b"a\n");
     assert!(at("temp/b.log").is_err());
-    let gone = engine.delete_workspace(&id, &user()).unwrap().ignored;
+    let gone = engine
+        .workspaces
+        .delete_workspace(&id, &user())
+        .unwrap()
+        .ignored;
     assert_eq!((gone.files, gone.bytes), (2, 4));
     rig.check();
 }
@@ -250,15 +279,19 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
             include_ignored: true,
             ..CompleteOptions::default()
         };
-        let done = engine.complete(&fork, &options, &user()).unwrap();
+        let done = engine.merges.complete(&fork, &options, &user()).unwrap();
         assert_eq!(done.merged, [p("build.log")]);
         assert!(done.ignored_removed.is_empty());
         assert_eq!(rig.project_text(&project, "build.log"), "built\n");
         let (fork, path) = rig.fork(&project, "bob");
         fs::write(path.join("other.log"), "other\n").unwrap();
-        let deleted = engine.delete_workspace_with(&fork, true, &user()).unwrap();
+        let deleted = engine
+            .workspaces
+            .delete_workspace_with(&fork, true, &user())
+            .unwrap();
         assert!(deleted.ignored.is_empty());
         engine
+            .workspaces
             .create_workspace_from(
                 Some(fork.clone()),
                 &deleted.snapshot.unwrap().to_hex(),
@@ -266,7 +299,10 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
                 &user(),
             )
             .unwrap();
-        let read = engine.read_whole(&fork, &p("other.log")).unwrap();
+        let read = engine
+            .workspaces
+            .read_whole(&fork, &p("other.log"))
+            .unwrap();
         assert_eq!(read.0, b"other\n");
         rig.check();
     });
@@ -297,7 +333,7 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
         while rounds.load(Ordering::Relaxed) < 10 {
             std::thread::yield_now();
         }
-        let updated = rig.engine.update(&fork, false, &user());
+        let updated = rig.engine.merges.update(&fork, false, &user());
         done.store(true, Ordering::Relaxed);
         updated
     });
@@ -319,7 +355,9 @@ fn the_last_decision_says_what_went_with_the_workspace() {
                 include_ignored: false,
                 protect: Vec::new(),
             };
-            let set = (rig.engine).set_merge_settings(&project, &settings, &user());
+            let set = (rig.engine)
+                .projects
+                .set_merge_settings(&project, &settings, &user());
             set.unwrap();
             let (id, path) = rig.fork(&project, &format!("ada-{project}"));
             for file in ["README", "docs/a/b"] {
@@ -329,17 +367,20 @@ fn the_last_decision_says_what_went_with_the_workspace() {
             fs::create_dir(path.join("target")).unwrap();
             fs::write(path.join("target/app"), "built").unwrap();
             let options = CompleteOptions::default();
-            let done = rig.engine.complete(&id, &options, &user()).unwrap();
+            let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
             assert_eq!(done.conflicts.len(), 2);
             let resolve = |at: usize| {
                 let review = done.conflicts[at].review_id.as_deref().unwrap();
-                let resolved = rig.engine.resolve(review, Resolution::Theirs, &user());
+                let resolved = rig
+                    .engine
+                    .merges
+                    .resolve(review, Resolution::Theirs, &user());
                 resolved.unwrap().ignored_removed
             };
             assert_eq!(resolve(0), IgnoredFiles::default());
             assert!(path.join("target/app").exists());
             assert_eq!(resolve(1), IgnoredFiles { files: 1, bytes: 5 });
-            assert!(rig.engine.workspace(&id).is_err());
+            assert!(rig.engine.workspaces.workspace(&id).is_err());
         }
     });
 }
@@ -355,6 +396,7 @@ fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
         fs::write(path.join("taken.log"), "mine\n").unwrap();
         rig.put(&project, "taken.log", "of others\n");
         engine
+            .merges
             .plan_completion(&fork, &CompleteOptions::default(), &user())
             .unwrap();
         let before = stored(&rig);
@@ -362,14 +404,17 @@ fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
             include_ignored: true,
             ..CompleteOptions::default()
         };
-        let plan = engine.plan_completion(&fork, &options, &user()).unwrap();
+        let plan = engine
+            .merges
+            .plan_completion(&fork, &options, &user())
+            .unwrap();
         let more = stored(&rig).saturating_sub(before);
         assert!(more < size / 4, "{more} bytes were stored");
         assert!(plan.merged.contains(&p("target/app")), "{:?}", plan.merged);
         assert!(plan.ignored_removed.is_empty());
         let conflicts: Vec<_> = plan.conflicts.iter().map(|one| &one.path).collect();
         assert_eq!(conflicts, [&p("taken.log")]);
-        let done = engine.complete(&fork, &options, &user()).unwrap();
+        let done = engine.merges.complete(&fork, &options, &user()).unwrap();
         assert_eq!(done.merged, plan.merged);
         assert_eq!(done.conflicts.len(), 1);
         rig.check();

@@ -24,6 +24,7 @@ fn write(dir: &Path, path: &str, content: &str) {
 
 fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
     rig.engine
+        .merges
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
 }
@@ -45,11 +46,13 @@ fn assert_clean(rig: &TestEngine, project: &ProjectId, workspace: Option<&Worksp
     match workspace {
         Some(id) => rig
             .engine
+            .workspaces
             .snapshot(id, None, false, &user())
-            .and_then(|_| rig.engine.export_git(id, &target, &mut |_| {}))
+            .and_then(|_| rig.engine.workspaces.export_git(id, &target, &mut |_| {}))
             .map(drop),
         None => rig
             .engine
+            .workspaces
             .export_project_git(project, &target, None, &mut |_| {})
             .map(drop),
     }
@@ -66,6 +69,7 @@ fn assert_clean(rig: &TestEngine, project: &ProjectId, workspace: Option<&Worksp
 fn import(rig: &TestEngine, name: &str, source: &Path) -> ProjectId {
     let id: ProjectId = name.parse().unwrap();
     rig.engine
+        .projects
         .import_dir(&id, source, &ImportOptions::default(), &mut |_| {}, &user())
         .unwrap();
     id
@@ -82,7 +86,11 @@ fn fork_at(
         at: Some(at.to_hex()),
         ..ForkOptions::default()
     };
-    let (fork, path) = rig.engine.fork_out(project, &options, &user()).unwrap();
+    let (fork, path) = rig
+        .engine
+        .forks
+        .fork_out(project, &options, &user())
+        .unwrap();
     (fork.workspace.id, path)
 }
 
@@ -131,6 +139,7 @@ fn a_repository_of_one_agent_reaches_nobody() {
         write(&path, "real.txt", "real\n");
         let plan = rig
             .engine
+            .merges
             .plan_completion(&id, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(paths(&plan.left_out), hidden);
@@ -139,11 +148,12 @@ fn a_repository_of_one_agent_reaches_nobody() {
             include_ignored: true,
             ..CompleteOptions::default()
         };
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(paths(&done.left_out), hidden);
         assert_eq!(done.merged, [p("real.txt")]);
         assert_eq!(
             rig.engine
+                .merges
                 .merge(done.merge_id.as_ref().unwrap())
                 .unwrap()
                 .completed,
@@ -164,7 +174,7 @@ fn a_repository_of_one_agent_reaches_nobody() {
 
         // A new fork, one that is updated, and one with a repository of its own: git runs nothing.
         let (_, fresh) = rig.fork(&project, "eve");
-        rig.engine.update(&other, false, &user()).unwrap();
+        rig.engine.merges.update(&other, false, &user()).unwrap();
         for dir in [&fresh, &other_path] {
             assert!(dir.join("real.txt").exists() && !dir.join(".git").exists());
             let _ = git_command(dir).arg("status").output().unwrap();
@@ -174,7 +184,11 @@ fn a_repository_of_one_agent_reaches_nobody() {
             git: true,
             ..ForkOptions::default()
         };
-        let (_, with_git) = rig.engine.fork_out(&project, &git_fork, &user()).unwrap();
+        let (_, with_git) = rig
+            .engine
+            .forks
+            .fork_out(&project, &git_fork, &user())
+            .unwrap();
         assert_eq!(git(&with_git, &["status", "--porcelain"]), "");
         rig.check();
     });
@@ -190,6 +204,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
         write(&path, ".meta/.meta", "forged\n");
         let snapshot = rig
             .engine
+            .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap()
             .snapshot;
@@ -204,7 +219,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
             keep: true,
             ..CompleteOptions::default()
         };
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.left_out.len(), hidden.len() + 1);
         // It goes on with its repositories, and they are left out again.
         assert_eq!(
@@ -212,11 +227,12 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
             HOSTILE
         );
         write(&path, "more.txt", "more\n");
-        let again = rig.engine.complete(&id, &options, &user()).unwrap();
+        let again = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(again.merged, [p("more.txt")]);
         assert_eq!(again.left_out, done.left_out);
         fs::remove_dir_all(path.join("short")).unwrap();
         rig.engine
+            .workspaces
             .restore(&id, &snapshot.id.to_hex(), None, &user())
             .unwrap();
         assert!(path.join("short/git~1/config").exists());
@@ -224,6 +240,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
         assert_eq!(complete(&rig, &beside).left_out, []);
         let elsewhere = rig
             .engine
+            .workspaces
             .create_workspace_from(
                 Some("ws".parse().unwrap()),
                 &snapshot.id.to_hex(),
@@ -231,7 +248,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
                 &user(),
             )
             .unwrap();
-        let place = rig.engine.hand_out_path(&elsewhere.id).unwrap();
+        let place = rig.engine.workspaces.hand_out_path(&elsewhere.id).unwrap();
         assert!(place.join("real.txt").exists() && !place.join(".git").exists());
         assert_clean(&rig, &project, Some(&elsewhere.id));
         rig.check();
@@ -251,13 +268,14 @@ fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
         atomic: Some(true),
         ..CompleteOptions::default()
     };
-    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
     assert_eq!(
         (done.snapshot, paths(&done.left_out)),
         (None, vec!["a/.git".to_owned()])
     );
     let review = done.conflicts[0].review_id.clone().unwrap();
     rig.engine
+        .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
     assert_eq!(rig.project_text(&project, "new.txt"), "new\n");
@@ -267,7 +285,7 @@ fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
             .any(|one| one.contains(".git/"))
     );
     let merge = done.merge_id.unwrap();
-    rig.engine.undo_merge(&merge, &user()).unwrap();
+    rig.engine.merges.undo_merge(&merge, &user()).unwrap();
     assert_clean(&rig, &project, None);
 }
 
@@ -344,11 +362,13 @@ fn modules_that_git_refuses_stay_where_they_are() {
     assert_clean(&rig, &project, Some(&id));
     let snapshot = rig
         .engine
+        .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap()
         .snapshot;
     fs::remove_file(path.join(".gitmodules")).unwrap();
     rig.engine
+        .workspaces
         .restore(&id, &snapshot.id.to_hex(), None, &user())
         .unwrap();
     assert!(path.join(".gitmodules").exists());
@@ -387,6 +407,7 @@ fn an_import_keeps_what_git_refuses_out_of_the_tree() {
         "[submodule \"y\"]\n\tupdate = !evil\n",
     );
     rig.engine
+        .projects
         .sync_project_from(
             &project,
             &source,
@@ -408,6 +429,7 @@ fn nobody_puts_them_into_a_project_by_hand() {
         let content = Content::Bytes(text.as_bytes());
         let options = WriteOptions::default();
         rig.engine
+            .projects
             .put_in_project(&project, &p(path), content, &options, &user())
     };
     let bad = "[submodule \"..\"]\n\turl = x\n";
@@ -421,7 +443,7 @@ fn nobody_puts_them_into_a_project_by_hand() {
         let refused = put(path, text).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::PermissionDenied, "{path}");
         assert!(refused.hint().is_some());
-        let import = rig.engine.begin_import(&project).unwrap();
+        let import = rig.engine.projects.begin_import(&project).unwrap();
         let refused = import.write_file(&p(path), Content::Bytes(text.as_bytes()), false);
         assert_eq!(
             refused.unwrap_err().code(),
@@ -430,7 +452,7 @@ fn nobody_puts_them_into_a_project_by_hand() {
         );
     }
     put(".gitmodules", "[submodule \"x\"]\n\turl = ../x\n").unwrap();
-    let import = rig.engine.begin_import(&project).unwrap();
+    let import = rig.engine.projects.begin_import(&project).unwrap();
     assert!(import.make_link(&p("x/.gitmodules"), b"y").is_err());
     assert!(import.make_dir(&p("x/.git")).is_err());
 
@@ -441,9 +463,14 @@ fn nobody_puts_them_into_a_project_by_hand() {
     let done = complete(&rig, &id);
     let review = done.conflicts[0].review_id.clone().unwrap();
     let content = Resolution::Content(Content::Bytes(bad.as_bytes()));
-    let refused = rig.engine.resolve(&review, content, &user()).unwrap_err();
+    let refused = rig
+        .engine
+        .merges
+        .resolve(&review, content, &user())
+        .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PermissionDenied);
     rig.engine
+        .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
     assert_clean(&rig, &project, None);
@@ -455,7 +482,7 @@ fn places_of_ours_cannot_be_forged() {
         let project = rig.project("web");
         let (id, path) = rig.fork(&project, "ada");
         let write_file = |path: &str| {
-            rig.engine.write_file(
+            rig.engine.workspaces.write_file(
                 &id,
                 &p(path),
                 Content::Bytes(b"forged"),
@@ -473,18 +500,21 @@ fn places_of_ours_cannot_be_forged() {
         let denied = |code| assert_eq!(code, ErrorCode::PermissionDenied);
         denied(
             rig.engine
+                .workspaces
                 .make_dir_in(&id, &p(".meta"), &user())
                 .unwrap_err()
                 .code(),
         );
         denied(
             rig.engine
+                .workspaces
                 .make_link(&id, &p(".meta"), b"src", &user())
                 .unwrap_err()
                 .code(),
         );
         denied(
             rig.engine
+                .workspaces
                 .move_file(&id, &p("src"), &p(".meta"), &user())
                 .unwrap_err()
                 .code(),
@@ -495,10 +525,14 @@ fn places_of_ours_cannot_be_forged() {
         write(&path, ".logs/run", "log\n");
         write(&path, "real", "real\n");
         let read = |id: &WorkspaceId| {
-            let (bytes, _) = rig.engine.read_whole(id, &p(".meta/.meta")).unwrap();
+            let (bytes, _) = rig
+                .engine
+                .workspaces
+                .read_whole(id, &p(".meta/.meta"))
+                .unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        rig.engine.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync(&id, &user()).unwrap();
         assert!(read(&id).contains("real"));
         let done = complete(&rig, &id);
         assert_eq!(paths(&done.left_out), [".logs", ".meta"]);
@@ -516,10 +550,15 @@ fn a_real_one_that_was_imported_stays_a_plain_directory() {
     let project = import(&rig, "app", &source);
     let (id, path) = rig.fork(&project, "ada");
     assert_eq!(
-        rig.engine.read_whole(&id, &p(".meta/.meta")).unwrap().0,
+        rig.engine
+            .workspaces
+            .read_whole(&id, &p(".meta/.meta"))
+            .unwrap()
+            .0,
         b"the owner's\n"
     );
     rig.engine
+        .workspaces
         .write_file(
             &id,
             &p(".meta/a"),
@@ -591,9 +630,9 @@ fn what_earlier_merges_brought_is_taken_out_once() {
         fs::read_to_string(path.join("lib/.git/config")).unwrap(),
         "the owner's\n"
     );
-    let head = rig.engine.project(&project).unwrap().head;
+    let head = rig.engine.projects.project(&project).unwrap().head;
     rig.fork(&project, "bob");
-    assert_eq!(rig.engine.project(&project).unwrap().head, head);
+    assert_eq!(rig.engine.projects.project(&project).unwrap().head, head);
     rig.check();
 }
 
@@ -616,11 +655,18 @@ fn a_decision_brings_no_gitmodules_that_git_refuses() {
         policy: Some(Policy::Theirs),
         ..CompleteOptions::default()
     };
-    let done = rig.engine.complete(&hostile, &options, &user()).unwrap();
+    let done = rig
+        .engine
+        .merges
+        .complete(&hostile, &options, &user())
+        .unwrap();
     assert_eq!(done.conflicts.len(), 1, "{done:?}");
     assert_clean(&rig, &project, None);
     let review = done.conflicts[0].review_id.clone().unwrap();
-    let refused = rig.engine.resolve(&review, Resolution::Theirs, &user());
+    let refused = rig
+        .engine
+        .merges
+        .resolve(&review, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
     let good = text("https://example.org/b");
     assert_eq!(rig.project_text(&project, ".gitmodules"), good);

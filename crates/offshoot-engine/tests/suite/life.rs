@@ -69,7 +69,7 @@ impl Holder {
 /// Takes a file in as an archive does.
 fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
     let owner = Principal::owner(Operator::new("ann"));
-    let access = engine.access(Arc::new(owner), None);
+    let access = engine.access.access(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
     access
         .import_file(&import, &p(path), Content::Bytes(text.as_bytes()), false)
@@ -78,7 +78,7 @@ fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
 }
 
 fn read(engine: &Engine, id: &WorkspaceId, path: &str) -> String {
-    String::from_utf8(engine.read_whole(id, &p(path)).unwrap().0).unwrap()
+    String::from_utf8(engine.workspaces.read_whole(id, &p(path)).unwrap().0).unwrap()
 }
 
 /// A second look at the rows.
@@ -88,7 +88,7 @@ fn store_of(rig: &TestEngine) -> SqliteStore {
 }
 
 fn problems(engine: &Engine) -> Vec<String> {
-    let found = engine.check().unwrap().problems;
+    let found = engine.upkeep.check().unwrap().problems;
     found.iter().map(|one| format!("{one:?}")).collect()
 }
 
@@ -106,11 +106,11 @@ fn a_workspace_that_is_held_is_called_by_its_name() {
     options.provider = Some(ProviderName::Copy);
     options.lock_timeout = at_once;
     let other = Engine::open(options).unwrap();
-    let error = other.sync(&id, &user()).unwrap_err();
+    let error = other.sync.sync(&id, &user()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert!(error.message().contains("`ada`"), "{error}");
     drop(held.unwrap());
-    other.sync(&id, &user()).unwrap();
+    other.sync.sync(&id, &user()).unwrap();
 }
 
 /// Whatever is done with a workspace whose path nobody was given, no directory appears.
@@ -124,36 +124,62 @@ fn no_door_needs_a_directory() {
     write(&rig.engine, &ws, "g", "two");
     nowhere("a write");
     let engine = &rig.engine;
-    let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let taken = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     let taken = taken.snapshot.id.to_hex();
     assert_eq!(read(engine, &ws, "d/f"), "one");
-    assert_eq!(engine.list(&ws, &p(".")).unwrap().len(), 2);
-    assert_eq!(engine.info(&ws).unwrap().file_count, 2);
+    assert_eq!(engine.workspaces.list(&ws, &p(".")).unwrap().len(), 2);
+    assert_eq!(engine.workspaces.info(&ws).unwrap().file_count, 2);
     write(engine, &ws, "h", "three");
-    engine.make_dir_in(&ws, &p("e"), &user()).unwrap();
-    engine.make_link(&ws, &p("l"), b"h", &user()).unwrap();
+    engine
+        .workspaces
+        .make_dir_in(&ws, &p("e"), &user())
+        .unwrap();
+    engine
+        .workspaces
+        .make_link(&ws, &p("l"), b"h", &user())
+        .unwrap();
     assert_eq!(read(engine, &ws, "l"), "three");
     nowhere("a directory or a link");
     engine
+        .workspaces
         .move_file(&ws, &p("g"), &p("moved"), &user())
         .unwrap();
     assert_eq!(read(engine, &ws, "moved"), "two");
-    engine.delete_file(&ws, &p("h"), false, &user()).unwrap();
+    engine
+        .workspaces
+        .delete_file(&ws, &p("h"), false, &user())
+        .unwrap();
     nowhere("a move or a deletion");
-    let restored = engine.restore(&ws, &taken, None, &user()).unwrap();
+    let restored = engine
+        .workspaces
+        .restore(&ws, &taken, None, &user())
+        .unwrap();
     assert!(!restored.changes.changes.is_empty());
     assert_eq!(read(engine, &ws, "g"), "two");
     nowhere("a restore");
-    let kept = engine.snapshot(&ws, None, false, &user()).unwrap();
-    let kept = engine.file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
+    let kept = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
+    let kept = engine
+        .workspaces
+        .file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
     assert_eq!(kept.unwrap(), b"one");
-    assert!(engine.sync(&ws, &user()).unwrap().changes.is_empty());
+    assert!(engine.sync.sync(&ws, &user()).unwrap().changes.is_empty());
     assert_eq!(rig.changes(&ws), []);
-    let whole = engine.whole_workspace(&ws, &p("."), &user()).unwrap();
+    let whole = engine
+        .workspaces
+        .whole_workspace(&ws, &p("."), &user())
+        .unwrap();
     let paths: Vec<String> = whole.entries.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(paths, ["d", "d/f", "g"]);
     let (content, options) = (Content::Bytes(b"four"), WriteOptions::default());
-    let uploaded = engine.upload(&ws, b"up", content, &options, &user());
+    let uploaded = engine
+        .workspaces
+        .upload(&ws, b"up", content, &options, &user());
     let up = uploaded.unwrap().path.to_text();
     import(engine, &ws, "imported", "five");
     nowhere("an upload or an archive");
@@ -162,7 +188,7 @@ fn no_door_needs_a_directory() {
         assert_eq!(read(&rig.engine, &ws, path), content);
     }
     nowhere("a start");
-    let path = rig.engine.hand_out_path(&ws).unwrap();
+    let path = rig.engine.workspaces.hand_out_path(&ws).unwrap();
     assert_eq!(fs::read_to_string(path.join("d/f")).unwrap(), "one");
     assert_eq!(fs::read_to_string(path.join("imported")).unwrap(), "five");
     assert!(problems(&rig.engine).is_empty());
@@ -173,18 +199,31 @@ fn a_restore_that_cannot_be_done_leaves_no_version() {
     let rig = TestEngine::new(ProviderName::Copy);
     let ws = create(&rig.engine, "w");
     write(&rig.engine, &ws, "f", "one");
-    let first = rig.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = rig
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     write(&rig.engine, &ws, "f", "two");
-    let dir = rig.engine.hand_out_path(&ws).unwrap();
+    let dir = rig.engine.workspaces.hand_out_path(&ws).unwrap();
     fs::remove_dir_all(&dir).unwrap();
     // Something that no directory can take the place of.
     fs::write(&dir, "in the way").unwrap();
-    let before = rig.engine.history(&ws, None, 0).unwrap().len();
+    let before = rig.engine.history.history(&ws, None, 0).unwrap().len();
     let id = first.snapshot.id.to_hex();
-    rig.engine.restore(&ws, &id, None, &user()).unwrap_err();
-    assert_eq!(rig.engine.history(&ws, None, 0).unwrap().len(), before);
+    rig.engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap_err();
+    assert_eq!(
+        rig.engine.history.history(&ws, None, 0).unwrap().len(),
+        before
+    );
     fs::remove_file(&dir).unwrap();
-    rig.engine.restore(&ws, &id, None, &user()).unwrap();
+    rig.engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap();
     assert_eq!(fs::read_to_string(dir.join("f")).unwrap(), "one");
 }
 
@@ -195,7 +234,7 @@ fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
         let (id, path) = rig.fork(&project, "ada");
         fs::write(path.join("new"), "recorded").unwrap();
         fs::write(path.join("README"), "changed").unwrap();
-        rig.engine.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync(&id, &user()).unwrap();
         fs::remove_dir_all(rig.host.path().join("data/forks/ada.1")).unwrap();
         let changes = rig.changes(&id);
         assert_eq!(changes.len(), 2, "{changes:?}");
@@ -215,10 +254,11 @@ fn a_fork_is_changed_and_completed_without_a_directory() {
             agent: Some("ada".parse().unwrap()),
             ..ForkOptions::default()
         };
-        let forked = rig.engine.fork(&project, &options, &user()).unwrap();
+        let forked = rig.engine.forks.fork(&project, &options, &user()).unwrap();
         let id = forked.workspace.id;
         write(&rig.engine, &id, "src/new", "mine");
         rig.engine
+            .workspaces
             .delete_file(&id, &p("README"), false, &user())
             .unwrap();
         assert_eq!(read(&rig.engine, &id, "src/new"), "mine");
@@ -244,14 +284,17 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
         write(engine, id, "f", "x");
     }
     let (fork, fork_path) = rig.fork(&project, "held");
-    let path = |n: usize| engine.hand_out_path(&ids[n]).unwrap();
+    let path = |n: usize| engine.workspaces.hand_out_path(&ids[n]).unwrap();
     let mut writing = Holder::writing(&path(0), "f");
     let mut inside = Holder::inside(&path(1));
     let _private = Holder::inside(&path(2));
     let _fork = Holder::inside(&fork_path);
     path(3);
     let names = |dry_run: bool| -> Vec<String> {
-        let cleaned = engine.clean(Duration::ZERO, dry_run, &user()).unwrap();
+        let cleaned = engine
+            .upkeep
+            .clean(Duration::ZERO, dry_run, &user())
+            .unwrap();
         let names = cleaned.workspaces.iter();
         names.map(|one| one.id.to_string()).collect()
     };
@@ -261,15 +304,15 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     inside.tell("so is this");
     let late = |id: &WorkspaceId, path: &str, text: &str| {
         wait_until(&format!("`{text}` is recorded"), || {
-            engine.sync(id, &user()).unwrap();
-            let read = engine.read_whole(id, &p(path));
+            engine.sync.sync(id, &user()).unwrap();
+            let read = engine.workspaces.read_whole(id, &p(path));
             read.is_ok_and(|read| String::from_utf8(read.0).unwrap().contains(text))
         });
     };
     late(&ids[0], "f", "written after");
     late(&ids[1], "late", "so is this");
     assert!(fork_path.join("README").exists());
-    assert!(engine.workspace(&fork).unwrap().materialized);
+    assert!(engine.workspaces.workspace(&fork).unwrap().materialized);
     assert!(problems(engine).is_empty());
 }
 
@@ -280,13 +323,17 @@ fn clean_leaves_forks_that_somebody_uses() {
         let (reader, reader_path) = rig.fork(&project, "reader");
         let (other, other_path) = rig.fork(&project, "other");
         fs::write(other_path.join("own"), "kept").unwrap();
-        rig.engine.sync(&other, &user()).unwrap();
+        rig.engine.sync.sync(&other, &user()).unwrap();
         let held = Holder::start(
             "exec 3<\"$DIR/README\"; echo ready; read line",
             &reader_path,
         );
         let clean = |dry_run| {
-            let cleaned = rig.engine.clean(Duration::ZERO, dry_run, &user()).unwrap();
+            let cleaned = rig
+                .engine
+                .upkeep
+                .clean(Duration::ZERO, dry_run, &user())
+                .unwrap();
             let ids: Vec<WorkspaceId> = cleaned.workspaces.into_iter().map(|one| one.id).collect();
             ids
         };
@@ -297,7 +344,7 @@ fn clean_leaves_forks_that_somebody_uses() {
         fs::write(reader_path.join("after"), "x").unwrap();
         assert_eq!(rig.changes(&reader).len(), 1);
         drop(held);
-        let path = rig.engine.hand_out_path(&other).unwrap();
+        let path = rig.engine.workspaces.hand_out_path(&other).unwrap();
         assert_eq!(fs::read_to_string(path.join("own")).unwrap(), "kept");
         assert!(problems(&rig.engine).is_empty());
     });
@@ -309,7 +356,7 @@ fn reading_is_a_use() {
     let (read_one, unread) = (create(&rig.engine, "read"), create(&rig.engine, "unread"));
     for id in [&read_one, &unread] {
         write(&rig.engine, id, "f", "x");
-        rig.engine.hand_out_path(id).unwrap();
+        rig.engine.workspaces.hand_out_path(id).unwrap();
     }
     // Both were last changed ten days ago.
     let store = store_of(&rig);
@@ -324,10 +371,10 @@ fn reading_is_a_use() {
     drop(store);
     rig.reopen();
     assert_eq!(read(&rig.engine, &read_one, "f"), "x");
-    rig.engine.wait_for_upkeep();
+    rig.engine.context.wait_for_jobs();
     let days = Duration::from_secs(7 * 24 * 3600);
     for dry_run in [true, false] {
-        let cleaned = rig.engine.clean(days, dry_run, &user()).unwrap();
+        let cleaned = rig.engine.upkeep.clean(days, dry_run, &user()).unwrap();
         let ids: Vec<WorkspaceId> = cleaned.workspaces.into_iter().map(|one| one.id).collect();
         assert_eq!(ids, std::slice::from_ref(&unread));
     }
@@ -339,10 +386,14 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
         let project = rig.project("web");
         let (fork, fork_path) = rig.fork(&project, "ada");
         let plain = create(&rig.engine, "plain");
-        let plain_path = rig.engine.hand_out_path(&plain).unwrap();
+        let plain_path = rig.engine.workspaces.hand_out_path(&plain).unwrap();
         for (id, path) in [(&fork, &fork_path), (&plain, &plain_path)] {
             let mut holder = Holder::writing(path, "log.txt");
-            let error = rig.engine.delete_workspace(id, &user()).unwrap_err();
+            let error = rig
+                .engine
+                .workspaces
+                .delete_workspace(id, &user())
+                .unwrap_err();
             assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
             holder.tell("after the refusal");
             wait_until("the process still writes to its file", || {
@@ -353,12 +404,13 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
             // Nothing is different from before.
             fs::write(path.join("more"), "x").unwrap();
             assert!(path.join("log.txt").exists());
-            let deleted = rig.engine.delete_workspace(id, &user()).unwrap();
+            let deleted = rig.engine.workspaces.delete_workspace(id, &user()).unwrap();
             let kept = deleted.snapshot.unwrap().to_hex();
-            rig.engine.wait_for_upkeep();
+            rig.engine.context.wait_for_jobs();
             assert!(!path.exists());
             let back = rig
                 .engine
+                .workspaces
                 .create_workspace_from(None, &kept, Quota::default(), &user())
                 .unwrap();
             assert_eq!(read(&rig.engine, &back.id, "more"), "x");
@@ -374,7 +426,7 @@ fn complete(rig: &TestEngine, id: &WorkspaceId, keep: bool) -> Completed {
         keep,
         ..CompleteOptions::default()
     };
-    rig.engine.complete(id, &options, &user()).unwrap()
+    rig.engine.merges.complete(id, &options, &user()).unwrap()
 }
 
 #[test]
@@ -396,7 +448,7 @@ fn a_merge_that_landed_is_a_receipt_although_somebody_holds_the_workspace() {
         assert_eq!(again.merge_id, kept.merge_id);
         assert_eq!(again.after.unwrap().moved, Some(false));
         drop(holder);
-        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(Some(updated.to), kept.snapshot);
         assert!(updated.conflicts.is_empty());
         assert!(rig.changes(&id).is_empty());
@@ -427,7 +479,7 @@ fn a_merged_workspace_stays_while_somebody_writes_to_it_and_goes_later() {
         };
         assert_eq!(again.after, Some(gone.clone()));
         assert_eq!(complete(&rig, &id, false).after, Some(gone));
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert!(!path.exists());
     });
 }
@@ -445,10 +497,10 @@ fn an_update_after_a_merge_takes_what_landed_for_done() {
     let kept = complete(&rig, &id, true);
     assert_eq!((kept.merged.len(), kept.conflicts.len()), (1, 1));
     drop(holder);
-    let updated = rig.engine.update(&id, false, &user()).unwrap();
+    let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
     assert!(updated.conflicts.is_empty());
     assert_eq!(fs::read_to_string(path.join("README")).unwrap(), "theirs\n");
-    let reviews = rig.engine.reviews(Some(&project), true).unwrap();
+    let reviews = rig.engine.merges.reviews(Some(&project), true).unwrap();
     assert_eq!(reviews.len(), 1);
 }
 
@@ -463,7 +515,7 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
         let (other, other_path) = rig.fork(&project, "bob");
         fs::remove_dir_all(other_path.join("docs")).unwrap();
         complete(&rig, &other, false);
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(
             fs::read_to_string(path.join("docs/a/out.log")).unwrap(),
             "ignored"
@@ -474,7 +526,7 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
             "{:?}",
             problems(&rig.engine)
         );
-        rig.engine.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync(&id, &user()).unwrap();
         assert!(problems(&rig.engine).is_empty());
     });
 }
@@ -485,7 +537,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     let mut rig = TestEngine::new(ProviderName::Copy);
     let ws = create(&rig.engine, "w");
     write(&rig.engine, &ws, "f", "one");
-    let path = rig.engine.hand_out_path(&ws).unwrap();
+    let path = rig.engine.workspaces.hand_out_path(&ws).unwrap();
     fs::write(path.join("outside"), "not recorded yet").unwrap();
     let mut key = None;
     store_of(&rig)
@@ -503,7 +555,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     rig.close();
     fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
     rig.reopen();
-    rig.engine.wait_for_upkeep();
+    rig.engine.context.wait_for_jobs();
     assert!(path.join("outside").exists() && !aside.exists());
     // If it was known to be gone by then, it is thrown away.
     let copy = tmp.join("leaving-999999");
@@ -511,7 +563,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     rig.close();
     fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
     rig.reopen();
-    rig.engine.wait_for_upkeep();
+    rig.engine.context.wait_for_jobs();
     assert!(!copy.exists());
     assert_eq!(read(&rig.engine, &ws, "outside"), "not recorded yet");
 }

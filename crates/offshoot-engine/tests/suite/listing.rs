@@ -18,6 +18,7 @@ fn names_by_page(
     for round in 0.. {
         let page = bed
             .engine
+            .workspaces
             .list_page(id, &p("d"), &options, &|_| true)
             .unwrap();
         assert!(page.entries.len() <= options.limit);
@@ -37,7 +38,7 @@ fn pages_put_together_are_the_listing_in_every_order() {
     let bed = TestEngine::plain();
     let id = bed.create("w");
     bed.write(&id, "d/m.txt", b"four");
-    let dir = bed.engine.hand_out_path(&id).unwrap().join("d");
+    let dir = bed.engine.workspaces.hand_out_path(&id).unwrap().join("d");
     for (name, content) in [("a.txt", "22"), ("z", "1"), ("k:0:x", "22"), ("B", "")] {
         fs::write(dir.join(name), content).unwrap();
     }
@@ -79,7 +80,7 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     let bed = TestEngine::plain();
     let id = bed.create("w");
     bed.write(&id, "d/0", b"x");
-    let dir = bed.engine.hand_out_path(&id).unwrap().join("d");
+    let dir = bed.engine.workspaces.hand_out_path(&id).unwrap().join("d");
     for number in 0..300 {
         fs::write(dir.join(format!("f{number:03}")), "content").unwrap();
     }
@@ -91,6 +92,7 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     bed.plan.arm(60);
     let page = bed
         .engine
+        .workspaces
         .list_page(&id, &p("d"), &options, &|_| true)
         .unwrap();
     assert!(!bed.plan.disarm(), "a page of five made sixty calls");
@@ -98,7 +100,11 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     assert_eq!(page.next.as_deref(), Some("f105"));
     // So does the tree: files are nothing but names to it.
     bed.plan.arm(60);
-    let tree = bed.engine.tree(&id, &RelPath::root(), Some(1)).unwrap();
+    let tree = bed
+        .engine
+        .workspaces
+        .tree(&id, &RelPath::root(), Some(1))
+        .unwrap();
     assert!(!bed.plan.disarm());
     assert_eq!(tree.children.len(), 1);
 }

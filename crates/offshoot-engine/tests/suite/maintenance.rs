@@ -14,7 +14,7 @@ fn engine() -> (tempfile::TempDir, Engine) {
 }
 
 fn assert_clean(engine: &Engine) {
-    let report = engine.check().unwrap();
+    let report = engine.upkeep.check().unwrap();
     assert_eq!(report.problems, []);
 }
 
@@ -43,12 +43,15 @@ fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
     let (dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "a.txt", b"one");
-    let path = engine.hand_out_path(&ws).unwrap();
+    let path = engine.workspaces.hand_out_path(&ws).unwrap();
     std::fs::write(path.join(".gitignore"), b".env\n").unwrap();
     std::fs::write(path.join(".env"), b"TOKEN=1").unwrap();
     std::fs::write(path.join("outside.txt"), b"two").unwrap();
-    engine.snapshot(&ws, None, false, &user()).unwrap();
-    let plan = engine.clean(Duration::ZERO, true, &user()).unwrap();
+    engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
+    let plan = engine.upkeep.clean(Duration::ZERO, true, &user()).unwrap();
     assert_eq!(plan.workspaces.len(), 1);
     let ignored = plan.workspaces[0].ignored;
     assert_eq!((ignored.files, ignored.bytes), (1, 7));
@@ -57,10 +60,12 @@ fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
         "a plan changes nothing"
     );
     let untouched = engine
+        .upkeep
         .clean(Duration::from_secs(3600), false, &user())
         .unwrap();
     assert!(untouched.workspaces.is_empty() && path.exists());
     let done = engine
+        .upkeep
         .clean_with(Duration::ZERO, true, false, &user())
         .unwrap();
     assert!(done.workspaces[0].snapshot.is_some());
@@ -68,11 +73,21 @@ fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
     assert!(!dir.path().join("data/workspaces/a1").exists());
     assert_clean(&engine);
     // Reads come from the store, and the directory comes back whole when it is asked for.
-    assert_eq!(engine.read_whole(&ws, &p("outside.txt")).unwrap().0, b"two");
-    let path = engine.hand_out_path(&ws).unwrap();
+    assert_eq!(
+        engine
+            .workspaces
+            .read_whole(&ws, &p("outside.txt"))
+            .unwrap()
+            .0,
+        b"two"
+    );
+    let path = engine.workspaces.hand_out_path(&ws).unwrap();
     assert_eq!(std::fs::read(path.join(".env")).unwrap(), b"TOKEN=1");
     assert_eq!(std::fs::read(path.join("a.txt")).unwrap(), b"one");
-    let diff = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let diff = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     assert!(!diff.created, "nothing changed by going and coming back");
 }
 
@@ -82,11 +97,17 @@ fn delete_keeps_and_purge_erases() {
     let secret = b"correct-horse-battery-staple-42";
     let ws = create(&engine, "a1");
     write(&engine, &ws, "notes.txt", secret);
-    let deleted = engine.delete_workspace(&ws, &user()).unwrap();
+    let deleted = engine.workspaces.delete_workspace(&ws, &user()).unwrap();
     assert!(deleted.existed && deleted.snapshot.is_some());
-    assert!(!engine.delete_workspace(&ws, &user()).unwrap().existed);
+    assert!(
+        !engine
+            .workspaces
+            .delete_workspace(&ws, &user())
+            .unwrap()
+            .existed
+    );
     assert_eq!(
-        engine.workspace(&ws).unwrap_err().code(),
+        engine.workspaces.workspace(&ws).unwrap_err().code(),
         ErrorCode::WorkspaceNotFound
     );
     assert!(
@@ -94,7 +115,7 @@ fn delete_keeps_and_purge_erases() {
         "deleted is not erased"
     );
     assert_clean(&engine);
-    engine.purge_workspace(&ws, &user()).unwrap();
+    engine.upkeep.purge_workspace(&ws, &user()).unwrap();
     assert_clean(&engine);
     drop(engine);
     assert!(!contains(&haystack(dir.path()), secret), "purged is erased");
@@ -108,29 +129,41 @@ fn purged_content_is_gone_everywhere_and_snapshots_stay_whole() {
     write(&engine, &one, "d/.env", secret);
     write(&engine, &one, "a", b"harmless");
     engine
+        .workspaces
         .snapshot(&one, Some("with secret"), false, &user())
         .unwrap();
     write(&engine, &one, "a", b"harmless 2");
     engine
+        .workspaces
         .snapshot(&one, Some("later"), false, &user())
         .unwrap();
     write(&engine, &two, "copied", secret);
     engine
+        .workspaces
         .delete_file(&one, &p("d/.env"), false, &user())
         .unwrap();
-    let purged = engine.purge_path(&one, &p("d/.env"), &user()).unwrap();
+    let purged = engine
+        .upkeep
+        .purge_path(&one, &p("d/.env"), &user())
+        .unwrap();
     assert_eq!(purged.snapshots.len(), 2);
     assert_eq!(purged.files, [(two.clone(), p("copied"))]);
     assert_clean(&engine);
     assert_eq!(
-        engine.read_whole(&two, &p("copied")).unwrap().0,
+        engine.workspaces.read_whole(&two, &p("copied")).unwrap().0,
         b"This content was purged.\n"
     );
-    let snapshots = engine.snapshots(&one, 0).unwrap();
+    let snapshots = engine.workspaces.snapshots(&one, 0).unwrap();
     let first = snapshots.last().unwrap().id.to_hex();
-    assert_eq!(engine.file_at(&one, &first, &p("a")).unwrap(), b"harmless");
+    assert_eq!(
+        engine.workspaces.file_at(&one, &first, &p("a")).unwrap(),
+        b"harmless"
+    );
     let target = dir.path().join("out.git");
-    engine.export_git(&one, &target, &mut |_| {}).unwrap();
+    engine
+        .workspaces
+        .export_git(&one, &target, &mut |_| {})
+        .unwrap();
     git(&target, &["fsck", "--strict", "--full"]);
     drop(engine);
     std::fs::remove_dir_all(&target).unwrap();
@@ -142,18 +175,29 @@ fn export_is_a_repository_that_git_accepts() {
     let (dir, engine) = engine();
     let ws = create(&engine, "a1");
     let nothing = engine
+        .workspaces
         .export_git(&ws, &dir.path().join("x.git"), &mut |_| {})
         .unwrap_err();
     assert_eq!(nothing.code(), ErrorCode::InvalidRequest);
     write(&engine, &ws, "src/main.rs", b"fn main() {}\n");
-    engine.make_dir_in(&ws, &p("empty"), &user()).unwrap();
-    engine.snapshot(&ws, Some("first"), false, &user()).unwrap();
+    engine
+        .workspaces
+        .make_dir_in(&ws, &p("empty"), &user())
+        .unwrap();
+    engine
+        .workspaces
+        .snapshot(&ws, Some("first"), false, &user())
+        .unwrap();
     write(&engine, &ws, "src/main.rs", b"fn main() { println!() }\n");
     engine
+        .workspaces
         .snapshot(&ws, Some("second"), false, &user())
         .unwrap();
     let bare = dir.path().join("out.git");
-    let exported = engine.export_git(&ws, &bare, &mut |_| {}).unwrap();
+    let exported = engine
+        .workspaces
+        .export_git(&ws, &bare, &mut |_| {})
+        .unwrap();
     assert_eq!(exported.snapshots, 2);
     git(dir.path(), &["clone", "-q", "out.git", "clone"]);
     let clone = dir.path().join("clone");
@@ -184,11 +228,11 @@ fn check_names_what_is_damaged() {
     write(&engine, &ws, "big.bin", &big);
     write(&engine, &ws, "small.txt", b"small");
     assert_clean(&engine);
-    let on_disk = engine.hand_out_path(&ws).unwrap();
+    let on_disk = engine.workspaces.hand_out_path(&ws).unwrap();
     assert_clean(&engine);
     let away = dir.path().join("away");
     std::fs::rename(&on_disk, &away).unwrap();
-    let report = engine.check().unwrap();
+    let report = engine.upkeep.check().unwrap();
     assert_eq!(report.problems.len(), 1);
     assert_eq!(report.problems[0].what, "directory");
     std::fs::rename(&away, &on_disk).unwrap();
@@ -209,7 +253,7 @@ fn check_names_what_is_damaged() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&blobs[0], bytes).unwrap();
-    let report = engine.check().unwrap();
+    let report = engine.upkeep.check().unwrap();
     assert!(
         report
             .problems
@@ -229,7 +273,7 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
             let (engine, id) = (&engine, &id);
             scope.spawn(move || {
                 for _ in 0..rounds {
-                    let made = engine.create_workspace(
+                    let made = engine.workspaces.create_workspace(
                         Some(id.clone()),
                         Layout::Plain,
                         Quota::default(),
@@ -237,7 +281,7 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
                     );
                     if made.is_ok() {
                         let put = |name| {
-                            engine.write_file(
+                            engine.workspaces.write_file(
                                 id,
                                 &p(name),
                                 Content::Bytes(b"x"),
@@ -247,8 +291,14 @@ fn a_name_is_not_used_again_before_its_directory_is_gone() {
                         };
                         put("one").unwrap();
                         put("two").unwrap();
-                        assert_eq!(engine.read_whole(id, &p("one")).unwrap().0, b"x");
-                        assert!(engine.delete_workspace(id, &user()).unwrap().existed);
+                        assert_eq!(engine.workspaces.read_whole(id, &p("one")).unwrap().0, b"x");
+                        assert!(
+                            engine
+                                .workspaces
+                                .delete_workspace(id, &user())
+                                .unwrap()
+                                .existed
+                        );
                     } else {
                         std::thread::yield_now();
                     }
@@ -264,43 +314,60 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files_if_asked_to() {
     let (_dir, engine) = engine();
     let ws = create(&engine, "a1");
     write(&engine, &ws, "d/a.txt", b"one");
-    let path = engine.hand_out_path(&ws).unwrap();
+    let path = engine.workspaces.hand_out_path(&ws).unwrap();
     std::fs::write(path.join(".gitignore"), b".env\n").unwrap();
     std::fs::write(path.join(".env"), b"TOKEN=1").unwrap();
-    let early = engine.snapshot(&ws, None, false, &user()).unwrap().snapshot;
+    let early = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap()
+        .snapshot;
     std::fs::write(path.join("late.txt"), b"two").unwrap();
     let kept = engine
+        .workspaces
         .delete_workspace_with(&ws, true, &user())
         .unwrap()
         .snapshot
         .unwrap();
     let back = engine
+        .workspaces
         .create_workspace_from(Some(ws.clone()), &kept.to_hex(), Quota::default(), &user())
         .unwrap();
     assert_eq!(back.files, 4);
     assert_clean(&engine);
-    let path = engine.hand_out_path(&ws).unwrap();
+    let path = engine.workspaces.hand_out_path(&ws).unwrap();
     assert_eq!(std::fs::read(path.join(".env")).unwrap(), b"TOKEN=1");
     assert_eq!(std::fs::read(path.join("late.txt")).unwrap(), b"two");
-    let unchanged = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let unchanged = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     assert_eq!((unchanged.created, unchanged.snapshot.id), (false, kept));
     // From an older state, under another name.
     let other = engine
+        .workspaces
         .create_workspace_from(None, &early.id.to_hex()[..12], Quota::default(), &user())
         .unwrap();
     assert_eq!(
-        engine.read_whole(&other.id, &p("d/a.txt")).unwrap().0,
+        engine
+            .workspaces
+            .read_whole(&other.id, &p("d/a.txt"))
+            .unwrap()
+            .0,
         b"one"
     );
     assert_eq!(
         engine
+            .workspaces
             .read_whole(&other.id, &p("late.txt"))
             .unwrap_err()
             .code(),
         ErrorCode::FileNotFound
     );
     assert_clean(&engine);
-    let unknown = engine.create_workspace_from(None, "0000", Quota::default(), &user());
+    let unknown = engine
+        .workspaces
+        .create_workspace_from(None, "0000", Quota::default(), &user());
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::SnapshotNotFound);
 }
 
@@ -310,6 +377,7 @@ fn sessions_go_by_their_age_with_all_that_only_they_hold() {
     let session = |id: &str| {
         let id = Some(id.parse().unwrap());
         engine
+            .workspaces
             .create_workspace(id, Layout::Session, Quota::default(), &user())
             .unwrap()
             .id
@@ -321,39 +389,58 @@ fn sessions_go_by_their_age_with_all_that_only_they_hold() {
     let old = session("old");
     write(&engine, &old, "outputs/secret", secret);
     write(&engine, &old, "outputs/shared", shared);
-    engine.snapshot(&old, None, false, &user()).unwrap();
+    engine
+        .workspaces
+        .snapshot(&old, None, false, &user())
+        .unwrap();
     let deleted = session("deleted");
     write(&engine, &deleted, "temp/x", b"gone before");
-    engine.delete_workspace(&deleted, &user()).unwrap();
+    engine
+        .workspaces
+        .delete_workspace(&deleted, &user())
+        .unwrap();
     let open = session("open");
-    let open_path = engine.hand_out_path(&open).unwrap();
+    let open_path = engine.workspaces.hand_out_path(&open).unwrap();
     let mut worker = std::process::Command::new("sleep")
         .arg("600")
         .current_dir(open_path.join("temp"))
         .spawn()
         .unwrap();
     let changed = session("changed");
-    let changed_path = engine.hand_out_path(&changed).unwrap();
+    let changed_path = engine.workspaces.hand_out_path(&changed).unwrap();
     std::fs::write(changed_path.join("temp/new"), "by an outside program").unwrap();
 
     let day = Duration::from_secs(24 * 3600);
-    assert_eq!(engine.retire_sessions(day).unwrap(), [] as [WorkspaceId; 0]);
-    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    assert_eq!(
+        engine.upkeep.retire_sessions(day).unwrap(),
+        [] as [WorkspaceId; 0]
+    );
+    let mut gone = engine.upkeep.retire_sessions(Duration::ZERO).unwrap();
     gone.sort();
     assert_eq!(gone, [deleted.clone(), old.clone()]);
     assert!(!dir.path().join("data/workspaces/old").exists());
     let all = haystack(&dir.path().join("data"));
     assert!(!contains(&all, secret), "its content is nowhere");
-    assert_eq!(engine.read_whole(&plain, &p("shared")).unwrap().0, shared);
-    let never = engine.delete_workspace(&old, &user()).unwrap_err();
+    assert_eq!(
+        engine
+            .workspaces
+            .read_whole(&plain, &p("shared"))
+            .unwrap()
+            .0,
+        shared
+    );
+    let never = engine
+        .workspaces
+        .delete_workspace(&old, &user())
+        .unwrap_err();
     assert_eq!(never.code(), ErrorCode::WorkspaceNotFound);
     // Neither one in which somebody works nor one that was used since.
     assert!(open_path.exists() && changed_path.join("temp/new").exists());
     worker.kill().unwrap();
     worker.wait().unwrap();
-    let mut gone = engine.retire_sessions(Duration::ZERO).unwrap();
+    let mut gone = engine.upkeep.retire_sessions(Duration::ZERO).unwrap();
     gone.sort();
     assert_eq!(gone, [changed, open]);
-    assert!(engine.workspace(&plain).is_ok());
+    assert!(engine.workspaces.workspace(&plain).is_ok());
     assert_clean(&engine);
 }

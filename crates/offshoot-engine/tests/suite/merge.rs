@@ -13,6 +13,7 @@ use offshoot_store::Landing;
 
 fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
     rig.engine
+        .merges
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
 }
@@ -35,6 +36,7 @@ fn settle(rig: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&st
         protect: Vec::new(),
     };
     rig.engine
+        .projects
         .set_merge_settings(project, &settings, &user())
         .unwrap();
 }
@@ -65,6 +67,7 @@ fn work_of_several_agents_comes_together() {
         assert_eq!(paths(&first.merged), ["README", "one.txt", "src/lib.rs"]);
         let plan = rig
             .engine
+            .merges
             .plan_completion(&two, &CompleteOptions::default(), &user())
             .unwrap();
         let second = complete(&rig, &two);
@@ -80,22 +83,25 @@ fn work_of_several_agents_comes_together() {
         );
         let all = rig
             .engine
+            .projects
             .project_entries(&project, None, &RelPath::root(), true)
             .unwrap();
         let names: Vec<String> = all.iter().map(|one| one.path.to_text()).collect();
         assert!(names.contains(&"empty".to_owned()) && !names.contains(&"README".to_owned()));
         assert!(!names.contains(&"target".to_owned()));
         // The workspaces are gone, and completing them again gives the same answer.
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert!(!one_path.exists() && rig.host.mounts().is_empty());
         let snapshots = rig
             .engine
+            .projects
             .project_snapshots(&project, None, 0)
             .unwrap()
             .len();
         assert_eq!(complete(&rig, &one), first);
         assert_eq!(
             rig.engine
+                .projects
                 .project_snapshots(&project, None, 0)
                 .unwrap()
                 .len(),
@@ -107,6 +113,7 @@ fn work_of_several_agents_comes_together() {
         assert_eq!(complete(&rig, &two), second);
         let versions = rig
             .engine
+            .projects
             .project_versions(&project, &p("one.txt"))
             .unwrap();
         assert_eq!(versions[0].snapshot.cause.operator.as_str(), "system");
@@ -134,7 +141,7 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
             "a workspace with reviews is kept"
         );
         assert_eq!(complete(&rig, &two), done);
-        let reviews = rig.engine.reviews(Some(&project), false).unwrap();
+        let reviews = rig.engine.merges.reviews(Some(&project), false).unwrap();
         assert_eq!(reviews.len(), 1);
         let review = &reviews[0];
         assert_eq!(Some(&review.id), done.conflicts[0].review_id.as_ref());
@@ -144,6 +151,7 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
             Some("one")
         );
         rig.engine
+            .merges
             .propose(
                 &review.id,
                 Content::Bytes(b"from both\n"),
@@ -153,16 +161,20 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
             .unwrap();
         let resolved = rig
             .engine
+            .merges
             .resolve(&review.id, Resolution::Candidate(1), &user())
             .unwrap();
         assert_eq!(resolved.review.state, "resolved");
         assert!(!resolved.recomputed);
         assert_eq!(rig.project_text(&project, "README"), "from both\n");
-        assert!(rig.engine.reviews(None, false).unwrap().is_empty());
-        assert_eq!(rig.engine.reviews(None, true).unwrap().len(), 1);
-        let again = rig.engine.resolve(&review.id, Resolution::Ours, &user());
+        assert!(rig.engine.merges.reviews(None, false).unwrap().is_empty());
+        assert_eq!(rig.engine.merges.reviews(None, true).unwrap().len(), 1);
+        let again = rig
+            .engine
+            .merges
+            .resolve(&review.id, Resolution::Ours, &user());
         assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert!(!two_path.exists(), "the last review was resolved");
         rig.check();
     });
@@ -195,7 +207,7 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
         let done = complete(&rig, &id);
         let review = done.conflicts[0].review_id.clone().unwrap();
         assert_eq!(done.conflicts[0].parts, ["line 2"]);
-        rig.engine.resolve(&review, choice, &user()).unwrap();
+        rig.engine.merges.resolve(&review, choice, &user()).unwrap();
         assert_eq!(rig.project_text(&project, &name), expected, "{agent}");
     }
     // The project goes on while a review waits: the decision fits what is there by then.
@@ -209,9 +221,10 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
     rig.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nsix\n");
     let review = complete(&rig, &id).conflicts[0].review_id.clone().unwrap();
     rig.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nSIX\n");
-    assert!(rig.engine.review(&review).unwrap().changed_since);
+    assert!(rig.engine.merges.review(&review).unwrap().changed_since);
     let resolved = rig
         .engine
+        .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
     assert!(resolved.recomputed);
@@ -219,7 +232,7 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
         rig.project_text(&project, "late.txt"),
         "one\nTHEIRS\nthree\nfour\nfive\nSIX\n"
     );
-    let missing = rig.engine.review("nothing").unwrap_err();
+    let missing = rig.engine.merges.review("nothing").unwrap_err();
     assert_eq!(missing.code(), ErrorCode::ReviewNotFound);
     rig.check();
 }
@@ -255,7 +268,11 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
             priority: Some(priority),
             ..ForkOptions::default()
         };
-        let (fork, path) = rig.engine.fork_out(&project, &options, &user()).unwrap();
+        let (fork, path) = rig
+            .engine
+            .forks
+            .fork_out(&project, &options, &user())
+            .unwrap();
         (fork.workspace.id, path)
     };
     let (low, low_path) = fork("low", 1);
@@ -297,7 +314,10 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
     assert_eq!(tie.conflicts.len(), 1);
     // What lost comes back with one call.
     let merge = done.merge_id.unwrap();
-    rig.engine.take_lost(&merge, &p("f.lww"), &user()).unwrap();
+    rig.engine
+        .merges
+        .take_lost(&merge, &p("f.lww"), &user())
+        .unwrap();
     assert_eq!(rig.project_text(&project, "f.lww"), "a\nLOW\nc\nd\ne\n");
     rig.check();
 }
@@ -318,6 +338,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     let names = |rig: &TestEngine| -> Vec<String> {
         let all = rig
             .engine
+            .projects
             .project_entries(&project, None, &RelPath::root(), false)
             .unwrap();
         all.iter().map(|one| one.path.to_text()).collect()
@@ -330,6 +351,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
         .collect();
     let first = rig
         .engine
+        .merges
         .resolve(&ids[0], Resolution::Theirs, &user())
         .unwrap();
     assert_eq!(
@@ -339,6 +361,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     assert!(!names(&rig).contains(&"free".to_owned()));
     let last = rig
         .engine
+        .merges
         .resolve(&ids[1], Resolution::Ours, &user())
         .unwrap();
     assert!(last.snapshot.is_some());
@@ -350,7 +373,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     let mut sorted = texts.clone();
     sorted.sort();
     assert_eq!(sorted, ["mine\n", "other\n"]);
-    let merge = rig.engine.merge(&done.merge_id.unwrap()).unwrap();
+    let merge = rig.engine.merges.merge(&done.merge_id.unwrap()).unwrap();
     assert_eq!(merge.completed.snapshot, last.snapshot.map(|one| one.id));
     rig.check();
 }
@@ -367,11 +390,11 @@ fn a_kept_workspace_moves_onto_the_merged_head_again_and_again() {
         for round in 0..3 {
             fs::write(path.join(format!("mine{round}")), "mine\n").unwrap();
             rig.put(&project, &format!("theirs{round}"), "theirs\n");
-            let done = rig.engine.complete(&id, &keep, &user()).unwrap();
+            let done = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
             assert_eq!(paths(&done.merged), [format!("mine{round}")]);
             assert!(path.join(format!("theirs{round}")).exists());
             assert!(rig.changes(&id).is_empty());
-            let again = rig.engine.complete(&id, &keep, &user()).unwrap();
+            let again = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
             assert_eq!(
                 again.merged,
                 Vec::<RelPath>::new(),
@@ -381,11 +404,12 @@ fn a_kept_workspace_moves_onto_the_merged_head_again_and_again() {
         // A conflict: the project's side is shown, the own one waits in the review.
         fs::write(path.join("README"), "mine\n").unwrap();
         rig.put(&project, "README", "theirs\n");
-        let done = rig.engine.complete(&id, &keep, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
         assert_eq!(done.conflicts.len(), 1);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
         let review = done.conflicts[0].review_id.clone().unwrap();
         rig.engine
+            .merges
             .resolve(&review, Resolution::Theirs, &user())
             .unwrap();
         assert_eq!(rig.project_text(&project, "README"), "mine\n");
@@ -404,15 +428,18 @@ fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
     let done = complete(&rig, &one);
     rig.put(&project, "later", "later\n");
     let merge = done.merge_id.unwrap();
-    rig.engine.undo_merge(&merge, &user()).unwrap();
+    rig.engine.merges.undo_merge(&merge, &user()).unwrap();
     assert_eq!(rig.project_text(&project, "README"), "read me\n");
     assert_eq!(rig.project_text(&project, "docs/a/b"), "deep\n");
     assert_eq!(rig.project_text(&project, "later"), "later\n");
-    let gone = rig.engine.open_project_file(&project, None, &p("added"));
+    let gone = rig
+        .engine
+        .projects
+        .open_project_file(&project, None, &p("added"));
     assert_eq!(gone.err().unwrap().code(), ErrorCode::FileNotFound);
-    let again = rig.engine.undo_merge(&merge, &user()).unwrap_err();
+    let again = rig.engine.merges.undo_merge(&merge, &user()).unwrap_err();
     assert_eq!(again.code(), ErrorCode::AlreadyExists);
-    let log = rig.engine.merges(&project, None, 0).unwrap();
+    let log = rig.engine.merges.merges(&project, None, 0).unwrap();
     assert!(log[0].undone_by.is_some());
     // Where later work stands on what the merge brought, nothing is undone.
     let (two, path) = rig.fork(&project, "two");
@@ -421,6 +448,7 @@ fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
     rig.put(&project, "README", "on top of two\n");
     let refused = rig
         .engine
+        .merges
         .undo_merge(&done.merge_id.unwrap(), &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::MergeConflict);
@@ -437,7 +465,7 @@ fn touched_but_equal_files_do_not_undo_what_others_did() {
         fs::set_permissions(path.join("README"), PermissionsExt::from_mode(0o644)).unwrap();
         fs::write(path.join("new"), "new\n").unwrap();
         rig.put(&project, "README", "newer\n");
-        rig.engine.update(&id, false, &user()).unwrap();
+        rig.engine.merges.update(&id, false, &user()).unwrap();
         let done = complete(&rig, &id);
         assert_eq!(paths(&done.merged), ["new"]);
         assert_eq!(rig.project_text(&project, "README"), "newer\n");
@@ -454,7 +482,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
     // What a process leaves that is killed right after it asked.
     leave_completion(&rig, &one);
     rig.reopen();
-    assert_eq!(rig.engine.work_off_completions().unwrap(), 0);
+    assert_eq!(rig.engine.merges.work_off_completions().unwrap(), 0);
     assert_eq!(rig.project_text(&project, "one"), "one\n");
     rig.check();
 }
@@ -487,6 +515,7 @@ fn a_workspace_that_is_no_fork_cannot_be_completed() {
     let rig = TestEngine::new(ProviderName::Copy);
     let id = rig
         .engine
+        .workspaces
         .create_workspace(
             None,
             offshoot_core::Layout::Plain,
@@ -497,11 +526,13 @@ fn a_workspace_that_is_no_fork_cannot_be_completed() {
         .id;
     let refused = rig
         .engine
+        .merges
         .complete(&id, &CompleteOptions::default(), &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidRequest);
     let unknown = "nobody".parse().unwrap();
     let refused = rig
         .engine
+        .merges
         .complete(&unknown, &CompleteOptions::default(), &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::WorkspaceNotFound);
 }

@@ -13,20 +13,24 @@ fn work_that_goes_on_while_a_review_waits_is_not_taken_away_with_the_last_decisi
         fs::write(path.join("README"), "mine\n").unwrap();
         rig.put(&project, "README", "theirs\n");
         let options = CompleteOptions::default();
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         let review = done.conflicts[0].review_id.clone().unwrap();
         fs::write(path.join("later"), "not merged yet\n").unwrap();
         rig.engine
+            .merges
             .resolve(&review, Resolution::Theirs, &user())
             .unwrap();
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let later = fs::read_to_string(path.join("later")).unwrap();
         assert_eq!(later, "not merged yet\n");
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
         assert_eq!(rig.project_text(&project, "later"), "not merged yet\n");
         assert_eq!(rig.project_text(&project, "README"), "mine\n");
-        assert!(rig.engine.workspace(&id).is_err(), "all of it is merged");
+        assert!(
+            rig.engine.workspaces.workspace(&id).is_err(),
+            "all of it is merged"
+        );
         rig.check();
     });
 }
@@ -41,15 +45,16 @@ fn a_workspace_that_was_kept_goes_when_it_is_completed_for_good() {
             ..CompleteOptions::default()
         };
         // Nothing to merge, so that the second merge is the same as the first.
-        rig.engine.complete(&id, &keep, &user()).unwrap();
+        rig.engine.merges.complete(&id, &keep, &user()).unwrap();
         assert!(path.join("README").exists());
         let done = rig
             .engine
+            .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
         assert!(!done.keep);
-        rig.engine.wait_for_upkeep();
-        assert!(rig.engine.workspace(&id).is_err() && !path.exists());
+        rig.engine.context.wait_for_jobs();
+        assert!(rig.engine.workspaces.workspace(&id).is_err() && !path.exists());
         rig.check();
     });
 }
@@ -67,7 +72,7 @@ fn a_merge_that_waits_as_a_whole_moves_nothing() {
         atomic: Some(true),
         ..CompleteOptions::default()
     };
-    let done = rig.engine.complete(&id, &options, &user()).unwrap();
+    let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
     assert_eq!((done.conflicts.len(), done.snapshot), (1, None));
     let after = done.after.clone().unwrap();
     assert_eq!((after.moved, after.removed), (Some(false), false));
@@ -75,11 +80,14 @@ fn a_merge_that_waits_as_a_whole_moves_nothing() {
     // The fork has what it had.
     assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
     let review = done.conflicts[0].review_id.clone().unwrap();
-    let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+    let resolved = rig
+        .engine
+        .merges
+        .resolve(&review, Resolution::Theirs, &user());
     assert!(resolved.unwrap().snapshot.is_some());
     assert_eq!(rig.project_text(&project, "README"), "mine\n");
     assert_eq!(rig.project_text(&project, "fits"), "fits\n");
-    let updated = rig.engine.update(&id, false, &user()).unwrap();
+    let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
     assert!(updated.conflicts.is_empty());
     assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
     rig.check();
@@ -96,7 +104,7 @@ fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
             keep: true,
             ..CompleteOptions::default()
         };
-        let complete = || rig.engine.complete(&id, &keep, &user()).unwrap();
+        let complete = || rig.engine.merges.complete(&id, &keep, &user()).unwrap();
         fs::write(path.join("new"), "one\n").unwrap();
         fs::write(path.join("README"), "first\n").unwrap();
         fs::create_dir(path.join(".git")).unwrap();
@@ -121,11 +129,14 @@ fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
         if let Some(again) = done.conflicts.first() {
             assert_eq!(again.review_id.as_ref(), Some(&review));
         }
-        let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+        let resolved = rig
+            .engine
+            .merges
+            .resolve(&review, Resolution::Theirs, &user());
         assert!(resolved.unwrap().snapshot.is_some());
         assert_eq!(rig.project_text(&project, "README"), "third\n");
         drop(standing);
-        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
         assert!(updated.conflicts.is_empty());
         assert_eq!(fs::read(path.join("src/main.rs")).unwrap(), b"of others\n");
         rig.check();
@@ -145,7 +156,7 @@ fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
                 atomic: Some(atomic),
                 ..CompleteOptions::default()
             };
-            rig.engine.complete(&id, &options, &user()).unwrap()
+            rig.engine.merges.complete(&id, &options, &user()).unwrap()
         };
         fs::write(path.join("new"), "one\n").unwrap();
         complete(false);
@@ -156,7 +167,10 @@ fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
         let done = complete(true);
         assert_eq!((done.conflicts.len(), done.snapshot), (1, None), "{done:?}");
         let review = done.conflicts[0].review_id.clone().unwrap();
-        let resolved = rig.engine.resolve(&review, Resolution::Theirs, &user());
+        let resolved = rig
+            .engine
+            .merges
+            .resolve(&review, Resolution::Theirs, &user());
         assert!(resolved.unwrap().snapshot.is_some());
         // What others made of the file meanwhile stays.
         assert_eq!(rig.project_text(&project, "new"), "one\nof others\n");
@@ -179,7 +193,7 @@ fn what_was_undone_counts_as_not_merged() {
                 keep: true,
                 ..CompleteOptions::default()
             };
-            rig.engine.complete(&id, &keep, &user()).unwrap()
+            rig.engine.merges.complete(&id, &keep, &user()).unwrap()
         };
         fs::write(path.join("new"), "one\n").unwrap();
         let first = complete();
@@ -192,7 +206,7 @@ fn what_was_undone_counts_as_not_merged() {
         let second = complete();
         assert_eq!((second.conflicts.len(), second.snapshot), (1, None));
         let undo = |id: &Option<String>| {
-            let undone = rig.engine.undo_merge(id.as_ref().unwrap(), &user());
+            let undone = rig.engine.merges.undo_merge(id.as_ref().unwrap(), &user());
             undone.unwrap();
         };
         undo(&first.merge_id);
@@ -217,7 +231,7 @@ fn a_fork_is_not_set_against_what_it_merged_before_the_merge_that_was_undone() {
                 keep: true,
                 ..CompleteOptions::default()
             };
-            rig.engine.complete(&id, &keep, &user()).unwrap()
+            rig.engine.merges.complete(&id, &keep, &user()).unwrap()
         };
         fs::write(path.join("new"), "one\n").unwrap();
         if complete().after.unwrap().moved == Some(true) {
@@ -227,7 +241,10 @@ fn a_fork_is_not_set_against_what_it_merged_before_the_merge_that_was_undone() {
         rig.put(&project, "new", "one\nof others\n");
         fs::write(path.join("more"), "more\n").unwrap();
         let second = complete();
-        let undone = rig.engine.undo_merge(&second.merge_id.unwrap(), &user());
+        let undone = rig
+            .engine
+            .merges
+            .undo_merge(&second.merge_id.unwrap(), &user());
         undone.unwrap();
         fs::write(path.join("last"), "last\n").unwrap();
         let third = complete();
@@ -252,7 +269,7 @@ fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
                     keep: true,
                     ..CompleteOptions::default()
                 };
-                rig.engine.complete(&id, &keep, &user()).unwrap()
+                rig.engine.merges.complete(&id, &keep, &user()).unwrap()
             };
             fs::create_dir_all(path.join("sub/dir")).unwrap();
             fs::create_dir_all(path.join("empty")).unwrap();
@@ -265,11 +282,11 @@ fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
                 complete();
             }
             let merge = first.merge_id.as_ref().unwrap();
-            rig.engine.undo_merge(merge, &user()).unwrap();
+            rig.engine.merges.undo_merge(merge, &user()).unwrap();
             assert_eq!(rig.project_text(&project, "README"), "read me\n");
             let before = offshoot_testkit::dir_image(&path);
             if update {
-                rig.engine.update(&id, false, &user()).unwrap();
+                rig.engine.merges.update(&id, false, &user()).unwrap();
                 assert_eq!(offshoot_testkit::dir_image(&path), before);
             }
             let second = complete();

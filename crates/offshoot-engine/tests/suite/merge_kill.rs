@@ -32,7 +32,7 @@ fn complete_what_is_asked_for(task: &Task) {
         let id: WorkspaceId = line.parse().unwrap();
         say("begin");
         let options = CompleteOptions::default();
-        let answer = engine.complete(&id, &options, &user());
+        let answer = engine.merges.complete(&id, &options, &user());
         say(&match answer {
             Ok(done) => format!("done {} {}", done.merged.len(), done.conflicts.len()),
             Err(error) => format!("failed {error:?}"),
@@ -88,6 +88,7 @@ impl Large {
     fn complete(&self, id: &WorkspaceId) -> Completed {
         self.rig
             .engine
+            .merges
             .complete(id, &CompleteOptions::default(), &user())
             .unwrap()
     }
@@ -110,7 +111,7 @@ impl Large {
             self.rig
                 .put(&self.project, &name, &format!("ours {}\n", self.round));
         }
-        self.rig.engine.wait_for_upkeep();
+        self.rig.engine.context.wait_for_jobs();
         id
     }
 
@@ -129,11 +130,17 @@ impl Large {
     }
 
     fn check_reviews(&self, merged: bool) {
-        let reviews = self.rig.engine.reviews(Some(&self.project), false).unwrap();
+        let reviews = self
+            .rig
+            .engine
+            .merges
+            .reviews(Some(&self.project), false)
+            .unwrap();
         assert_eq!(reviews.len(), if merged { self.conflicts() } else { 0 });
         for review in reviews {
             let content = |id: Option<_>| {
-                String::from_utf8(self.rig.engine.content_of(&id.unwrap()).unwrap()).unwrap()
+                String::from_utf8(self.rig.engine.workspaces.content_of(&id.unwrap()).unwrap())
+                    .unwrap()
             };
             assert_eq!(content(review.ours), format!("ours {}\n", self.round));
             assert_eq!(content(review.theirs), format!("theirs {}\n", self.round));
@@ -144,15 +151,25 @@ impl Large {
 
     /// Decides every review, by which the fork goes.
     fn resolve_all(&self, id: &WorkspaceId) {
-        for review in self.rig.engine.reviews(Some(&self.project), false).unwrap() {
+        for review in self
+            .rig
+            .engine
+            .merges
+            .reviews(Some(&self.project), false)
+            .unwrap()
+        {
             let done = self
                 .rig
                 .engine
+                .merges
                 .resolve(&review.id, Resolution::Theirs, &user());
             done.unwrap();
         }
-        self.rig.engine.wait_for_upkeep();
-        assert!(self.rig.engine.workspace(id).is_err(), "the fork went");
+        self.rig.engine.context.wait_for_jobs();
+        assert!(
+            self.rig.engine.workspaces.workspace(id).is_err(),
+            "the fork went"
+        );
         for number in 0..self.conflicts() {
             let text = self
                 .rig
@@ -275,7 +292,7 @@ fn starts_after_kills(files: usize) -> [Duration; 2] {
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join(number.to_string()), format!("{number}\n")).unwrap();
     }
-    large.rig.engine.wait_for_upkeep();
+    large.rig.engine.context.wait_for_jobs();
     let files = files as i64;
     let begin = |large: &Large| {
         let mut child = Child::start(
@@ -289,16 +306,17 @@ fn starts_after_kills(files: usize) -> [Duration; 2] {
         child
     };
     let child = begin(&large);
-    let recorded = |large: &Large| large.rig.engine.workspace(&id).unwrap().files > files;
+    let recorded =
+        |large: &Large| large.rig.engine.workspaces.workspace(&id).unwrap().files > files;
     wait_until("the fork is recorded", || recorded(&large));
     child.kill();
     let after_record = time_to_open(large.rig.host.path(), large.rig.provider);
     let child = begin(&large);
-    let is_open = |large: &Large| large.rig.engine.workspace(&id).is_ok();
+    let is_open = |large: &Large| large.rig.engine.workspaces.workspace(&id).is_ok();
     wait_until("the fork goes", || !is_open(&large));
     child.kill();
     let after_landing = time_to_open(large.rig.host.path(), large.rig.provider);
-    let project = large.rig.engine.project(&large.project).unwrap();
+    let project = large.rig.engine.projects.project(&large.project).unwrap();
     assert!(project.files > files, "{} files are merged", project.files);
     large.rig.reopen();
     large.rig.check();
@@ -395,13 +413,22 @@ fn two_completers_of_one_project_lose_nothing() {
         }
         if lost == 1 {
             waiting += 1;
-            let reviews = rig.engine.reviews(Some(&project), false).unwrap();
+            let reviews = rig.engine.merges.reviews(Some(&project), false).unwrap();
             let review = reviews.iter().find(|one| one.path == p(&file)).unwrap();
-            let theirs = rig.engine.content_of(&review.theirs.unwrap()).unwrap();
-            let ours = rig.engine.content_of(&review.ours.unwrap()).unwrap();
+            let theirs = rig
+                .engine
+                .workspaces
+                .content_of(&review.theirs.unwrap())
+                .unwrap();
+            let ours = rig
+                .engine
+                .workspaces
+                .content_of(&review.ours.unwrap())
+                .unwrap();
             assert_eq!(ours, now.as_bytes());
             assert!(theirs != ours && expected.contains(&std::str::from_utf8(&theirs).unwrap()));
             rig.engine
+                .merges
                 .resolve(&review.id, Resolution::Theirs, &user())
                 .unwrap();
             assert_eq!(rig.project_text(&project, &file).as_bytes(), theirs);

@@ -119,7 +119,7 @@ impl Stage {
         let rig = &self.rigs[usize::from(overlay)];
         self.number.set(self.number.get() + 1);
         let id: ProjectId = format!("p{}", self.number.get()).parse().unwrap();
-        rig.engine.create_project(&id, &user()).unwrap();
+        rig.engine.projects.create_project(&id, &user()).unwrap();
         for path in BASE {
             rig.put(&id, path, &base_text(path));
         }
@@ -140,7 +140,7 @@ fn work(rig: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Wor
         agent: Some(format!("{project}-{name}").parse().unwrap()),
         ..ForkOptions::default()
     };
-    let fork = rig.engine.fork(project, &options, &user()).unwrap();
+    let fork = rig.engine.forks.fork(project, &options, &user()).unwrap();
     let id = fork.workspace.id;
     for (step, (number, edit, call)) in agent.edits.iter().enumerate() {
         let path = path_of(*number);
@@ -148,11 +148,11 @@ fn work(rig: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Wor
         if *call {
             by_call(rig, &id, path, *edit, &token);
         } else {
-            let root = rig.engine.hand_out_path(&id).unwrap();
+            let root = rig.engine.workspaces.hand_out_path(&id).unwrap();
             on_disk(&root.join(path), &root, *edit, &token);
         }
     }
-    let root = rig.engine.hand_out_path(&id).unwrap();
+    let root = rig.engine.workspaces.hand_out_path(&id).unwrap();
     Worked {
         id,
         image: offshoot_testkit::dir_image(&root),
@@ -178,10 +178,14 @@ fn by_call(rig: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &s
         };
         let content = Content::Bytes(text.as_bytes());
         // A directory may be in the way; then there is no edit.
-        drop(engine.write_file(id, &p(path), content, &options, &user()));
+        drop(
+            engine
+                .workspaces
+                .write_file(id, &p(path), content, &options, &user()),
+        );
     };
     let now = || {
-        let read = engine.read_whole(id, &p(path)).ok();
+        let read = engine.workspaces.read_whole(id, &p(path)).ok();
         read.map(|(bytes, _)| String::from_utf8(bytes).unwrap())
     };
     match edit {
@@ -192,11 +196,11 @@ fn by_call(rig: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &s
                 put(text, Some(true));
             }
         }
-        Edit::Remove => drop(engine.delete_file(id, &p(path), false, &user())),
+        Edit::Remove => drop(engine.workspaces.delete_file(id, &p(path), false, &user())),
         Edit::RemoveDir => {
             let above = p(path).parent().filter(|above| !above.is_root());
             if let Some(above) = above {
-                drop(engine.delete_file(id, &above, true, &user()));
+                drop(engine.workspaces.delete_file(id, &above, true, &user()));
             }
         }
     }
@@ -268,15 +272,18 @@ fn complete_all(rig: &TestEngine, scene: &Scene, worked: &mut [Worked]) {
             include_ignored: false,
             ..CompleteOptions::default()
         };
-        let done = rig.engine.complete(&worked[at].id, &options, &user());
+        let done = rig
+            .engine
+            .merges
+            .complete(&worked[at].id, &options, &user());
         worked[at].completed = Some(done.unwrap());
     }
 }
 
 /// Completing again gives the same answer and changes nothing.
 fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked: &[Worked]) {
-    let head = rig.engine.project(project).unwrap().head;
-    let reviews = rig.engine.reviews(Some(project), true).unwrap();
+    let head = rig.engine.projects.project(project).unwrap().head;
+    let reviews = rig.engine.merges.reviews(Some(project), true).unwrap();
     for (agent, one) in scene.agents.iter().zip(worked) {
         let options = CompleteOptions {
             policy: agent.policy,
@@ -285,7 +292,11 @@ fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked
             include_ignored: false,
             ..CompleteOptions::default()
         };
-        let again = rig.engine.complete(&one.id, &options, &user()).unwrap();
+        let again = rig
+            .engine
+            .merges
+            .complete(&one.id, &options, &user())
+            .unwrap();
         let first = one.completed.as_ref().unwrap();
         if !agent.keep {
             // Others may have settled the last conflict of this one since: then what waited whole has
@@ -297,13 +308,20 @@ fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked
                 ..first.clone()
             };
             assert_eq!(again, since);
-            let third = rig.engine.complete(&one.id, &options, &user()).unwrap();
+            let third = rig
+                .engine
+                .merges
+                .complete(&one.id, &options, &user())
+                .unwrap();
             assert_eq!(third, again);
         }
         assert!(!agent.keep || again.merged.is_empty(), "{again:?}");
     }
-    assert_eq!(rig.engine.project(project).unwrap().head, head);
-    assert_eq!(rig.engine.reviews(Some(project), true).unwrap(), reviews);
+    assert_eq!(rig.engine.projects.project(project).unwrap().head, head);
+    assert_eq!(
+        rig.engine.merges.reviews(Some(project), true).unwrap(),
+        reviews
+    );
 }
 
 /// What was asked to wait, by path, and what a policy decided against.
@@ -316,14 +334,18 @@ impl Elsewhere {
     fn of(rig: &TestEngine, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
         // One that closed by itself keeps nothing: what its workspace had must be in the project.
-        for review in rig.engine.reviews(Some(project), false).unwrap() {
+        for review in rig.engine.merges.reviews(Some(project), false).unwrap() {
             let at = waiting.entry(host_path(&review.path)).or_default();
             at.insert(review.workspace);
         }
         let mut lost = Vec::new();
         for one in worked {
             for decided in &one.completed.as_ref().unwrap().decided {
-                lost.extend(decided.lost.map(|id| rig.engine.content_of(&id).unwrap()));
+                lost.extend(
+                    decided
+                        .lost
+                        .map(|id| rig.engine.workspaces.content_of(&id).unwrap()),
+                );
             }
         }
         Elsewhere { waiting, lost }
@@ -489,7 +511,11 @@ fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
                 let done = one.completed.as_ref().unwrap();
                 assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
             }
-            let log = rig.engine.project_snapshots(&project, None, 1).unwrap();
+            let log = rig
+                .engine
+                .projects
+                .project_snapshots(&project, None, 1)
+                .unwrap();
             (log[0].tree, rig.project_image(&project, None))
         });
         assert_eq!(trees[0], trees[1]);
@@ -502,7 +528,11 @@ fn work_apart(rig: &TestEngine, project: &ProjectId, at: usize, agent: &Agent) -
         agent: Some(format!("{project}-w{at}").parse().unwrap()),
         ..ForkOptions::default()
     };
-    let (fork, root) = rig.engine.fork_out(project, &options, &user()).unwrap();
+    let (fork, root) = rig
+        .engine
+        .forks
+        .fork_out(project, &options, &user())
+        .unwrap();
     for (step, (number, edit, _)) in agent.edits.iter().enumerate() {
         let token = format!("<w{at}.{step}>");
         let own = root.join(format!("own{at}")).join(path_of(*number));

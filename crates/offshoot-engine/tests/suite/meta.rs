@@ -15,24 +15,26 @@ use serde_json::Value;
 
 fn workspace(engine: &Engine) -> (WorkspaceId, PathBuf) {
     let made = engine
+        .workspaces
         .create_workspace(None, Layout::Plain, Quota::default(), &user())
         .unwrap();
-    let path = engine.hand_out_path(&made.id).unwrap();
+    let path = engine.workspaces.hand_out_path(&made.id).unwrap();
     (made.id, path)
 }
 
 fn put(engine: &Engine, id: &WorkspaceId, path: &str, content: &str, cause: &Cause) {
     let content = Content::Bytes(content.as_bytes());
     engine
+        .workspaces
         .write_file(id, &p(path), content, &WriteOptions::default(), cause)
         .unwrap();
 }
 
 fn meta(engine: &Engine, id: &WorkspaceId, path: &str) -> Value {
     let path = p(&format!(".meta/{path}"));
-    let file = engine.open_file(id, &path).unwrap();
+    let file = engine.workspaces.open_file(id, &path).unwrap();
     assert_eq!(file.mime, "application/json");
-    serde_json::from_slice(&engine.read_whole(id, &path).unwrap().0).unwrap()
+    serde_json::from_slice(&engine.workspaces.read_whole(id, &path).unwrap().0).unwrap()
 }
 
 fn ops(meta: &Value) -> Vec<String> {
@@ -44,7 +46,7 @@ fn ops(meta: &Value) -> Vec<String> {
 }
 
 fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
-    let synced = engine.sync(id, &user()).unwrap();
+    let synced = engine.sync.sync(id, &user()).unwrap();
     let told = synced.changes.iter().map(|one| match &one.from {
         Some(from) => format!("{} {from} {}", one.op.as_str(), one.path),
         None => format!("{} {}", one.op.as_str(), one.path),
@@ -61,7 +63,7 @@ fn the_index_says_when_each_entry_changed_and_what_it_is() {
     let all = meta(&rig.engine, &id, ".meta");
     let files = all["files"].as_array().unwrap();
     assert_eq!(files.len(), 3, "{all}");
-    let row = rig.engine.workspace(&id).unwrap();
+    let row = rig.engine.workspaces.workspace(&id).unwrap();
     for file in files {
         let at: String = file["modified_at"].as_str().unwrap().to_owned();
         assert!(at >= row.created_at.to_string(), "{file}");
@@ -85,6 +87,7 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
     put(engine, &id, "a.txt", "one\n", &first);
     put(engine, &id, "a.txt", "two\n", &user());
     engine
+        .workspaces
         .move_file(&id, &p("a.txt"), &p("d/b.txt"), &user())
         .unwrap();
     fs::rename(root.join("d/b.txt"), root.join("c.txt")).unwrap();
@@ -101,6 +104,7 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
     assert_eq!(ops(&meta(engine, &id, "c.txt")).len(), 4);
 
     engine
+        .workspaces
         .delete_file(&id, &p("c.txt"), false, &user())
         .unwrap();
     let told = meta(engine, &id, "c.txt");
@@ -111,11 +115,12 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
         (&"file".into(), &"user".into())
     );
     let never = engine
+        .workspaces
         .open_file(&id, &p(".meta/never"))
         .map(drop)
         .unwrap_err();
     assert_eq!(never.code(), offshoot_core::ErrorCode::FileNotFound);
-    let gone = engine.metadata(&id, &p("c.txt")).unwrap_err();
+    let gone = engine.history.metadata(&id, &p("c.txt")).unwrap_err();
     assert_eq!(gone.code(), offshoot_core::ErrorCode::FileNotFound);
     rig.check();
 }
@@ -188,11 +193,11 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
     let (fork, root) = rig.fork(&project, "ada");
     fs::write(root.join("README"), "by ada\n").unwrap();
     let options = CompleteOptions::default();
-    engine.complete(&fork, &options, &user()).unwrap();
+    engine.merges.complete(&fork, &options, &user()).unwrap();
     let (fork, _) = rig.fork(&project, "bob");
     let later = rig.fork(&project, "eve");
     fs::write(later.1.join("README"), "by eve\n").unwrap();
-    engine.complete(&later.0, &options, &user()).unwrap();
+    engine.merges.complete(&later.0, &options, &user()).unwrap();
     let told = meta(engine, &fork, "README");
     assert_eq!(
         (&told["author"], &told["operator"]),
@@ -213,7 +218,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
         expires_at: None,
         home: None,
     };
-    let access = engine.access(Arc::new(principal), None);
+    let access = engine.access.access(Arc::new(principal), None);
     let window = access
         .read_window(&fork, &p(".meta/README"), 0, 5000)
         .unwrap();
@@ -240,17 +245,19 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
         (Layout::Session, false),
         (Layout::Session, true),
     ] {
-        let made = engine.create_workspace(None, layout, Quota::default(), &user());
+        let made = engine
+            .workspaces
+            .create_workspace(None, layout, Quota::default(), &user());
         let id = made.unwrap().id;
         if before {
-            engine.hand_out_path(&id).unwrap();
+            engine.workspaces.hand_out_path(&id).unwrap();
         }
         put(engine, &id, "temp/a", "a\n", &user());
-        let root = engine.hand_out_path(&id).unwrap();
+        let root = engine.workspaces.hand_out_path(&id).unwrap();
         fs::create_dir(root.join("temp/d")).unwrap();
         fs::write(root.join("temp/d/b"), "outside\n").unwrap();
         let (files, dirs, bytes) = listed(engine, &id);
-        let info = engine.info(&id).unwrap();
+        let info = engine.workspaces.info(&id).unwrap();
         let counted = (info.file_count, info.dir_count, info.total_size);
         assert_eq!(counted, (files, dirs, bytes), "{layout:?} {before}");
         assert_eq!((files, bytes), (2, 10));
@@ -278,7 +285,7 @@ fn the_index_of_a_large_workspace_ends_and_says_so() {
     for number in 0..10_005 {
         fs::write(path.join(format!("{number}.txt")), "").unwrap();
     }
-    rig.engine.sync(&id, &user()).unwrap();
+    rig.engine.sync.sync(&id, &user()).unwrap();
     let told = meta(&rig.engine, &id, ".meta");
     assert_eq!(told["files"].as_array().unwrap().len(), 10_000);
     assert_eq!(told["more_files"], 5);
@@ -286,7 +293,7 @@ fn the_index_of_a_large_workspace_ends_and_says_so() {
     for number in 1..=4 {
         fs::remove_file(path.join(format!("{number}.txt"))).unwrap();
     }
-    rig.engine.sync(&id, &user()).unwrap();
+    rig.engine.sync.sync(&id, &user()).unwrap();
     let told = meta(&rig.engine, &id, ".meta");
     assert_eq!(told.get("more_files"), None);
 }
@@ -296,7 +303,7 @@ fn listed(engine: &Engine, id: &WorkspaceId) -> (i64, i64, i64) {
     let (mut files, mut dirs, mut bytes) = (0, 0, 0);
     let mut open = vec![offshoot_core::RelPath::root()];
     while let Some(dir) = open.pop() {
-        for entry in engine.list(id, &dir).unwrap() {
+        for entry in engine.workspaces.list(id, &dir).unwrap() {
             match entry.kind {
                 offshoot_core::EntryKind::Dir => {
                     dirs += 1;
@@ -323,14 +330,14 @@ fn counts_of_a_fork_are_what_is_listed() {
         fs::remove_file(path.join("docs/a/b")).unwrap();
         fs::write(path.join("README"), "longer than before\n").unwrap();
         for _ in 0..2 {
-            let info = rig.engine.info(&id).unwrap();
+            let info = rig.engine.workspaces.info(&id).unwrap();
             let counted = (info.file_count, info.dir_count, info.total_size);
             let now = listed(&rig.engine, &id);
             assert_eq!(counted, now);
             assert_eq!((now.0, now.1), (before.0, before.1 + 1));
             assert_eq!(now.2, before.2 + 8 - 5 + 11);
             // And once more as the index has it.
-            rig.engine.sync(&id, &user()).unwrap();
+            rig.engine.sync.sync(&id, &user()).unwrap();
         }
     });
 }

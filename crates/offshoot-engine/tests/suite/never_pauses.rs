@@ -41,7 +41,9 @@ fn rewrite(root: &Path, number: usize) {
 }
 
 fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
-    let whole = engine.whole_workspace(id, &RelPath::root(), &user())?;
+    let whole = engine
+        .workspaces
+        .whole_workspace(id, &RelPath::root(), &user())?;
     for entry in &whole.entries {
         if entry.kind == offshoot_core::EntryKind::File
             && let Some(mut content) = whole.open(entry)?
@@ -85,10 +87,13 @@ fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
-        rig.engine.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync(&id, &user()).unwrap();
         beside(&path, &[work, replace, rewrite], || {
             for _ in 0..15 {
-                rig.engine.snapshot(&id, None, false, &user()).unwrap();
+                rig.engine
+                    .workspaces
+                    .snapshot(&id, None, false, &user())
+                    .unwrap();
                 read_all(&rig.engine, &id).unwrap();
             }
         });
@@ -106,7 +111,7 @@ fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
                 std::thread::yield_now();
             }
             for _ in 0..10 {
-                let taken = rig.engine.snapshot(&id, None, false, &user());
+                let taken = rig.engine.workspaces.snapshot(&id, None, false, &user());
                 let read = read_all(&rig.engine, &id);
                 for error in [taken.err(), read.err()].into_iter().flatten() {
                     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
@@ -116,9 +121,17 @@ fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
             }
         });
         // At rest it is taken.
-        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let taken = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         let at = taken.snapshot.id.to_hex();
-        let held = rig.engine.file_at(&id, &at, &p("large")).unwrap();
+        let held = rig
+            .engine
+            .workspaces
+            .file_at(&id, &at, &p("large"))
+            .unwrap();
         assert_eq!(held, fs::read(path.join("large")).unwrap());
         rig.check();
     });

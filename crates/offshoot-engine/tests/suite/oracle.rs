@@ -197,7 +197,11 @@ fn outside_step(rng: &mut Rng, root: &Path) {
 }
 
 fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
-    let taken = bed.engine.snapshot(ws, None, false, &user()).unwrap();
+    let taken = bed
+        .engine
+        .workspaces
+        .snapshot(ws, None, false, &user())
+        .unwrap();
     let expected = oracle.tree();
     assert!(
         taken.snapshot.tree.to_hex() == expected,
@@ -213,7 +217,7 @@ fn oracle_directories_that_outside_programs_made() {
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.hand_out_path(&ws).unwrap();
+        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
         let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
@@ -229,7 +233,7 @@ fn oracle_trees_of_odd_names_and_deep_nesting() {
     let bed = TestEngine::plain();
     for seed in 0..u64::from(cases(12)) {
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.hand_out_path(&ws).unwrap();
+        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
         make_tree(&root, &TreeSpec::nasty(150), seed);
         let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root);
         compare(&bed, &ws, &oracle, &format!("seed {seed}"));
@@ -245,12 +249,16 @@ fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
     };
     // Whatever the answer: git is asked about what is there then.
     match rng.below(12) {
-        0 => drop(engine.delete_file(ws, &path, rng.chance(500), &user())),
-        1 => drop(engine.make_dir_in(ws, &path, &user())),
+        0 => drop(
+            engine
+                .workspaces
+                .delete_file(ws, &path, rng.chance(500), &user()),
+        ),
+        1 => drop(engine.workspaces.make_dir_in(ws, &path, &user())),
         2 => {
             let to = random_path(rng, Path::new(""));
             let to = RelPath::parse(to.as_os_str().as_bytes()).unwrap();
-            drop(engine.move_file(ws, &path, &to, &user()));
+            drop(engine.workspaces.move_file(ws, &path, &to, &user()));
         }
         choice => {
             let options = WriteOptions {
@@ -269,7 +277,13 @@ fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
                     (path, bytes)
                 }
             };
-            drop(engine.write_file(ws, &path, Content::Bytes(&bytes), &options, &user()));
+            drop(engine.workspaces.write_file(
+                ws,
+                &path,
+                Content::Bytes(&bytes),
+                &options,
+                &user(),
+            ));
         }
     }
 }
@@ -286,7 +300,7 @@ fn oracle_trees_written_by_calls() {
             for _ in 0..rng.between(1, 25) {
                 call_step(&mut rng, &bed, &ws);
             }
-            bed.engine.hand_out_path(&ws).unwrap();
+            bed.engine.workspaces.hand_out_path(&ws).unwrap();
             let oracle = oracle.get_or_insert_with(|| {
                 Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone())
             });
@@ -303,18 +317,22 @@ fn oracle_restored_directories_are_those_of_git() {
     for seed in 0..u64::from(cases(60)) {
         let mut rng = Rng::new(1_000 + seed);
         let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.hand_out_path(&ws).unwrap();
+        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
         let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         compare(&bed, &ws, &oracle, &format!("seed {seed}, at first"));
-        let first = bed.engine.workspace(&ws).unwrap().head.unwrap();
+        let first = bed.engine.workspaces.workspace(&ws).unwrap().head.unwrap();
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         // Ignored files may be in the way; then nothing was restored, and git sees that too.
-        if let Err(error) = bed.engine.restore(&ws, &first.to_hex(), None, &user()) {
+        if let Err(error) = bed
+            .engine
+            .workspaces
+            .restore(&ws, &first.to_hex(), None, &user())
+        {
             assert_eq!(
                 error.code(),
                 offshoot_core::ErrorCode::AlreadyExists,

@@ -84,6 +84,7 @@ fn nobody_waits(scene: impl Fn(&mut dyn FnMut(&str, Duration))) {
 fn write(rig: &TestEngine, id: &WorkspaceId, path: &str) {
     let content = Content::Bytes(path.as_bytes());
     rig.engine
+        .workspaces
         .write_file(id, &p(path), content, &WriteOptions::default(), &user())
         .unwrap();
 }
@@ -130,7 +131,7 @@ fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
 /// Takes the files of a directory into a workspace, as an archive does.
 fn take_in(rig: &TestEngine, id: &WorkspaceId, root: &Path) {
     let owner = Principal::owner(Operator::new("ann"));
-    let access = rig.engine.access(Arc::new(owner), None);
+    let access = rig.engine.access.access(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
     each_file(root, |name, content| {
         let taken = access.import_file(&import, &p(name), Content::Bytes(content), false);
@@ -147,12 +148,16 @@ fn scene_of_a_workspace(
 ) {
     let waits = Waits::new();
     let id = waits.rig.create("large");
-    let path = waits.rig.engine.hand_out_path(&id).unwrap();
+    let path = waits.rig.engine.workspaces.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
-    let (wait, _) = waits.longest(|rig| rig.engine.sync(&id, &user()).unwrap());
+    let (wait, _) = waits.longest(|rig| rig.engine.sync.sync(&id, &user()).unwrap());
     note("sync", wait);
     let snapshot = |rig: &TestEngine| {
-        let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        let taken = rig
+            .engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         taken.snapshot.id.to_hex()
     };
     let (wait, first) = waits.longest(snapshot);
@@ -160,6 +165,7 @@ fn scene_of_a_workspace(
     let (wait, _) = waits.longest(|rig| {
         let moved = rig
             .engine
+            .workspaces
             .move_file(&id, &p(tree), &p("elsewhere/moved"), &user());
         moved.unwrap();
     });
@@ -167,30 +173,43 @@ fn scene_of_a_workspace(
     let (wait, _) = waits.longest(snapshot);
     note("snapshot of what moved", wait);
     let (wait, gone) = waits.longest(|rig| {
-        let deleted = rig.engine.delete_file(&id, &p("elsewhere"), true, &user());
+        let deleted = rig
+            .engine
+            .workspaces
+            .delete_file(&id, &p("elsewhere"), true, &user());
         deleted.unwrap()
     });
     note("delete", wait);
     assert!(gone >= 700);
-    let (wait, restored) =
-        waits.longest(|rig| rig.engine.restore(&id, &first, None, &user()).unwrap());
+    let (wait, restored) = waits.longest(|rig| {
+        rig.engine
+            .workspaces
+            .restore(&id, &first, None, &user())
+            .unwrap()
+    });
     note("restore", wait);
     assert!(restored.changes.changes.len() >= 700);
     let other = waits.rig.create("archive");
     let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
     note("archive", wait);
-    let (wait, _) = waits.longest(|rig| rig.engine.hand_out_path(&other).unwrap());
+    let (wait, _) = waits.longest(|rig| rig.engine.workspaces.hand_out_path(&other).unwrap());
     note("directory", wait);
-    let (wait, _) = waits.longest(|rig| rig.engine.delete_workspace(&id, &user()).unwrap());
+    let (wait, _) = waits.longest(|rig| {
+        rig.engine
+            .workspaces
+            .delete_workspace(&id, &user())
+            .unwrap()
+    });
     note("delete of the workspace", wait);
     let (wait, cleaned) = waits.longest(|rig| {
-        let cleaned = rig.engine.clean(Duration::ZERO, false, &user());
+        let cleaned = rig.engine.upkeep.clean(Duration::ZERO, false, &user());
         cleaned.unwrap().workspaces
     });
     note("clean", wait);
     assert!(cleaned.iter().any(|one| one.id == other));
     for gone in [&id, &other] {
-        let (wait, _) = waits.longest(|rig| rig.engine.purge_workspace(gone, &user()).unwrap());
+        let (wait, _) =
+            waits.longest(|rig| rig.engine.upkeep.purge_workspace(gone, &user()).unwrap());
         note("purge", wait);
     }
 }
@@ -210,6 +229,7 @@ fn scene_of_a_project(
         let options = ImportOptions::default();
         let imported =
             rig.engine
+                .projects
                 .import_dir(&project, source.path(), &options, &mut |_| {}, &user());
         imported.unwrap()
     });
@@ -221,7 +241,7 @@ fn scene_of_a_project(
             keep: stays,
             ..CompleteOptions::default()
         };
-        rig.engine.complete(&id, &options, &user()).unwrap()
+        rig.engine.merges.complete(&id, &options, &user()).unwrap()
     });
     note("merge", wait);
     assert!(done.merged.len() >= 700);
@@ -229,9 +249,9 @@ fn scene_of_a_project(
         return;
     }
     let merge = done.merge_id.unwrap();
-    let (wait, _) = waits.longest(|rig| rig.engine.undo_merge(&merge, &user()).unwrap());
+    let (wait, _) = waits.longest(|rig| rig.engine.merges.undo_merge(&merge, &user()).unwrap());
     note("undo", wait);
-    let (wait, _) = waits.longest(|rig| rig.engine.update(&id, false, &user()).unwrap());
+    let (wait, _) = waits.longest(|rig| rig.engine.merges.update(&id, false, &user()).unwrap());
     note("update", wait);
 }
 
@@ -241,9 +261,14 @@ fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> Project
     write_wide(source.path(), "one\n");
     fs::write(source.path().join("README"), "one\n").unwrap();
     let project: ProjectId = "web".parse().unwrap();
-    waits.rig.engine.create_project(&project, &user()).unwrap();
+    waits
+        .rig
+        .engine
+        .projects
+        .create_project(&project, &user())
+        .unwrap();
     let (wait, _) = waits.longest(|rig| {
-        let import = rig.engine.begin_import(&project).unwrap();
+        let import = rig.engine.projects.begin_import(&project).unwrap();
         each_file(source.path(), |name, content| {
             let taken = import.write_file(&p(name), Content::Bytes(content), false);
             taken.unwrap();
@@ -261,7 +286,10 @@ fn set(rig: &TestEngine, project: &ProjectId, landing: Landing, protect: &[&str]
         include_ignored: false,
         protect: protect.iter().map(ToString::to_string).collect(),
     };
-    let set = rig.engine.set_merge_settings(project, &settings, &user());
+    let set = rig
+        .engine
+        .projects
+        .set_merge_settings(project, &settings, &user());
     set.unwrap();
 }
 
@@ -275,12 +303,16 @@ fn scene_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
     fs::write(path.join("README"), "theirs\n").unwrap();
     waits.rig.put(&project, "README", "ours\n");
     let done = (waits.rig.engine)
+        .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert_eq!((done.conflicts.len(), done.snapshot), (1, None));
     let review = done.conflicts[0].review_id.as_deref().unwrap();
     let (wait, resolved) = waits.longest(|rig| {
-        let resolved = rig.engine.resolve(review, Resolution::Theirs, &user());
+        let resolved = rig
+            .engine
+            .merges
+            .resolve(review, Resolution::Theirs, &user());
         resolved.unwrap()
     });
     note("last decision", wait);
@@ -301,8 +333,8 @@ fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
     let cancel = Cancel::default();
     let ended = std::thread::scope(|scope| {
         let merge =
-            scope.spawn(|| cancel.run(|| waits.rig.engine.complete(&id, &options, &user())));
-        while waits.rig.engine.waiting_completions().unwrap() == 0 && !merge.is_finished() {
+            scope.spawn(|| cancel.run(|| waits.rig.engine.merges.complete(&id, &options, &user())));
+        while waits.rig.engine.merges.waiting_completions().unwrap() == 0 && !merge.is_finished() {
             std::thread::yield_now();
         }
         drop(cancel.on_drop());
@@ -313,11 +345,13 @@ fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
         waits
             .rig
             .engine
+            .merges
             .reviews(Some(&project), true)
             .unwrap()
             .is_empty()
     );
-    let (wait, done) = waits.longest(|rig| rig.engine.complete(&id, &options, &user()).unwrap());
+    let (wait, done) =
+        waits.longest(|rig| rig.engine.merges.complete(&id, &options, &user()).unwrap());
     note("merge of protected files", wait);
     assert_eq!((done.conflicts.len(), done.merged.len()), (MANY, 0));
 }

@@ -15,7 +15,7 @@ use offshoot_store::{HistoryOp, Via};
 fn handed_out() -> (TestEngine, WorkspaceId, PathBuf) {
     let bed = TestEngine::plain();
     let ws = bed.create("w");
-    let root = bed.engine.hand_out_path(&ws).unwrap();
+    let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
     (bed, ws, root)
 }
 
@@ -23,6 +23,7 @@ fn handed_out() -> (TestEngine, WorkspaceId, PathBuf) {
 fn is_remembered(bed: &TestEngine, ws: &WorkspaceId, bytes: &[u8]) -> bool {
     let id = offshoot_git::hash(ObjectKind::Blob, bytes).unwrap();
     bed.engine
+        .history
         .version(ws, &id)
         .is_ok_and(|found| found == bytes)
 }
@@ -30,7 +31,10 @@ fn is_remembered(bed: &TestEngine, ws: &WorkspaceId, bytes: &[u8]) -> bool {
 fn upload(bed: &TestEngine, ws: &WorkspaceId) -> String {
     let options = WriteOptions::default();
     let content = Content::Bytes(b"mine");
-    let written = bed.engine.upload(ws, b"a.txt", content, &options, &user());
+    let written = bed
+        .engine
+        .workspaces
+        .upload(ws, b"a.txt", content, &options, &user());
     written.unwrap().path.to_text()
 }
 
@@ -48,7 +52,7 @@ fn an_upload_takes_no_name_that_an_outside_program_took() {
 fn a_write_through_a_link_remembers_what_was_behind_it() {
     let (bed, ws, root) = handed_out();
     fs::create_dir(root.join("real")).unwrap();
-    bed.engine.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync(&ws, &user()).unwrap();
     // Both the link and what it leads to are new to the index.
     fs::write(root.join("real/f"), b"theirs").unwrap();
     symlink("real", root.join("first")).unwrap();
@@ -57,7 +61,7 @@ fn a_write_through_a_link_remembers_what_was_behind_it() {
     assert_eq!(written.path, p("real/f"));
     assert_eq!(fs::read(root.join("real/f")).unwrap(), b"mine");
     assert!(is_remembered(&bed, &ws, b"theirs"), "their content is lost");
-    bed.engine.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -69,7 +73,7 @@ fn a_directory_that_became_a_link_does_not_stop_a_sync() {
         bed.write(&ws, "other/f", b"theirs");
         fs::remove_dir_all(root.join("d")).unwrap();
         symlink(target, root.join("d")).unwrap();
-        bed.engine.sync(&ws, &user()).unwrap();
+        bed.engine.sync.sync(&ws, &user()).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None, "{target}");
         assert_eq!(fs::read(root.join("other/f")).unwrap(), b"theirs");
     }
@@ -83,6 +87,7 @@ fn ignored_files_are_not_overwritten_unseen() {
     fs::write(root.join("x.log"), b"theirs").unwrap();
     let taken = bed
         .engine
+        .workspaces
         .move_file(&ws, &p("a"), &p("x.log"), &user())
         .unwrap_err();
     assert_eq!(taken.code(), ErrorCode::AlreadyExists);
@@ -91,6 +96,7 @@ fn ignored_files_are_not_overwritten_unseen() {
     assert!(is_remembered(&bed, &ws, b"theirs"));
     fs::write(root.join("y.log"), b"to be deleted").unwrap();
     bed.engine
+        .workspaces
         .delete_file(&ws, &p("y.log"), false, &user())
         .unwrap();
     assert!(!root.join("y.log").exists());
@@ -101,15 +107,26 @@ fn ignored_files_are_not_overwritten_unseen() {
 fn a_restore_remembers_the_ignored_file_that_it_replaces() {
     let (bed, ws, root) = handed_out();
     bed.write(&ws, "x.log", b"tracked");
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     bed.engine
+        .workspaces
         .delete_file(&ws, &p("x.log"), false, &user())
         .unwrap();
     bed.write(&ws, ".gitignore", b"*.log\n");
-    bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     fs::write(root.join("x.log"), b"only on disk").unwrap();
     let id = first.snapshot.id.to_hex();
-    bed.engine.restore(&ws, &id, None, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap();
     assert_eq!(fs::read(root.join("x.log")).unwrap(), b"tracked");
     assert!(is_remembered(&bed, &ws, b"only on disk"));
     assert_eq!(out_of_line(&bed, &ws), None);
@@ -119,7 +136,11 @@ fn a_restore_remembers_the_ignored_file_that_it_replaces() {
 fn a_restore_is_refused_where_ignored_files_are_in_the_way() {
     let (mut bed, ws, root) = handed_out();
     bed.write(&ws, "d", b"a file");
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     let id = first.snapshot.id.to_hex();
     fs::remove_file(root.join("d")).unwrap();
     fs::create_dir(root.join("d")).unwrap();
@@ -127,13 +148,20 @@ fn a_restore_is_refused_where_ignored_files_are_in_the_way() {
     fs::write(root.join(".gitignore"), b"*.log\n").unwrap();
     let before = bed.image(&ws);
     for _ in 0..2 {
-        let refused = bed.engine.restore(&ws, &id, None, &user()).unwrap_err();
+        let refused = bed
+            .engine
+            .workspaces
+            .restore(&ws, &id, None, &user())
+            .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::AlreadyExists);
         assert_eq!(bed.image(&ws), before);
         bed.reopen();
     }
     fs::remove_file(root.join("d/x.log")).unwrap();
-    bed.engine.restore(&ws, &id, None, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap();
     assert_eq!(fs::read(root.join("d")).unwrap(), b"a file");
 }
 
@@ -142,21 +170,33 @@ fn one_path_is_not_restored_below_a_file() {
     let mut bed = TestEngine::plain();
     let ws = bed.create("w");
     bed.write(&ws, "d/f", b"deep");
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     let id = first.snapshot.id.to_hex();
-    bed.engine.delete_file(&ws, &p("d"), true, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .delete_file(&ws, &p("d"), true, &user())
+        .unwrap();
     bed.write(&ws, "d", b"a file now");
     let refused = bed
         .engine
+        .workspaces
         .restore(&ws, &id, Some(&p("d/f")), &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::NotADirectory);
     assert_eq!(out_of_line(&bed, &ws), None);
     bed.reopen();
     bed.engine
+        .workspaces
         .restore(&ws, &id, Some(&p("d")), &user())
         .unwrap();
-    assert_eq!(bed.engine.read_whole(&ws, &p("d/f")).unwrap().0, b"deep");
+    assert_eq!(
+        bed.engine.workspaces.read_whole(&ws, &p("d/f")).unwrap().0,
+        b"deep"
+    );
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -165,12 +205,22 @@ fn a_second_restore_of_the_same_snapshot_restores_again() {
     let bed = TestEngine::plain();
     let ws = bed.create("w");
     bed.write(&ws, "a", b"1");
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     let id = first.snapshot.id.to_hex();
     bed.write(&ws, "a", b"2");
     for _ in 0..3 {
-        bed.engine.restore(&ws, &id, None, &user()).unwrap();
-        assert_eq!(bed.engine.read_whole(&ws, &p("a")).unwrap().0, b"1");
+        bed.engine
+            .workspaces
+            .restore(&ws, &id, None, &user())
+            .unwrap();
+        assert_eq!(
+            bed.engine.workspaces.read_whole(&ws, &p("a")).unwrap().0,
+            b"1"
+        );
         bed.write(&ws, "a", b"2");
     }
     assert_eq!(out_of_line(&bed, &ws), None);
@@ -181,13 +231,16 @@ fn what_an_interrupted_deletion_left_is_not_shown_to_the_next_of_that_name() {
     let bed = TestEngine::plain();
     let ws = bed.create("w");
     bed.write(&ws, "secret", b"of the first");
-    bed.engine.delete_workspace(&ws, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .delete_workspace(&ws, &user())
+        .unwrap();
     // As if the process had been killed between its commit and the removal.
     fs::create_dir(bed.path_of(&ws)).unwrap();
     fs::write(bed.path_of(&ws).join("secret"), b"of the first").unwrap();
     let again = bed.create("w");
     bed.write(&again, "own", b"x");
-    bed.engine.hand_out_path(&again).unwrap();
+    bed.engine.workspaces.hand_out_path(&again).unwrap();
     assert_eq!(bed.image(&again).len(), 1);
     assert_eq!(out_of_line(&bed, &again), None);
 }
@@ -197,7 +250,7 @@ fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
     let mut bed = TestEngine::plain();
     let (bad, good) = (bed.create("bad"), bed.create("good"));
     for ws in [&bad, &good] {
-        bed.engine.hand_out_path(ws).unwrap();
+        bed.engine.workspaces.hand_out_path(ws).unwrap();
     }
     bed.write(&bad, "d/f", b"x");
     bed.write(&good, "f", b"y");
@@ -208,11 +261,17 @@ fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
     fs::remove_file(bed.path_of(&good).join("f")).unwrap();
     fs::write(bed.data().join("run/0000"), b"").unwrap();
     bed.reopen();
-    assert_eq!(bed.engine.read_whole(&good, &p("f")).unwrap().0, b"y");
+    assert_eq!(
+        bed.engine.workspaces.read_whole(&good, &p("f")).unwrap().0,
+        b"y"
+    );
     // Once the obstacle is gone, the next start puts the rest right.
     fs::remove_file(bed.path_of(&bad)).unwrap();
     bed.reopen();
-    assert_eq!(bed.engine.read_whole(&bad, &p("d/f")).unwrap().0, b"x");
+    assert_eq!(
+        bed.engine.workspaces.read_whole(&bad, &p("d/f")).unwrap().0,
+        b"x"
+    );
     assert_eq!(out_of_line(&bed, &bad), None);
 }
 
@@ -222,9 +281,10 @@ fn only_somebody_who_is_given_its_path_sees_the_directory_of_a_session() {
     use offshoot_engine::{Expect, Quota};
     let bed = TestEngine::plain();
     let id = Some("s".parse().unwrap());
-    let made = bed
-        .engine
-        .create_workspace(id, Layout::Session, Quota::default(), &user());
+    let made =
+        bed.engine
+            .workspaces
+            .create_workspace(id, Layout::Session, Quota::default(), &user());
     let ws = made.unwrap().id;
     let options = WriteOptions {
         expect: Expect::Content(offshoot_core::EMPTY_BLOB),
@@ -232,16 +292,18 @@ fn only_somebody_who_is_given_its_path_sees_the_directory_of_a_session() {
     };
     let content = Content::Bytes(b"x");
     bed.engine
+        .workspaces
         .write_file(&ws, &p("outputs/f"), content, &options, &user())
         .unwrap_err();
     assert!(!bed.path_of(&ws).exists());
     bed.engine
+        .workspaces
         .make_dir_in(&ws, &p("outputs/d"), &user())
         .unwrap();
     assert!(!bed.path_of(&ws).exists());
-    assert!(!bed.engine.workspace(&ws).unwrap().materialized);
-    bed.engine.hand_out_path(&ws).unwrap();
-    assert!(bed.engine.workspace(&ws).unwrap().materialized);
+    assert!(!bed.engine.workspaces.workspace(&ws).unwrap().materialized);
+    bed.engine.workspaces.hand_out_path(&ws).unwrap();
+    assert!(bed.engine.workspaces.workspace(&ws).unwrap().materialized);
     assert!(bed.path_of(&ws).join("outputs/d").is_dir());
 }
 
@@ -251,21 +313,31 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
     bed.write(&ws, "d/f", b"x");
     bed.write(&ws, "g", b"y");
     let before = bed.image(&ws);
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     fs::remove_dir_all(&root).unwrap();
-    let synced = bed.engine.sync(&ws, &user()).unwrap();
+    let synced = bed.engine.sync.sync(&ws, &user()).unwrap();
     assert_eq!(synced.changes.len(), 3);
     assert_eq!(out_of_line(&bed, &ws), None);
     let id = first.snapshot.id.to_hex();
-    bed.engine.restore(&ws, &id, None, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap();
     assert_eq!(bed.image(&ws), before);
     fs::remove_dir_all(&root).unwrap();
     bed.reopen();
     bed.write(&ws, "new/file", b"z");
-    bed.engine.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
     fs::remove_dir_all(&root).unwrap();
-    bed.engine.delete_workspace(&ws, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .delete_workspace(&ws, &user())
+        .unwrap();
 }
 
 #[test]
@@ -274,19 +346,30 @@ fn large_files_of_outside_programs_come_back_byte_for_byte() {
     let mut bytes = vec![0; 3 << 20];
     offshoot_testkit::Rng::new(1).fill(&mut bytes);
     fs::write(root.join("large"), &bytes).unwrap();
-    let first = bed.engine.snapshot(&ws, None, false, &user()).unwrap();
+    let first = bed
+        .engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     let mut changed = bytes.clone();
     changed[2 << 20] ^= 1;
     // The same size, in place, perhaps within the same tick.
     fs::write(root.join("large"), &changed).unwrap();
     let id = first.snapshot.id.to_hex();
-    let restored = bed.engine.restore(&ws, &id, None, &user()).unwrap();
+    let restored = bed
+        .engine
+        .workspaces
+        .restore(&ws, &id, None, &user())
+        .unwrap();
     assert!(fs::read(root.join("large")).unwrap() == bytes);
     let kept = restored.kept.unwrap().to_hex();
     assert_ne!(kept, id);
-    bed.engine.restore(&ws, &kept, None, &user()).unwrap();
+    bed.engine
+        .workspaces
+        .restore(&ws, &kept, None, &user())
+        .unwrap();
     assert!(fs::read(root.join("large")).unwrap() == changed);
-    assert_eq!(bed.engine.check().unwrap().problems, []);
+    assert_eq!(bed.engine.upkeep.check().unwrap().problems, []);
 }
 
 /// A restore of one path makes the directories above it. They are in the history like all others,
@@ -296,20 +379,24 @@ fn directories_that_a_restore_made_are_known_to_go() {
     let (bed, ws, path) = handed_out();
     let engine = &bed.engine;
     bed.write(&ws, "b/b/b", b"deep");
-    let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+    let taken = engine
+        .workspaces
+        .snapshot(&ws, None, false, &user())
+        .unwrap();
     fs::remove_dir_all(path.join("b")).unwrap();
     fs::create_dir(path.join("b")).unwrap();
     fs::write(path.join("b/a"), "other").unwrap();
     let id = taken.snapshot.id.to_hex();
     engine
+        .workspaces
         .restore(&ws, &id, Some(&p("b/b/b")), &user())
         .unwrap();
-    let lines = engine.history(&ws, Some(&p("b/b")), 1).unwrap();
+    let lines = engine.history.history(&ws, Some(&p("b/b")), 1).unwrap();
     let made = (lines[0].line.op, lines[0].line.via);
     assert_eq!(made, (HistoryOp::Mkdir, Via::Restore));
     fs::remove_dir_all(path.join("b")).unwrap();
     fs::create_dir(path.join("b")).unwrap();
-    engine.sync(&ws, &user()).unwrap();
+    engine.sync.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -323,17 +410,20 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
     // Both with a memo of the walk that knows the file, and without one.
     for name in ["build", "again/build"] {
         bed.write(&ws, name, b"a file");
-        engine.sync(&ws, &user()).unwrap();
+        engine.sync.sync(&ws, &user()).unwrap();
         fs::remove_file(path.join(name)).unwrap();
         fs::create_dir(path.join(name)).unwrap();
         fs::write(path.join(name).join("made"), "x").unwrap();
-        let synced = engine.sync(&ws, &user()).unwrap();
+        let synced = engine.sync.sync(&ws, &user()).unwrap();
         let gone: Vec<_> = synced.changes.iter().map(|one| one.op).collect();
         assert_eq!(gone, [HistoryOp::Delete], "{name}");
         assert_eq!(crate::fixture::consistency::miscounted(&bed, &ws), None);
-        let taken = engine.snapshot(&ws, None, false, &user()).unwrap();
+        let taken = engine
+            .workspaces
+            .snapshot(&ws, None, false, &user())
+            .unwrap();
         let id = taken.snapshot.id.to_hex();
-        engine.file_at(&ws, &id, &p(name)).unwrap_err();
+        engine.workspaces.file_at(&ws, &id, &p(name)).unwrap_err();
     }
 }
 
@@ -347,12 +437,12 @@ fn what_was_away_for_a_moment_is_found_again() {
     fs::write(path.join("d/e/f"), "x").unwrap();
     // Files as young as the memo are looked at again anyway.
     std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
-    engine.sync(&ws, &user()).unwrap();
+    engine.sync.sync(&ws, &user()).unwrap();
     fs::rename(path.join("d"), path.join("away")).unwrap();
     bed.write(&ws, "d/e/new", b"through us");
     fs::remove_dir_all(path.join("d")).unwrap();
     fs::rename(path.join("away"), path.join("d")).unwrap();
-    engine.sync(&ws, &user()).unwrap();
+    engine.sync.sync(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -378,12 +468,12 @@ fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
         }
         match next {
             "a write" => drop(bed.write(&ws, "other", b"x")),
-            _ => bed.engine.checkpoint().unwrap(),
+            _ => bed.engine.directories.checkpoint().unwrap(),
         }
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         bed.close();
         bed.reopen();
-        bed.engine.sync(&ws, &user()).unwrap();
+        bed.engine.sync.sync(&ws, &user()).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         assert_eq!(out_of_line(&bed, &ws), None);
     }

@@ -9,7 +9,7 @@ use offshoot_engine::{CompleteOptions, ForkOptions, ForkOverview};
 use offshoot_fs::ProviderName;
 
 fn overview(rig: &TestEngine) -> Vec<ForkOverview> {
-    rig.engine.overview(None, true, &user()).unwrap()
+    rig.engine.merges.overview(None, true, &user()).unwrap()
 }
 
 /// The other forks and the paths that `one` shares with each.
@@ -65,7 +65,11 @@ fn an_overview_shows_changes_and_which_forks_changed_the_same_paths() {
         assert_eq!((four.changed, four.overlap.len(), four.behind), (1, 0, 0));
         assert_eq!(one.last_operation.as_ref().unwrap().line.path, p("notes"));
 
-        let of_web = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        let of_web = rig
+            .engine
+            .merges
+            .overview(Some(&web), false, &user())
+            .unwrap();
         assert_eq!(of_web.len(), 3);
     });
 }
@@ -76,11 +80,15 @@ fn an_overview_counts_open_reviews_and_looks_only_when_told_to() {
         let web = rig.project("web");
         let (one, path) = rig.fork(&web, "one");
         fs::write(path.join("README"), "one\n").unwrap();
-        let recorded = rig.engine.overview(Some(&web), false, &user()).unwrap();
+        let recorded = rig
+            .engine
+            .merges
+            .overview(Some(&web), false, &user())
+            .unwrap();
         assert_eq!(recorded[0].changed, 0);
         rig.put(&web, "README", "the project's\n");
         let options = CompleteOptions::default();
-        let completed = rig.engine.complete(&one, &options, &user()).unwrap();
+        let completed = rig.engine.merges.complete(&one, &options, &user()).unwrap();
         assert_eq!(completed.conflicts.len(), 1);
         let all = overview(&rig);
         assert_eq!((all[0].open_reviews, all[0].changed), (1, 1));
@@ -92,11 +100,13 @@ fn the_overview_of_no_project_says_so() {
     with_each(|rig| {
         let error = rig
             .engine
+            .merges
             .overview(Some(&"nothing".parse().unwrap()), true, &user())
             .unwrap_err();
         assert_eq!(error.code().as_str(), "project_not_found");
         let web = rig.project("web");
         rig.engine
+            .forks
             .fork(&web, &ForkOptions::default(), &user())
             .unwrap();
         assert_eq!(overview(&rig)[0].changed, 0);
@@ -134,7 +144,7 @@ fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted
     // Beside one fork the others are told as they are recorded.
     fs::write(two.join("unseen"), "new\n").unwrap();
     fs::write(one.join("unseen"), "new\n").unwrap();
-    let beside = rig.engine.overview_beside(&one_id, &user()).unwrap();
+    let beside = rig.engine.merges.overview_beside(&one_id, &user()).unwrap();
     let changed: Vec<usize> = beside.iter().map(|fork| fork.changed).collect();
     assert_eq!(changed, [all[0].changed + 1, all[1].changed]);
 }
@@ -148,13 +158,18 @@ fn the_files_of_a_project_are_walked_by_page() {
         rig.put(&project, path, "x\n");
     }
     let (fork, _) = rig.fork(&project, "ada");
-    let walked = rig.engine.walk_files(&fork, None, 100, &|_| true).unwrap();
+    let walked = rig
+        .engine
+        .workspaces
+        .walk_files(&fork, None, 100, &|_| true)
+        .unwrap();
     let walked: Vec<_> = walked.into_iter().map(|file| file.path).collect();
     for limit in [1, 2, 3, 100] {
         let mut all = Vec::new();
         loop {
             let page = rig
                 .engine
+                .workspaces
                 .walk_project_files(&project, all.last(), limit, &|_| true)
                 .unwrap();
             assert!(page.len() <= limit);
@@ -166,7 +181,10 @@ fn the_files_of_a_project_are_walked_by_page() {
         assert_eq!(all, walked, "{limit}");
     }
     let only_b = |path: &RelPath| path.to_text().starts_with("b/");
-    let some = rig.engine.walk_project_files(&project, None, 2, &only_b);
+    let some = rig
+        .engine
+        .workspaces
+        .walk_project_files(&project, None, 2, &only_b);
     assert_eq!(some.unwrap(), [p("b/1"), p("b/2")]);
 }
 

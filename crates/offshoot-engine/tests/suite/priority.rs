@@ -22,7 +22,10 @@ impl Scene {
     fn new(files: &[(&str, &str)]) -> Scene {
         let rig = TestEngine::in_memory(ProviderName::Copy);
         let project: ProjectId = "web".parse().unwrap();
-        rig.engine.create_project(&project, &user()).unwrap();
+        rig.engine
+            .projects
+            .create_project(&project, &user())
+            .unwrap();
         for (path, text) in files {
             rig.put(&project, path, text);
         }
@@ -35,7 +38,10 @@ impl Scene {
             include_ignored: false,
             protect: Vec::new(),
         };
-        let set = rig.engine.set_merge_settings(&project, &settings, &user());
+        let set = rig
+            .engine
+            .projects
+            .set_merge_settings(&project, &settings, &user());
         set.unwrap();
         Scene { rig, project }
     }
@@ -46,7 +52,7 @@ impl Scene {
             priority: Some(priority),
             ..ForkOptions::default()
         };
-        let fork = self.rig.engine.fork(&self.project, &options, &user());
+        let fork = self.rig.engine.forks.fork(&self.project, &options, &user());
         fork.unwrap().workspace.id
     }
 
@@ -57,16 +63,21 @@ impl Scene {
         };
         let content = Content::Bytes(text.as_bytes());
         let options = WriteOptions::default();
-        let written = self
-            .rig
-            .engine
-            .write_file(id, &p(path), content, &options, &cause);
+        let written =
+            self.rig
+                .engine
+                .workspaces
+                .write_file(id, &p(path), content, &options, &cause);
         written.unwrap();
     }
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
         let options = CompleteOptions::default();
-        self.rig.engine.complete(id, &options, &user()).unwrap()
+        self.rig
+            .engine
+            .merges
+            .complete(id, &options, &user())
+            .unwrap()
     }
 
     fn text(&self, path: &str) -> String {
@@ -180,6 +191,7 @@ fn a_part_of_several_authors_is_defended_by_the_strongest() {
     let delete = scene
         .rig
         .engine
+        .workspaces
         .delete_file(&later, &p("f"), false, &user());
     delete.unwrap();
     let done = scene.complete(&later);
@@ -193,7 +205,11 @@ fn whoever_takes_lines_away_is_their_author() {
     let [five, one, three] = [("five", 5), ("one", 1), ("three", 3)].map(|(a, p)| scene.fork(a, p));
     let gone = [(2, "-"), (3, "-"), (4, "-")];
     scene.write(&five, "f", &lines(&gone), Some("m-5"));
-    let delete = scene.rig.engine.delete_file(&five, &p("g"), false, &user());
+    let delete = scene
+        .rig
+        .engine
+        .workspaces
+        .delete_file(&five, &p("g"), false, &user());
     delete.unwrap();
     scene.write(&one, "f", &lines(&[(11, "ONE")]), None);
     scene.write(&three, "f", &lines(&[(3, "THREE")]), None);
@@ -317,7 +333,7 @@ fn what_an_undo_brings_back_has_its_own_weight() {
     let nine = scene.fork("nine", 9);
     write(&nine, "NINE");
     let merge = scene.complete(&nine).merge_id.unwrap();
-    scene.rig.engine.undo_merge(&merge, &user()).unwrap();
+    scene.rig.engine.merges.undo_merge(&merge, &user()).unwrap();
     let done = scene.complete(&three);
     assert_eq!(done.decided.len(), 2, "{:?}", done.conflicts);
     for decided in &done.decided {
@@ -345,7 +361,7 @@ fn a_decision_gives_the_part_to_whoever_wrote_it() {
         .review_id
         .clone()
         .unwrap();
-    let review = scene.rig.engine.review(&waiting).unwrap();
+    let review = scene.rig.engine.merges.review(&waiting).unwrap();
     let who = |who: Option<offshoot_engine::Who>| {
         let who = who.unwrap();
         (who.operator, who.claim, who.message_id)
@@ -360,11 +376,12 @@ fn a_decision_gives_the_part_to_whoever_wrote_it() {
     scene
         .rig
         .engine
+        .merges
         .resolve(&waiting, Resolution::Theirs, &cause)
         .unwrap();
     // It is the line of `even` now, with the weight of `even`: a tie with `tie`, more than `three`.
     let tied = scene.complete(&tie).conflicts[0].review_id.clone().unwrap();
-    let review = scene.rig.engine.review(&tied).unwrap();
+    let review = scene.rig.engine.merges.review(&tied).unwrap();
     assert_eq!(who(review.ours_by), told("even", "EVEN"));
     assert_eq!(
         only(&scene.complete(&three)).ours_by.as_deref(),
@@ -378,8 +395,13 @@ fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
     let scene = Scene::new(&[("f", &lines(&[]))]);
     let (id, path) = scene.rig.fork(&scene.project, "ada");
     fs::write(path.join("f"), lines(&[(1, "by a program")])).unwrap();
-    scene.rig.engine.sync(&id, &user()).unwrap();
-    let last = scene.rig.engine.history(&id, Some(&p("f")), 1).unwrap();
+    scene.rig.engine.sync.sync(&id, &user()).unwrap();
+    let last = scene
+        .rig
+        .engine
+        .history
+        .history(&id, Some(&p("f")), 1)
+        .unwrap();
     let cause = &last[0].line.cause;
     assert_eq!(cause.operator, Operator::outside());
     assert_eq!(cause.claim.as_deref(), Some("ada"));
@@ -387,6 +409,7 @@ fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
     let versions = scene
         .rig
         .engine
+        .projects
         .project_versions(&scene.project, &p("f"))
         .unwrap();
     assert_eq!(versions[0].snapshot.cause.claim.as_deref(), Some("ada"));
@@ -397,10 +420,12 @@ fn forks_have_the_priority_of_their_agent() {
     let scene = Scene::new(&[("f", "x\n")]);
     let engine = &scene.rig.engine;
     let agent = engine
+        .access
         .spawn("root", "builder", Some(&scene.project), Some(7), &user())
         .unwrap();
     assert_eq!(agent.priority, 7);
     let own = engine
+        .forks
         .fork_of(agent.workspace.as_ref().unwrap())
         .unwrap()
         .unwrap();
@@ -411,17 +436,24 @@ fn forks_have_the_priority_of_their_agent() {
             priority,
             ..ForkOptions::default()
         };
-        engine.fork(&scene.project, &options, &user()).unwrap()
+        engine
+            .forks
+            .fork(&scene.project, &options, &user())
+            .unwrap()
     };
     let second = fork(None);
     assert_eq!(second.workspace.id.as_str(), format!("{}~2", agent.id));
     assert_eq!((second.priority, fork(Some(-1)).priority), (7, -1));
     let (below, plain) = (
         engine
+            .access
             .spawn(agent.id.as_str(), "helper", None, None, &user())
             .unwrap(),
-        engine.spawn("root", "other", None, None, &user()).unwrap(),
+        engine
+            .access
+            .spawn("root", "other", None, None, &user())
+            .unwrap(),
     );
     assert_eq!((below.priority, plain.priority), (7, 0));
-    assert_eq!(engine.agent(&agent.id).unwrap().priority, 7);
+    assert_eq!(engine.access.agent(&agent.id).unwrap().priority, 7);
 }

@@ -314,7 +314,11 @@ impl Stage {
         self.projects.set(self.projects.get() + 1);
         self.numbers.set(0);
         let id: ProjectId = format!("p{}", self.projects.get()).parse().unwrap();
-        self.rig.engine.create_project(&id, &user()).unwrap();
+        self.rig
+            .engine
+            .projects
+            .create_project(&id, &user())
+            .unwrap();
         for file in files {
             self.rig
                 .put(&id, file.path, &file.render(&file.slots, minified));
@@ -330,8 +334,14 @@ impl Stage {
         } = scene.agents[agent];
         let id: AgentId = name.parse().unwrap();
         if is_known {
-            let spawned =
-                engine.spawn_named(Some(&id), "root", "coder", None, Some(priority), &user());
+            let spawned = engine.access.spawn_named(
+                Some(&id),
+                "root",
+                "coder",
+                None,
+                Some(priority),
+                &user(),
+            );
             spawned.unwrap();
         }
         let options = ForkOptions {
@@ -339,7 +349,7 @@ impl Stage {
             priority: (!is_known).then_some(priority),
             ..ForkOptions::default()
         };
-        let made = engine.fork(project, &options, &user()).unwrap();
+        let made = engine.forks.fork(project, &options, &user()).unwrap();
         let base = [0, 1].map(|at: usize| files[at].slots.clone());
         let mut fork = Fork {
             id: made.workspace.id,
@@ -385,14 +395,16 @@ impl Stage {
                     let (content, options) =
                         (Content::Bytes(text.as_bytes()), WriteOptions::default());
                     let (path, cause) = (p(file.path), because_of(message));
-                    let written = engine.write_file(&fork.id, &path, content, &options, &cause);
+                    let written = engine
+                        .workspaces
+                        .write_file(&fork.id, &path, content, &options, &cause);
                     written.unwrap();
                 }
                 None => {
-                    let dir = engine.hand_out_path(&fork.id).unwrap();
+                    let dir = engine.workspaces.hand_out_path(&fork.id).unwrap();
                     fs::write(dir.join(file.path), text).unwrap();
                     if !is_last {
-                        engine.sync(&fork.id, &user()).unwrap();
+                        engine.sync.sync(&fork.id, &user()).unwrap();
                     }
                 }
             }
@@ -419,7 +431,9 @@ impl Stage {
             let (content, options) = (Content::Bytes(text.as_bytes()), WriteOptions::default());
             let (path, cause) = (p(file.path), because_of(&message));
             let engine = &self.rig.engine;
-            let put = engine.put_in_project(project, &path, content, &options, &cause);
+            let put = engine
+                .projects
+                .put_in_project(project, &path, content, &options, &cause);
             put.unwrap();
         }
     }
@@ -508,7 +522,7 @@ fn complete(
     let message = format!("c-{turn}");
     let cause = because_of(&message);
     fork.recorded(&name_of(project, turn), &message, stage.number());
-    let done = engine.complete(&fork.id, &options, &cause).unwrap();
+    let done = engine.merges.complete(&fork.id, &options, &cause).unwrap();
     let before = files.clone();
     for (at, file) in files.iter_mut().enumerate() {
         let outcome = file.merge(&fork.base[at], &fork.theirs[at], false);
@@ -524,7 +538,7 @@ fn complete(
                 false => Resolution::Ours,
             };
             let review = waiting.review_id.as_deref().unwrap();
-            engine.resolve(review, how, &user()).unwrap();
+            engine.merges.resolve(review, how, &user()).unwrap();
             // What is decided for the project leaves all of the file as it is.
             if for_it {
                 let outcome = file.merge(&fork.base[at], &fork.theirs[at], true);
@@ -537,7 +551,10 @@ fn complete(
     }
     let changed = before.iter().zip(&*files).any(|(a, b)| a.slots != b.slots);
     if scene.agents[turn].undone && changed && done.conflicts.is_empty() {
-        engine.undo_merge(&done.merge_id.unwrap(), &user()).unwrap();
+        engine
+            .merges
+            .undo_merge(&done.merge_id.unwrap(), &user())
+            .unwrap();
         *files = before;
         for file in files.iter() {
             stage.check_text(project, file, &format!("after w{turn} was undone"));

@@ -76,23 +76,35 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
         let on_disk = bed.path_of(ws);
         assert!(!on_disk.exists(), "assigned is a row and nothing more");
         // Nothing that only looks makes it either.
-        assert!(engine.list(ws, &RelPath::root()).unwrap().is_empty());
         assert!(
             engine
+                .workspaces
+                .list(ws, &RelPath::root())
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            engine
+                .workspaces
                 .tree(ws, &RelPath::root(), None)
                 .unwrap()
                 .children
                 .is_empty()
         );
-        let info = engine.info(ws).unwrap();
+        let info = engine.workspaces.info(ws).unwrap();
         assert_eq!(
             (info.file_count, info.dir_count, info.total_size),
             (0, 0, 0)
         );
         assert!(!info.materialized);
-        assert!(engine.read_whole(ws, &path).is_err());
-        assert!(engine.delete_file(ws, &path, true, &user()).is_err());
-        engine.sync(ws, &user()).unwrap();
+        assert!(engine.workspaces.read_whole(ws, &path).is_err());
+        assert!(
+            engine
+                .workspaces
+                .delete_file(ws, &path, true, &user())
+                .is_err()
+        );
+        engine.sync.sync(ws, &user()).unwrap();
         assert!(!on_disk.exists(), "looking made a directory");
         // Nor does a write that is refused.
         let refused = WriteOptions {
@@ -100,15 +112,16 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
             ..WriteOptions::default()
         };
         engine
+            .workspaces
             .write_file(ws, &path, Content::Bytes(&bytes), &refused, &user())
             .unwrap_err();
         assert!(!on_disk.exists(), "a refused write made a directory");
         try_write(engine, ws, &path, &bytes).unwrap();
         assert!(!on_disk.exists(), "nobody needs one yet");
-        assert_eq!(engine.read_whole(ws, &path).unwrap().0, bytes);
+        assert_eq!(engine.workspaces.read_whole(ws, &path).unwrap().0, bytes);
         let stored = bed.image(ws);
-        engine.hand_out_path(ws).unwrap();
-        assert!(engine.info(ws).unwrap().materialized);
+        engine.workspaces.hand_out_path(ws).unwrap();
+        assert!(engine.workspaces.info(ws).unwrap().materialized);
         assert_eq!(bed.image(ws), stored, "it is there as a whole");
         assert_eq!(out_of_line(bed, ws), None);
     });
@@ -123,21 +136,23 @@ fn property_what_is_written_is_read() {
             let written = if stream {
                 let content = Content::Stream(&mut &bytes[..]);
                 let options = WriteOptions::default();
-                engine.write_file(ws, &path, content, &options, &user())
+                engine
+                    .workspaces
+                    .write_file(ws, &path, content, &options, &user())
             } else {
                 try_write(engine, ws, &path, bytes)
             }
             .unwrap();
             assert_eq!(written.size, bytes.len() as i64);
-            let (read, id) = engine.read_whole(ws, &path).unwrap();
+            let (read, id) = engine.workspaces.read_whole(ws, &path).unwrap();
             assert!(read == **bytes, "read something else");
             assert_eq!(id, written.id);
             let on_disk = bed.image(ws);
             let node = &on_disk[&NodePath(path.as_bytes().to_vec())];
             assert_eq!(*node, Node::File(0o644, bytes.clone()));
-            assert!(engine.version(ws, &id).unwrap() == **bytes);
+            assert!(engine.history.version(ws, &id).unwrap() == **bytes);
         }
-        let lines = engine.history(ws, Some(&path), 0).unwrap();
+        let lines = engine.history.history(ws, Some(&path), 0).unwrap();
         assert_eq!(lines.len(), 3, "every write is in the history");
     });
 }
@@ -148,7 +163,7 @@ fn property_parents_appear_and_info_is_a_real_count() {
     property(&(files, any::<bool>()), |bed, ws, (files, handed_out)| {
         let engine = &bed.engine;
         if handed_out {
-            engine.hand_out_path(ws).unwrap();
+            engine.workspaces.hand_out_path(ws).unwrap();
         }
         for (path, bytes) in &files {
             match try_write(engine, ws, path, bytes) {
@@ -156,14 +171,14 @@ fn property_parents_appear_and_info_is_a_real_count() {
                 Err(error) => assert!(ops::is_an_answer(error.code()), "{error:?}"),
             }
             for parent in path.ancestors() {
-                let known = engine.list(ws, &parent);
+                let known = engine.workspaces.list(ws, &parent);
                 assert!(known.is_ok() || files.len() > 1, "{parent} did not appear");
             }
         }
         let counts = real_counts(&bed.image(ws));
-        let info = engine.info(ws).unwrap();
+        let info = engine.workspaces.info(ws).unwrap();
         assert_eq!((info.file_count, info.dir_count, info.total_size), counts);
-        let row = engine.workspace(ws).unwrap();
+        let row = engine.workspaces.workspace(ws).unwrap();
         assert_eq!((row.files, row.dirs, row.bytes), counts);
         assert_eq!(out_of_line(bed, ws), None);
     });
@@ -213,11 +228,17 @@ fn property_refused_paths_touch_nothing() {
         let last = bed.store().read(|tx| tx.last_seq()).unwrap();
         let outcome = RelPath::parse(&bytes).and_then(|path| match call {
             0 => try_write(engine, ws, &path, b"x").map(drop),
-            1 => engine.delete_file(ws, &path, true, &user()).map(drop),
-            2 => engine.move_file(ws, &p("there"), &path, &user()).map(drop),
-            3 => engine.make_dir_in(ws, &path, &user()).map(drop),
-            4 => engine.read_whole(ws, &path).map(drop),
-            _ => engine.list(ws, &path).map(drop),
+            1 => engine
+                .workspaces
+                .delete_file(ws, &path, true, &user())
+                .map(drop),
+            2 => engine
+                .workspaces
+                .move_file(ws, &p("there"), &path, &user())
+                .map(drop),
+            3 => engine.workspaces.make_dir_in(ws, &path, &user()).map(drop),
+            4 => engine.workspaces.read_whole(ws, &path).map(drop),
+            _ => engine.workspaces.list(ws, &path).map(drop),
         });
         let code = outcome.unwrap_err().code();
         assert!(
@@ -246,22 +267,29 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
         use std::os::unix::ffi::OsStrExt;
         let engine = &bed.engine;
         bed.write(ws, "a/there", b"before");
-        let root = engine.hand_out_path(ws).unwrap();
+        let root = engine.workspaces.hand_out_path(ws).unwrap();
         let target = std::ffi::OsStr::from_bytes(target);
         std::os::unix::fs::symlink(target, root.join("l")).unwrap();
         std::os::unix::fs::symlink("..", root.join("l2")).unwrap();
-        engine.sync(ws, &user()).unwrap();
+        engine.sync.sync(ws, &user()).unwrap();
         let before = everything(bed);
         let beyond = p("l").join(&path);
         let outcome = match call {
             0 => try_write(engine, ws, &beyond, b"x").map(drop),
-            1 => engine.delete_file(ws, &beyond, true, &user()).map(drop),
+            1 => engine
+                .workspaces
+                .delete_file(ws, &beyond, true, &user())
+                .map(drop),
             2 => engine
+                .workspaces
                 .move_file(ws, &p("a/there"), &beyond, &user())
                 .map(drop),
-            3 => engine.make_dir_in(ws, &beyond, &user()).map(drop),
-            4 => engine.read_whole(ws, &beyond).map(drop),
-            _ => engine.list(ws, &beyond).map(drop),
+            3 => engine
+                .workspaces
+                .make_dir_in(ws, &beyond, &user())
+                .map(drop),
+            4 => engine.workspaces.read_whole(ws, &beyond).map(drop),
+            _ => engine.workspaces.list(ws, &beyond).map(drop),
         };
         let code = outcome.unwrap_err().code();
         let not_there = call == 1 && code == ErrorCode::FileNotFound;
@@ -282,6 +310,7 @@ fn property_two_workspaces_never_share_a_path() {
         let make = |id: &str| {
             let id = id.parse().ok()?;
             bed.engine
+                .workspaces
                 .create_workspace(Some(id), Layout::Plain, Quota::default(), &user())
                 .map_err(|error| assert_eq!(error.code(), ErrorCode::AlreadyExists))
                 .ok()
@@ -296,15 +325,24 @@ fn property_two_workspaces_never_share_a_path() {
                 taken.borrow_mut().insert(ws.as_str().to_owned()),
                 "{ws} was given twice"
             );
-            assert!(bed.engine.list(ws, &RelPath::root()).unwrap().is_empty());
+            assert!(
+                bed.engine
+                    .workspaces
+                    .list(ws, &RelPath::root())
+                    .unwrap()
+                    .is_empty()
+            );
         }
         if let [one, two] = &made[..] {
             try_write(&bed.engine, one, &path, &bytes).unwrap();
             assert!(!bed.path_of(two).exists());
-            let paths = [one, two].map(|ws| bed.engine.hand_out_path(ws).unwrap());
+            let paths = [one, two].map(|ws| bed.engine.workspaces.hand_out_path(ws).unwrap());
             assert!(!paths[0].starts_with(&paths[1]) && !paths[1].starts_with(&paths[0]));
             assert!(bed.image(two).is_empty());
-            bed.engine.delete_workspace(one, &user()).unwrap();
+            bed.engine
+                .workspaces
+                .delete_workspace(one, &user())
+                .unwrap();
             taken.borrow_mut().remove(one.as_str());
             assert!(bed.path_of(two).exists() && !bed.path_of(one).exists());
         }
@@ -421,17 +459,22 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
         |bed, ws, (build, edits, rules, later_rules, handed_out)| {
             let engine = &bed.engine;
             if handed_out {
-                engine.hand_out_path(ws).unwrap();
+                engine.workspaces.hand_out_path(ws).unwrap();
             }
             put_rules(engine, ws, rules);
             do_all(bed, ws, handed_out, &build);
-            let first = engine.snapshot(ws, Some("first"), false, &user()).unwrap();
+            let first = engine
+                .workspaces
+                .snapshot(ws, Some("first"), false, &user())
+                .unwrap();
             let tracked = taken(&bed.image(ws), &DirImage::new());
             put_rules(engine, ws, later_rules);
             do_all(bed, ws, handed_out, &edits);
             let before = bed.image(ws);
             let expected = expected_after_restore(&tracked, &before, &tracked);
-            let outcome = engine.restore(ws, &first.snapshot.id.to_hex(), None, &user());
+            let outcome = engine
+                .workspaces
+                .restore(ws, &first.snapshot.id.to_hex(), None, &user());
             let Some(expected) = expected else {
                 let error = outcome.unwrap_err();
                 assert_eq!(error.code(), ErrorCode::AlreadyExists, "{error:?}");
@@ -463,7 +506,10 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
             let Some(expected) = expected_after_restore(&before_tracked, &now, &tracked) else {
                 return;
             };
-            engine.restore(ws, &kept.to_hex(), None, &user()).unwrap();
+            engine
+                .workspaces
+                .restore(ws, &kept.to_hex(), None, &user())
+                .unwrap();
             assert_eq!(bed.image(ws), expected, "the kept state did not come back");
         },
     );
@@ -566,12 +612,12 @@ fn read_all(engine: &Engine, ws: &WorkspaceId) -> Model {
     let mut model = Model::new();
     let mut open = vec![RelPath::root()];
     while let Some(dir) = open.pop() {
-        for entry in engine.list(ws, &dir).unwrap() {
+        for entry in engine.workspaces.list(ws, &dir).unwrap() {
             if entry.kind == offshoot_core::EntryKind::Dir {
                 open.push(entry.path.clone());
                 model.insert(entry.path, None);
             } else {
-                let (bytes, _) = engine.read_whole(ws, &entry.path).unwrap();
+                let (bytes, _) = engine.workspaces.read_whole(ws, &entry.path).unwrap();
                 assert_eq!(entry.size, bytes.len() as i64);
                 model.insert(entry.path, Some(bytes));
             }
@@ -631,7 +677,7 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
     let mut snapshots: Vec<(String, Model)> = Vec::new();
     let mut acknowledged: Vec<(RelPath, Vec<u8>)> = Vec::new();
     if handed_out {
-        bed.engine.hand_out_path(ws).unwrap();
+        bed.engine.workspaces.hand_out_path(ws).unwrap();
     }
     for step in steps {
         let engine = &bed.engine;
@@ -651,7 +697,10 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
                 }
             }
             Step::Snapshot => {
-                let taken = engine.snapshot(ws, None, false, &user()).unwrap();
+                let taken = engine
+                    .workspaces
+                    .snapshot(ws, None, false, &user())
+                    .unwrap();
                 snapshots.push((taken.snapshot.id.to_hex(), model.clone()));
             }
             Step::Restore(index, path) if !snapshots.is_empty() => {
@@ -660,13 +709,13 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
                 let below = path.as_ref().unwrap_or(&whole);
                 let known =
                     below.is_root() || target.contains_key(below) || model.contains_key(below);
-                let outcome = engine.restore(ws, id, path.as_ref(), &user());
+                let outcome = engine.workspaces.restore(ws, id, path.as_ref(), &user());
                 if !known {
                     assert_eq!(outcome.unwrap_err().code(), ErrorCode::FileNotFound);
                 } else if model_restore(&mut model, target, below) {
                     let restored = outcome.unwrap();
                     if let Some(kept) = restored.kept {
-                        let found = engine.snapshots(ws, 0).unwrap();
+                        let found = engine.workspaces.snapshots(ws, 0).unwrap();
                         assert!(found.iter().any(|snapshot| snapshot.id == kept));
                     }
                 } else {
@@ -675,7 +724,7 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
             }
             Step::Restore(..) => {}
             Step::Sync => {
-                engine.sync(ws, &user()).unwrap();
+                engine.sync.sync(ws, &user()).unwrap();
             }
             Step::Reopen => bed.reopen(),
         }
@@ -686,21 +735,21 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
         assert_eq!(read_all(&bed.engine, ws), model, "after {step:?}");
     }
     let engine = &bed.engine;
-    engine.sync(ws, &user()).unwrap();
+    engine.sync.sync(ws, &user()).unwrap();
     assert_eq!(out_of_line(bed, ws), None);
     for (path, bytes) in &acknowledged {
-        let lines = engine.history(ws, Some(path), 0).unwrap();
+        let lines = engine.history.history(ws, Some(path), 0).unwrap();
         let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, bytes).unwrap();
         assert!(
             lines.iter().any(|line| line.line.after == Some(id)),
             "an acknowledged version of {path} is not in its history"
         );
-        assert!(engine.version(ws, &id).unwrap() == *bytes);
+        assert!(engine.history.version(ws, &id).unwrap() == *bytes);
     }
     for (id, state) in &snapshots {
         for (path, content) in state {
             if let Some(content) = content {
-                assert!(engine.file_at(ws, id, path).unwrap() == *content);
+                assert!(engine.workspaces.file_at(ws, id, path).unwrap() == *content);
             }
         }
     }
@@ -721,17 +770,17 @@ fn property_outside_links_and_modes_are_found_and_kept() {
     let steps = prop::collection::vec(ops::op(NAMES, true), 0..16);
     property(&steps, |bed, ws, steps| {
         let engine = &bed.engine;
-        engine.hand_out_path(ws).unwrap();
+        engine.workspaces.hand_out_path(ws).unwrap();
         for step in &steps {
             do_all(bed, ws, true, std::slice::from_ref(step));
             if matches!(
                 step,
                 Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
             ) {
-                engine.sync(ws, &user()).unwrap();
+                engine.sync.sync(ws, &user()).unwrap();
             }
         }
-        engine.sync(ws, &user()).unwrap();
+        engine.sync.sync(ws, &user()).unwrap();
         assert_eq!(out_of_line(bed, ws), None);
     });
 }
@@ -742,14 +791,17 @@ fn property_recovery_puts_wrong_counters_right() {
     let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
     property(&strategy, |bed, ws, (build, edits, rules, handed_out)| {
         if handed_out {
-            bed.engine.hand_out_path(ws).unwrap();
+            bed.engine.workspaces.hand_out_path(ws).unwrap();
         }
         do_all(bed, ws, handed_out, &build);
         put_rules(&bed.engine, ws, rules);
-        bed.engine.snapshot(ws, None, false, &user()).unwrap();
+        bed.engine
+            .workspaces
+            .snapshot(ws, None, false, &user())
+            .unwrap();
         do_all(bed, ws, handed_out, &edits);
-        bed.engine.sync(ws, &user()).unwrap();
-        let right = bed.engine.workspace(ws).unwrap();
+        bed.engine.sync.sync(ws, &user()).unwrap();
+        let right = bed.engine.workspaces.workspace(ws).unwrap();
         bed.close();
         let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
             let mut row = tx.workspace(ws)?.unwrap();
@@ -761,8 +813,8 @@ fn property_recovery_puts_wrong_counters_right() {
         // A process that did not end well.
         std::fs::write(bed.data().join("run/0000"), b"").unwrap();
         bed.reopen();
-        bed.engine.wait_for_upkeep();
-        let now = bed.engine.workspace(ws).unwrap();
+        bed.engine.context.wait_for_jobs();
+        let now = bed.engine.workspaces.workspace(ws).unwrap();
         let counters = |row: &offshoot_engine::Workspace| (row.files, row.dirs, row.bytes);
         assert_eq!(counters(&now), counters(&right));
     });
@@ -784,7 +836,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
     let bed = TestEngine::plain();
     let ws = bed.create("w");
     let engine = &bed.engine;
-    let root = engine.hand_out_path(&ws).unwrap();
+    let root = engine.workspaces.hand_out_path(&ws).unwrap();
     let mut rng = offshoot_testkit::Rng::new(7);
     for _ in 0..cases(40) {
         let stop = AtomicBool::new(false);
@@ -802,10 +854,16 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 // Whatever stands in the way just then may refuse it.
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
-                    0 => engine.sync(&ws, &user()).map(drop),
+                    0 => engine.sync.sync(&ws, &user()).map(drop),
                     1 => try_write(engine, &ws, &deep, b"through us").map(drop),
-                    2 => engine.delete_file(&ws, &deep, true, &user()).map(drop),
-                    _ => engine.snapshot(&ws, None, false, &user()).map(drop),
+                    2 => engine
+                        .workspaces
+                        .delete_file(&ws, &deep, true, &user())
+                        .map(drop),
+                    _ => engine
+                        .workspaces
+                        .snapshot(&ws, None, false, &user())
+                        .map(drop),
                 };
                 let wrong = crate::fixture::consistency::miscounted(&bed, &ws);
                 stop.store(wrong.is_some(), Ordering::Relaxed);
@@ -813,7 +871,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        engine.sync(&ws, &user()).unwrap();
+        engine.sync.sync(&ws, &user()).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None);
     }
 }

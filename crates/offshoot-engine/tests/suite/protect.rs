@@ -39,10 +39,12 @@ impl Scene {
 
     fn set(&self, landing: Landing, protect: &[&str]) {
         let engine = &self.rig.engine;
-        let mut settings = engine.merge_settings(&self.project).unwrap();
+        let mut settings = engine.projects.merge_settings(&self.project).unwrap();
         settings.landing = landing;
         settings.protect = protect.iter().map(ToString::to_string).collect();
-        let set = engine.set_merge_settings(&self.project, &settings, &user());
+        let set = engine
+            .projects
+            .set_merge_settings(&self.project, &settings, &user());
         set.unwrap();
     }
 
@@ -56,21 +58,34 @@ impl Scene {
             policy: Some(Policy::Theirs),
             ..CompleteOptions::default()
         };
-        self.rig.engine.complete(id, &options, &user()).unwrap()
+        self.rig
+            .engine
+            .merges
+            .complete(id, &options, &user())
+            .unwrap()
     }
 
     fn resolve(&self, review: &str, how: Resolution<'_>) {
-        self.rig.engine.resolve(review, how, &user()).unwrap();
+        self.rig
+            .engine
+            .merges
+            .resolve(review, how, &user())
+            .unwrap();
     }
 
     fn open_reviews(&self) -> Vec<Review> {
-        self.rig.engine.reviews(Some(&self.project), false).unwrap()
+        self.rig
+            .engine
+            .merges
+            .reviews(Some(&self.project), false)
+            .unwrap()
     }
 
     fn holds(&self, path: &str) -> bool {
         let file = self
             .rig
             .engine
+            .projects
             .open_project_file(&self.project, None, &p(path));
         file.is_ok()
     }
@@ -100,7 +115,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access(Arc::new(principal), None)
+        self.rig.engine.access.access(Arc::new(principal), None)
     }
 
     fn project_token(&self) -> Access {
@@ -131,6 +146,7 @@ fn what_fits_waits_and_the_rest_lands() {
     let plan = scene
         .rig
         .engine
+        .merges
         .plan_completion(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert_eq!(
@@ -150,7 +166,7 @@ fn what_fits_waits_and_the_rest_lands() {
             .project_text(&scene.project, ".github/workflows/ci.yml")
     };
     assert_eq!(workflow(), "on: push\n");
-    let shown = scene.rig.engine.review(review).unwrap();
+    let shown = scene.rig.engine.merges.review(review).unwrap();
     assert!(shown.protected && !shown.changed_since);
     assert_eq!(shown.theirs_by.unwrap().claim.as_deref(), Some("ada"));
     assert!(path.exists(), "a workspace with reviews is kept");
@@ -196,6 +212,7 @@ fn a_pattern_that_came_later_holds_for_a_merge_that_waited() {
     let refused = scene
         .rig
         .engine
+        .merges
         .resolve(waiting(&done).0, Resolution::Theirs, &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::MergeConflict);
@@ -323,7 +340,7 @@ fn a_conflict_at_a_protected_path_is_for_the_owner_whatever_the_policy() {
     let done = scene.complete(&two);
     let (review, kind, _) = waiting(&done);
     assert_eq!(kind, "both_changed");
-    assert!(scene.rig.engine.review(review).unwrap().protected);
+    assert!(scene.rig.engine.merges.review(review).unwrap().protected);
     assert_eq!(
         scene.rig.project_text(&scene.project, "pkg/CLAUDE.md"),
         "be very kind\n"
@@ -344,7 +361,7 @@ fn an_update_keeps_what_waits_and_a_decision_still_lands() {
     scene
         .rig
         .put(&scene.project, "pkg/CLAUDE.md", "always\nbe kind\n");
-    let updated = scene.rig.engine.update(&id, false, &user()).unwrap();
+    let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
     assert!(updated.conflicts.is_empty(), "{:?}", updated.conflicts);
     let now = || fs::read_to_string(path.join("pkg/CLAUDE.md")).unwrap();
     assert_eq!(now(), "always\nbe kind\nand quick\n");
@@ -373,9 +390,9 @@ fn what_was_decided_does_not_come_up_again() {
     let review = waiting(&scene.complete(&id)).0.to_owned();
     // The agent works on, so that the workspace stays.
     fs::write(path.join("more"), "2\n").unwrap();
-    scene.rig.engine.sync(&id, &user()).unwrap();
+    scene.rig.engine.sync.sync(&id, &user()).unwrap();
     scene.resolve(&review, Resolution::Ours);
-    let again = scene.rig.engine.complete(
+    let again = scene.rig.engine.merges.complete(
         &id,
         &CompleteOptions {
             keep: true,
@@ -398,7 +415,12 @@ fn what_was_decided_does_not_come_up_again() {
         keep: true,
         ..CompleteOptions::default()
     };
-    let on_new_base = scene.rig.engine.complete(&id, &options, &user()).unwrap();
+    let on_new_base = scene
+        .rig
+        .engine
+        .merges
+        .complete(&id, &options, &user())
+        .unwrap();
     assert!(
         on_new_base.conflicts.is_empty(),
         "{:?}",
@@ -423,6 +445,7 @@ fn what_the_owner_looks_at_does_not_become_something_else() {
     let refused = scene
         .rig
         .engine
+        .merges
         .resolve(&first, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::AlreadyExists);
     assert!(!scene.holds("CLAUDE.md"));
@@ -522,7 +545,9 @@ fn a_decision_does_not_follow_a_file_to_a_protected_path() {
     let engine = &scene.rig.engine;
     let changed = text.replace("one", "the owner's");
     scene.rig.put(&scene.project, "src/lib.rs", &changed);
-    let done = engine.complete(&id, &CompleteOptions::default(), &user());
+    let done = engine
+        .merges
+        .complete(&id, &CompleteOptions::default(), &user());
     let done = done.unwrap();
     let review = waiting(&done).0;
     // Until somebody decides, the owner moves the file to where only the owner changes it.
@@ -558,6 +583,7 @@ fn a_project_from_git_is_protected_from_the_start() {
     let project: ProjectId = "repo".parse().unwrap();
     let imported = rig
         .engine
+        .projects
         .import_git(&project, source.path(), &mut |_| {}, &user());
     imported.unwrap();
     let (id, path) = rig.fork(&project, "ada");
@@ -567,6 +593,7 @@ fn a_project_from_git_is_protected_from_the_start() {
     }
     let done = rig
         .engine
+        .merges
         .complete(&id, &CompleteOptions::default(), &user());
     let mut paths: Vec<String> = done
         .unwrap()
@@ -579,9 +606,10 @@ fn a_project_from_git_is_protected_from_the_start() {
     // What the owner takes in passes.
     rig.put(&project, "AGENTS.md", "mine\n");
     let empty: ProjectId = "empty".parse().unwrap();
-    rig.engine.create_project(&empty, &user()).unwrap();
+    rig.engine.projects.create_project(&empty, &user()).unwrap();
     assert!(
         rig.engine
+            .projects
             .merge_settings(&empty)
             .unwrap()
             .protect

@@ -51,9 +51,10 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         fs::write(merged_path.join("work"), "work\n").unwrap();
         let receipt = rig
             .engine
+            .merges
             .complete(&merged, &CompleteOptions::default(), &user())
             .unwrap();
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         let data = rig.host.path().join("data");
         assert!(
             !holders(&data.join("layers")).is_empty(),
@@ -63,13 +64,13 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         if rig.provider == ProviderName::Overlay {
             let held = fs::File::open(old_path.join("README")).unwrap();
             let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-            let busy = rig.engine.purge_content(id, &user()).unwrap_err();
+            let busy = rig.engine.upkeep.purge_content(id, &user()).unwrap_err();
             assert_eq!(busy.code(), ErrorCode::WorkspaceBusy);
             drop(held);
             assert_eq!(fs::read_to_string(old_path.join("token")).unwrap(), SECRET);
         }
         let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-        let purged = rig.engine.purge_content(id, &user()).unwrap();
+        let purged = rig.engine.upkeep.purge_content(id, &user()).unwrap();
         assert!(!purged.snapshots.is_empty());
         assert_eq!(holders(&data), Vec::<String>::new());
         // The fork is at its path again, with its work and what was ignored.
@@ -84,17 +85,22 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         // A restart must not take a project for a workspace whose directory lags behind.
         rig.reopen();
         rig.check();
-        let log = rig.engine.merges(&project, None, 0).unwrap();
+        let log = rig.engine.merges.merges(&project, None, 0).unwrap();
         let snapshot = log[0].completed.snapshot.unwrap();
         assert_ne!(
             Some(snapshot),
             receipt.snapshot,
             "its snapshot was written anew"
         );
-        let known = rig.engine.project_snapshots(&project, None, 0).unwrap();
+        let known = rig
+            .engine
+            .projects
+            .project_snapshots(&project, None, 0)
+            .unwrap();
         assert!(known.iter().any(|one| one.id == snapshot));
         let done = rig
             .engine
+            .merges
             .complete(&old, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(done.merged, [p("mine")]);
@@ -133,12 +139,14 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
     run(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
     let project = "imported".parse().unwrap();
     rig.engine
+        .projects
         .import_git(&project, &source, &mut |_| {}, &user())
         .unwrap();
     let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-    rig.engine.purge_content(id, &user()).unwrap();
+    rig.engine.upkeep.purge_content(id, &user()).unwrap();
     let out = rig.host.path().join("out.git");
     rig.engine
+        .workspaces
         .export_project_git(&project, &out, None, &mut |_| {})
         .unwrap();
     git(&out, &["fsck", "--strict"]);
@@ -173,8 +181,8 @@ fn purging_changes_ids_and_no_other_text() {
         policy: Some(offshoot_engine::Policy::Theirs),
         ..CompleteOptions::default()
     };
-    let landed = rig.engine.complete(&ada, &options, &cause).unwrap();
-    let decided = rig.engine.complete(&bob, &options, &user()).unwrap();
+    let landed = rig.engine.merges.complete(&ada, &options, &cause).unwrap();
+    let decided = rig.engine.merges.complete(&bob, &options, &user()).unwrap();
     assert_eq!(decided.decided[0].lost, Some(id));
     assert_eq!(decided.decided[0].lost_message_id, Some(id.to_hex()));
     let (cyd, _) = rig.fork(&project, "cyd");
@@ -182,12 +190,13 @@ fn purging_changes_ids_and_no_other_text() {
     let write = offshoot_engine::WriteOptions::default();
     let written = rig
         .engine
+        .workspaces
         .write_file(&cyd, &p("token"), content, &write, &cause);
     written.unwrap();
     rig.put(&project, "token", "the owner's\n");
     let waits = CompleteOptions::default();
-    let waits = rig.engine.complete(&cyd, &waits, &cause).unwrap();
-    let purged = rig.engine.purge_content(id, &user()).unwrap();
+    let waits = rig.engine.merges.complete(&cyd, &waits, &cause).unwrap();
+    let purged = rig.engine.upkeep.purge_content(id, &user()).unwrap();
     let now = |old| {
         let mut pairs = purged.snapshots.iter();
         let found = pairs.find(|(before, _)| Some(*before) == old);
@@ -195,7 +204,7 @@ fn purging_changes_ids_and_no_other_text() {
     };
     let merge = |done: &offshoot_engine::Completed| {
         let id = done.merge_id.as_deref().unwrap();
-        rig.engine.merge(id).unwrap().completed
+        rig.engine.merges.merge(id).unwrap().completed
     };
     // The snapshots that held it have other ids, in the receipt as everywhere.
     let after = merge(&landed);
@@ -207,16 +216,18 @@ fn purging_changes_ids_and_no_other_text() {
         lost != id
             && rig
                 .engine
+                .workspaces
                 .content_of(&lost)
                 .unwrap()
                 .starts_with(b"This content")
     );
     assert_eq!(after.decided[0].lost_message_id, Some(id.to_hex()));
     let review = waits.conflicts[0].review_id.clone().unwrap();
-    let review = rig.engine.review(&review).unwrap();
+    let review = rig.engine.merges.review(&review).unwrap();
     let by = review.theirs_by.unwrap();
     assert_eq!(by.message_id, Some(id.to_hex()), "{by:?}");
     rig.engine
+        .merges
         .resolve(&review.id, offshoot_engine::Resolution::Theirs, &user())
         .unwrap();
     rig.check();

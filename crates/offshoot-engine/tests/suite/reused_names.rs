@@ -32,13 +32,17 @@ impl Scene {
             reach,
             allow: Vec::new(),
         };
-        let issued = self.rig.engine.issue_token(&scope, None, None, &user());
+        let issued = self
+            .rig
+            .engine
+            .access
+            .issue_token(&scope, None, None, &user());
         issued.unwrap().secret
     }
 
     fn present(&self, secret: &str) -> Result<Access> {
-        let principal = self.rig.engine.authenticate(secret)?;
-        Ok(self.rig.engine.access(Arc::new(principal), None))
+        let principal = self.rig.engine.access.authenticate(secret)?;
+        Ok(self.rig.engine.access.access(Arc::new(principal), None))
     }
 
     fn of_project(&self, project: &ProjectId) -> Access {
@@ -79,7 +83,7 @@ impl Scene {
         assert!(access.own_workspace().is_err() && access.workspace_to_complete().is_err());
         let (_, share) = access.share().unwrap();
         assert_eq!(share, None);
-        let event = self.rig.engine.history(id, None, 1).unwrap();
+        let event = self.rig.engine.history.history(id, None, 1).unwrap();
         assert!(!event.is_empty());
     }
 }
@@ -112,7 +116,16 @@ fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
     let taken = scene.fork(&two, &scene.second, "builder");
     assert_eq!(taken, own);
     scene.assert_out_of_reach(&builder, &taken);
-    assert_eq!(scene.rig.engine.agent(&spawned.id).unwrap().workspace, None);
+    assert_eq!(
+        scene
+            .rig
+            .engine
+            .access
+            .agent(&spawned.id)
+            .unwrap()
+            .workspace,
+        None
+    );
     // Whoever has the second project neither gets the agent nor learns its priority.
     assert!(two.agent(&spawned.id).is_err());
     assert_eq!(two.fork_named(&taken).unwrap().priority, 0);
@@ -206,6 +219,7 @@ fn a_token_for_a_name_that_nobody_has_is_refused() {
             scene
                 .rig
                 .engine
+                .access
                 .issue_token(&scope, None, None, &user())
                 .is_err()
         );
@@ -220,6 +234,7 @@ fn the_token_of_a_deleted_project_does_not_open_a_new_one_of_its_name() {
     scene
         .rig
         .engine
+        .projects
         .delete_project(&scene.first, &user())
         .unwrap();
     scene.present(&secret).unwrap();
@@ -267,7 +282,7 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
         .unwrap();
     let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(own.clone()));
     let holder = scene.present(&secret).unwrap();
-    let events = scene.rig.engine.events_after(0, None, 0).unwrap();
+    let events = scene.rig.engine.history.events_after(0, None, 0).unwrap();
     let seen = |access: &Access| -> Vec<&str> {
         let view = access.view().unwrap();
         let seen = events.iter().filter(|event| view.sees(event));
@@ -281,12 +296,13 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
     scene
         .rig
         .engine
+        .projects
         .delete_project(&scene.second, &user())
         .unwrap();
-    let before = scene.rig.engine.last_event().unwrap();
+    let before = scene.rig.engine.history.last_event().unwrap();
     let again = scene.rig.project("second");
     let anew = scene.of_project(&again);
-    let events = scene.rig.engine.events_after(0, None, 0).unwrap();
+    let events = scene.rig.engine.history.events_after(0, None, 0).unwrap();
     let view = anew.view().unwrap();
     let mut seen = events.iter().filter(|event| view.sees(event)).peekable();
     assert!(seen.peek().is_some());
@@ -299,19 +315,26 @@ fn events_of_an_earlier_plain_workspace_are_not_of_the_next_one_of_its_name() {
     let engine = &scene.rig.engine;
     let id: WorkspaceId = "talk".parse().unwrap();
     let make = |path: &str| {
-        let made =
-            engine.create_workspace(Some(id.clone()), Layout::Plain, Quota::default(), &user());
+        let made = engine.workspaces.create_workspace(
+            Some(id.clone()),
+            Layout::Plain,
+            Quota::default(),
+            &user(),
+        );
         made.unwrap();
         let options = WriteOptions::default();
-        let written = engine.write_file(&id, &p(path), Content::Bytes(b"x"), &options, &user());
+        let written =
+            engine
+                .workspaces
+                .write_file(&id, &p(path), Content::Bytes(b"x"), &options, &user());
         written.unwrap();
     };
     make("old-secret-name");
-    engine.delete_workspace(&id, &user()).unwrap();
+    engine.workspaces.delete_workspace(&id, &user()).unwrap();
     make("new");
     let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(id.clone()));
     let view = scene.present(&secret).unwrap().view().unwrap();
-    let events = engine.events_after(0, None, 0).unwrap();
+    let events = engine.history.events_after(0, None, 0).unwrap();
     let seen = events.iter().filter(|event| view.sees(event));
     let paths: Vec<String> = seen.map(|event| event.row.line.path.to_text()).collect();
     assert!(paths.contains(&"new".to_owned()), "{paths:?}");

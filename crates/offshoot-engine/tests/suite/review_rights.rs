@@ -37,7 +37,11 @@ impl Scene {
             atomic: Some(true),
             ..CompleteOptions::default()
         };
-        let done = rig.engine.complete(&fork, &options, &user()).unwrap();
+        let done = rig
+            .engine
+            .merges
+            .complete(&fork, &options, &user())
+            .unwrap();
         let review = |name: &str| {
             let mut found = done.conflicts.iter();
             let found = found.find(|one| one.path == p(name)).unwrap();
@@ -53,9 +57,11 @@ impl Scene {
 
     fn protect(&self, patterns: &[&str]) {
         let engine = &self.rig.engine;
-        let mut settings = engine.merge_settings(&self.project).unwrap();
+        let mut settings = engine.projects.merge_settings(&self.project).unwrap();
         settings.protect = patterns.iter().map(ToString::to_string).collect();
-        let set = engine.set_merge_settings(&self.project, &settings, &user());
+        let set = engine
+            .projects
+            .set_merge_settings(&self.project, &settings, &user());
         set.unwrap();
     }
 
@@ -71,7 +77,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access(Arc::new(principal), None)
+        self.rig.engine.access.access(Arc::new(principal), None)
     }
 
     fn token(&self) -> Access {
@@ -84,19 +90,26 @@ impl Scene {
     }
 
     fn state(&self, review: usize) -> &'static str {
-        let review = self.rig.engine.review(&self.reviews[review]);
+        let review = self.rig.engine.merges.review(&self.reviews[review]);
         review.unwrap().state
     }
 
     fn has_landed(&self) -> bool {
         let engine = &self.rig.engine;
-        let file = engine.open_project_file(&self.project, None, &p("fits"));
+        let file = engine
+            .projects
+            .open_project_file(&self.project, None, &p("fits"));
         file.is_ok()
     }
 }
 
 fn parts(name: &str, scene: &Scene) -> Resolution<'static> {
-    let ours = scene.rig.engine.review_content(&scene.reviews[0]).unwrap();
+    let ours = scene
+        .rig
+        .engine
+        .merges
+        .review_content(&scene.reviews[0])
+        .unwrap();
     Resolution::Parts(PartChoices {
         parts: BTreeMap::from([(name.to_owned(), PartChoice::Theirs)]),
         rest: None,
@@ -185,7 +198,12 @@ fn a_list_for_one_workspace_reads_no_other_reviews() {
     let (fork, path) = scene.rig.fork(&other, "two");
     fs::write(path.join("README"), "mine\n").unwrap();
     scene.rig.put(&other, "README", "theirs\n");
-    let updated = scene.rig.engine.update(&fork, false, &user()).unwrap();
+    let updated = scene
+        .rig
+        .engine
+        .merges
+        .update(&fork, false, &user())
+        .unwrap();
     assert_eq!(updated.conflicts.len(), 1);
     let store = scene.rig.store();
     let id = &scene.reviews[0];

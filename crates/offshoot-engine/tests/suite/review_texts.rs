@@ -15,9 +15,10 @@ const LONG: usize = (1 << 20) + 1;
 /// The review of a protected file of so many bytes that a fork changed.
 fn protected(rig: &TestEngine, project: &ProjectId, size: usize) -> String {
     let engine = &rig.engine;
-    let mut settings = engine.merge_settings(project).unwrap();
+    let mut settings = engine.projects.merge_settings(project).unwrap();
     settings.protect = vec!["data".to_owned()];
     engine
+        .projects
         .set_merge_settings(project, &settings, &user())
         .unwrap();
     rig.put(project, "data", &"a".repeat(size));
@@ -25,7 +26,9 @@ fn protected(rig: &TestEngine, project: &ProjectId, size: usize) -> String {
     let mut changed = "a".repeat(size - 1);
     changed.push('b');
     fs::write(path.join("data"), &changed).unwrap();
-    let done = engine.complete(&id, &CompleteOptions::default(), &user());
+    let done = engine
+        .merges
+        .complete(&id, &CompleteOptions::default(), &user());
     done.unwrap().conflicts[0].review_id.clone().unwrap()
 }
 
@@ -34,16 +37,22 @@ fn what_is_too_large_to_be_merged_is_told_by_its_size_alone() {
     let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let review = protected(&rig, &project, LARGE);
-    let content = rig.engine.review_content(&review).unwrap();
+    let content = rig.engine.merges.review_content(&review).unwrap();
     assert!(content.merged.is_none());
     for side in [&content.base, &content.ours, &content.theirs] {
         let side = side.as_ref().unwrap();
         assert_eq!((side.size, side.bytes.is_none()), (LARGE as u64, true));
     }
-    let merged = rig.engine.open_review_side(&review, ReviewSide::Merged);
+    let merged = rig
+        .engine
+        .merges
+        .open_review_side(&review, ReviewSide::Merged);
     assert_eq!(merged.err().unwrap().code(), ErrorCode::FileNotFound);
     // Each side is there to be read bit by bit.
-    let theirs = rig.engine.open_review_side(&review, ReviewSide::Theirs);
+    let theirs = rig
+        .engine
+        .merges
+        .open_review_side(&review, ReviewSide::Theirs);
     let read = std::io::copy(&mut theirs.unwrap().take(1 << 30), &mut std::io::sink());
     assert_eq!(read.unwrap(), LARGE as u64);
 }
@@ -53,11 +62,14 @@ fn what_is_merged_and_long_is_told_by_its_size_and_given_when_asked_for() {
     let rig = TestEngine::in_memory(ProviderName::Copy);
     let project = rig.project("web");
     let review = protected(&rig, &project, LONG);
-    let content = rig.engine.review_content(&review).unwrap();
+    let content = rig.engine.merges.review_content(&review).unwrap();
     let merged = content.merged.unwrap();
     assert_eq!((merged.size, merged.bytes.is_none()), (LONG as u64, true));
     let mut text = String::new();
-    let side = rig.engine.open_review_side(&review, ReviewSide::Merged);
+    let side = rig
+        .engine
+        .merges
+        .open_review_side(&review, ReviewSide::Merged);
     side.unwrap().read_to_string(&mut text).unwrap();
     assert_eq!((text.len(), text.ends_with('b')), (LONG, true));
 }

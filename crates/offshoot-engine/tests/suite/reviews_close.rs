@@ -30,18 +30,32 @@ impl Scene {
             keep,
             ..CompleteOptions::default()
         };
-        self.rig.engine.complete(id, &options, &user()).unwrap()
+        self.rig
+            .engine
+            .merges
+            .complete(id, &options, &user())
+            .unwrap()
     }
 
     /// Paths of the reviews that wait.
     fn waiting(&self) -> Vec<String> {
-        let waiting = self.rig.engine.reviews(Some(&self.project), false).unwrap();
+        let waiting = self
+            .rig
+            .engine
+            .merges
+            .reviews(Some(&self.project), false)
+            .unwrap();
         waiting.iter().map(|one| one.path.to_text()).collect()
     }
 
     /// The only review that there ever was, which must have closed by itself.
     fn settled(&self) {
-        let all = self.rig.engine.reviews(Some(&self.project), true).unwrap();
+        let all = self
+            .rig
+            .engine
+            .merges
+            .reviews(Some(&self.project), true)
+            .unwrap();
         assert_eq!(all.len(), 1, "{all:?}");
         let decision = all[0].decision.as_ref().unwrap();
         assert_eq!((all[0].state, &decision.0[..]), ("resolved", "settled"));
@@ -70,7 +84,7 @@ fn a_completion_that_fits_settles_the_conflict_of_the_one_before() {
     let done = scene.complete(&id, false);
     assert!(done.conflicts.is_empty());
     scene.settled();
-    scene.rig.engine.wait_for_upkeep();
+    scene.rig.engine.context.wait_for_jobs();
     assert!(!path.exists(), "nothing waits any more");
 }
 
@@ -98,7 +112,7 @@ fn a_conflict_that_an_update_found_is_settled_by_what_the_workspace_puts_there()
     fs::write(path.join("README"), "mine\n").unwrap();
     scene.rig.put(&scene.project, "README", "theirs\n");
     let update = |times: usize| {
-        let updated = scene.rig.engine.update(&id, false, &user()).unwrap();
+        let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(updated.conflicts.len(), times);
     };
     update(1);
@@ -124,7 +138,7 @@ fn a_conflict_is_settled_when_the_project_comes_to_agree() {
     scene.settled();
     // There is nothing more to merge, and nothing that the workspace waits for.
     scene.complete(&id, false);
-    scene.rig.engine.wait_for_upkeep();
+    scene.rig.engine.context.wait_for_jobs();
     assert!(!mine.exists());
     assert!(scene.waiting().is_empty());
 }
@@ -135,7 +149,11 @@ fn a_plan_closes_nothing() {
     let (id, path) = scene.conflicting(false);
     fs::write(path.join("README"), "theirs\n").unwrap();
     let options = CompleteOptions::default();
-    let plan = scene.rig.engine.plan_completion(&id, &options, &user());
+    let plan = scene
+        .rig
+        .engine
+        .merges
+        .plan_completion(&id, &options, &user());
     assert!(plan.unwrap().conflicts.is_empty());
     assert_eq!(scene.waiting(), ["README"]);
 }
@@ -188,11 +206,16 @@ fn a_fresh_review_does_not_say_that_its_path_has_changed() {
             theirs(&theirs_path);
             scene.complete(&first, false);
             if update {
-                scene.rig.engine.update(&second, false, &user()).unwrap();
+                scene
+                    .rig
+                    .engine
+                    .merges
+                    .update(&second, false, &user())
+                    .unwrap();
             } else {
                 scene.complete(&second, false);
             }
-            let all: Vec<Review> = scene.rig.engine.reviews(None, true).unwrap();
+            let all: Vec<Review> = scene.rig.engine.merges.reviews(None, true).unwrap();
             assert!(!all.is_empty(), "{kind}, by an update: {update}");
             for review in all {
                 assert!(
@@ -230,14 +253,27 @@ fn a_decision_about_what_is_something_else_by_now_is_refused() {
     for atomic in [false, true] {
         let scene = Scene::new();
         if atomic {
-            let mut settings = scene.rig.engine.merge_settings(&scene.project).unwrap();
+            let mut settings = scene
+                .rig
+                .engine
+                .projects
+                .merge_settings(&scene.project)
+                .unwrap();
             settings.landing = Landing::Atomic;
             let engine = &scene.rig.engine;
-            let set = engine.set_merge_settings(&scene.project, &settings, &user());
+            let set = engine
+                .projects
+                .set_merge_settings(&scene.project, &settings, &user());
             set.unwrap();
         }
         let (id, path) = scene.conflicting(false);
-        let review = scene.rig.engine.reviews(None, false).unwrap().remove(0);
+        let review = scene
+            .rig
+            .engine
+            .merges
+            .reviews(None, false)
+            .unwrap()
+            .remove(0);
         let mut late = Late {
             scene: &scene,
             id: &id,
@@ -245,9 +281,9 @@ fn a_decision_about_what_is_something_else_by_now_is_refused() {
             given: false,
         };
         let how = Resolution::Content(Content::Stream(&mut late));
-        let refused = scene.rig.engine.resolve(&review.id, how, &user());
+        let refused = scene.rig.engine.merges.resolve(&review.id, how, &user());
         assert_eq!(refused.unwrap_err().code(), ErrorCode::PreconditionFailed);
-        let now = scene.rig.engine.review(&review.id).unwrap();
+        let now = scene.rig.engine.merges.review(&review.id).unwrap();
         assert_eq!((now.state, now.theirs == review.theirs), ("open", false));
         assert_eq!(scene.rig.project_text(&scene.project, "README"), "theirs\n");
         scene.rig.check();
@@ -265,9 +301,11 @@ fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
     let scene = Scene::new();
     let engine = &scene.rig.engine;
     scene.rig.put(&scene.project, "ci/b.yml", "run: 1\n");
-    let mut settings = engine.merge_settings(&scene.project).unwrap();
+    let mut settings = engine.projects.merge_settings(&scene.project).unwrap();
     settings.protect = vec![".github/**".to_owned()];
-    let set = engine.set_merge_settings(&scene.project, &settings, &user());
+    let set = engine
+        .projects
+        .set_merge_settings(&scene.project, &settings, &user());
     set.unwrap();
     let (id, path) = scene.fork("one");
     fs::create_dir(path.join(".github")).unwrap();
@@ -328,7 +366,15 @@ fn a_review_of_an_earlier_version_does_not_say_that_its_path_has_changed() {
     change_details(&scene, |details| {
         details.as_object_mut().unwrap().remove("there").unwrap();
     });
-    let only = || scene.rig.engine.reviews(None, false).unwrap().remove(0);
+    let only = || {
+        scene
+            .rig
+            .engine
+            .merges
+            .reviews(None, false)
+            .unwrap()
+            .remove(0)
+    };
     assert!(!only().changed_since);
     scene.rig.put(&scene.project, "README", "something else\n");
     assert!(only().changed_since);
@@ -379,7 +425,12 @@ fn every_review_knows_the_paths_that_it_is_about() {
             });
             let asked = scene.waiting();
             scene.rig.put(&scene.project, "something", "else\n");
-            scene.rig.engine.update(&second, false, &user()).unwrap();
+            scene
+                .rig
+                .engine
+                .merges
+                .update(&second, false, &user())
+                .unwrap();
             assert_eq!(scene.waiting(), asked, "{ours} and {theirs}");
         }
     }
@@ -392,7 +443,7 @@ fn a_review_that_names_no_paths_does_not_close_by_itself() {
     let (id, _) = scene.conflicting(true);
     change_details(&scene, |details| details["paths"] = serde_json::json!([]));
     scene.rig.put(&scene.project, "something", "else\n");
-    scene.rig.engine.update(&id, false, &user()).unwrap();
+    scene.rig.engine.merges.update(&id, false, &user()).unwrap();
     assert_eq!(scene.waiting(), ["README"]);
 }
 
@@ -408,7 +459,7 @@ fn a_workspace_goes_when_its_last_review_closes_by_itself_as_with_a_decision() {
         fs::write(theirs.join("README"), "mine\n").unwrap();
         scene.complete(&other, false);
         scene.settled();
-        let is_gone = scene.rig.engine.workspace(&id).is_err();
+        let is_gone = scene.rig.engine.workspaces.workspace(&id).is_err();
         // One that was asked to stay stays, and so does one with work that is not merged.
         assert_eq!(is_gone, !keep && !more, "{keep} {more}");
         assert_eq!(path.exists(), keep || more);

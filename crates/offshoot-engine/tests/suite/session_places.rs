@@ -11,6 +11,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     let bed = TestEngine::plain();
     let engine = &bed.engine;
     let id = engine
+        .workspaces
         .create_workspace(
             Some("talk".parse().unwrap()),
             Layout::Session,
@@ -19,7 +20,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         )
         .unwrap()
         .id;
-    let root = engine.hand_out_path(&id).unwrap();
+    let root = engine.workspaces.hand_out_path(&id).unwrap();
     for dir in [
         "uploads",
         "outputs/deep",
@@ -42,7 +43,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         fs::write(root.join(file), "x\n").unwrap();
     }
     let refused = ["beside", "loose", "skills/evil"].map(p);
-    let synced = engine.sync(&id, &user()).unwrap();
+    let synced = engine.sync.sync(&id, &user()).unwrap();
     let told: Vec<_> = synced
         .refused
         .iter()
@@ -60,12 +61,17 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         ["outputs/deep", "outputs/deep/b", "temp/c", "uploads/a"]
     );
     assert!(!synced.ignored.iter().any(|path| refused.contains(path)));
-    let status = engine.changes(&id, &user()).unwrap();
+    let status = engine.sync.changes(&id, &user()).unwrap();
     assert_eq!(status.refused, synced.refused);
     assert_eq!(status.set.ignored, []);
 
-    let taken = engine.snapshot(&id, None, false, &user()).unwrap().snapshot;
+    let taken = engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap()
+        .snapshot;
     let diff = engine
+        .workspaces
         .diff(
             &id,
             Point::Snapshot(&taken.id.to_hex()),
@@ -77,28 +83,39 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     assert_eq!((taken.files, taken.dirs), (3, 4));
     for path in ["skills", "beside", "loose", "skills/evil/SKILL.md"] {
         assert!(
-            engine.file_at(&id, &taken.id.to_hex(), &p(path)).is_err(),
+            engine
+                .workspaces
+                .file_at(&id, &taken.id.to_hex(), &p(path))
+                .is_err(),
             "{path}"
         );
     }
     let target = bed.host.path().join("out.git");
-    engine.export_git(&id, &target, &mut |_| {}).unwrap();
+    engine
+        .workspaces
+        .export_git(&id, &target, &mut |_| {})
+        .unwrap();
     let tree = offshoot_testkit::git(&target, &["ls-tree", "-r", "--name-only", "HEAD"]);
     assert_eq!(tree.trim_end(), "outputs/deep/b\ntemp/c\nuploads/a");
 
     // The places are all there, whatever comes: after a restore, and in a session that begins anew.
     engine
+        .workspaces
         .restore(&id, &taken.id.to_hex(), None, &user())
         .unwrap();
     assert!(root.join("skills").is_dir() && root.join("loose").exists());
     // Nothing else holds what lies beside the places.
-    engine.delete_workspace(&id, &user()).unwrap_err();
+    engine
+        .workspaces
+        .delete_workspace(&id, &user())
+        .unwrap_err();
     fs::remove_file(root.join("loose")).unwrap();
     for dir in ["beside", "skills/evil"] {
         fs::remove_dir_all(root.join(dir)).unwrap();
     }
-    engine.delete_workspace(&id, &user()).unwrap();
+    engine.workspaces.delete_workspace(&id, &user()).unwrap();
     let again = engine
+        .workspaces
         .create_workspace_from(
             Some("again".parse().unwrap()),
             &taken.id.to_hex(),
@@ -106,14 +123,14 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
             &user(),
         )
         .unwrap();
-    let names = engine.list(&again.id, &p(".")).unwrap();
+    let names = engine.workspaces.list(&again.id, &p(".")).unwrap();
     let names: Vec<_> = names.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(names, ["outputs", "skills", "temp", "uploads"]);
     assert_eq!((again.files, again.dirs), (3, 5));
     // A place that is none any more is refused as well.
-    let root = engine.hand_out_path(&again.id).unwrap();
+    let root = engine.workspaces.hand_out_path(&again.id).unwrap();
     fs::remove_dir_all(root.join("temp")).unwrap();
     std::os::unix::fs::symlink("/etc", root.join("temp")).unwrap();
-    let synced = engine.sync(&again.id, &user()).unwrap();
+    let synced = engine.sync.sync(&again.id, &user()).unwrap();
     assert_eq!(synced.refused.len(), 1, "{synced:?}");
 }

@@ -35,7 +35,10 @@ impl Counted {
     /// each project or process is known by then.
     fn warm_project(&self) -> ProjectId {
         let project: ProjectId = "shop".parse().unwrap();
-        self.engine.create_project(&project, &user()).unwrap();
+        self.engine
+            .projects
+            .create_project(&project, &user())
+            .unwrap();
         for path in [
             "README",
             "src/main.rs",
@@ -48,7 +51,7 @@ impl Counted {
         let fork = self.fork_out(&project, "first");
         self.write(&fork, "warm", b"warm\n");
         self.complete(&fork);
-        self.engine.wait_for_upkeep();
+        self.engine.context.wait_for_jobs();
         self.log.take();
         project
     }
@@ -58,13 +61,18 @@ impl Counted {
             agent: Some(agent.parse().unwrap()),
             ..ForkOptions::default()
         };
-        let (fork, _) = self.engine.fork_out(project, &options, &user()).unwrap();
+        let (fork, _) = self
+            .engine
+            .forks
+            .fork_out(project, &options, &user())
+            .unwrap();
         fork.workspace.id
     }
 
     fn put(&self, project: &ProjectId, path: &str, bytes: &[u8]) {
         let (content, options) = (Content::Bytes(bytes), WriteOptions::default());
         self.engine
+            .projects
             .put_in_project(project, &p(path), content, &options, &user())
             .unwrap();
     }
@@ -72,13 +80,14 @@ impl Counted {
     fn write(&self, id: &WorkspaceId, path: &str, bytes: &[u8]) {
         let options = WriteOptions::default();
         self.engine
+            .workspaces
             .write_file(id, &p(path), Content::Bytes(bytes), &options, &user())
             .unwrap();
     }
 
     fn complete(&self, id: &WorkspaceId) {
         let options = CompleteOptions::default();
-        self.engine.complete(id, &options, &user()).unwrap();
+        self.engine.merges.complete(id, &options, &user()).unwrap();
     }
 
     /// The statements since the last look. How far SQLite syncs is set by whichever thread wrote last
@@ -118,7 +127,7 @@ fn everyday_operations_take_no_more_statements_than_before() {
     for number in 0..5 {
         counted.write(&fork, &format!("src/new{number}.rs"), b"new\n");
     }
-    counted.engine.wait_for_upkeep();
+    counted.engine.context.wait_for_jobs();
     counted.log.take();
     counted.complete(&fork);
     counted.took("a completion", 158, 28);
@@ -141,14 +150,18 @@ fn a_conflict_costs_the_same_after_many_merges_as_after_few() {
         counted.write(&early, "src/lib.rs", b"one\nearly\n");
         counted.complete(&early);
         counted.write(&late, "src/lib.rs", b"one\nlate\n");
-        counted.engine.wait_for_upkeep();
+        counted.engine.context.wait_for_jobs();
         counted.log.take();
         counted.log.take_rows();
         let options = CompleteOptions {
             policy: Some(Policy::Priority),
             ..CompleteOptions::default()
         };
-        let completed = counted.engine.complete(&late, &options, &user()).unwrap();
+        let completed = counted
+            .engine
+            .merges
+            .complete(&late, &options, &user())
+            .unwrap();
         assert_eq!(completed.conflicts.len(), 1, "{completed:?}");
         (counted.ran().len(), counted.log.take_rows())
     };
@@ -163,20 +176,26 @@ fn a_fork_of_an_old_snapshot_reads_few_of_the_others() {
     for number in 0..400 {
         counted.put(&project, "counter", format!("{number}\n").as_bytes());
     }
-    counted.engine.wait_for_upkeep();
+    counted.engine.context.wait_for_jobs();
     let engine = &counted.engine;
     let fork_at = |at: String| {
         let options = ForkOptions {
             at: Some(at),
             ..ForkOptions::default()
         };
-        engine.fork_out(&project, &options, &user()).unwrap()
+        engine.forks.fork_out(&project, &options, &user()).unwrap()
     };
-    let log = engine.project_snapshots(&project, None, 0).unwrap();
+    let log = engine
+        .projects
+        .project_snapshots(&project, None, 0)
+        .unwrap();
     let (old, _) = fork_at(log.last().unwrap().id.to_hex());
     let old = old.workspace.id;
     counted.write(&old, "own", b"own\n");
-    let own = engine.snapshot(&old, None, false, &user()).unwrap();
+    let own = engine
+        .workspaces
+        .snapshot(&old, None, false, &user())
+        .unwrap();
     counted.log.take_rows();
     // What only that fork holds has no layer yet.
     let (_, path) = fork_at(own.snapshot.id.to_hex());
@@ -192,14 +211,22 @@ fn a_page_of_forks_reads_that_page() {
     let forks: Vec<WorkspaceId> = (0..60)
         .map(|_| {
             let options = ForkOptions::default();
-            let fork = counted.engine.fork(&project, &options, &user()).unwrap();
+            let fork = counted
+                .engine
+                .forks
+                .fork(&project, &options, &user())
+                .unwrap();
             fork.workspace.id
         })
         .collect();
     counted.log.take();
     counted.log.take_rows();
     let page = |after: Option<&WorkspaceId>, limit| -> Vec<WorkspaceId> {
-        let page = counted.engine.forks_page(&project, after, limit).unwrap();
+        let page = counted
+            .engine
+            .forks
+            .forks_page(&project, after, limit)
+            .unwrap();
         page.into_iter().map(|fork| fork.workspace.id).collect()
     };
     assert_eq!(page(Some(&forks[9]), 10), forks[10..20]);
@@ -220,10 +247,14 @@ fn events_of_one_place_are_read_without_those_of_others() {
         counted.write(&noisy, "f", format!("{number}\n").as_bytes());
     }
     counted.write(&fork, "src/main.rs", b"quiet\n");
-    let newest = counted.engine.last_event().unwrap();
+    let newest = counted.engine.history.last_event().unwrap();
     counted.log.take_rows();
     let of = |place: EventPlace| {
-        let page = counted.engine.events_within(0, &place, 512).unwrap();
+        let page = counted
+            .engine
+            .history
+            .events_within(0, &place, 512)
+            .unwrap();
         (page.events, page.upto)
     };
     let (events, upto) = of(EventPlace {
@@ -242,7 +273,7 @@ fn events_of_one_place_are_read_without_those_of_others() {
         workspace: None,
         project: Some(project.clone()),
     });
-    let all = counted.engine.events_after(0, None, 0).unwrap();
+    let all = counted.engine.history.events_after(0, None, 0).unwrap();
     assert_eq!(events.len(), all.len(), "all of it happened in one project");
     // In parts that follow each other, nothing is left out and nothing comes twice.
     let named = EventPlace {
@@ -251,7 +282,11 @@ fn events_of_one_place_are_read_without_those_of_others() {
     };
     let (mut seen, mut after) = (Vec::new(), 0);
     loop {
-        let page = counted.engine.events_within(after, &named, 7).unwrap();
+        let page = counted
+            .engine
+            .history
+            .events_within(after, &named, 7)
+            .unwrap();
         seen.extend(page.events.iter().map(|event| event.row.seq));
         if page.upto == after {
             break;

@@ -23,15 +23,20 @@ fn is_there(path: &Path) -> bool {
 
 fn workspace(engine: &Engine, name: &str, quota: Quota) -> (WorkspaceId, std::path::PathBuf) {
     let id: WorkspaceId = name.parse().unwrap();
-    let made = engine.create_workspace(Some(id.clone()), Default::default(), quota, &user());
+    let made =
+        engine
+            .workspaces
+            .create_workspace(Some(id.clone()), Default::default(), quota, &user());
     made.unwrap();
-    let path = engine.hand_out_path(&id).unwrap();
+    let path = engine.workspaces.hand_out_path(&id).unwrap();
     (id, path)
 }
 
 fn write(engine: &Engine, id: &WorkspaceId, path: &str) -> Result<(), ErrorCode> {
     let (content, options) = (Content::Bytes(b"new"), WriteOptions::default());
-    let written = engine.write_file(id, &p(path), content, &options, &user());
+    let written = engine
+        .workspaces
+        .write_file(id, &p(path), content, &options, &user());
     written.map(drop).map_err(|error| error.code())
 }
 
@@ -50,12 +55,16 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     fs::write(dir.join("small"), "one").unwrap();
     // A file that was small when it was last seen.
     fs::write(dir.join("grows"), "small").unwrap();
-    let first = engine.snapshot(&id, None, false, &user()).unwrap().snapshot;
+    let first = engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap()
+        .snapshot;
     make_huge(&dir.join("grows"));
     make_huge(&dir.join("huge"));
     fs::write(dir.join("small"), "two").unwrap();
 
-    let synced = engine.sync(&id, &user()).unwrap();
+    let synced = engine.sync.sync(&id, &user()).unwrap();
     let changed: Vec<String> = synced
         .changes
         .iter()
@@ -70,13 +79,18 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .collect::<Vec<_>>()
     };
     assert_eq!(named(&synced.too_large), ["grows", "huge"]);
-    let changes = engine.changes(&id, &user()).unwrap();
+    let changes = engine.sync.changes(&id, &user()).unwrap();
     assert_eq!(named(&changes.too_large), ["grows", "huge"]);
     assert_eq!(changes.set.changes.len(), 1);
 
-    let second = engine.snapshot(&id, None, false, &user()).unwrap().snapshot;
+    let second = engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap()
+        .snapshot;
     assert_eq!(
         engine
+            .workspaces
             .file_at(&id, &second.id.to_hex(), &p("small"))
             .unwrap(),
         b"two"
@@ -85,9 +99,14 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     for path in ["huge", "grows"] {
         // Whatever would read it, or put something else in its place, is refused.
         assert_eq!(write(engine, &id, path), Err(ErrorCode::PayloadTooLarge));
-        let read = engine.open_file(&id, &p(path)).map(drop).unwrap_err();
+        let read = engine
+            .workspaces
+            .open_file(&id, &p(path))
+            .map(drop)
+            .unwrap_err();
         assert_eq!(read.code(), ErrorCode::PayloadTooLarge);
         let deleted = engine
+            .workspaces
             .delete_file(&id, &p(path), false, &user())
             .unwrap_err();
         assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
@@ -96,39 +115,58 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     fs::create_dir(dir.join("deep")).unwrap();
     make_huge(&dir.join("deep/huge"));
     fs::write(dir.join("deep/small"), "s").unwrap();
-    let deleted = engine.delete_file(&id, &p("deep"), true, &user());
+    let deleted = engine
+        .workspaces
+        .delete_file(&id, &p("deep"), true, &user());
     assert_eq!(deleted.unwrap_err().code(), ErrorCode::PayloadTooLarge);
     assert!(is_there(&dir.join("deep/huge")) && dir.join("deep/small").exists());
     fs::remove_dir_all(dir.join("deep")).unwrap();
     // Restoring leaves alone what it does not concern, and does not take what it does.
     engine
+        .workspaces
         .restore(&id, &first.id.to_hex(), Some(&p("small")), &user())
         .unwrap();
     assert_eq!(fs::read(dir.join("small")).unwrap(), b"one");
-    let empty = engine.snapshots(&id, 0).unwrap().last().unwrap().id;
+    let empty = engine
+        .workspaces
+        .snapshots(&id, 0)
+        .unwrap()
+        .last()
+        .unwrap()
+        .id;
     assert_eq!(empty, first.id);
     fs::remove_file(dir.join("grows")).unwrap();
-    engine.snapshot(&id, None, false, &user()).unwrap();
+    engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap();
     make_huge(&dir.join("grows"));
     let restored = engine
+        .workspaces
         .restore(&id, &first.id.to_hex(), None, &user())
         .unwrap_err();
     assert_eq!(restored.code(), ErrorCode::PayloadTooLarge);
     assert!(is_there(&dir.join("grows")) && is_there(&dir.join("huge")));
 
-    let whole = engine.whole_workspace(&id, &p("."), &user()).unwrap();
+    let whole = engine
+        .workspaces
+        .whole_workspace(&id, &p("."), &user())
+        .unwrap();
     assert!(whole.entries.iter().all(|one| one.path != p("huge")));
     assert_eq!(named(&whole.too_large), ["grows", "huge"]);
-    let deleted = engine.delete_workspace(&id, &user()).unwrap_err();
+    let deleted = engine
+        .workspaces
+        .delete_workspace(&id, &user())
+        .unwrap_err();
     assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
-    let cleaned = engine.clean(Duration::ZERO, false, &user()).unwrap();
+    let cleaned = engine.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
     assert!(cleaned.workspaces.is_empty());
     assert!(is_there(&dir.join("grows")) && is_there(&dir.join("huge")));
 
     fs::remove_file(dir.join("grows")).unwrap();
     fs::remove_file(dir.join("huge")).unwrap();
-    assert!(engine.sync(&id, &user()).unwrap().too_large.is_empty());
-    engine.delete_workspace(&id, &user()).unwrap();
+    assert!(engine.sync.sync(&id, &user()).unwrap().too_large.is_empty());
+    engine.workspaces.delete_workspace(&id, &user()).unwrap();
     rig.check();
 }
 
@@ -141,14 +179,18 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
         make_huge(&dir.join("huge"));
         // The ignore rules of the project leave this one out of merges.
         make_huge(&dir.join("huge.log"));
-        let changes = rig.engine.changes(&id, &user()).unwrap();
+        let changes = rig.engine.sync.changes(&id, &user()).unwrap();
         assert_eq!(changes.too_large.len(), 1);
         assert_eq!(rig.changes(&id).len(), 1);
         let options = CompleteOptions::default();
-        let planned = rig.engine.plan_completion(&id, &options, &user()).unwrap();
+        let planned = rig
+            .engine
+            .merges
+            .plan_completion(&id, &options, &user())
+            .unwrap();
         assert_eq!(planned.left_out[0].path, p("huge"));
 
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged, [p("README")]);
         let left: Vec<String> = done.left_out.iter().map(|one| one.path.to_text()).collect();
         assert_eq!(left, ["huge"]);
@@ -158,16 +200,16 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
 
         // It can be worked in, merged again and, without the files, taken away.
         fs::write(dir.join("more"), "more\n").unwrap();
-        rig.engine.complete(&id, &options, &user()).unwrap();
+        rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(rig.project_text(&project, "more"), "more\n");
         assert!(is_there(&dir.join("huge")));
-        let moved = rig.engine.update(&id, false, &user()).unwrap_err();
+        let moved = rig.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(moved.code(), ErrorCode::PayloadTooLarge);
         fs::remove_file(dir.join("huge")).unwrap();
         fs::remove_file(dir.join("huge.log")).unwrap();
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.left_out.is_empty());
-        assert!(rig.engine.workspace(&id).is_err());
+        assert!(rig.engine.workspaces.workspace(&id).is_err());
         rig.check();
     });
 }
@@ -182,7 +224,7 @@ fn a_file_beyond_the_quota_is_not_read() {
     let (id, dir) = workspace(&rig.engine, "w", quota);
     fs::write(dir.join("fits"), vec![1; 1000]).unwrap();
     fs::write(dir.join("does not"), vec![1; (1 << 20) + 1]).unwrap();
-    let synced = rig.engine.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     assert_eq!(
         (synced.too_large[0].size, synced.too_large[0].limit),
@@ -199,9 +241,14 @@ fn holes_are_hashed_as_zeros() {
     file.set_len(5 << 20).unwrap();
     file.write_all_at(b"in the middle", 2 << 20).unwrap();
     file.write_all_at(b"at the end", (5 << 20) - 10).unwrap();
-    let taken = rig.engine.snapshot(&id, None, false, &user()).unwrap();
+    let taken = rig
+        .engine
+        .workspaces
+        .snapshot(&id, None, false, &user())
+        .unwrap();
     let stored = rig
         .engine
+        .workspaces
         .file_at(&id, &taken.snapshot.id.to_hex(), &p("sparse"));
     assert!(stored.unwrap() == fs::read(dir.join("sparse")).unwrap());
 }
@@ -223,7 +270,7 @@ fn holes_are_not_read() {
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(SIZE).unwrap();
     let before = bytes_read();
-    let synced = rig.engine.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     let read = bytes_read() - before;
     assert!(read < SIZE / 4, "{read} of {SIZE} bytes were read");
@@ -237,19 +284,30 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
         fs::create_dir(dir.join("target")).unwrap();
         make_huge(&dir.join("target/huge"));
         fs::write(dir.join("README"), "changed\n").unwrap();
-        let synced = rig.engine.sync(&id, &user()).unwrap();
+        let synced = rig.engine.sync.sync(&id, &user()).unwrap();
         assert_eq!((synced.changes.len(), synced.too_large.len()), (1, 0));
         assert_eq!(rig.changes(&id).len(), 1);
-        rig.engine.snapshot(&id, None, false, &user()).unwrap();
+        rig.engine
+            .workspaces
+            .snapshot(&id, None, false, &user())
+            .unwrap();
         // An archive has ignored files too, and names what it cannot have.
-        let whole = rig.engine.whole_workspace(&id, &p("."), &user()).unwrap();
+        let whole = rig
+            .engine
+            .workspaces
+            .whole_workspace(&id, &p("."), &user())
+            .unwrap();
         assert!(whole.entries.iter().any(|one| one.path == p("target")));
         assert!(whole.entries.iter().all(|one| one.path != p("target/huge")));
         let left: Vec<(String, u64)> = (whole.too_large.iter())
             .map(|one| (one.path.to_text(), one.size))
             .collect();
         assert_eq!(left, [("target/huge".to_owned(), HUGE)]);
-        let below = rig.engine.whole_workspace(&id, &p("src"), &user()).unwrap();
+        let below = rig
+            .engine
+            .workspaces
+            .whole_workspace(&id, &p("src"), &user())
+            .unwrap();
         assert!(below.too_large.is_empty());
         assert!(is_there(&dir.join("target/huge")));
     });
@@ -265,7 +323,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     File::create(&sparse).unwrap().set_len(12 << 30).unwrap();
     let cancel = Cancel::default();
     let error = std::thread::scope(|scope| {
-        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync(&id, &user())));
+        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync.sync(&id, &user())));
         while !is_open(&sparse) && !sync.is_finished() {
             std::thread::yield_now();
         }
@@ -274,7 +332,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     });
     assert_eq!(error.code(), ErrorCode::Timeout);
     fs::remove_file(dir.join("sparse")).unwrap();
-    let synced = rig.engine.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
     assert_eq!(
         synced.changes.len(),
         1,

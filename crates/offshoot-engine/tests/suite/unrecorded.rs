@@ -12,9 +12,12 @@ use offshoot_fs::ProviderName;
 
 fn workspace(engine: &Engine, name: &str, layout: Layout) -> (WorkspaceId, PathBuf) {
     let id: WorkspaceId = name.parse().unwrap();
-    let made = engine.create_workspace(Some(id.clone()), layout, Quota::default(), &user());
+    let made =
+        engine
+            .workspaces
+            .create_workspace(Some(id.clone()), layout, Quota::default(), &user());
     made.unwrap();
-    let path = engine.hand_out_path(&id).unwrap();
+    let path = engine.workspaces.hand_out_path(&id).unwrap();
     (id, path)
 }
 
@@ -29,13 +32,13 @@ fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
 
 /// The directory stays until what is in the way is gone.
 fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
-    let error = engine.delete_workspace(id, &user()).unwrap_err();
+    let error = engine.workspaces.delete_workspace(id, &user()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
     assert!(error.to_string().contains("cannot be kept"), "{error}");
-    engine.clean(Duration::ZERO, false, &user()).unwrap();
+    engine.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
     assert_eq!(fs::read_to_string(file).unwrap(), "precious");
     fs::remove_dir_all(in_the_way).unwrap();
-    engine.delete_workspace(id, &user()).unwrap();
+    engine.workspaces.delete_workspace(id, &user()).unwrap();
 }
 
 #[test]
@@ -65,16 +68,16 @@ fn a_merged_fork_stays_with_what_is_too_deep() {
         fs::write(root.join("new"), "mine\n").unwrap();
         let (file, top) = too_deep(&root);
         let options = CompleteOptions::default();
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged.len(), 1, "{done:?}");
         let after = done.after.unwrap();
         assert!(!after.removed && after.waits.is_some(), "{after:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
         rig.put(&project, "later", "later\n");
-        let error = rig.engine.update(&id, false, &user()).unwrap_err();
+        let error = rig.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
         fs::remove_dir_all(&top).unwrap();
-        let done = rig.engine.complete(&id, &options, &user()).unwrap();
+        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.after.unwrap().removed);
     });
 }

@@ -16,7 +16,7 @@ fn conflicting(rig: &TestEngine) -> (ProjectId, WorkspaceId, std::path::PathBuf,
     fs::write(path.join("README"), "mine\n").unwrap();
     fs::write(path.join("docs/mine"), "only here\n").unwrap();
     rig.put(&project, "README", "theirs\n");
-    let updated = rig.engine.update(&id, false, &user()).unwrap();
+    let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
     (project, id, path, updated)
 }
 
@@ -28,7 +28,7 @@ fn waiting(completed: &Completed) -> Vec<&str> {
 
 /// Those of a project that nobody has decided.
 fn open_reviews(rig: &TestEngine, project: &ProjectId) -> Vec<String> {
-    let open = rig.engine.reviews(Some(project), false).unwrap();
+    let open = rig.engine.merges.reviews(Some(project), false).unwrap();
     open.into_iter().map(|review| review.id).collect()
 }
 
@@ -40,7 +40,7 @@ fn the_review(rig: &TestEngine, updated: &Updated) -> Review {
         .collect();
     assert_eq!(waiting, ["README"]);
     let id = updated.conflicts[0].review_id.clone().unwrap();
-    rig.engine.review(&id).unwrap()
+    rig.engine.merges.review(&id).unwrap()
 }
 
 #[test]
@@ -57,11 +57,17 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
             (None, false)
         );
         assert_eq!(
-            rig.engine.content_of(&review.theirs.unwrap()).unwrap(),
+            rig.engine
+                .workspaces
+                .content_of(&review.theirs.unwrap())
+                .unwrap(),
             b"mine\n"
         );
         assert_eq!(
-            rig.engine.content_of(&review.ours.unwrap()).unwrap(),
+            rig.engine
+                .workspaces
+                .content_of(&review.ours.unwrap())
+                .unwrap(),
             b"theirs\n"
         );
         // What the project got is there, what only the fork has is there, and the rest is kept.
@@ -69,12 +75,15 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
         assert_eq!(fs::read(path.join("docs/mine")).unwrap(), b"only here\n");
         let kept = updated.kept.unwrap().to_hex();
         assert_eq!(
-            rig.engine.file_at(&id, &kept, &p("README")).unwrap(),
+            rig.engine
+                .workspaces
+                .file_at(&id, &kept, &p("README"))
+                .unwrap(),
             b"mine\n"
         );
         // Merging it now takes nothing back from the project, and the workspace waits.
         let options = CompleteOptions::default();
-        let completed = rig.engine.complete(&id, &options, &user()).unwrap();
+        let completed = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(waiting(&completed), [review.id.as_str()]);
         assert_eq!(rig.project_text(&project, "README"), "theirs\n");
         assert_eq!(rig.project_text(&project, "docs/mine"), "only here\n");
@@ -90,10 +99,16 @@ fn a_plan_of_an_update_opens_no_review() {
     let (id, path) = rig.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
     rig.put(&project, "README", "theirs\n");
-    let plan = rig.engine.update(&id, true, &user()).unwrap();
+    let plan = rig.engine.merges.update(&id, true, &user()).unwrap();
     assert_eq!(plan.conflicts.len(), 1);
     assert_eq!((plan.kept, &plan.conflicts[0].review_id), (None, &None));
-    assert!(rig.engine.reviews(Some(&project), true).unwrap().is_empty());
+    assert!(
+        rig.engine
+            .merges
+            .reviews(Some(&project), true)
+            .unwrap()
+            .is_empty()
+    );
     assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
     rig.check();
 }
@@ -105,6 +120,7 @@ fn a_decision_goes_into_the_workspace_and_from_there_into_the_project() {
         let review = the_review(&rig, &updated);
         let resolved = rig
             .engine
+            .merges
             .resolve(&review.id, Resolution::Theirs, &user())
             .unwrap();
         assert_eq!(
@@ -114,13 +130,16 @@ fn a_decision_goes_into_the_workspace_and_from_there_into_the_project() {
         assert_eq!(resolved.review.state, "resolved");
         assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
         assert_eq!(rig.project_text(&project, "README"), "theirs\n");
-        let again = rig.engine.resolve(&review.id, Resolution::Ours, &user());
+        let again = rig
+            .engine
+            .merges
+            .resolve(&review.id, Resolution::Ours, &user());
         assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
         let options = CompleteOptions::default();
-        let completed = rig.engine.complete(&id, &options, &user()).unwrap();
+        let completed = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(completed.conflicts.is_empty());
         assert_eq!(rig.project_text(&project, "README"), "mine\n");
-        rig.engine.wait_for_upkeep();
+        rig.engine.context.wait_for_jobs();
         assert!(!path.exists(), "nothing waits any more");
         rig.check();
     });
@@ -132,19 +151,26 @@ fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
         let (_, id, path, updated) = conflicting(&rig);
         let review = the_review(&rig, &updated);
         fs::write(path.join("README"), "later\n").unwrap();
-        rig.engine.sync(&id, &user()).unwrap();
-        assert!(rig.engine.review(&review.id).unwrap().changed_since);
+        rig.engine.sync.sync(&id, &user()).unwrap();
+        assert!(rig.engine.merges.review(&review.id).unwrap().changed_since);
         let content = Resolution::Content(Content::Bytes(b"decided\n"));
-        let resolved = rig.engine.resolve(&review.id, content, &user()).unwrap();
+        let resolved = rig
+            .engine
+            .merges
+            .resolve(&review.id, content, &user())
+            .unwrap();
         assert!(resolved.recomputed);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"decided\n");
         // What stood there before the decision can be brought back.
-        let snapshots = rig.engine.snapshots(&id, 0).unwrap();
+        let snapshots = rig.engine.workspaces.snapshots(&id, 0).unwrap();
         let before = snapshots
             .iter()
             .find(|one| one.label.as_deref() == Some("before a decision"))
             .unwrap();
-        let text = rig.engine.file_at(&id, &before.id.to_hex(), &p("README"));
+        let text = rig
+            .engine
+            .workspaces
+            .file_at(&id, &before.id.to_hex(), &p("README"));
         assert_eq!(text.unwrap(), b"later\n");
         rig.check();
     });
@@ -155,13 +181,17 @@ fn a_decision_for_a_workspace_that_is_gone_says_so() {
     let rig = TestEngine::new(ProviderName::Copy);
     let (_, id, _, updated) = conflicting(&rig);
     let review = the_review(&rig, &updated);
-    rig.engine.delete_workspace(&id, &user()).unwrap();
+    rig.engine
+        .workspaces
+        .delete_workspace(&id, &user())
+        .unwrap();
     let error = rig
         .engine
+        .merges
         .resolve(&review.id, Resolution::Theirs, &user())
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceNotFound);
-    assert_eq!(rig.engine.review(&review.id).unwrap().state, "open");
+    assert_eq!(rig.engine.merges.review(&review.id).unwrap().state, "open");
     rig.check();
 }
 
@@ -174,13 +204,13 @@ fn an_update_finds_the_review_of_the_merge_before_it() {
         rig.put(&project, "README", "theirs\n");
         let complete = || {
             let options = CompleteOptions::default();
-            rig.engine.complete(&id, &options, &user()).unwrap()
+            rig.engine.merges.complete(&id, &options, &user()).unwrap()
         };
         let first = complete();
         let review = waiting(&first)[0].to_owned();
-        let plan = rig.engine.update(&id, true, &user()).unwrap();
+        let plan = rig.engine.merges.update(&id, true, &user()).unwrap();
         assert_eq!(plan.conflicts[0].review_id, None);
-        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(updated.conflicts[0].review_id.as_ref(), Some(&review));
         assert_eq!(open_reviews(&rig, &project), std::slice::from_ref(&review));
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
@@ -190,6 +220,7 @@ fn an_update_finds_the_review_of_the_merge_before_it() {
         }
         assert!(path.exists(), "a decision is awaited");
         rig.engine
+            .merges
             .resolve(&review, Resolution::Theirs, &user())
             .unwrap();
         assert_eq!(rig.project_text(&project, "README"), "mine\n");
@@ -206,23 +237,27 @@ fn an_update_asks_anew_about_what_the_workspace_changed_since_the_merge() {
         let options = CompleteOptions::default();
         fs::write(path.join("README"), "mine\n").unwrap();
         rig.put(&project, "README", "theirs\n");
-        let first = rig.engine.complete(&id, &options, &user()).unwrap();
+        let first = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         fs::write(path.join("README"), "mine, newer\n").unwrap();
-        let updated = rig.engine.update(&id, false, &user()).unwrap();
+        let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
         let review = the_review(&rig, &updated);
         assert_eq!(review.lands_in, LandsIn::Workspace);
-        let newer = rig.engine.content_of(&review.theirs.unwrap()).unwrap();
+        let newer = rig
+            .engine
+            .workspaces
+            .content_of(&review.theirs.unwrap())
+            .unwrap();
         assert_eq!(newer, b"mine, newer\n");
         assert_eq!(
             open_reviews(&rig, &project),
             std::slice::from_ref(&review.id)
         );
-        let before = rig.engine.review(waiting(&first)[0]).unwrap();
+        let before = rig.engine.merges.review(waiting(&first)[0]).unwrap();
         assert_eq!(before.state, "resolved");
         // The workspace puts something else there once more, and a merge asks about that.
         rig.put(&project, "README", "theirs, newer\n");
         fs::write(path.join("README"), "mine, newest\n").unwrap();
-        let last = rig.engine.complete(&id, &options, &user()).unwrap();
+        let last = rig.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(waiting(&last), open_reviews(&rig, &project));
         assert_eq!(last.conflicts.len(), 1);
         assert_ne!(waiting(&last), [review.id]);

@@ -87,10 +87,10 @@ fn write_and_read(
         let bytes = version(writer, number, &mut rng);
         let written = try_write(engine, ws, &path, &bytes).unwrap();
         acknowledged.push((path.clone(), written.id, written.version));
-        let (read, id) = engine.read_whole(ws, &path).unwrap();
+        let (read, id) = engine.workspaces.read_whole(ws, &path).unwrap();
         assert!(is_whole(&read), "a torn version of {path}");
         if id != written.id {
-            let lines = engine.history(ws, Some(&path), 0).unwrap();
+            let lines = engine.history.history(ws, Some(&path), 0).unwrap();
             let newest = lines.iter().find(|line| line.line.after == Some(id));
             let seen = newest
                 .expect("what was read is in the history")
@@ -108,7 +108,7 @@ fn write_and_read(
 
 /// Every acknowledged version is in the history under its number, and its content is there.
 fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
-    let lines = engine.history(ws, None, 0).unwrap();
+    let lines = engine.history.history(ws, None, 0).unwrap();
     let known: HashSet<(RelPath, ObjectId, i64)> = lines
         .iter()
         .filter_map(|line| {
@@ -124,7 +124,7 @@ fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged
             "two writes have the number {}",
             version.2
         );
-        assert!(is_whole(&engine.content_of(&version.1).unwrap()));
+        assert!(is_whole(&engine.workspaces.content_of(&version.1).unwrap()));
     }
 }
 
@@ -136,7 +136,11 @@ fn prove_newest(bed: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged
         *entry = (*entry).max((*number, *id));
     }
     for (path, (_, id)) in newest {
-        assert_eq!(bed.engine.read_whole(ws, path).unwrap().1, id, "{path}");
+        assert_eq!(
+            bed.engine.workspaces.read_whole(ws, path).unwrap().1,
+            id,
+            "{path}"
+        );
     }
     assert_eq!(out_of_line(bed, ws), None);
 }
@@ -200,7 +204,7 @@ fn writers_on_a_path_that_was_handed_out() {
     in_time(|| {
         let bed = TestEngine::plain();
         let ws = bed.create("w");
-        bed.engine.hand_out_path(&ws).unwrap();
+        bed.engine.workspaces.hand_out_path(&ws).unwrap();
         let acknowledged = threads(&bed, &ws, &many_paths(20), rounds(30));
         prove_history(&bed.engine, &ws, &acknowledged);
         prove_newest(&bed, &ws, &acknowledged);
@@ -229,7 +233,10 @@ fn writers_that_come_first() {
                         };
                         let path = p(&format!("d/f{writer}"));
                         let content = Content::Bytes(b"first");
-                        match engine.write_file(ws, &path, content, &options, &user()) {
+                        match engine
+                            .workspaces
+                            .write_file(ws, &path, content, &options, &user())
+                        {
                             Ok(_) => assert_eq!(writer % 2, 0),
                             Err(error) => {
                                 assert_eq!(
@@ -261,8 +268,8 @@ fn writers_some_of_whom_are_refused() {
             inodes: Some(120),
             bytes: None,
         };
-        engine.set_quota(ws, quota, &user()).unwrap();
-        let before = engine.history(ws, None, 0).unwrap().len();
+        engine.workspaces.set_quota(ws, quota, &user()).unwrap();
+        let before = engine.history.history(ws, None, 0).unwrap().len();
         let made = Mutex::new(Vec::new());
         let refused = Mutex::new(BTreeMap::<&str, usize>::new());
         std::thread::scope(|scope| {
@@ -276,13 +283,33 @@ fn writers_some_of_whom_are_refused() {
                         let answer = match n % 4 {
                             0 => {
                                 options.expect = Expect::Absent;
-                                engine.write_file(ws, &p("taken"), content, &options, &user())
+                                engine.workspaces.write_file(
+                                    ws,
+                                    &p("taken"),
+                                    content,
+                                    &options,
+                                    &user(),
+                                )
                             }
-                            1 => engine.write_file(ws, &p("taken/x"), content, &options, &user()),
-                            2 => engine.upload(ws, b"same.txt", content, &options, &user()),
+                            1 => engine.workspaces.write_file(
+                                ws,
+                                &p("taken/x"),
+                                content,
+                                &options,
+                                &user(),
+                            ),
+                            2 => engine.workspaces.upload(
+                                ws,
+                                b"same.txt",
+                                content,
+                                &options,
+                                &user(),
+                            ),
                             _ => {
                                 let path = p(&format!("f{writer}-{n}"));
-                                engine.write_file(ws, &path, content, &options, &user())
+                                engine
+                                    .workspaces
+                                    .write_file(ws, &path, content, &options, &user())
                             }
                         };
                         match answer {
@@ -311,9 +338,9 @@ fn writers_some_of_whom_are_refused() {
         let paths: HashSet<&RelPath> = made.iter().map(|(path, _)| path).collect();
         let versions: HashSet<i64> = made.iter().map(|(_, version)| *version).collect();
         assert_eq!((paths.len(), versions.len()), (118, 118));
-        let info = engine.workspace(ws).unwrap();
+        let info = engine.workspaces.workspace(ws).unwrap();
         assert_eq!((info.files, info.dirs), (119, 1));
-        let lines = engine.history(ws, None, 0).unwrap();
+        let lines = engine.history.history(ws, None, 0).unwrap();
         assert_eq!(lines.len(), before + 118 + 1, "one for the directory");
         assert_eq!(bed.image(ws).len(), 120);
         assert_eq!(out_of_line(&bed, ws), None);
@@ -328,10 +355,15 @@ fn writers_before_a_power_cut_lose_nothing_that_was_there() {
     for (found, is_new) in [(&b"one"[..], false), (b"torn", true)] {
         let mut bed = TestEngine::plain();
         let ws = bed.create("w");
-        bed.engine.hand_out_path(&ws).unwrap();
+        bed.engine.workspaces.hand_out_path(&ws).unwrap();
         bed.write(&ws, "a", b"one");
         bed.write(&ws, "a", b"two");
-        let before = bed.engine.history(&ws, Some(&p("a")), 0).unwrap().len();
+        let before = bed
+            .engine
+            .history
+            .history(&ws, Some(&p("a")), 0)
+            .unwrap()
+            .len();
         bed.close();
         std::fs::write(bed.path_of(&ws).join("a"), found).unwrap();
         let other_boot = |tx: &mut dyn offshoot_store::WriteTx| {
@@ -341,7 +373,7 @@ fn writers_before_a_power_cut_lose_nothing_that_was_there() {
         bed.store().write(synced, other_boot).unwrap();
         bed.reopen();
         assert_eq!(std::fs::read(bed.path_of(&ws).join("a")).unwrap(), b"two");
-        let lines = bed.engine.history(&ws, Some(&p("a")), 0).unwrap();
+        let lines = bed.engine.history.history(&ws, Some(&p("a")), 0).unwrap();
         assert_eq!(lines.len() > before, is_new);
         let id = offshoot_git::hash(ObjectKind::Blob, found).unwrap();
         assert!(lines.iter().any(|line| line.line.after == Some(id)));
@@ -359,17 +391,17 @@ fn writers_beside_an_engine_that_changes_what_a_workspace_is() {
     bed.write(&ws, "a", b"one");
     bed.write(&ws, "a", b"two");
 
-    bed.engine.hand_out_path(&ws).unwrap();
-    other.clean(Duration::ZERO, false, &user()).unwrap();
+    bed.engine.workspaces.hand_out_path(&ws).unwrap();
+    other.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
     assert!(!bed.path_of(&ws).exists());
     bed.write(&ws, "a", b"three");
     assert_eq!(out_of_line(&bed, &ws), None);
 
     bed.write(&ws, "a", b"four");
-    let path = other.hand_out_path(&ws).unwrap();
+    let path = other.workspaces.hand_out_path(&ws).unwrap();
     std::fs::write(path.join("a"), "by hand").unwrap();
     let written = bed.write(&ws, "a", b"five");
-    let lines = bed.engine.history(&ws, Some(&p("a")), 2).unwrap();
+    let lines = bed.engine.history.history(&ws, Some(&p("a")), 2).unwrap();
     assert_eq!(lines[0].line.revision, written.version);
     let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
     assert_eq!(lines[0].line.before, Some(by_hand));
@@ -377,7 +409,7 @@ fn writers_beside_an_engine_that_changes_what_a_workspace_is() {
     let ws = bed.create("v");
     bed.write(&ws, "a", b"one");
     bed.write(&ws, "b", b"two");
-    other.delete_workspace(&ws, &user()).unwrap();
+    other.workspaces.delete_workspace(&ws, &user()).unwrap();
     crate::fixture::create(&other, "v");
     assert!(bed.write(&ws, "a", b"three").created);
     assert_eq!(bed.image(&ws).len(), 1);
@@ -454,28 +486,39 @@ fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
     let paths = many_paths(12);
     while !until.load(Ordering::Relaxed) {
         let outcome = match rng.below(7) {
-            0 => engine.snapshot(ws, Some("busy"), false, &user()).map(drop),
+            0 => engine
+                .workspaces
+                .snapshot(ws, Some("busy"), false, &user())
+                .map(drop),
             1 => engine
+                .workspaces
                 .snapshot(ws, None, rng.chance(300), &user())
                 .map(drop),
-            2 => engine.snapshots(ws, 5).and_then(|all| {
+            2 => engine.workspaces.snapshots(ws, 5).and_then(|all| {
                 let Some(old) = all.last() else { return Ok(()) };
                 let path = rng.chance(500).then(|| rng.pick(&paths).clone());
                 let id = old.id.to_hex();
-                engine.restore(ws, &id, path.as_ref(), &user()).map(drop)
+                engine
+                    .workspaces
+                    .restore(ws, &id, path.as_ref(), &user())
+                    .map(drop)
             }),
             3 => {
                 let dir = p(&format!("d{}", rng.below(7)));
-                engine.delete_file(ws, &dir, true, &user()).map(drop)
+                engine
+                    .workspaces
+                    .delete_file(ws, &dir, true, &user())
+                    .map(drop)
             }
             4 => {
                 let to = p(&format!("moved{}", rng.below(1000)));
                 engine
+                    .workspaces
                     .move_file(ws, rng.pick(&paths), &to, &user())
                     .map(drop)
             }
-            5 => engine.checkpoint(),
-            _ => engine.info(ws).map(drop),
+            5 => engine.directories.checkpoint(),
+            _ => engine.workspaces.info(ws).map(drop),
         };
         if let Err(error) = outcome {
             let expected = [
@@ -497,7 +540,7 @@ fn writers_beside_snapshots_restores_and_deletions() {
             let bed = TestEngine::plain();
             let ws = &bed.create("w");
             if handed_out {
-                bed.engine.hand_out_path(ws).unwrap();
+                bed.engine.workspaces.hand_out_path(ws).unwrap();
             }
             let second = &bed.open_another().unwrap();
             let stop = AtomicBool::new(false);
@@ -524,7 +567,7 @@ fn writers_beside_snapshots_restores_and_deletions() {
                                     written.version,
                                 ));
                                 // It may be deleted or restored away by now, but never torn.
-                                match engine.read_whole(ws, &path) {
+                                match engine.workspaces.read_whole(ws, &path) {
                                     Ok((read, _)) => assert!(is_whole(&read), "torn: {path}"),
                                     Err(error) => assert!(
                                         [ErrorCode::FileNotFound, ErrorCode::NotADirectory]
@@ -550,10 +593,11 @@ fn writers_beside_snapshots_restores_and_deletions() {
             let acknowledged = acknowledged.into_inner().unwrap();
             prove_history(&bed.engine, ws, &acknowledged);
             assert_eq!(out_of_line(&bed, ws), None, "handed out: {handed_out}");
-            assert_eq!(bed.engine.check().unwrap().problems, []);
+            assert_eq!(bed.engine.upkeep.check().unwrap().problems, []);
             // Every snapshot that was taken on the way can be brought back.
-            for snapshot in bed.engine.snapshots(ws, 6).unwrap() {
+            for snapshot in bed.engine.workspaces.snapshots(ws, 6).unwrap() {
                 bed.engine
+                    .workspaces
                     .restore(ws, &snapshot.id.to_hex(), None, &user())
                     .unwrap();
                 assert_eq!(out_of_line(&bed, ws), None);

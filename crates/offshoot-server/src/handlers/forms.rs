@@ -168,7 +168,7 @@ impl Form {
             message: None,
             modified: Vec::new(),
             files: Vec::new(),
-            spool: blocking(move || engine.temp_file()).await?,
+            spool: blocking(move || engine.context.temp_file()).await?,
         };
         let mut left = limits.max_body_bytes;
         while let Some(field) = within(limits.idle_timeout, parts.next_field()).await? {

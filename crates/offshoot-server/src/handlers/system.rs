@@ -34,7 +34,7 @@ pub(crate) async fn health(State(app): State<Shared>) -> Answer {
 /// Asks the store, but not for long: who watches over the server wants an answer, also if it is bad.
 async fn last_event(app: &Shared) -> Result<i64> {
     let engine = app.engine.clone();
-    let asked = blocking(move || engine.last_event());
+    let asked = blocking(move || engine.history.last_event());
     match tokio::time::timeout(HEALTH_PATIENCE, asked).await {
         Ok(answer) => answer,
         Err(_) => Err(Error::new(
@@ -93,7 +93,7 @@ pub(crate) async fn capabilities(State(app): State<Shared>) -> Answer {
         _ => "syncing",
     };
     let shared = app.clone();
-    let providers = blocking(move || shared.engine.working_providers()).await?;
+    let providers = blocking(move || shared.engine.directories.working_providers()).await?;
     ok(&wire::Capabilities {
         providers: providers.iter().map(|name| name.as_str()).collect(),
         policies: Policy::ALL.iter().map(|policy| policy.as_str()).collect(),

@@ -24,6 +24,7 @@ pub(crate) async fn issue(
     let issued = blocking(move || {
         let ttl = asked.ttl_s.map(Duration::from_secs);
         app.engine
+            .access
             .issue_token(&scope, asked.label.as_deref(), ttl, caller.cause())
     })
     .await?;
@@ -35,7 +36,7 @@ pub(crate) async fn list(State(app): State<Shared>, caller: Caller, query: Query
     caller.principal().check_everything()?;
     let after = query.text("after")?.map(str::to_owned);
     let limit = query.limit(100, app.options.limits.max_page)?;
-    let tokens = blocking(move || app.engine.tokens(after.as_deref(), limit)).await?;
+    let tokens = blocking(move || app.engine.access.tokens(after.as_deref(), limit)).await?;
     ok(&wire::Tokens::from(tokens.as_slice()))
 }
 
@@ -45,7 +46,7 @@ pub(crate) async fn revoke(State(app): State<Shared>, caller: Caller, params: Pa
     let id = params.text("token")?.to_owned();
     let shared = app.clone();
     let name = id.clone();
-    let revoked = blocking(move || shared.engine.revoke_token(&name)).await;
+    let revoked = blocking(move || shared.engine.access.revoke_token(&name)).await;
     let revoked = revoked.map_err(Problem::not_there)?;
     app.tokens.clear();
     ok(&wire::RevokedToken { id, revoked })

@@ -122,7 +122,7 @@ pub(crate) async fn receive_archive<T: Send + 'static>(
     let mut reader = BodyReader::new(body, limits.max_body_bytes, limits.idle_timeout);
     let app = app.clone();
     blocking(move || {
-        let mut file = app.engine.temp_file()?;
+        let mut file = app.engine.context.temp_file()?;
         let spooled = io::copy(&mut reader, &mut file)
             .and_then(|_| file.seek(SeekFrom::Start(0)))
             .map_err(|cause| {

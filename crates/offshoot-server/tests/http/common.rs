@@ -54,7 +54,10 @@ impl Running {
     fn launch(data: &Path, options: ServerOptions) -> (Running, String) {
         let engine = Engine::open(EngineOptions::new(data)).unwrap();
         let scope = Scope::everything(PrincipalKind::Admin);
-        let admin = engine.issue_token(&scope, None, None, &cause()).unwrap();
+        let admin = engine
+            .access
+            .issue_token(&scope, None, None, &cause())
+            .unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let served = engine.clone();
@@ -96,7 +99,7 @@ impl Running {
             thread.join().unwrap();
         }
         // A watcher may hold the engine a moment longer, so that dropping ours does not wait.
-        self.engine.wait_for_upkeep();
+        self.engine.context.wait_for_jobs();
     }
 
     /// Requests that are being answered, without the one that asks.
@@ -154,7 +157,7 @@ impl Running {
     }
 
     fn client_with(&self, scope: Scope) -> Client {
-        let issued = self.engine.issue_token(&scope, None, None, &cause());
+        let issued = self.engine.access.issue_token(&scope, None, None, &cause());
         Client::new(self.address, &issued.unwrap().secret)
     }
 }

@@ -171,7 +171,7 @@ fn damaged_content_never_comes_whole() {
     }
     flip(data.path(), &old, 600_000);
     assert!(!clone_works(&running, clones.path()));
-    let checked = running.engine.check().unwrap();
+    let checked = running.engine.upkeep.check().unwrap();
     assert!(
         checked
             .problems

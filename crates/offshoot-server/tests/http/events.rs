@@ -66,6 +66,7 @@ fn every_client_sees_every_event_once_and_in_order_across_a_restart() {
                 let path = RelPath::parse(format!("beside/{n}").as_bytes()).unwrap();
                 let content = Content::Bytes(b"x");
                 engine
+                    .workspaces
                     .write_file(&id, &path, content, &WriteOptions::default(), &cause())
                     .unwrap();
                 written.fetch_add(1, Ordering::Relaxed);

@@ -51,7 +51,7 @@ fn put(running: &Running, project: &str, path: &str, content: &str) -> String {
     let path = RelPath::parse(path.as_bytes()).unwrap();
     let content = Content::Bytes(content.as_bytes());
     let options = Default::default();
-    let put = running.engine.put_in_project(
+    let put = running.engine.projects.put_in_project(
         &project.parse().unwrap(),
         &path,
         content,
@@ -95,6 +95,7 @@ fn imported(data: &Path) -> (Running, tempfile::TempDir) {
     let id = "p".parse().unwrap();
     running
         .engine
+        .projects
         .import_git(&id, source.path(), &mut |_| {}, &cause())
         .unwrap();
     (running, source)
@@ -222,7 +223,11 @@ fn a_fork_is_cloned_with_the_history_it_came_from() {
         ..ForkOptions::default()
     };
     let project = "p".parse().unwrap();
-    running.engine.fork(&project, &options, &cause()).unwrap();
+    running
+        .engine
+        .forks
+        .fork(&project, &options, &cause())
+        .unwrap();
     let agent = running.agent("robin");
     let place = tempfile::tempdir().unwrap();
     let url = url(&running, &agent.token, "workspaces/robin.git");
@@ -362,6 +367,7 @@ fn partial_clones() {
     // What another project holds is not to be had by its id.
     let other = running
         .engine
+        .projects
         .create_project(&"other".parse().unwrap(), &cause());
     other.unwrap();
     put(&running, "other", "secret", "nobody else's\n");
@@ -393,6 +399,7 @@ fn a_project_from_a_shallow_repository_is_cloned_as_far_as_it_goes() {
     let cut = place.path().join("cut");
     running
         .engine
+        .projects
         .import_git(&id, &cut, &mut |_| {}, &cause())
         .unwrap();
     let url = url(&running, &running.admin, "cut.git");
@@ -429,6 +436,7 @@ fn ten_thousand_files() {
     let options = ImportOptions::default();
     running
         .engine
+        .projects
         .import_dir(&id, source.path(), &options, &mut |_| {}, &cause())
         .unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -498,6 +506,7 @@ fn who_may_not_clone_is_told_so_in_words_of_git() {
     };
     let issued = running
         .engine
+        .access
         .issue_token(&scope, None, None, &cause())
         .unwrap();
     let of_project = Client::new(running.address, &issued.secret);

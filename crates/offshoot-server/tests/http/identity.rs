@@ -215,7 +215,7 @@ fn a_revoked_or_expired_token_ends_its_streams() {
     let (id, client) = issue(r#"{"workspace":"a"}"#);
     let mut stream = Stream::open(&client, "/api/v1/events", &[]);
     let began = Instant::now();
-    running.engine.revoke_token(&id).unwrap();
+    running.engine.access.revoke_token(&id).unwrap();
     stream.set_timeout(Duration::from_secs(8));
     assert!(stream.next().is_none());
     assert!(

@@ -40,6 +40,7 @@ fn listings_come_by_page_on_disk_and_in_the_store() {
     // Whose path nobody asked for, that is in the store alone.
     let stored = running
         .engine
+        .forks
         .fork(&"p".parse().unwrap(), &ForkOptions::default(), &cause())
         .unwrap();
     assert!(!stored.workspace.materialized);

@@ -191,6 +191,7 @@ fn files_are_resources() {
         let cause = crate::common::cause();
         running
             .engine
+            .workspaces
             .write_file(&id, &path, content, &options, &cause)
             .unwrap();
     }

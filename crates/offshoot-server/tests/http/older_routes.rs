@@ -165,6 +165,7 @@ fn histories_have_a_hundred_lines_unless_asked_otherwise() {
         let (options, cause) = (Default::default(), crate::common::cause());
         running
             .engine
+            .workspaces
             .write_file(&id, &path, content, &options, &cause)
             .unwrap();
     }

@@ -254,7 +254,11 @@ fn a_search_is_bounded_and_ends_when_nobody_waits() {
     let (_data, running) = start();
     let client = running.client();
     client.create("w");
-    let path = running.engine.hand_out_path(&"w".parse().unwrap()).unwrap();
+    let path = running
+        .engine
+        .workspaces
+        .hand_out_path(&"w".parse().unwrap())
+        .unwrap();
     // One byte less than what is left out for its size, and together more than one request reads.
     let text = "0123456789abcde\n".repeat((4 << 20) / 16 - 1);
     for number in 10..28 {
@@ -274,7 +278,7 @@ fn a_search_is_bounded_and_ends_when_nobody_waits() {
     assert_eq!(rest["next"], Value::Null);
 
     let owner = Principal::owner(Operator::user());
-    let access = running.engine.access(Arc::new(owner), None);
+    let access = running.engine.access.access(Arc::new(owner), None);
     let wanted = Wanted {
         name: Some("f".to_owned()),
         limit: 100,

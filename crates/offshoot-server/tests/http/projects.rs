@@ -437,21 +437,29 @@ fn leave_merge(data: &std::path::Path, calls: u64) -> bool {
     options.faults = Some(plan.clone());
     let engine = Engine::open(options).unwrap();
     let project = "web".parse().unwrap();
-    engine.create_project(&project, &cause()).unwrap();
+    engine.projects.create_project(&project, &cause()).unwrap();
     let (path, options) = (RelPath::parse(b"work").unwrap(), WriteOptions::default());
     let content = Content::Bytes(b"begun");
-    let put = engine.put_in_project(&project, &path, content, &options, &cause());
+    let put = engine
+        .projects
+        .put_in_project(&project, &path, content, &options, &cause());
     put.unwrap();
-    let fork = engine.fork(&project, &ForkOptions::default(), &cause());
+    let fork = engine
+        .forks
+        .fork(&project, &ForkOptions::default(), &cause());
     let fork = fork.unwrap().workspace.id;
     let content = Content::Bytes(b"done");
-    let written = engine.write_file(&fork, &path, content, &options, &cause());
+    let written = engine
+        .workspaces
+        .write_file(&fork, &path, content, &options, &cause());
     written.unwrap();
-    engine.wait_for_upkeep();
+    engine.context.wait_for_jobs();
     plan.arm_from(calls);
-    let completed = engine.complete(&fork, &CompleteOptions::default(), &cause());
+    let completed = engine
+        .merges
+        .complete(&fork, &CompleteOptions::default(), &cause());
     plan.disarm();
-    completed.is_err() && engine.waiting_completions().unwrap() == 1
+    completed.is_err() && engine.merges.waiting_completions().unwrap() == 1
 }
 
 #[test]

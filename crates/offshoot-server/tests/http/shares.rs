@@ -22,7 +22,10 @@ fn with_limits(change: impl FnOnce(&mut Limits)) -> ServerOptions {
 
 fn another_admin(running: &Running) -> Client {
     let scope = Scope::everything(PrincipalKind::Admin);
-    let issued = running.engine.issue_token(&scope, None, None, &cause());
+    let issued = running
+        .engine
+        .access
+        .issue_token(&scope, None, None, &cause());
     Client::new(running.address, &issued.unwrap().secret)
 }
 

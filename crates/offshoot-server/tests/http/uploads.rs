@@ -208,6 +208,7 @@ fn uploads_keep_the_time_that_the_form_gives() {
     );
     let mine_on_disk = running
         .engine
+        .workspaces
         .hand_out_path(&"mine".parse().unwrap())
         .unwrap();
     let modified = |name: &str| {

@@ -379,7 +379,7 @@ fn an_import_that_fails_leaves_a_workspace_as_it_was() {
             assert!(file.body == content, "{id} {name}");
         }
     }
-    let problems = running.engine.check().unwrap().problems;
+    let problems = running.engine.upkeep.check().unwrap().problems;
     assert!(problems.is_empty(), "{problems:?}");
 }
 

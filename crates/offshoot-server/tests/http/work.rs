@@ -75,7 +75,7 @@ fn ignored_files_go_with_their_workspace_unless_they_are_asked_for() {
     let done = tool.post("/api/v1/tools/complete", r#"{"include_ignored":true}"#);
     assert_eq!(done.json()["ignored_removed"], none, "{}", done.text());
     assert_eq!(file(&client, "built/deep/app"), "12345");
-    let events = running.engine.events_after(0, None, 0).unwrap();
+    let events = running.engine.history.events_after(0, None, 0).unwrap();
     let of_two = |event: &&offshoot_engine::Event| {
         let name = event
             .workspace

@@ -24,7 +24,8 @@ impl Check<'_> {
             }
             self.look("layer", |check, found| {
                 // Nobody builds, repairs or collects it now.
-                let Some(_locks) = unless_busy(check.engine.layers_lock(row.project))? else {
+                let Some(_locks) = unless_busy(check.engine.directories.layers_lock(row.project))?
+                else {
                     return Ok(());
                 };
                 let row = check.engine.store().read(|tx| tx.layer(row.key))?;
@@ -43,20 +44,20 @@ impl Check<'_> {
     }
 
     fn layer_is_right(&self, row: &LayerRow) -> Result<bool> {
-        let place = self.engine.layer_path(row);
+        let place = self.engine.directories.layer_path(row);
         // A `.git` holds what its forks have committed.
         if is_git_layer(row) || layer_state(&place)? == LayerState::Incomplete {
             return Ok(true);
         }
         let Some(below) = row.below else {
-            return self.engine.layer_is_whole(row);
+            return self.engine.directories.layer_is_whole(row);
         };
         let store = self.engine.store();
         let changes = store.read(|tx| {
             let Some(below) = tx.layer(below)? else {
                 return Ok(None);
             };
-            let objects = self.engine.objects_in(tx);
+            let objects = self.engine.contents.objects_in(tx);
             let changes = shown_by(&below).diff(&objects, &shown_by(row), &RelPath::root())?;
             Ok(Some(changes))
         })?;
@@ -66,7 +67,10 @@ impl Check<'_> {
         let dir = SafeDir::open(place)?.following_no_links();
         for change in &changes {
             if let Some(entry) = &change.after
-                && !self.engine.is_as_expected(&dir, &change.path, entry)?
+                && !self
+                    .engine
+                    .directories
+                    .is_as_expected(&dir, &change.path, entry)?
             {
                 return Ok(false);
             }
@@ -76,12 +80,12 @@ impl Check<'_> {
 
     /// Directories and mounts of forks that no row explains.
     pub(super) fn forks(&mut self) -> Result<()> {
-        for name in names_in(&self.engine.inner.data.forks()) {
+        for name in names_in(&self.engine.context.data.forks()) {
             let Some((id, place)) = fork_named(&name) else {
                 self.nobodys(format!("`{name}` among the forks belongs to nobody"));
                 continue;
             };
-            let private = self.engine.inner.data.forks().join(&name);
+            let private = self.engine.context.data.forks().join(&name);
             self.unless_at_work(&id, |check, row| {
                 let fork = match row {
                     Some(row) => check.engine.store().read(|tx| tx.fork(row.key))?,
@@ -92,8 +96,8 @@ impl Check<'_> {
                     .then(|| format!("the private directory `{name}` belongs to no fork")))
             })?;
         }
-        for name in names_in(&self.engine.inner.data.workspaces()) {
-            let target = self.engine.inner.data.workspaces().join(&name);
+        for name in names_in(&self.engine.context.data.workspaces()) {
+            let target = self.engine.context.data.workspaces().join(&name);
             if !is_fork_mounted(&target).unwrap_or(true) {
                 continue;
             }
@@ -131,9 +135,11 @@ impl Check<'_> {
             return Ok(());
         }
         self.look("directory", |check, found| {
-            let locks = check.engine.name_lock(id).and_then(|name| {
+            let locks = check.engine.context.name_lock(id).and_then(|name| {
                 let row = open(check)?;
-                let lock = row.as_ref().map(|row| check.engine.exclusive(row));
+                let lock = row
+                    .as_ref()
+                    .map(|row| check.engine.directories.exclusive(row));
                 Ok((name, lock.transpose()?))
             });
             let Some(_locks) = unless_busy(locks)? else {

@@ -41,7 +41,7 @@ impl Check<'_> {
     /// The index of an open workspace, and whether it has the directory that somebody was given.
     fn workspace(&mut self, row: &WorkspaceRow, found: &mut Found) -> Result<()> {
         // Nobody may be between a commit and its projection.
-        let lock = unless_busy(self.engine.exclusive(row))?;
+        let lock = unless_busy(self.engine.directories.exclusive(row))?;
         let store = self.engine.store();
         let mut entries = Vec::new();
         let mut stale = Vec::new();
@@ -90,7 +90,7 @@ impl Check<'_> {
         if !row.materialized || lock.is_none() {
             return Ok(());
         }
-        if !self.engine.shows_directory(&row)? {
+        if !self.engine.directories.shows_directory(&row)? {
             let id = &row.id;
             let message =
                 format!("the directory of `{id}` is missing; it comes back with its next use");

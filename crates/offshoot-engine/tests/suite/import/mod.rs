@@ -41,6 +41,7 @@ fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
     let mut told = Vec::new();
     let imported = bed
         .engine
+        .projects
         .import_dir(
             &id("p"),
             &source,
@@ -248,6 +249,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     let content = Content::Bytes(b"edited\n");
     let options = WriteOptions::default();
     bed.engine
+        .projects
         .put_in_project(&id("p"), &p("extra"), content, &options, &user())
         .unwrap();
 
@@ -268,6 +270,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     assert_eq!(dir_image(&bed.fork_path("p")), dir_image(&source));
     assert_eq!(
         bed.engine
+            .projects
             .project_snapshots(&id("p"), None, 0)
             .unwrap()
             .len(),
@@ -290,7 +293,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
 
     fs::remove_dir_all(&source).unwrap();
     fs::create_dir(&source).unwrap();
-    let refused = bed.engine.sync_project_from(
+    let refused = bed.engine.projects.sync_project_from(
         &id("p"),
         &source,
         &ImportOptions::default(),
@@ -356,7 +359,7 @@ fn wrong_sources_are_refused_and_leave_nothing() {
     git(&plain, &["init", "-q"]);
     let unborn = bed.import_git("p", &plain).unwrap_err();
     assert!(unborn.to_string().contains("no commit"), "{unborn}");
-    assert_eq!(bed.engine.projects(None, 0).unwrap().len(), 1);
+    assert_eq!(bed.engine.projects.projects(None, 0).unwrap().len(), 1);
     bed.check();
 }
 
@@ -387,10 +390,14 @@ fn a_failing_call_at_any_point_leaves_the_whole_project_or_none() {
     let engine = Engine::open(options).unwrap();
     for from_git in [false, true] {
         let import = || match from_git {
-            true => engine.import_git(&id("p"), &source, &mut |_| {}, &user()),
+            true => engine
+                .projects
+                .import_git(&id("p"), &source, &mut |_| {}, &user()),
             false => {
                 let options = ImportOptions::default();
-                engine.import_dir(&id("p"), &source, &options, &mut |_| {}, &user())
+                engine
+                    .projects
+                    .import_dir(&id("p"), &source, &options, &mut |_| {}, &user())
             }
         };
         let mut struck = 0;
@@ -398,24 +405,24 @@ fn a_failing_call_at_any_point_leaves_the_whole_project_or_none() {
             assert!(n < 2_000, "the faults never end");
             plan.arm(n);
             let answer = import();
-            engine.wait_for_upkeep();
+            engine.context.wait_for_jobs();
             let hit = plan.disarm();
             struck += u32::from(hit);
-            let there = engine.project(&id("p")).is_ok();
+            let there = engine.projects.project(&id("p")).is_ok();
             if answer.is_ok() {
                 assert!(there);
-                engine.delete_project(&id("p"), &user()).unwrap();
+                engine.projects.delete_project(&id("p"), &user()).unwrap();
             }
             if !hit {
                 break;
             }
         }
         assert!(struck > 3, "{struck}");
-        if engine.project(&id("p")).is_ok() {
-            engine.delete_project(&id("p"), &user()).unwrap();
+        if engine.projects.project(&id("p")).is_ok() {
+            engine.projects.delete_project(&id("p"), &user()).unwrap();
         }
         import().unwrap();
-        assert_eq!(engine.check().unwrap().problems, []);
-        engine.delete_project(&id("p"), &user()).unwrap();
+        assert_eq!(engine.upkeep.check().unwrap().problems, []);
+        engine.projects.delete_project(&id("p"), &user()).unwrap();
     }
 }

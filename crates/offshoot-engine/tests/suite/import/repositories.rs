@@ -50,7 +50,11 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         args.extend(more);
         git(repository, &args)
     };
-    let snapshots = bed.engine.project_snapshots(&id("p"), None, 0).unwrap();
+    let snapshots = bed
+        .engine
+        .projects
+        .project_snapshots(&id("p"), None, 0)
+        .unwrap();
     let ours: Vec<String> = snapshots
         .iter()
         .map(|one| {
@@ -68,7 +72,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
     assert_eq!(imported.snapshots, snapshots.len());
     assert_eq!(
         imported.project.landing,
-        bed.engine.project(&id("p")).unwrap().landing
+        bed.engine.projects.project(&id("p")).unwrap().landing
     );
     assert_eq!(format!("{:?}", imported.project.landing), "Atomic");
     assert_eq!(
@@ -113,6 +117,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
     let content = Content::Bytes(b"edited\n");
     let edited = bed
         .engine
+        .projects
         .put_in_project(
             &id("p"),
             &p("a b"),
@@ -122,6 +127,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         )
         .unwrap();
     bed.engine
+        .upkeep
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
     bed.export("p", None, &target).unwrap();
@@ -141,9 +147,10 @@ fn a_branch_of_an_existing_repository_moves_forward_only() {
     let put = |path: &str| {
         let options = WriteOptions::default();
         let content = Content::Bytes(b"by offshoot\n");
-        let made = bed
-            .engine
-            .put_in_project(&id("p"), &p(path), content, &options, &user());
+        let made =
+            bed.engine
+                .projects
+                .put_in_project(&id("p"), &p(path), content, &options, &user());
         made.unwrap().id.to_hex()
     };
     let first = put("one");
@@ -211,6 +218,7 @@ fn a_shallow_repository_is_taken_as_far_as_it_goes() {
     assert_eq!(imported.snapshots, 2);
     bed.check();
     bed.engine
+        .upkeep
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
     let target = bed.host.path().join("export.git");
@@ -246,6 +254,7 @@ fn an_export_that_is_imported_again_has_the_same_ids() {
     assert_eq!(there.snapshot.id, first.snapshot.id);
     elsewhere
         .engine
+        .upkeep
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
     elsewhere.check();
@@ -288,6 +297,6 @@ fn forged_repositories_are_refused() {
         assert!(error.to_string().contains("cannot be read"), "{error}");
         fs::copy(&other, &place).unwrap();
     }
-    assert!(bed.engine.projects(None, 0).unwrap().is_empty());
+    assert!(bed.engine.projects.projects(None, 0).unwrap().is_empty());
     bed.check();
 }

@@ -27,16 +27,19 @@ impl TestEngine {
         options: &ImportOptions,
     ) -> Result<Imported, Error> {
         self.engine
+            .projects
             .import_dir(&id(name), source, options, &mut |_| {}, &user())
     }
 
     pub(crate) fn import_git(&self, name: &str, source: &Path) -> Result<Imported, Error> {
         self.engine
+            .projects
             .import_git(&id(name), source, &mut |_| {}, &user())
     }
 
     pub(crate) fn sync(&self, name: &str, source: &Path, options: &ImportOptions) -> ProjectSynced {
         self.engine
+            .projects
             .sync_project_from(&id(name), source, options, &mut |_| {}, &user())
             .unwrap()
     }
@@ -48,6 +51,7 @@ impl TestEngine {
         target: &Path,
     ) -> Result<(), Error> {
         self.engine
+            .workspaces
             .export_project_git(&id(name), target, branch, &mut |_| {})
             .map(drop)
     }
@@ -56,6 +60,7 @@ impl TestEngine {
     pub(crate) fn fork_path(&self, name: &str) -> PathBuf {
         let options = ForkOptions::default();
         self.engine
+            .forks
             .fork_out(&id(name), &options, &user())
             .unwrap()
             .1
@@ -64,6 +69,7 @@ impl TestEngine {
     /// Everything that the head of a project holds, as text.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         self.engine
+            .projects
             .project_entries(&id(name), None, &RelPath::root(), true)
             .unwrap()
             .iter()

@@ -1,0 +1,81 @@
+//! Reading a file of a workspace, from its directory if it has one and else from the store.
+
+use std::sync::Arc;
+
+use offshoot_core::{ObjectId, RelPath, Result, WorkspaceId};
+use offshoot_store::{ReadTx, WorkspaceRow};
+
+use crate::content::index::Index;
+use crate::content::objects::missing_content;
+use crate::content::rows::{is_a_directory, no_file, open_row_in};
+use crate::content::source::{SMALL, Source};
+use crate::content::too_large::TooLarge;
+use crate::directory::Directories;
+
+impl Directories {
+    /// The MIME type of a file.
+    pub(crate) fn mime_of(&self, id: &WorkspaceId, path: &RelPath) -> Result<String> {
+        self.source_or(id, path, |_| Ok(None))?.mime(path)
+    }
+
+    /// Where the bytes of a file are: in the directory if there is one, else in the store. `instead`
+    /// may answer for the file.
+    pub(crate) fn source_or(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        instead: impl FnOnce(&WorkspaceRow) -> Result<Option<Source>>,
+    ) -> Result<Source> {
+        // What is small, which most files are, is found by one look at the store.
+        let mut stored = None;
+        let row = self.store().read(|tx| {
+            let row = open_row_in(tx, id)?;
+            stored = match row.materialized {
+                true => None,
+                false => Some(self.stored_content(tx, &row, path)),
+            };
+            Ok(row)
+        })?;
+        if path.is_root() {
+            return Err(is_a_directory(path));
+        }
+        if let Some(answer) = instead(&row)? {
+            return Ok(answer);
+        }
+        if let Some(stored) = stored {
+            self.note_use(&row);
+            let (id, bytes) = stored?;
+            return match bytes {
+                Some(bytes) => Ok(Source::of_known_bytes(bytes.to_vec(), Some(id))),
+                None => Source::of_object(&self.contents, id),
+            };
+        }
+        let (file, stat) = self.dir_for_reader(&row)?.open_file(path)?;
+        if stat.is_dir() {
+            return Err(is_a_directory(path));
+        }
+        let limit = self.context.options.max_file_bytes;
+        if stat.size > limit {
+            let (path, size) = (path.clone(), stat.size);
+            return Err(TooLarge { path, size, limit }.refuse());
+        }
+        Source::of_file(&self.contents, file, stat).hold_if_small()
+    }
+
+    /// The content of a file of the index, with its bytes if they are few.
+    fn stored_content(
+        &self,
+        tx: &dyn ReadTx,
+        row: &WorkspaceRow,
+        path: &RelPath,
+    ) -> Result<(ObjectId, Option<Arc<[u8]>>)> {
+        let index = Index::new(self.store(), tx, row);
+        let real = index.resolve(path)?;
+        let entry = index.entry(&real)?.ok_or_else(|| no_file(&real))?;
+        if entry.is_dir() {
+            return Err(is_a_directory(path));
+        }
+        let id = entry.id.ok_or_else(missing_content)?;
+        Ok((id, self.store().small_object_in(tx, &id, SMALL)?))
+    }
+}
