@@ -47,7 +47,7 @@ struct Known {
 impl Known {
     fn look_up(engine: &Engine, secret: &str) -> Result<Known> {
         let principal = Arc::new(engine.access.authenticate(secret)?);
-        let (holder, workspace) = engine.access.access(principal.clone(), None).share()?;
+        let (holder, workspace) = engine.access.acting_as(principal.clone(), None).share()?;
         Ok(Known {
             holder: holder.into(),
             principal,
@@ -219,7 +219,7 @@ impl Caller {
             access: app
                 .engine
                 .access
-                .access(known.principal, message_id(headers)?),
+                .acting_as(known.principal, message_id(headers)?),
             secret: secret.into(),
             asker: Asker {
                 holder: Holder::Token(known.holder),

@@ -263,7 +263,7 @@ impl Watching {
                 continue;
             }
             place.dirty = None;
-            match self.engine.sync.sync(id, &cause) {
+            match self.engine.sync.sync_workspace(id, &cause) {
                 // Files that were being written are looked at again.
                 Ok(synced) if !synced.unsettled.is_empty() => place.dirty = Some(Instant::now()),
                 Ok(_) => {}

@@ -35,7 +35,7 @@ fn serve(cx: &mut Context<'_>, target: &McpTarget) -> CommandResult {
 /// first call.
 fn access_of(cx: &Context<'_>, principal: Principal, target: &McpTarget) -> Result<Access> {
     let message = cx.cause.message_id.clone();
-    let access = cx.engine.access.access(Arc::new(principal), message);
+    let access = cx.engine.access.acting_as(Arc::new(principal), message);
     let there = access.own_workspace().and_then(|id| access.workspace(&id));
     match (there, &target.agent) {
         (Ok(_), _) => Ok(access),

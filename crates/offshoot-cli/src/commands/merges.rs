@@ -131,7 +131,10 @@ pub(super) fn run(cx: &mut Context<'_>, command: &MergeCommand) -> CommandResult
 }
 
 fn log(cx: &mut Context<'_>, project: &str, limit: usize) -> CommandResult {
-    let merges = cx.engine.merges.merges(&project.parse()?, None, limit)?;
+    let merges = cx
+        .engine
+        .merges
+        .list_merges(&project.parse()?, None, limit)?;
     if cx.output.json() {
         cx.output.document(&wire::Merges::from(merges.as_slice()))?;
         return Ok(Exit::Done);
@@ -189,7 +192,7 @@ fn state(cx: &Context<'_>, merge: &MergeReceipt) -> offshoot_core::Result<&'stat
 }
 
 fn show(cx: &mut Context<'_>, id: &str) -> CommandResult {
-    let merge = cx.engine.merges.merge(&cx.engine.merges.merge_id(id)?)?;
+    let merge = cx.engine.merges.receipt(&cx.engine.merges.merge_id(id)?)?;
     if cx.output.json() {
         cx.output.document(&wire::Merge::from(&merge))?;
         return Ok(Exit::Done);
@@ -366,7 +369,7 @@ fn next_steps(cx: &mut Context<'_>, done: &Completed, waiting: bool) {
 
 fn undo(cx: &mut Context<'_>, id: &str) -> CommandResult {
     let id = cx.engine.merges.merge_id(id)?;
-    let project = cx.engine.merges.merge(&id)?.completed.project;
+    let project = cx.engine.merges.receipt(&id)?.completed.project;
     let snapshot = cx.engine.merges.undo_merge(&id, &cx.cause)?;
     if cx.output.json() {
         cx.output

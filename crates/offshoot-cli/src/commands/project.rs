@@ -203,7 +203,7 @@ fn note_left_out(cx: &mut Context<'_>, dropped: &[(RelPath, String)], ignored: &
 
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
-    let projects = cx.engine.projects.projects(after.as_ref(), limit)?;
+    let projects = cx.engine.projects.list_projects(after.as_ref(), limit)?;
     if cx.output.json() {
         cx.output
             .document(&wire::Projects::from(projects.as_slice()))?;
@@ -246,7 +246,7 @@ fn show(cx: &mut Context<'_>, id: &ProjectId) -> CommandResult {
         cx.output.document(&wire::Project::from(&project))?;
         return Ok(Exit::Done);
     }
-    let forks = cx.engine.forks.forks(id)?;
+    let forks = cx.engine.forks.list_forks(id)?;
     let rows = [
         ("project", project.id.to_string()),
         ("files", project.files.to_string()),

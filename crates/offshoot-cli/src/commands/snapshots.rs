@@ -389,7 +389,7 @@ pub(super) fn history(
     path: Option<&RelPath>,
     limit: usize,
 ) -> CommandResult {
-    let lines = cx.engine.history.history(id, path, limit)?;
+    let lines = cx.engine.history.lines(id, path, limit)?;
     if cx.output.json() {
         let history = lines.iter().map(history_as_json).collect();
         cx.output.document(&wire::History { history })?;
@@ -443,7 +443,7 @@ fn history_row(line: &wire::HistoryLine, at: String) -> Vec<String> {
 }
 
 pub(super) fn sync(cx: &mut Context<'_>, id: &WorkspaceId) -> CommandResult {
-    let synced = cx.engine.sync.sync(id, &cx.cause)?;
+    let synced = cx.engine.sync.sync_workspace(id, &cx.cause)?;
     if cx.output.json() {
         cx.output.document(&wire::Synced::from(&synced))?;
         return Ok(Exit::Done);

@@ -92,7 +92,10 @@ fn create(
 
 fn list(cx: &mut Context<'_>, after: Option<&str>, limit: usize) -> CommandResult {
     let after = after.map(str::parse).transpose()?;
-    let workspaces = cx.engine.workspaces.workspaces(after.as_ref(), limit)?;
+    let workspaces = cx
+        .engine
+        .workspaces
+        .list_workspaces(after.as_ref(), limit)?;
     let forks = forks_beside(cx, &workspaces)?;
     if cx.output.json() {
         cx.output

@@ -141,7 +141,7 @@ fn writers_from_two_processes() {
     assert_eq!(count, 2 * THREADS * each, "every write was acknowledged");
     for (path, ids) in &acknowledged {
         let rel = RelPath::parse(path.as_bytes()).unwrap();
-        let history = engine.history.history(&ws, Some(&rel), 0).unwrap();
+        let history = engine.history.lines(&ws, Some(&rel), 0).unwrap();
         let recorded: BTreeSet<ObjectId> =
             history.iter().filter_map(|row| row.line.after).collect();
         assert!(ids.is_subset(&recorded), "{path} lacks versions");

@@ -32,7 +32,7 @@ pub struct Access {
 
 impl AccessControl {
     /// The use cases for a principal, and why they are called.
-    pub fn access(&self, principal: Arc<Principal>, message_id: Option<String>) -> Access {
+    pub fn acting_as(&self, principal: Arc<Principal>, message_id: Option<String>) -> Access {
         let mut cause = Cause::by(principal.operator.clone());
         cause.message_id = message_id;
         Access {
@@ -88,7 +88,7 @@ impl Access {
     /// See [`AccessControl::workspaces`]; those out of reach are left out.
     pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
         let mut own = match &self.principal.scope.reach {
-            Reach::Everything => return self.rooms.workspaces.workspaces(after, limit),
+            Reach::Everything => return self.rooms.workspaces.list_workspaces(after, limit),
             Reach::Project(project) => self.rooms.fork_workspaces(project)?,
             Reach::Agent(_) | Reach::Workspace(_) => self.own_workspace_if_open()?,
         };
@@ -454,7 +454,7 @@ impl Access {
             Some(path) => self.check(Operation::Read, id, path)?,
             None => self.check_reach(id)?,
         }
-        let mut lines = self.rooms.history.history(id, path, limit)?;
+        let mut lines = self.rooms.history.lines(id, path, limit)?;
         lines.retain(|row| self.principal.sees_line(row));
         Ok(lines)
     }
@@ -588,7 +588,7 @@ impl Access {
     /// See [`AccessControl::sync`].
     pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
         self.check_reach(id)?;
-        let mut synced = self.rooms.sync.sync(id, &self.cause)?;
+        let mut synced = self.rooms.sync.sync_workspace(id, &self.cause)?;
         synced
             .changes
             .retain(|change| self.principal.reads(&change.path));

@@ -34,7 +34,7 @@ impl Access {
     /// See [`crate::Engine::projects`]; those out of reach are left out.
     pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
         match &self.principal.scope.reach {
-            Reach::Everything => self.rooms.projects.projects(after, limit),
+            Reach::Everything => self.rooms.projects.list_projects(after, limit),
             Reach::Project(own) if after.is_none_or(|after| own > after) => {
                 match self.rooms.projects.project(own) {
                     Ok(project) => Ok(vec![project]),
@@ -362,7 +362,7 @@ impl Access {
     pub fn path_of_fork(&self, project: &ProjectId, agent: Option<&AgentId>) -> Result<PathBuf> {
         self.check_project(project)?;
         self.check_owner()?;
-        let forks = self.rooms.forks.forks(project)?;
+        let forks = self.rooms.forks.list_forks(project)?;
         let found = match (agent, &forks[..]) {
             (Some(agent), forks) => {
                 let reached = |tx: &dyn ReadTx| workspace_reached(tx, agent);
@@ -484,13 +484,13 @@ impl Access {
         limit: usize,
     ) -> Result<Vec<MergeReceipt>> {
         self.check_whole_project(Operation::Read, project)?;
-        self.rooms.merges.merges(project, before, limit)
+        self.rooms.merges.list_merges(project, before, limit)
     }
 
     /// See [`crate::Engine::merge`].
     pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
         self.check_not_alone(no_merge(id))?;
-        let found = self.rooms.merges.merge(id)?;
+        let found = self.rooms.merges.receipt(id)?;
         self.check_part_of(&found.completed.project, no_merge(id))?;
         Ok(found)
     }

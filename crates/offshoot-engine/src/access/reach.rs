@@ -77,7 +77,7 @@ impl AccessControl {
     /// The open forks of a project as workspaces, in the order of names; none if there is no such
     /// project.
     pub(super) fn fork_workspaces(&self, project: &ProjectId) -> Result<Vec<Workspace>> {
-        let forks = match self.forks.forks(project) {
+        let forks = match self.forks.list_forks(project) {
             Ok(forks) => forks,
             Err(error) if error.code() == ErrorCode::ProjectNotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),

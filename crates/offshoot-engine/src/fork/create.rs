@@ -314,7 +314,7 @@ impl Forks {
     }
 
     /// Open forks of a project in the order in which they were made.
-    pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
+    pub fn list_forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
         self.forks_page(project, None, 0)
     }
 

@@ -98,7 +98,7 @@ impl History {
 
     /// What happened in a workspace, or to one path of it, newest first; 0 means all of it. Also of
     /// one that was completed or deleted.
-    pub fn history(
+    pub fn lines(
         &self,
         id: &WorkspaceId,
         path: Option<&RelPath>,

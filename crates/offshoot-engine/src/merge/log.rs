@@ -32,7 +32,7 @@ pub struct MergeReceipt {
 impl Merges {
     /// Merges into a project, newest first: those before another, or from the newest; at most
     /// `limit`, 0 means all. Before one that the project does not have there is none.
-    pub fn merges(
+    pub fn list_merges(
         &self,
         project: &ProjectId,
         before: Option<&str>,
@@ -45,7 +45,7 @@ impl Merges {
     }
 
     /// One merge.
-    pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
+    pub fn receipt(&self, id: &str) -> Result<MergeReceipt> {
         self.store().read(|tx| as_receipt(&find_merge(tx, id)?))
     }
 
@@ -143,7 +143,7 @@ impl Merges {
 
     /// Brings back what lost at a path when a policy decided it in a merge: one new snapshot.
     pub fn take_lost(&self, merge: &str, path: &RelPath, cause: &Cause) -> Result<Snapshot> {
-        let receipt = self.merge(merge)?.completed;
+        let receipt = self.receipt(merge)?.completed;
         let mut decided = receipt.decided.iter().filter(|one| one.path == *path);
         let lost = decided.find_map(|one| one.lost).ok_or_else(|| {
             Error::new(

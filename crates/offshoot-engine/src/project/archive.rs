@@ -30,7 +30,7 @@ const BATCH: u64 = 8 << 20;
 
 /// Files on their way into a project.
 pub struct ProjectImport {
-    engine: Projects,
+    projects: Projects,
     project: ProjectId,
     head: State,
     /// Paths that whoever brings the files may not change.
@@ -53,7 +53,7 @@ impl Projects {
         self.context.require_space()?;
         let row = self.store().read(|tx| open_project(tx, project))?;
         Ok(ProjectImport {
-            engine: self.clone(),
+            projects: self.clone(),
             project: project.clone(),
             head: state_of_row(&row),
             closed: Protection::new(&[]),
@@ -80,7 +80,7 @@ impl ProjectImport {
         executable: bool,
     ) -> Result<u64> {
         self.refuse(path, EntryKind::File)?;
-        let mut incoming = self.engine.contents.take_in(content)?;
+        let mut incoming = self.projects.contents.take_in(content)?;
         let ruled = incoming.bytes_if_ruled(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let entry = StateEntry {
@@ -111,7 +111,7 @@ impl ProjectImport {
     /// Takes a link in, as it is: nothing in a project follows it. It replaces a file or a link.
     pub fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
         self.refuse(path, EntryKind::Symlink)?;
-        let incoming = self.engine.contents.take_in(Content::Bytes(target))?;
+        let incoming = self.projects.contents.take_in(Content::Bytes(target))?;
         let entry = StateEntry {
             kind: EntryKind::Symlink,
             perm: LINK_PERM,
@@ -132,7 +132,7 @@ impl ProjectImport {
 
     /// A file without a name, for what has to wait. See [`Projects::temp_file`].
     pub fn temp_file(&self) -> Result<std::fs::File> {
-        self.engine.context.temp_file()
+        self.projects.context.temp_file()
     }
 
     /// Makes the snapshot. Returns it, and whether it is new; none if nothing was taken in.
@@ -150,7 +150,7 @@ impl ProjectImport {
             op: HistoryOp::Import,
             via: Via::Upload,
             cause,
-            at: self.engine.context.now(),
+            at: self.projects.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             let mut proposal = Proposal {
@@ -168,13 +168,13 @@ impl ProjectImport {
             }
             Ok(proposal)
         };
-        self.engine
+        self.projects
             .change_project(&self.project, &recorded, make, |_, _| Ok(()))
             .map(Some)
     }
 
     fn store(&self, objects: &[NewObject]) -> Result<()> {
-        self.engine.store().write(Durability::Relaxed, |tx| {
+        self.projects.store().write(Durability::Relaxed, |tx| {
             for object in objects {
                 tx.put_object(object)?;
             }
@@ -186,8 +186,8 @@ impl ProjectImport {
         if kind != EntryKind::Dir && self.closed.concerns(path) {
             return Err(is_protected(path));
         }
-        self.engine.store().read(|tx| {
-            let objects = self.engine.contents.objects_in(tx);
+        self.projects.store().read(|tx| {
+            let objects = self.projects.contents.objects_in(tx);
             refuse_in(&self.head, &objects, path, kind)
         })
     }

@@ -21,7 +21,7 @@ pub enum Repository {
 
 /// A repository as it was when it was asked for.
 pub struct GitClone {
-    engine: Projects,
+    projects: Projects,
     head: Option<ObjectId>,
 }
 
@@ -34,7 +34,7 @@ impl Projects {
             Repository::Workspace(id) => open_row_in(tx, id),
         })?;
         Ok(GitClone {
-            engine: self.clone(),
+            projects: self.clone(),
             head: row.head,
         })
     }
@@ -53,7 +53,7 @@ impl GitClone {
     }
 
     fn with_objects<T>(&self, work: impl FnOnce(&UploadPack<'_>) -> Result<T>) -> Result<T> {
-        let reader = StoredObjects::new(self.engine.store(), None);
+        let reader = StoredObjects::new(self.projects.store(), None);
         work(&UploadPack {
             reader: &reader,
             head: self.head,

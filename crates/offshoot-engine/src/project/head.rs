@@ -113,7 +113,7 @@ impl Projects {
     }
 
     /// Projects in the order of names.
-    pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
+    pub fn list_projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
         self.store().read(|tx| {
             let rows = tx.projects(after, limit)?;
             rows.into_iter().map(|row| as_project(tx, row)).collect()

@@ -80,7 +80,7 @@ impl Projects {
         self.directories.try_providers_early();
         let bulk = self.store().bulk();
         let mut reading = Reading {
-            engine: self,
+            projects: self,
             repository: &repository,
             bulk: &bulk,
             progress,
@@ -129,7 +129,7 @@ fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
 
 /// Reads every object once and hands it to the bulk writer.
 struct Reading<'a> {
-    engine: &'a Projects,
+    projects: &'a Projects,
     repository: &'a GitRepository,
     bulk: &'a BulkWriter,
     progress: &'a mut dyn FnMut(ImportProgress),
@@ -261,7 +261,7 @@ impl Reading<'_> {
         };
         let (kind, bytes) = &found;
         if bytes.len() > LARGEST_IN_PACK {
-            let stored = self.engine.store().prepare(*kind, *id, bytes)?;
+            let stored = self.projects.store().prepare(*kind, *id, bytes)?;
             self.bulk.add_prepared(stored);
         } else {
             self.bulk.add(*kind, *id, bytes)?;

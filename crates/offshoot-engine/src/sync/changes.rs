@@ -47,7 +47,7 @@ impl Synchronizer {
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
         let row = self.contents.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
-            let synced = self.sync(id, cause)?;
+            let synced = self.sync_workspace(id, cause)?;
             let set = self
                 .contents
                 .diff_recorded(id, crate::Point::Head, crate::Point::Now)?;

@@ -25,7 +25,7 @@ const BUSY_GRACE: Duration = Duration::from_millis(200);
 
 /// A directory that nobody changes any more. Dropping this puts it back.
 pub(crate) struct Detached<'a> {
-    engine: &'a Synchronizer,
+    sync: &'a Synchronizer,
     row: WorkspaceRow,
     how: How,
 }
@@ -46,7 +46,7 @@ impl Synchronizer {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         let known = row.handed_out || uses == Uses::Any;
         let mut detached = Detached {
-            engine: self,
+            sync: self,
             row,
             how: How::Nothing,
         };
@@ -88,7 +88,7 @@ impl Detached<'_> {
             return Ok(Synced::default());
         }
         let (dir, place) = self.open()?;
-        self.engine
+        self.sync
             .sync_at(row, &dir, &place, include_ignored, durability)
     }
 
@@ -96,7 +96,7 @@ impl Detached<'_> {
     pub(crate) fn count_ignored(&self, synced: &Synced) -> Result<IgnoredFiles> {
         match synced.ignored.is_empty() {
             true => Ok(IgnoredFiles::default()),
-            false => (self.engine).count_ignored(&self.row, &self.open()?.0, &synced.ignored),
+            false => (self.sync).count_ignored(&self.row, &self.open()?.0, &synced.ignored),
         }
     }
 
@@ -104,13 +104,9 @@ impl Detached<'_> {
     fn open(&self) -> Result<(SafeDir, PathBuf)> {
         let place = match &self.how {
             How::Aside(aside) => aside.clone(),
-            _ => self.engine.context.data.workspace(&self.row.id),
+            _ => self.sync.context.data.workspace(&self.row.id),
         };
-        let dir = self
-            .engine
-            .directories
-            .open_dir(&place)?
-            .following_no_links();
+        let dir = self.sync.directories.open_dir(&place)?.following_no_links();
         Ok((dir, place))
     }
 
@@ -125,7 +121,7 @@ impl Detached<'_> {
     /// It is known to be gone: what stands aside is removed.
     pub(crate) fn discard(mut self) {
         if let How::Aside(aside) = std::mem::replace(&mut self.how, How::Nothing) {
-            let _ = self.engine.directories.throw_away(&aside);
+            let _ = self.sync.directories.throw_away(&aside);
         }
     }
 }
@@ -136,12 +132,12 @@ impl Drop for Detached<'_> {
             How::Nothing => Ok(()),
             How::Frozen(provider, dirs) => provider
                 .thaw(dirs)
-                .and_then(|()| self.engine.directories.ensure_fork(&self.row)),
-            How::Aside(aside) => self.engine.directories.put_back(&self.row, aside),
+                .and_then(|()| self.sync.directories.ensure_fork(&self.row)),
+            How::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
         };
         if back.is_err() {
             // The next start of any process does it.
-            self.engine.context.need_recovery();
+            self.sync.context.need_recovery();
         }
     }
 }

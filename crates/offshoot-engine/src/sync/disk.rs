@@ -203,7 +203,7 @@ pub(crate) fn same_version(before: &Stat, after: &Stat) -> bool {
 
 /// Leaves out what the ignore rules name, unless the workspace tracks it already.
 pub(crate) struct SyncFilter<'a> {
-    pub(crate) engine: &'a Synchronizer,
+    pub(crate) sync: &'a Synchronizer,
     pub(crate) dir: &'a SafeDir,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) include_ignored: bool,
@@ -218,8 +218,8 @@ impl SyncFilter<'_> {
             return false;
         }
         let path = RelPath::from_normal(path);
-        let known = self.engine.store().read(|tx| {
-            let index = Index::new(self.engine.store(), tx, self.row);
+        let known = self.sync.store().read(|tx| {
+            let index = Index::new(self.sync.store(), tx, self.row);
             Ok(index.entry(&path)?.is_some())
         });
         // When in doubt, look at it.
@@ -227,8 +227,8 @@ impl SyncFilter<'_> {
     }
 
     fn is_tracked(&self, path: &RelPath) -> bool {
-        let tracked = self.engine.store().read(|tx| {
-            let index = Index::new(self.engine.store(), tx, self.row);
+        let tracked = self.sync.store().read(|tx| {
+            let index = Index::new(self.sync.store(), tx, self.row);
             Ok(index.base().entry(&index.objects, path)?.is_some())
         });
         // When in doubt, look at it.

@@ -45,7 +45,7 @@ struct Looking<'a> {
 
 /// One walk over the changes of a fork.
 struct Walk<'a> {
-    engine: &'a Synchronizer,
+    sync: &'a Synchronizer,
     dir: &'a SafeDir,
     index: &'a Index<'a>,
     /// What the index has unrecorded.
@@ -134,7 +134,7 @@ impl Synchronizer {
                 let memo = memo.get_or_insert_with(|| ForkMemo::load(&memo_path));
                 let pending = index.pending(false)?;
                 let mut walk = Walk {
-                    engine: self,
+                    sync: self,
                     dir,
                     index: &index,
                     pending: &pending,
@@ -358,9 +358,9 @@ impl Walk<'_> {
         {
             return Ok(entry(kind, base.id, stat.size as i64));
         }
-        let largest = largest_file(&self.engine.contents, self.index.row);
+        let largest = largest_file(&self.sync.contents, self.index.row);
         match self
-            .engine
+            .sync
             .take_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
         {
             Taken::Entry(there, _) => {
@@ -372,7 +372,7 @@ impl Walk<'_> {
                 Ok(Some(Some(there)))
             }
             Taken::Gone => Ok(Some(
-                self.engine.directories.entry_on_disk(self.dir, &one.path)?,
+                self.sync.directories.entry_on_disk(self.dir, &one.path)?,
             )),
             Taken::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());

@@ -97,7 +97,7 @@ pub(crate) type Found = BTreeMap<RelPath, Option<DiskEntry>>;
 
 impl Synchronizer {
     /// Records what outside programs changed.
-    pub fn sync(&self, id: &WorkspaceId, cause: &Cause) -> Result<Synced> {
+    pub fn sync_workspace(&self, id: &WorkspaceId, cause: &Cause) -> Result<Synced> {
         let row = self.contents.open_row(id)?;
         if !row.handed_out {
             return Ok(Synced::default());
@@ -107,7 +107,7 @@ impl Synchronizer {
     }
 
     pub(crate) fn sync_if_handed_out(&self, id: &WorkspaceId, cause: &Cause) -> Result<()> {
-        self.sync(id, cause).map(drop)
+        self.sync_workspace(id, cause).map(drop)
     }
 
     /// The same before a path is taken away with all below it, while the caller holds the exclusive
@@ -209,7 +209,7 @@ impl Synchronizer {
         };
         for round in 1..=ROUNDS {
             let filter = SyncFilter {
-                engine: self,
+                sync: self,
                 dir,
                 row,
                 include_ignored,

@@ -49,13 +49,13 @@ impl Upkeep {
     /// else.
     pub fn check(&self) -> Result<CheckReport> {
         let mut check = Check {
-            engine: self,
+            upkeep: self,
             report: CheckReport::default(),
             whole: HashSet::new(),
             walked: HashSet::new(),
         };
         check.look("database", |check, found| {
-            for message in check.engine.store().meta().damage()? {
+            for message in check.upkeep.store().meta().damage()? {
                 found.add("database", message);
             }
             Ok(())
@@ -71,7 +71,7 @@ impl Upkeep {
 
 /// A check in progress.
 struct Check<'e> {
-    engine: &'e Upkeep,
+    upkeep: &'e Upkeep,
     report: CheckReport,
     /// Objects that were read and are what their ids say.
     whole: HashSet<ObjectId>,
@@ -133,7 +133,7 @@ impl Check<'_> {
         {
             return Ok(true);
         }
-        let row = self.engine.store().read(|tx| tx.object(id))?;
+        let row = self.upkeep.store().read(|tx| tx.object(id))?;
         match row {
             Some(row) => Ok(self.object(&row).is_ok()),
             None => Ok(false),

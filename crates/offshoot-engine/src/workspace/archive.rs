@@ -49,7 +49,7 @@ pub struct WholeEntry {
 
 /// A workspace, or a directory of it, as it was at one moment.
 pub struct WholeWorkspace {
-    engine: Workspaces,
+    workspaces: Workspaces,
     row: WorkspaceRow,
     /// Parents before what is in them.
     pub entries: Vec<WholeEntry>,
@@ -130,7 +130,7 @@ impl Workspaces {
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(WholeWorkspace {
-            engine: self.clone(),
+            workspaces: self.clone(),
             row,
             entries,
             too_large,
@@ -254,7 +254,7 @@ impl WholeWorkspace {
     /// large to be read.
     pub fn open(&self, entry: &WholeEntry) -> Result<Option<WholeContent>> {
         if let Some(id) = &entry.content {
-            let found = self.engine.store().open_object(id)?;
+            let found = self.workspaces.store().open_object(id)?;
             let (_, size, content) = found.ok_or_else(missing_content)?;
             return Ok(Some(WholeContent { size, content }));
         }
@@ -266,7 +266,7 @@ impl WholeWorkspace {
 
     /// A copy of a file that others may be writing, so that it has one size and one content.
     fn copy_of(&self, path: &RelPath) -> Result<Option<WholeContent>> {
-        let dir = self.engine.directories.dir_of(&self.row)?;
+        let dir = self.workspaces.directories.dir_of(&self.row)?;
         let held = |bytes: Vec<u8>| WholeContent {
             size: bytes.len() as u64,
             content: Box::new(Cursor::new(bytes)),
@@ -277,12 +277,12 @@ impl WholeWorkspace {
             _ => return Ok(None),
         }
         let (mut file, opened) = dir.open_file(path)?;
-        if opened.size > largest_file(&self.engine.contents, &self.row) {
+        if opened.size > largest_file(&self.workspaces.contents, &self.row) {
             return Ok(None);
         }
         let mut seen = opened;
         for _ in 1..TRIES {
-            let copy = copy(&self.engine, &mut file, seen.size)?;
+            let copy = copy(&self.workspaces, &mut file, seen.size)?;
             let after = offshoot_sys::fstat(&file).map_err(unreadable)?;
             if same_version(&seen, &after) {
                 return Ok(Some(copy));
@@ -290,12 +290,12 @@ impl WholeWorkspace {
             seen = after;
         }
         // What it has up to here was written in this order by somebody who goes on writing.
-        copy(&self.engine, &mut file, seen.size).map(Some)
+        copy(&self.workspaces, &mut file, seen.size).map(Some)
     }
 }
 
 /// The first bytes of a file, as many as there are up to `most`.
-fn copy(engine: &Workspaces, file: &mut File, most: u64) -> Result<WholeContent> {
+fn copy(workspaces: &Workspaces, file: &mut File, most: u64) -> Result<WholeContent> {
     file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     let mut part = file.take(most);
     if most <= IN_MEMORY {
@@ -306,7 +306,7 @@ fn copy(engine: &Workspaces, file: &mut File, most: u64) -> Result<WholeContent>
             content: Box::new(Cursor::new(bytes)),
         });
     }
-    let mut spool = engine.context.temp_file()?;
+    let mut spool = workspaces.context.temp_file()?;
     let size = std::io::copy(&mut part, &mut spool).map_err(unreadable)?;
     spool.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     Ok(WholeContent {

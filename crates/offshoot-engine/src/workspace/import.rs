@@ -29,7 +29,7 @@ const BATCH: i64 = 8 << 20;
 /// Each is refused as a single write of it would be, as far as that can be told when it comes. What
 /// shows only at the end, such as a quota, ends the whole import.
 pub struct WorkspaceImport {
-    engine: Workspaces,
+    workspaces: Workspaces,
     id: WorkspaceId,
     row: WorkspaceRow,
     cause: Cause,
@@ -60,7 +60,7 @@ impl Workspaces {
     ) -> Result<WorkspaceImport> {
         self.sync.sync_if_handed_out(id, cause)?;
         Ok(WorkspaceImport {
-            engine: self.clone(),
+            workspaces: self.clone(),
             id: id.clone(),
             row: self.contents.open_row(id)?,
             cause: cause.clone(),
@@ -83,7 +83,7 @@ impl WorkspaceImport {
         executable: bool,
     ) -> Result<u64> {
         refuse_unwritable(&self.row, path)?;
-        let incoming = self.engine.contents.take_in(content)?;
+        let incoming = self.workspaces.contents.take_in(content)?;
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             id: incoming.id,
@@ -96,7 +96,7 @@ impl WorkspaceImport {
             via: Via::Call,
             cause: self.cause.clone(),
         };
-        self.look(|tx, row| self.engine.refuse_write(tx, row, &file))?;
+        self.look(|tx, row| self.workspaces.refuse_write(tx, row, &file))?;
         self.take(path, New::File(Box::new(file)), incoming.size)?;
         Ok(incoming.size as u64)
     }
@@ -114,7 +114,7 @@ impl WorkspaceImport {
         refuse_unwritable(&self.row, path)?;
         check_target(target)?;
         self.look(|tx, row| plan_link(&self.index(tx, row), path, target).map(drop))?;
-        let incoming = self.engine.contents.take_in(Content::Bytes(target))?;
+        let incoming = self.workspaces.contents.take_in(Content::Bytes(target))?;
         let size = incoming.size;
         let new = New::Link(target.to_vec(), Box::new(incoming));
         self.take(path, new, size)
@@ -131,7 +131,7 @@ impl WorkspaceImport {
             false => taken.take_waiting(),
         };
         drop(taken);
-        store_all(&self.engine, &full)
+        store_all(&self.workspaces, &full)
     }
 
     /// Writes all that was taken in: one transaction, then the directory if there is one. If it fails, nothing has
@@ -142,26 +142,26 @@ impl WorkspaceImport {
         if taken.entries.is_empty() {
             return Ok(());
         }
-        let engine = &self.engine;
+        let workspaces = &self.workspaces;
         let rest = taken.take_waiting();
-        store_all(engine, &rest)?;
-        let held = engine.sync.hold_whole(&self.id)?;
-        let changed = engine.land_import(&held, &taken.entries, &self.cause)?;
-        engine.sync.project_held(&held, &changed)?;
-        engine.after_writes(held);
+        store_all(workspaces, &rest)?;
+        let held = workspaces.sync.hold_whole(&self.id)?;
+        let changed = workspaces.land_import(&held, &taken.entries, &self.cause)?;
+        workspaces.sync.project_held(&held, &changed)?;
+        workspaces.after_writes(held);
         Ok(())
     }
 
     /// Looks at the workspace as it is now.
     fn look(&self, mut look: impl FnMut(&dyn ReadTx, &WorkspaceRow) -> Result<()>) -> Result<()> {
-        self.engine.store().read(|tx| {
+        self.workspaces.store().read(|tx| {
             let row = open_row_by_key(tx, &self.row)?;
             look(tx, &row)
         })
     }
 
     fn index<'a>(&'a self, tx: &'a dyn ReadTx, row: &'a WorkspaceRow) -> Index<'a> {
-        Index::new(self.engine.store(), tx, row)
+        Index::new(self.workspaces.store(), tx, row)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -170,11 +170,11 @@ impl WorkspaceImport {
 }
 
 /// Stores contents. They are named by nothing yet, and may get lost with a power cut until then.
-fn store_all(engine: &Workspaces, objects: &[NewObject]) -> Result<()> {
+fn store_all(workspaces: &Workspaces, objects: &[NewObject]) -> Result<()> {
     if objects.is_empty() {
         return Ok(());
     }
-    engine.store().write(Durability::Relaxed, |tx| {
+    workspaces.store().write(Durability::Relaxed, |tx| {
         for object in objects {
             tx.put_object(object)?;
         }

@@ -296,7 +296,11 @@ impl Workspaces {
     }
 
     /// Open workspaces in the order of names.
-    pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
+    pub fn list_workspaces(
+        &self,
+        after: Option<&WorkspaceId>,
+        limit: usize,
+    ) -> Result<Vec<Workspace>> {
         let rows = self.store().read(|tx| tx.workspaces(after, limit))?;
         Ok(rows.into_iter().map(Workspace::from).collect())
     }

@@ -98,7 +98,7 @@ fn it_lands_when_its_last_conflict_is_settled_by_somebody_elses_merge() {
         .rig
         .engine
         .merges
-        .merge(&merge)
+        .receipt(&merge)
         .unwrap()
         .completed
         .snapshot;

@@ -122,7 +122,7 @@ impl Scene<'_> {
                 assert!(done.unwrap().conflicts.is_empty());
             }
             Step::Undo(number) => {
-                let merges = engine.merges.merges(&self.project, None, 0).unwrap();
+                let merges = engine.merges.list_merges(&self.project, None, 0).unwrap();
                 let Some(merge) = merges.get(number) else {
                     return;
                 };

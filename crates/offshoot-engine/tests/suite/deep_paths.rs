@@ -100,7 +100,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     let path = rig.engine.workspaces.hand_out_path(&id).unwrap();
     let file = make_deep(&path, MAX_DEPTH + 40);
     for _ in 0..2 {
-        let synced = rig.engine.sync.sync(&id, &user()).unwrap();
+        let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert_eq!(synced.refused, left_out);
         assert_eq!(synced.ignored, []);
         let workspace = rig.engine.workspaces.workspace(&id).unwrap();
@@ -118,7 +118,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     assert_eq!(imported.dropped, left_out);
     let (fork, path) = rig.fork(&project, "agent");
     make_deep(&path, MAX_DEPTH + 40);
-    let synced = rig.engine.sync.sync(&fork, &user()).unwrap();
+    let synced = rig.engine.sync.sync_workspace(&fork, &user()).unwrap();
     assert!(synced.changes.is_empty());
     assert!(
         synced.refused.contains(&left_out[0]),

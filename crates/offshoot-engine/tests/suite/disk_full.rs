@@ -250,7 +250,7 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     for number in 0..4_500 {
         fs::write(path.join(format!("d/{name}-{number}")), b"same").unwrap();
     }
-    engine.sync.sync(&id, &user()).unwrap();
+    engine.sync.sync_workspace(&id, &user()).unwrap();
     engine
         .workspaces
         .delete_file(&id, &p("d"), true, &user())

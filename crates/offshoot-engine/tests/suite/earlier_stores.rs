@@ -26,7 +26,7 @@ fn a_store_of_every_earlier_schema_works() {
         check();
         let names: Vec<String> = engine
             .workspaces
-            .workspaces(None, 0)
+            .list_workspaces(None, 0)
             .unwrap()
             .into_iter()
             .map(|one| one.id.to_string())
@@ -79,7 +79,7 @@ fn use_project(engine: &offshoot_engine::Engine, schema: usize) {
         // What was asked for and not done when the program ended.
         assert_eq!(engine.merges.waiting_completions().unwrap(), 1, "{schema}");
         assert_eq!(engine.merges.work_off_completions().unwrap(), 0, "{schema}");
-        let merges = engine.merges.merges(&web, None, 0).unwrap();
+        let merges = engine.merges.list_merges(&web, None, 0).unwrap();
         assert_eq!(merges.len(), 4, "{schema}");
         let decided = merges.iter().flat_map(|one| &one.completed.decided);
         assert_eq!(decided.count(), 1, "{schema}");

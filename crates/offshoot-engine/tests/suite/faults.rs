@@ -581,13 +581,13 @@ fn fault_sync() {
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
             let image = bed.image(&ws);
-            let lines = bed.engine.history.history(&ws, None, 0).unwrap().len();
+            let lines = bed.engine.history.lines(&ws, None, 0).unwrap().len();
             bed.plan.arm(n);
-            let outcome = bed.engine.sync.sync(&ws, &user());
+            let outcome = bed.engine.sync.sync_workspace(&ws, &user());
             let struck = bed.plan.disarm();
             if outcome.is_err() {
                 bed.reopen();
-                let now = bed.engine.history.history(&ws, None, 0).unwrap().len();
+                let now = bed.engine.history.lines(&ws, None, 0).unwrap().len();
                 assert_eq!(now, lines, "half a sync is in the history at call {n}");
             }
             assert_eq!(
@@ -595,7 +595,7 @@ fn fault_sync() {
                 image,
                 "a sync changed the directory at call {n}"
             );
-            bed.engine.sync.sync(&ws, &user()).unwrap();
+            bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
             assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
             if !struck {
                 prove(&mut bed);
@@ -656,7 +656,7 @@ fn fault_clean() {
             let ws = bed.create("w");
             some_files(&bed, &ws);
             outside_edits(&bed, &ws);
-            bed.engine.sync.sync(&ws, &user()).unwrap();
+            bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
             let other = bed.create("other");
             some_files(&bed, &other);
             bed.engine.workspaces.hand_out_path(&other).unwrap();

@@ -110,7 +110,11 @@ impl Case {
                 .iter()
                 .map(|one| (one.path.to_text(), one.state))
                 .collect(),
-            merges: engine.merges.merges(&self.project, None, 0).unwrap().len(),
+            merges: engine
+                .merges
+                .list_merges(&self.project, None, 0)
+                .unwrap()
+                .len(),
         }
     }
 }
@@ -378,7 +382,7 @@ fn fault_fork_undo() {
             rig.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
-            let merges = engine.merges.merges(&case.project, None, 0)?;
+            let merges = engine.merges.list_merges(&case.project, None, 0)?;
             let merge = merges[0].completed.merge_id.clone().unwrap();
             or_exists(engine.merges.undo_merge(&merge, &user()).map(drop))
         },

@@ -57,7 +57,7 @@ struct Worker {
 impl Worker {
     fn choose(&self, rng: &mut Rng, number: &str) -> String {
         // Those of the crowd stay idle, so that there are always as many.
-        let forks = self.engine.forks.forks(&self.project).unwrap();
+        let forks = self.engine.forks.list_forks(&self.project).unwrap();
         let names: Vec<String> = forks
             .iter()
             .map(|fork| fork.workspace.id.to_string())
@@ -118,7 +118,7 @@ impl Worker {
                 let path = engine.workspaces.hand_out_path(&id(1))?.join(words[2]);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(&path, words[2]).unwrap();
-                engine.sync.sync(&id(1), &user()).map(drop)
+                engine.sync.sync_workspace(&id(1), &user()).map(drop)
             }
             "put" => {
                 let content = Content::Bytes(words[1].as_bytes());
@@ -305,7 +305,7 @@ fn names_in(dir: &Path) -> BTreeSet<String> {
 fn no_orphans(host: &HostDir, engine: &Engine) {
     let data = host.path().join("data");
     engine.directories.collect_layers(Duration::ZERO).unwrap();
-    let all = engine.workspaces.workspaces(None, 0).unwrap();
+    let all = engine.workspaces.list_workspaces(None, 0).unwrap();
     let with_directory: BTreeSet<String> = all
         .iter()
         .filter(|one| one.materialized)

@@ -221,7 +221,7 @@ fn forks_of_one_agent_and_names() {
             &user(),
         );
         assert_eq!(taken.unwrap_err().code(), ErrorCode::AlreadyExists);
-        assert_eq!(rig.engine.forks.forks(&project).unwrap().len(), 3);
+        assert_eq!(rig.engine.forks.list_forks(&project).unwrap().len(), 3);
         let busy = rig
             .engine
             .projects

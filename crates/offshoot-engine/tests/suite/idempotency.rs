@@ -34,7 +34,7 @@ const MOST_CALLS: u64 = 3_000;
 
 fn access(engine: &Engine) -> Access {
     let owner = Principal::owner(Operator::user());
-    engine.access.access(Arc::new(owner), None)
+    engine.access.acting_as(Arc::new(owner), None)
 }
 
 /// What every request here needs.
@@ -144,9 +144,13 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
 
 /// All that requests of these kinds make.
 fn all_things(engine: &Engine) -> Vec<String> {
-    let workspaces = engine.workspaces.workspaces(None, 0).unwrap().into_iter();
+    let workspaces = engine
+        .workspaces
+        .list_workspaces(None, 0)
+        .unwrap()
+        .into_iter();
     let mut all: Vec<String> = workspaces.map(|one| format!("w {}", one.id)).collect();
-    let projects = engine.projects.projects(None, 0).unwrap().into_iter();
+    let projects = engine.projects.list_projects(None, 0).unwrap().into_iter();
     all.extend(projects.map(|one| format!("p {}", one.id)));
     let agents = engine.access.agents().unwrap().into_iter();
     all.extend(agents.map(|one| format!("a {}", one.id)));
@@ -207,9 +211,16 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
     let refused = make(&mine, json!({ "a": 2 })).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     let other = Principal::owner(Operator::new("other"));
-    let other = rig.engine.access.access(Arc::new(other), None);
+    let other = rig.engine.access.acting_as(Arc::new(other), None);
     assert!(make(&other, json!({ "a": 2 })).unwrap().1);
-    assert_eq!(rig.engine.workspaces.workspaces(None, 0).unwrap().len(), 2);
+    assert_eq!(
+        rig.engine
+            .workspaces
+            .list_workspaces(None, 0)
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn a_repository_of_one_agent_reaches_nobody() {
         assert_eq!(
             rig.engine
                 .merges
-                .merge(done.merge_id.as_ref().unwrap())
+                .receipt(done.merge_id.as_ref().unwrap())
                 .unwrap()
                 .completed,
             // The log says what was merged; what became of the workspace is in the answer alone.
@@ -532,7 +532,7 @@ fn places_of_ours_cannot_be_forged() {
                 .unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        rig.engine.sync.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert!(read(&id).contains("real"));
         let done = complete(&rig, &id);
         assert_eq!(paths(&done.left_out), [".logs", ".meta"]);

@@ -69,7 +69,7 @@ impl Holder {
 /// Takes a file in as an archive does.
 fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
     let owner = Principal::owner(Operator::new("ann"));
-    let access = engine.access.access(Arc::new(owner), None);
+    let access = engine.access.acting_as(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
     access
         .import_file(&import, &p(path), Content::Bytes(text.as_bytes()), false)
@@ -106,11 +106,11 @@ fn a_workspace_that_is_held_is_called_by_its_name() {
     options.provider = Some(ProviderName::Copy);
     options.lock_timeout = at_once;
     let other = Engine::open(options).unwrap();
-    let error = other.sync.sync(&id, &user()).unwrap_err();
+    let error = other.sync.sync_workspace(&id, &user()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert!(error.message().contains("`ada`"), "{error}");
     drop(held.unwrap());
-    other.sync.sync(&id, &user()).unwrap();
+    other.sync.sync_workspace(&id, &user()).unwrap();
 }
 
 /// Whatever is done with a workspace whose path nobody was given, no directory appears.
@@ -168,7 +168,14 @@ fn no_door_needs_a_directory() {
         .workspaces
         .file_at(&ws, &kept.snapshot.id.to_hex(), &p("d/f"));
     assert_eq!(kept.unwrap(), b"one");
-    assert!(engine.sync.sync(&ws, &user()).unwrap().changes.is_empty());
+    assert!(
+        engine
+            .sync
+            .sync_workspace(&ws, &user())
+            .unwrap()
+            .changes
+            .is_empty()
+    );
     assert_eq!(rig.changes(&ws), []);
     let whole = engine
         .workspaces
@@ -209,14 +216,14 @@ fn a_restore_that_cannot_be_done_leaves_no_version() {
     fs::remove_dir_all(&dir).unwrap();
     // Something that no directory can take the place of.
     fs::write(&dir, "in the way").unwrap();
-    let before = rig.engine.history.history(&ws, None, 0).unwrap().len();
+    let before = rig.engine.history.lines(&ws, None, 0).unwrap().len();
     let id = first.snapshot.id.to_hex();
     rig.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap_err();
     assert_eq!(
-        rig.engine.history.history(&ws, None, 0).unwrap().len(),
+        rig.engine.history.lines(&ws, None, 0).unwrap().len(),
         before
     );
     fs::remove_file(&dir).unwrap();
@@ -234,7 +241,7 @@ fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
         let (id, path) = rig.fork(&project, "ada");
         fs::write(path.join("new"), "recorded").unwrap();
         fs::write(path.join("README"), "changed").unwrap();
-        rig.engine.sync.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         fs::remove_dir_all(rig.host.path().join("data/forks/ada.1")).unwrap();
         let changes = rig.changes(&id);
         assert_eq!(changes.len(), 2, "{changes:?}");
@@ -304,7 +311,7 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     inside.tell("so is this");
     let late = |id: &WorkspaceId, path: &str, text: &str| {
         wait_until(&format!("`{text}` is recorded"), || {
-            engine.sync.sync(id, &user()).unwrap();
+            engine.sync.sync_workspace(id, &user()).unwrap();
             let read = engine.workspaces.read_whole(id, &p(path));
             read.is_ok_and(|read| String::from_utf8(read.0).unwrap().contains(text))
         });
@@ -323,7 +330,7 @@ fn clean_leaves_forks_that_somebody_uses() {
         let (reader, reader_path) = rig.fork(&project, "reader");
         let (other, other_path) = rig.fork(&project, "other");
         fs::write(other_path.join("own"), "kept").unwrap();
-        rig.engine.sync.sync(&other, &user()).unwrap();
+        rig.engine.sync.sync_workspace(&other, &user()).unwrap();
         let held = Holder::start(
             "exec 3<\"$DIR/README\"; echo ready; read line",
             &reader_path,
@@ -526,7 +533,7 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
             "{:?}",
             problems(&rig.engine)
         );
-        rig.engine.sync.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert!(problems(&rig.engine).is_empty());
     });
 }

@@ -373,7 +373,7 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
     let mut sorted = texts.clone();
     sorted.sort();
     assert_eq!(sorted, ["mine\n", "other\n"]);
-    let merge = rig.engine.merges.merge(&done.merge_id.unwrap()).unwrap();
+    let merge = rig.engine.merges.receipt(&done.merge_id.unwrap()).unwrap();
     assert_eq!(merge.completed.snapshot, last.snapshot.map(|one| one.id));
     rig.check();
 }
@@ -439,7 +439,7 @@ fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
     assert_eq!(gone.err().unwrap().code(), ErrorCode::FileNotFound);
     let again = rig.engine.merges.undo_merge(&merge, &user()).unwrap_err();
     assert_eq!(again.code(), ErrorCode::AlreadyExists);
-    let log = rig.engine.merges.merges(&project, None, 0).unwrap();
+    let log = rig.engine.merges.list_merges(&project, None, 0).unwrap();
     assert!(log[0].undone_by.is_some());
     // Where later work stands on what the merge brought, nothing is undone.
     let (two, path) = rig.fork(&project, "two");

@@ -87,7 +87,7 @@ fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
-        rig.engine.sync.sync(&id, &user()).unwrap();
+        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         beside(&path, &[work, replace, rewrite], || {
             for _ in 0..15 {
                 rig.engine

@@ -131,7 +131,7 @@ fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
 /// Takes the files of a directory into a workspace, as an archive does.
 fn take_in(rig: &TestEngine, id: &WorkspaceId, root: &Path) {
     let owner = Principal::owner(Operator::new("ann"));
-    let access = rig.engine.access.access(Arc::new(owner), None);
+    let access = rig.engine.access.acting_as(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
     each_file(root, |name, content| {
         let taken = access.import_file(&import, &p(name), Content::Bytes(content), false);
@@ -150,7 +150,7 @@ fn scene_of_a_workspace(
     let id = waits.rig.create("large");
     let path = waits.rig.engine.workspaces.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
-    let (wait, _) = waits.longest(|rig| rig.engine.sync.sync(&id, &user()).unwrap());
+    let (wait, _) = waits.longest(|rig| rig.engine.sync.sync_workspace(&id, &user()).unwrap());
     note("sync", wait);
     let snapshot = |rig: &TestEngine| {
         let taken = rig

@@ -52,7 +52,7 @@ fn an_upload_takes_no_name_that_an_outside_program_took() {
 fn a_write_through_a_link_remembers_what_was_behind_it() {
     let (bed, ws, root) = handed_out();
     fs::create_dir(root.join("real")).unwrap();
-    bed.engine.sync.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
     // Both the link and what it leads to are new to the index.
     fs::write(root.join("real/f"), b"theirs").unwrap();
     symlink("real", root.join("first")).unwrap();
@@ -61,7 +61,7 @@ fn a_write_through_a_link_remembers_what_was_behind_it() {
     assert_eq!(written.path, p("real/f"));
     assert_eq!(fs::read(root.join("real/f")).unwrap(), b"mine");
     assert!(is_remembered(&bed, &ws, b"theirs"), "their content is lost");
-    bed.engine.sync.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -73,7 +73,7 @@ fn a_directory_that_became_a_link_does_not_stop_a_sync() {
         bed.write(&ws, "other/f", b"theirs");
         fs::remove_dir_all(root.join("d")).unwrap();
         symlink(target, root.join("d")).unwrap();
-        bed.engine.sync.sync(&ws, &user()).unwrap();
+        bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None, "{target}");
         assert_eq!(fs::read(root.join("other/f")).unwrap(), b"theirs");
     }
@@ -319,7 +319,7 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
         .snapshot(&ws, None, false, &user())
         .unwrap();
     fs::remove_dir_all(&root).unwrap();
-    let synced = bed.engine.sync.sync(&ws, &user()).unwrap();
+    let synced = bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(synced.changes.len(), 3);
     assert_eq!(out_of_line(&bed, &ws), None);
     let id = first.snapshot.id.to_hex();
@@ -331,7 +331,7 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
     fs::remove_dir_all(&root).unwrap();
     bed.reopen();
     bed.write(&ws, "new/file", b"z");
-    bed.engine.sync.sync(&ws, &user()).unwrap();
+    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
     fs::remove_dir_all(&root).unwrap();
     bed.engine
@@ -391,12 +391,12 @@ fn directories_that_a_restore_made_are_known_to_go() {
         .workspaces
         .restore(&ws, &id, Some(&p("b/b/b")), &user())
         .unwrap();
-    let lines = engine.history.history(&ws, Some(&p("b/b")), 1).unwrap();
+    let lines = engine.history.lines(&ws, Some(&p("b/b")), 1).unwrap();
     let made = (lines[0].line.op, lines[0].line.via);
     assert_eq!(made, (HistoryOp::Mkdir, Via::Restore));
     fs::remove_dir_all(path.join("b")).unwrap();
     fs::create_dir(path.join("b")).unwrap();
-    engine.sync.sync(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -410,11 +410,11 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
     // Both with a memo of the walk that knows the file, and without one.
     for name in ["build", "again/build"] {
         bed.write(&ws, name, b"a file");
-        engine.sync.sync(&ws, &user()).unwrap();
+        engine.sync.sync_workspace(&ws, &user()).unwrap();
         fs::remove_file(path.join(name)).unwrap();
         fs::create_dir(path.join(name)).unwrap();
         fs::write(path.join(name).join("made"), "x").unwrap();
-        let synced = engine.sync.sync(&ws, &user()).unwrap();
+        let synced = engine.sync.sync_workspace(&ws, &user()).unwrap();
         let gone: Vec<_> = synced.changes.iter().map(|one| one.op).collect();
         assert_eq!(gone, [HistoryOp::Delete], "{name}");
         assert_eq!(crate::fixture::consistency::miscounted(&bed, &ws), None);
@@ -437,12 +437,12 @@ fn what_was_away_for_a_moment_is_found_again() {
     fs::write(path.join("d/e/f"), "x").unwrap();
     // Files as young as the memo are looked at again anyway.
     std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
-    engine.sync.sync(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws, &user()).unwrap();
     fs::rename(path.join("d"), path.join("away")).unwrap();
     bed.write(&ws, "d/e/new", b"through us");
     fs::remove_dir_all(path.join("d")).unwrap();
     fs::rename(path.join("away"), path.join("d")).unwrap();
-    engine.sync.sync(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(out_of_line(&bed, &ws), None);
 }
 
@@ -473,7 +473,7 @@ fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         bed.close();
         bed.reopen();
-        bed.engine.sync.sync(&ws, &user()).unwrap();
+        bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
         assert_eq!(out_of_line(&bed, &ws), None);
     }

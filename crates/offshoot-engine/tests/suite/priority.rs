@@ -395,12 +395,12 @@ fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
     let scene = Scene::new(&[("f", &lines(&[]))]);
     let (id, path) = scene.rig.fork(&scene.project, "ada");
     fs::write(path.join("f"), lines(&[(1, "by a program")])).unwrap();
-    scene.rig.engine.sync.sync(&id, &user()).unwrap();
+    scene.rig.engine.sync.sync_workspace(&id, &user()).unwrap();
     let last = scene
         .rig
         .engine
         .history
-        .history(&id, Some(&p("f")), 1)
+        .lines(&id, Some(&p("f")), 1)
         .unwrap();
     let cause = &last[0].line.cause;
     assert_eq!(cause.operator, Operator::outside());

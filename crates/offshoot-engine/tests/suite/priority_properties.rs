@@ -404,7 +404,7 @@ impl Stage {
                     let dir = engine.workspaces.hand_out_path(&fork.id).unwrap();
                     fs::write(dir.join(file.path), text).unwrap();
                     if !is_last {
-                        engine.sync.sync(&fork.id, &user()).unwrap();
+                        engine.sync.sync_workspace(&fork.id, &user()).unwrap();
                     }
                 }
             }

@@ -104,7 +104,7 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
                 .delete_file(ws, &path, true, &user())
                 .is_err()
         );
-        engine.sync.sync(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws, &user()).unwrap();
         assert!(!on_disk.exists(), "looking made a directory");
         // Nor does a write that is refused.
         let refused = WriteOptions {
@@ -152,7 +152,7 @@ fn property_what_is_written_is_read() {
             assert_eq!(*node, Node::File(0o644, bytes.clone()));
             assert!(engine.history.version(ws, &id).unwrap() == **bytes);
         }
-        let lines = engine.history.history(ws, Some(&path), 0).unwrap();
+        let lines = engine.history.lines(ws, Some(&path), 0).unwrap();
         assert_eq!(lines.len(), 3, "every write is in the history");
     });
 }
@@ -271,7 +271,7 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
         let target = std::ffi::OsStr::from_bytes(target);
         std::os::unix::fs::symlink(target, root.join("l")).unwrap();
         std::os::unix::fs::symlink("..", root.join("l2")).unwrap();
-        engine.sync.sync(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws, &user()).unwrap();
         let before = everything(bed);
         let beyond = p("l").join(&path);
         let outcome = match call {
@@ -724,7 +724,7 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
             }
             Step::Restore(..) => {}
             Step::Sync => {
-                engine.sync.sync(ws, &user()).unwrap();
+                engine.sync.sync_workspace(ws, &user()).unwrap();
             }
             Step::Reopen => bed.reopen(),
         }
@@ -735,10 +735,10 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
         assert_eq!(read_all(&bed.engine, ws), model, "after {step:?}");
     }
     let engine = &bed.engine;
-    engine.sync.sync(ws, &user()).unwrap();
+    engine.sync.sync_workspace(ws, &user()).unwrap();
     assert_eq!(out_of_line(bed, ws), None);
     for (path, bytes) in &acknowledged {
-        let lines = engine.history.history(ws, Some(path), 0).unwrap();
+        let lines = engine.history.lines(ws, Some(path), 0).unwrap();
         let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, bytes).unwrap();
         assert!(
             lines.iter().any(|line| line.line.after == Some(id)),
@@ -777,10 +777,10 @@ fn property_outside_links_and_modes_are_found_and_kept() {
                 step,
                 Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
             ) {
-                engine.sync.sync(ws, &user()).unwrap();
+                engine.sync.sync_workspace(ws, &user()).unwrap();
             }
         }
-        engine.sync.sync(ws, &user()).unwrap();
+        engine.sync.sync_workspace(ws, &user()).unwrap();
         assert_eq!(out_of_line(bed, ws), None);
     });
 }
@@ -800,7 +800,7 @@ fn property_recovery_puts_wrong_counters_right() {
             .snapshot(ws, None, false, &user())
             .unwrap();
         do_all(bed, ws, handed_out, &edits);
-        bed.engine.sync.sync(ws, &user()).unwrap();
+        bed.engine.sync.sync_workspace(ws, &user()).unwrap();
         let right = bed.engine.workspaces.workspace(ws).unwrap();
         bed.close();
         let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
@@ -854,7 +854,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 // Whatever stands in the way just then may refuse it.
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
-                    0 => engine.sync.sync(&ws, &user()).map(drop),
+                    0 => engine.sync.sync_workspace(&ws, &user()).map(drop),
                     1 => try_write(engine, &ws, &deep, b"through us").map(drop),
                     2 => engine
                         .workspaces
@@ -871,7 +871,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        engine.sync.sync(&ws, &user()).unwrap();
+        engine.sync.sync_workspace(&ws, &user()).unwrap();
         assert_eq!(out_of_line(&bed, &ws), None);
     }
 }

@@ -115,7 +115,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access.access(Arc::new(principal), None)
+        self.rig.engine.access.acting_as(Arc::new(principal), None)
     }
 
     fn project_token(&self) -> Access {
@@ -390,7 +390,7 @@ fn what_was_decided_does_not_come_up_again() {
     let review = waiting(&scene.complete(&id)).0.to_owned();
     // The agent works on, so that the workspace stays.
     fs::write(path.join("more"), "2\n").unwrap();
-    scene.rig.engine.sync.sync(&id, &user()).unwrap();
+    scene.rig.engine.sync.sync_workspace(&id, &user()).unwrap();
     scene.resolve(&review, Resolution::Ours);
     let again = scene.rig.engine.merges.complete(
         &id,

@@ -85,7 +85,7 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         // A restart must not take a project for a workspace whose directory lags behind.
         rig.reopen();
         rig.check();
-        let log = rig.engine.merges.merges(&project, None, 0).unwrap();
+        let log = rig.engine.merges.list_merges(&project, None, 0).unwrap();
         let snapshot = log[0].completed.snapshot.unwrap();
         assert_ne!(
             Some(snapshot),
@@ -204,7 +204,7 @@ fn purging_changes_ids_and_no_other_text() {
     };
     let merge = |done: &offshoot_engine::Completed| {
         let id = done.merge_id.as_deref().unwrap();
-        rig.engine.merges.merge(id).unwrap().completed
+        rig.engine.merges.receipt(id).unwrap().completed
     };
     // The snapshots that held it have other ids, in the receipt as everywhere.
     let after = merge(&landed);

@@ -42,7 +42,7 @@ impl Scene {
 
     fn present(&self, secret: &str) -> Result<Access> {
         let principal = self.rig.engine.access.authenticate(secret)?;
-        Ok(self.rig.engine.access.access(Arc::new(principal), None))
+        Ok(self.rig.engine.access.acting_as(Arc::new(principal), None))
     }
 
     fn of_project(&self, project: &ProjectId) -> Access {
@@ -83,7 +83,7 @@ impl Scene {
         assert!(access.own_workspace().is_err() && access.workspace_to_complete().is_err());
         let (_, share) = access.share().unwrap();
         assert_eq!(share, None);
-        let event = self.rig.engine.history.history(id, None, 1).unwrap();
+        let event = self.rig.engine.history.lines(id, None, 1).unwrap();
         assert!(!event.is_empty());
     }
 }

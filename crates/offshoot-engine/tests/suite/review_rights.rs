@@ -77,7 +77,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access.access(Arc::new(principal), None)
+        self.rig.engine.access.acting_as(Arc::new(principal), None)
     }
 
     fn token(&self) -> Access {

@@ -43,7 +43,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
         fs::write(root.join(file), "x\n").unwrap();
     }
     let refused = ["beside", "loose", "skills/evil"].map(p);
-    let synced = engine.sync.sync(&id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&id, &user()).unwrap();
     let told: Vec<_> = synced
         .refused
         .iter()
@@ -131,6 +131,6 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     let root = engine.workspaces.hand_out_path(&again.id).unwrap();
     fs::remove_dir_all(root.join("temp")).unwrap();
     std::os::unix::fs::symlink("/etc", root.join("temp")).unwrap();
-    let synced = engine.sync.sync(&again.id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&again.id, &user()).unwrap();
     assert_eq!(synced.refused.len(), 1, "{synced:?}");
 }

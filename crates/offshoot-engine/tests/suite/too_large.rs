@@ -64,7 +64,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     make_huge(&dir.join("huge"));
     fs::write(dir.join("small"), "two").unwrap();
 
-    let synced = engine.sync.sync(&id, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&id, &user()).unwrap();
     let changed: Vec<String> = synced
         .changes
         .iter()
@@ -165,7 +165,14 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
 
     fs::remove_file(dir.join("grows")).unwrap();
     fs::remove_file(dir.join("huge")).unwrap();
-    assert!(engine.sync.sync(&id, &user()).unwrap().too_large.is_empty());
+    assert!(
+        engine
+            .sync
+            .sync_workspace(&id, &user())
+            .unwrap()
+            .too_large
+            .is_empty()
+    );
     engine.workspaces.delete_workspace(&id, &user()).unwrap();
     rig.check();
 }
@@ -224,7 +231,7 @@ fn a_file_beyond_the_quota_is_not_read() {
     let (id, dir) = workspace(&rig.engine, "w", quota);
     fs::write(dir.join("fits"), vec![1; 1000]).unwrap();
     fs::write(dir.join("does not"), vec![1; (1 << 20) + 1]).unwrap();
-    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     assert_eq!(
         (synced.too_large[0].size, synced.too_large[0].limit),
@@ -270,7 +277,7 @@ fn holes_are_not_read() {
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(SIZE).unwrap();
     let before = bytes_read();
-    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     let read = bytes_read() - before;
     assert!(read < SIZE / 4, "{read} of {SIZE} bytes were read");
@@ -284,7 +291,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
         fs::create_dir(dir.join("target")).unwrap();
         make_huge(&dir.join("target/huge"));
         fs::write(dir.join("README"), "changed\n").unwrap();
-        let synced = rig.engine.sync.sync(&id, &user()).unwrap();
+        let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert_eq!((synced.changes.len(), synced.too_large.len()), (1, 0));
         assert_eq!(rig.changes(&id).len(), 1);
         rig.engine
@@ -323,7 +330,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     File::create(&sparse).unwrap().set_len(12 << 30).unwrap();
     let cancel = Cancel::default();
     let error = std::thread::scope(|scope| {
-        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync.sync(&id, &user())));
+        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync.sync_workspace(&id, &user())));
         while !is_open(&sparse) && !sync.is_finished() {
             std::thread::yield_now();
         }
@@ -332,7 +339,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     });
     assert_eq!(error.code(), ErrorCode::Timeout);
     fs::remove_file(dir.join("sparse")).unwrap();
-    let synced = rig.engine.sync.sync(&id, &user()).unwrap();
+    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(
         synced.changes.len(),
         1,

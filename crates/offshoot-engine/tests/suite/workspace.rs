@@ -153,9 +153,12 @@ fn outside_changes_are_found_and_recorded() {
     let ws = create_as(&engine, "a1", Layout::Plain);
     write(&engine, &ws, "a.txt", b"one");
     write(&engine, &ws, "gone/b.txt", b"two");
-    assert!(!engine.sync.sync(&ws, &user()).unwrap().walked);
+    assert!(!engine.sync.sync_workspace(&ws, &user()).unwrap().walked);
     let path = engine.workspaces.hand_out_path(&ws).unwrap();
-    assert_eq!(engine.sync.sync(&ws, &user()).unwrap().changes, []);
+    assert_eq!(
+        engine.sync.sync_workspace(&ws, &user()).unwrap().changes,
+        []
+    );
     // The same size within the same tick.
     std::fs::write(path.join("a.txt"), b"eno").unwrap();
     std::fs::remove_dir_all(path.join("gone")).unwrap();
@@ -163,7 +166,7 @@ fn outside_changes_are_found_and_recorded() {
     std::fs::write(path.join("new/c.txt"), b"three").unwrap();
     std::fs::write(path.join(".gitignore"), b"*.log\n").unwrap();
     std::fs::write(path.join("x.log"), b"noise").unwrap();
-    let synced = engine.sync.sync(&ws, &user()).unwrap();
+    let synced = engine.sync.sync_workspace(&ws, &user()).unwrap();
     let changes: Vec<String> = synced
         .changes
         .iter()
@@ -181,10 +184,13 @@ fn outside_changes_are_found_and_recorded() {
         ]
     );
     assert_eq!(synced.ignored, [p("x.log")]);
-    let last = &engine.history.history(&ws, Some(&p("a.txt")), 1).unwrap()[0];
+    let last = &engine.history.lines(&ws, Some(&p("a.txt")), 1).unwrap()[0];
     assert_eq!(last.line.cause.operator.as_str(), "outside");
     assert_eq!(last.line.via.as_str(), "sync");
-    assert_eq!(engine.sync.sync(&ws, &user()).unwrap().changes, []);
+    assert_eq!(
+        engine.sync.sync_workspace(&ws, &user()).unwrap().changes,
+        []
+    );
     let taken = engine
         .workspaces
         .snapshot(&ws, None, false, &user())
@@ -342,15 +348,36 @@ fn a_directory_whose_bits_change_and_change_back_is_followed() {
     let path = engine.workspaces.hand_out_path(&ws).unwrap();
     let set = |mode| {
         std::fs::set_permissions(path.join("d"), std::fs::Permissions::from_mode(mode)).unwrap();
-        engine.sync.sync(&ws, &user()).unwrap().changes.len()
+        engine
+            .sync
+            .sync_workspace(&ws, &user())
+            .unwrap()
+            .changes
+            .len()
     };
-    engine.sync.sync(&ws, &user()).unwrap();
+    engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(
         (set(0o700), set(0o755), set(0o755), set(0o700)),
         (1, 1, 0, 1)
     );
     std::fs::remove_dir_all(path.join("e")).unwrap();
-    assert_eq!(engine.sync.sync(&ws, &user()).unwrap().changes.len(), 2);
+    assert_eq!(
+        engine
+            .sync
+            .sync_workspace(&ws, &user())
+            .unwrap()
+            .changes
+            .len(),
+        2
+    );
     std::fs::create_dir(path.join("e")).unwrap();
-    assert_eq!(engine.sync.sync(&ws, &user()).unwrap().changes.len(), 1);
+    assert_eq!(
+        engine
+            .sync
+            .sync_workspace(&ws, &user())
+            .unwrap()
+            .changes
+            .len(),
+        1
+    );
 }

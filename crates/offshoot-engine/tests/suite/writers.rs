@@ -90,7 +90,7 @@ fn write_and_read(
         let (read, id) = engine.workspaces.read_whole(ws, &path).unwrap();
         assert!(is_whole(&read), "a torn version of {path}");
         if id != written.id {
-            let lines = engine.history.history(ws, Some(&path), 0).unwrap();
+            let lines = engine.history.lines(ws, Some(&path), 0).unwrap();
             let newest = lines.iter().find(|line| line.line.after == Some(id));
             let seen = newest
                 .expect("what was read is in the history")
@@ -108,7 +108,7 @@ fn write_and_read(
 
 /// Every acknowledged version is in the history under its number, and its content is there.
 fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
-    let lines = engine.history.history(ws, None, 0).unwrap();
+    let lines = engine.history.lines(ws, None, 0).unwrap();
     let known: HashSet<(RelPath, ObjectId, i64)> = lines
         .iter()
         .filter_map(|line| {
@@ -269,7 +269,7 @@ fn writers_some_of_whom_are_refused() {
             bytes: None,
         };
         engine.workspaces.set_quota(ws, quota, &user()).unwrap();
-        let before = engine.history.history(ws, None, 0).unwrap().len();
+        let before = engine.history.lines(ws, None, 0).unwrap().len();
         let made = Mutex::new(Vec::new());
         let refused = Mutex::new(BTreeMap::<&str, usize>::new());
         std::thread::scope(|scope| {
@@ -340,7 +340,7 @@ fn writers_some_of_whom_are_refused() {
         assert_eq!((paths.len(), versions.len()), (118, 118));
         let info = engine.workspaces.workspace(ws).unwrap();
         assert_eq!((info.files, info.dirs), (119, 1));
-        let lines = engine.history.history(ws, None, 0).unwrap();
+        let lines = engine.history.lines(ws, None, 0).unwrap();
         assert_eq!(lines.len(), before + 118 + 1, "one for the directory");
         assert_eq!(bed.image(ws).len(), 120);
         assert_eq!(out_of_line(&bed, ws), None);
@@ -361,7 +361,7 @@ fn writers_before_a_power_cut_lose_nothing_that_was_there() {
         let before = bed
             .engine
             .history
-            .history(&ws, Some(&p("a")), 0)
+            .lines(&ws, Some(&p("a")), 0)
             .unwrap()
             .len();
         bed.close();
@@ -373,7 +373,7 @@ fn writers_before_a_power_cut_lose_nothing_that_was_there() {
         bed.store().write(synced, other_boot).unwrap();
         bed.reopen();
         assert_eq!(std::fs::read(bed.path_of(&ws).join("a")).unwrap(), b"two");
-        let lines = bed.engine.history.history(&ws, Some(&p("a")), 0).unwrap();
+        let lines = bed.engine.history.lines(&ws, Some(&p("a")), 0).unwrap();
         assert_eq!(lines.len() > before, is_new);
         let id = offshoot_git::hash(ObjectKind::Blob, found).unwrap();
         assert!(lines.iter().any(|line| line.line.after == Some(id)));
@@ -401,7 +401,7 @@ fn writers_beside_an_engine_that_changes_what_a_workspace_is() {
     let path = other.workspaces.hand_out_path(&ws).unwrap();
     std::fs::write(path.join("a"), "by hand").unwrap();
     let written = bed.write(&ws, "a", b"five");
-    let lines = bed.engine.history.history(&ws, Some(&p("a")), 2).unwrap();
+    let lines = bed.engine.history.lines(&ws, Some(&p("a")), 2).unwrap();
     assert_eq!(lines[0].line.revision, written.version);
     let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
     assert_eq!(lines[0].line.before, Some(by_hand));

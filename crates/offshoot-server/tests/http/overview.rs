@@ -278,7 +278,7 @@ fn a_search_is_bounded_and_ends_when_nobody_waits() {
     assert_eq!(rest["next"], Value::Null);
 
     let owner = Principal::owner(Operator::user());
-    let access = running.engine.access.access(Arc::new(owner), None);
+    let access = running.engine.access.acting_as(Arc::new(owner), None);
     let wanted = Wanted {
         name: Some("f".to_owned()),
         limit: 100,

@@ -15,7 +15,7 @@ impl Check<'_> {
     pub(super) fn layers(&mut self) -> Result<()> {
         let mut rows = Vec::new();
         self.look("layer", |check, _| {
-            rows = check.engine.store().read(|tx| tx.layers())?;
+            rows = check.upkeep.store().read(|tx| tx.layers())?;
             Ok(())
         })?;
         for row in &rows {
@@ -24,11 +24,11 @@ impl Check<'_> {
             }
             self.look("layer", |check, found| {
                 // Nobody builds, repairs or collects it now.
-                let Some(_locks) = unless_busy(check.engine.directories.layers_lock(row.project))?
+                let Some(_locks) = unless_busy(check.upkeep.directories.layers_lock(row.project))?
                 else {
                     return Ok(());
                 };
-                let row = check.engine.store().read(|tx| tx.layer(row.key))?;
+                let row = check.upkeep.store().read(|tx| tx.layer(row.key))?;
                 if let Some(row) = row
                     && !check.layer_is_right(&row)?
                 {
@@ -44,20 +44,20 @@ impl Check<'_> {
     }
 
     fn layer_is_right(&self, row: &LayerRow) -> Result<bool> {
-        let place = self.engine.directories.layer_path(row);
+        let place = self.upkeep.directories.layer_path(row);
         // A `.git` holds what its forks have committed.
         if is_git_layer(row) || layer_state(&place)? == LayerState::Incomplete {
             return Ok(true);
         }
         let Some(below) = row.below else {
-            return self.engine.directories.layer_is_whole(row);
+            return self.upkeep.directories.layer_is_whole(row);
         };
-        let store = self.engine.store();
+        let store = self.upkeep.store();
         let changes = store.read(|tx| {
             let Some(below) = tx.layer(below)? else {
                 return Ok(None);
             };
-            let objects = self.engine.contents.objects_in(tx);
+            let objects = self.upkeep.contents.objects_in(tx);
             let changes = shown_by(&below).diff(&objects, &shown_by(row), &RelPath::root())?;
             Ok(Some(changes))
         })?;
@@ -68,7 +68,7 @@ impl Check<'_> {
         for change in &changes {
             if let Some(entry) = &change.after
                 && !self
-                    .engine
+                    .upkeep
                     .directories
                     .is_as_expected(&dir, &change.path, entry)?
             {
@@ -80,15 +80,15 @@ impl Check<'_> {
 
     /// Directories and mounts of forks that no row explains.
     pub(super) fn forks(&mut self) -> Result<()> {
-        for name in names_in(&self.engine.context.data.forks()) {
+        for name in names_in(&self.upkeep.context.data.forks()) {
             let Some((id, place)) = fork_named(&name) else {
                 self.nobodys(format!("`{name}` among the forks belongs to nobody"));
                 continue;
             };
-            let private = self.engine.context.data.forks().join(&name);
+            let private = self.upkeep.context.data.forks().join(&name);
             self.unless_at_work(&id, |check, row| {
                 let fork = match row {
-                    Some(row) => check.engine.store().read(|tx| tx.fork(row.key))?,
+                    Some(row) => check.upkeep.store().read(|tx| tx.fork(row.key))?,
                     None => None,
                 };
                 let known = fork.is_some_and(|fork| fork.place == place);
@@ -96,8 +96,8 @@ impl Check<'_> {
                     .then(|| format!("the private directory `{name}` belongs to no fork")))
             })?;
         }
-        for name in names_in(&self.engine.context.data.workspaces()) {
-            let target = self.engine.context.data.workspaces().join(&name);
+        for name in names_in(&self.upkeep.context.data.workspaces()) {
+            let target = self.upkeep.context.data.workspaces().join(&name);
             if !is_fork_mounted(&target).unwrap_or(true) {
                 continue;
             }
@@ -127,7 +127,7 @@ impl Check<'_> {
         wrong: impl Fn(&Self, Option<&WorkspaceRow>) -> Result<Option<String>>,
     ) -> Result<()> {
         let open = |check: &Self| {
-            let row = check.engine.store().read(|tx| tx.workspace(id))?;
+            let row = check.upkeep.store().read(|tx| tx.workspace(id))?;
             Ok(row.filter(|row| row.state == WorkspaceState::Open))
         };
         let row = open(self)?;
@@ -135,11 +135,11 @@ impl Check<'_> {
             return Ok(());
         }
         self.look("directory", |check, found| {
-            let locks = check.engine.context.name_lock(id).and_then(|name| {
+            let locks = check.upkeep.context.name_lock(id).and_then(|name| {
                 let row = open(check)?;
                 let lock = row
                     .as_ref()
-                    .map(|row| check.engine.directories.exclusive(row));
+                    .map(|row| check.upkeep.directories.exclusive(row));
                 Ok((name, lock.transpose()?))
             });
             let Some(_locks) = unless_busy(locks)? else {

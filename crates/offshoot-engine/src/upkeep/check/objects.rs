@@ -14,7 +14,7 @@ impl Check<'_> {
         loop {
             let mut rows = Vec::new();
             self.look("object", |check, _| {
-                let store = check.engine.store();
+                let store = check.upkeep.store();
                 rows = store.read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
                 Ok(())
             })?;
@@ -28,7 +28,7 @@ impl Check<'_> {
                 }
                 self.look("object", |check, found| {
                     // It may have been collected since its row was read, or be elsewhere by now.
-                    let row = check.engine.store().read(|tx| tx.object(&row.id))?;
+                    let row = check.upkeep.store().read(|tx| tx.object(&row.id))?;
                     if let Some(row) = row
                         && let Err(error) = check.object(&row)
                     {
@@ -44,7 +44,7 @@ impl Check<'_> {
     /// Reads one object, which is counted if it is what its id says: whatever is read is compared
     /// with that.
     pub(super) fn object(&mut self, row: &ObjectRow) -> Result<()> {
-        let store = self.engine.store();
+        let store = self.upkeep.store();
         let kind = store.verify(&row.id, &mut std::io::sink())?;
         if kind != Some(row.kind) {
             return Err(missing("content"));
@@ -59,7 +59,7 @@ impl Check<'_> {
     /// Compares packs with their files. What is in them was read with the objects.
     pub(super) fn packs(&mut self) -> Result<()> {
         self.look("pack", |check, found| {
-            let store = check.engine.store();
+            let store = check.upkeep.store();
             for pack in store.read(|tx| tx.packs())? {
                 let size = store.blobs().size(&pack.blob)?;
                 if size == Some(pack.size) {

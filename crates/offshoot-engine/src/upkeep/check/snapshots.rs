@@ -14,7 +14,7 @@ impl Check<'_> {
     pub(super) fn snapshots(&mut self, row: &WorkspaceRow) -> Result<()> {
         let mut count = 0;
         self.look("snapshot", |check, found| {
-            let (row, snapshots) = check.engine.store().read(|tx| {
+            let (row, snapshots) = check.upkeep.store().read(|tx| {
                 let now = tx.workspace_by_key(row.key)?;
                 Ok((now, tx.snapshots(row.key, 0)?))
             })?;
@@ -37,7 +37,7 @@ impl Check<'_> {
     }
 
     fn snapshot(&mut self, row: &SnapshotRow, found: &mut Found) -> Result<()> {
-        let objects = StoredObjects::new(self.engine.store(), None);
+        let objects = StoredObjects::new(self.upkeep.store(), None);
         let Some((_, bytes)) = objects.read(&row.id)? else {
             return Err(missing("commit"));
         };
@@ -82,7 +82,7 @@ impl Check<'_> {
                     limit: STEP,
                     ..HistoryFilter::default()
                 };
-                let lines = check.engine.store().read(|tx| tx.history(&filter))?;
+                let lines = check.upkeep.store().read(|tx| tx.history(&filter))?;
                 let Some(last) = lines.last() else {
                     return Ok(());
                 };

@@ -11,7 +11,7 @@ impl Check<'_> {
     pub(super) fn workspaces(&mut self) -> Result<()> {
         let mut rows = Vec::new();
         self.look("workspace", |check, _| {
-            rows = check.engine.store().read(|tx| tx.all_workspaces())?;
+            rows = check.upkeep.store().read(|tx| tx.all_workspaces())?;
             Ok(())
         })?;
         for row in rows {
@@ -29,7 +29,7 @@ impl Check<'_> {
     /// What the row of a workspace and those of its merges and reviews name.
     fn references(&mut self, row: &WorkspaceRow) -> Result<()> {
         self.look("workspace", |check, found| {
-            let named = check.engine.store().read(|tx| named_by_rows(tx, row))?;
+            let named = check.upkeep.store().read(|tx| named_by_rows(tx, row))?;
             for (by, id) in named {
                 let by = || format!("{by} of `{}`", row.id);
                 check.named_by(&id, by, "workspace", found)?;
@@ -41,8 +41,8 @@ impl Check<'_> {
     /// The index of an open workspace, and whether it has the directory that somebody was given.
     fn workspace(&mut self, row: &WorkspaceRow, found: &mut Found) -> Result<()> {
         // Nobody may be between a commit and its projection.
-        let lock = unless_busy(self.engine.directories.exclusive(row))?;
-        let store = self.engine.store();
+        let lock = unless_busy(self.upkeep.directories.exclusive(row))?;
+        let store = self.upkeep.store();
         let mut entries = Vec::new();
         let mut stale = Vec::new();
         let row = store.read(|tx| {
@@ -90,7 +90,7 @@ impl Check<'_> {
         if !row.materialized || lock.is_none() {
             return Ok(());
         }
-        if !self.engine.directories.shows_directory(&row)? {
+        if !self.upkeep.directories.shows_directory(&row)? {
             let id = &row.id;
             let message =
                 format!("the directory of `{id}` is missing; it comes back with its next use");

@@ -359,7 +359,7 @@ fn wrong_sources_are_refused_and_leave_nothing() {
     git(&plain, &["init", "-q"]);
     let unborn = bed.import_git("p", &plain).unwrap_err();
     assert!(unborn.to_string().contains("no commit"), "{unborn}");
-    assert_eq!(bed.engine.projects.projects(None, 0).unwrap().len(), 1);
+    assert_eq!(bed.engine.projects.list_projects(None, 0).unwrap().len(), 1);
     bed.check();
 }
 

@@ -297,6 +297,12 @@ fn forged_repositories_are_refused() {
         assert!(error.to_string().contains("cannot be read"), "{error}");
         fs::copy(&other, &place).unwrap();
     }
-    assert!(bed.engine.projects.projects(None, 0).unwrap().is_empty());
+    assert!(
+        bed.engine
+            .projects
+            .list_projects(None, 0)
+            .unwrap()
+            .is_empty()
+    );
     bed.check();
 }
