@@ -85,7 +85,7 @@ impl Access {
         }
     }
 
-    /// See [`AccessControl::workspaces`]; those out of reach are left out.
+    /// See [`Workspaces::list_workspaces`](crate::Workspaces::list_workspaces); those out of reach are left out.
     pub fn workspaces(&self, after: Option<&WorkspaceId>, limit: usize) -> Result<Vec<Workspace>> {
         let mut own = match &self.principal.scope.reach {
             Reach::Everything => return self.rooms.workspaces.list_workspaces(after, limit),
@@ -114,13 +114,13 @@ impl Access {
         }
     }
 
-    /// See [`AccessControl::workspace`].
+    /// See [`Workspaces::workspace`](crate::Workspaces::workspace).
     pub fn workspace(&self, id: &WorkspaceId) -> Result<Workspace> {
         self.check_reach(id)?;
         self.rooms.workspaces.workspace(id)
     }
 
-    /// See [`AccessControl::create_workspace`].
+    /// See [`Workspaces::create_workspace`](crate::Workspaces::create_workspace).
     pub fn create_workspace(
         &self,
         id: Option<WorkspaceId>,
@@ -135,7 +135,7 @@ impl Access {
         })
     }
 
-    /// See [`AccessControl::create_workspace_from`].
+    /// See [`Workspaces::create_workspace_from`](crate::Workspaces::create_workspace_from).
     pub fn create_workspace_from(
         &self,
         id: Option<WorkspaceId>,
@@ -150,7 +150,7 @@ impl Access {
         })
     }
 
-    /// See [`AccessControl::delete_workspace`]. Whoever has a project may delete its forks.
+    /// See [`Workspaces::delete_workspace`](crate::Workspaces::delete_workspace). Whoever has a project may delete its forks.
     pub fn delete_workspace(&self, id: &WorkspaceId, include_ignored: bool) -> Result<Deleted> {
         self.check_reach(id)?;
         self.check_owner()?;
@@ -159,14 +159,14 @@ impl Access {
             .delete_workspace_with(id, include_ignored, &self.cause)
     }
 
-    /// See [`AccessControl::set_quota`].
+    /// See [`Workspaces::set_quota`](crate::Workspaces::set_quota).
     pub fn set_quota(&self, id: &WorkspaceId, quota: Quota) -> Result<Workspace> {
         self.check_reach(id)?;
         self.principal.check_everything()?;
         self.rooms.workspaces.set_quota(id, quota, &self.cause)
     }
 
-    /// See [`AccessControl::hand_out_path`]. A host path is for admins, and for whoever has a project the
+    /// See [`Workspaces::hand_out_path`](crate::Workspaces::hand_out_path). A host path is for admins, and for whoever has a project the
     /// paths of its forks; never for an agent.
     pub fn hand_out_path(&self, id: &WorkspaceId) -> Result<PathBuf> {
         self.check_reach(id)?;
@@ -174,13 +174,13 @@ impl Access {
         self.rooms.workspaces.hand_out_path(id)
     }
 
-    /// See [`AccessControl::open_file`].
+    /// See [`Workspaces::open_file`](crate::Workspaces::open_file).
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.settle(Operation::Read, id, path)?;
         self.rooms.workspaces.open_file_as(id, path, &self.shown())
     }
 
-    /// See [`AccessControl::open_file_at`].
+    /// See [`Workspaces::open_file_at`](crate::Workspaces::open_file_at).
     pub fn open_file_at(
         &self,
         id: &WorkspaceId,
@@ -192,7 +192,7 @@ impl Access {
         self.rooms.workspaces.open_file_at(id, snapshot, path)
     }
 
-    /// See [`AccessControl::open_file_version`].
+    /// See [`History::open_file_version`](crate::History::open_file_version).
     pub fn open_file_version(
         &self,
         id: &WorkspaceId,
@@ -204,7 +204,7 @@ impl Access {
         self.rooms.history.open_file_version(id, path, version)
     }
 
-    /// See [`AccessControl::read_window`].
+    /// See [`Workspaces::read_window`](crate::Workspaces::read_window).
     pub fn read_window(
         &self,
         id: &WorkspaceId,
@@ -219,7 +219,7 @@ impl Access {
             .read_window_as(id, path, offset, length, &shown)
     }
 
-    /// See [`AccessControl::read_window_if_small`].
+    /// See [`Workspaces::read_window_if_small`](crate::Workspaces::read_window_if_small).
     pub fn read_window_if_small(
         &self,
         id: &WorkspaceId,
@@ -234,7 +234,7 @@ impl Access {
             .read_window_if_small_as(id, path, offset, length, &shown)
     }
 
-    /// See [`AccessControl::write_file`].
+    /// See [`Workspaces::write_file`](crate::Workspaces::write_file).
     pub fn write_file(
         &self,
         id: &WorkspaceId,
@@ -248,7 +248,7 @@ impl Access {
             .write_file(id, path, content, options, &self.cause)
     }
 
-    /// See [`AccessControl::upload`].
+    /// See [`Workspaces::upload`](crate::Workspaces::upload).
     pub fn upload(
         &self,
         id: &WorkspaceId,
@@ -267,7 +267,7 @@ impl Access {
             .upload(id, name, content, options, &self.cause)
     }
 
-    /// See [`AccessControl::edit_file`].
+    /// See [`Workspaces::edit_file`](crate::Workspaces::edit_file).
     pub fn edit_file(
         &self,
         id: &WorkspaceId,
@@ -283,7 +283,7 @@ impl Access {
             .edit_file(id, path, old, new, all, &self.cause)
     }
 
-    /// See [`AccessControl::delete_file_if`].
+    /// See [`Workspaces::delete_file_if`](crate::Workspaces::delete_file_if).
     pub fn delete_file(
         &self,
         id: &WorkspaceId,
@@ -300,7 +300,7 @@ impl Access {
             .delete_file_if(id, path, recursive, expect, &self.cause)
     }
 
-    /// See [`AccessControl::move_file`].
+    /// See [`Workspaces::move_file`](crate::Workspaces::move_file).
     pub fn move_file(&self, id: &WorkspaceId, from: &RelPath, to: &RelPath) -> Result<Written> {
         self.settle(Operation::Delete, id, from)?;
         self.settle(Operation::Write, id, to)?;
@@ -312,13 +312,13 @@ impl Access {
         self.rooms.workspaces.move_file(id, from, to, &self.cause)
     }
 
-    /// See [`AccessControl::make_dir_in`].
+    /// See [`Workspaces::make_dir_in`](crate::Workspaces::make_dir_in).
     pub fn make_dir(&self, id: &WorkspaceId, path: &RelPath) -> Result<RelPath> {
         self.settle(Operation::Write, id, path)?;
         self.rooms.workspaces.make_dir_in(id, path, &self.cause)
     }
 
-    /// See [`AccessControl::make_link`]. A token that is limited to some paths makes no links: others, who
+    /// See [`Workspaces::make_link`](crate::Workspaces::make_link). A token that is limited to some paths makes no links: others, who
     /// follow them, would be led from where it may write to where it may not.
     pub fn make_link(&self, id: &WorkspaceId, path: &RelPath, target: &[u8]) -> Result<RelPath> {
         self.settle_link(id, path)?;
@@ -381,17 +381,17 @@ impl Access {
         import.finish()
     }
 
-    /// See [`AccessControl::temp_file`]. It has no name, so nobody else gets to see it.
+    /// See [`Context::temp_file`](crate::Context::temp_file). It has no name, so nobody else gets to see it.
     pub fn temp_file(&self) -> Result<std::fs::File> {
         self.rooms.context.temp_file()
     }
 
-    /// See [`AccessControl::list`]; what may not be seen is left out.
+    /// See [`Workspaces::list`](crate::Workspaces::list); what may not be seen is left out.
     pub fn list(&self, id: &WorkspaceId, path: &RelPath) -> Result<Vec<ListEntry>> {
         Ok(self.list_page(id, path, &ListOptions::default())?.entries)
     }
 
-    /// See [`AccessControl::list_page`]; what may not be seen is left out.
+    /// See [`Workspaces::list_page`](crate::Workspaces::list_page); what may not be seen is left out.
     pub fn list_page(
         &self,
         id: &WorkspaceId,
@@ -415,7 +415,7 @@ impl Access {
         Ok(())
     }
 
-    /// See [`AccessControl::tree`]; what may not be seen is left out.
+    /// See [`Workspaces::tree`](crate::Workspaces::tree); what may not be seen is left out.
     pub fn tree(&self, id: &WorkspaceId, path: &RelPath, depth: Option<usize>) -> Result<DirNode> {
         self.check_seen(id, path)?;
         let mut root = self.rooms.workspaces.tree(id, path, depth)?;
@@ -431,19 +431,19 @@ impl Access {
         }
     }
 
-    /// See [`AccessControl::info`].
+    /// See [`Workspaces::info`](crate::Workspaces::info).
     pub fn info(&self, id: &WorkspaceId) -> Result<Info> {
         self.check_reach(id)?;
         self.rooms.workspaces.info(id)
     }
 
-    /// See [`AccessControl::metadata`].
+    /// See [`History::metadata`](crate::History::metadata).
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
         self.settle(Operation::Read, id, path)?;
         self.rooms.history.metadata_as(id, path, &self.shown())
     }
 
-    /// See [`AccessControl::history`]; lines of paths that may not be read are left out.
+    /// See [`History::lines`](crate::History::lines); lines of paths that may not be read are left out.
     pub fn history(
         &self,
         id: &WorkspaceId,
@@ -459,7 +459,7 @@ impl Access {
         Ok(lines)
     }
 
-    /// See [`AccessControl::diff`]; changes of paths that may not be read are left out. Whoever sees one
+    /// See [`Workspaces::diff`](crate::Workspaces::diff); changes of paths that may not be read are left out. Whoever sees one
     /// workspace alone does not see what its project has become.
     pub fn diff(&self, id: &WorkspaceId, from: Point<'_>, to: Point<'_>) -> Result<ChangeSet> {
         self.check_reach(id)?;
@@ -478,7 +478,7 @@ impl Access {
         Ok(set)
     }
 
-    /// See [`AccessControl::changes`]; changes of paths that may not be read are left out.
+    /// See [`Synchronizer::changes`](crate::Synchronizer::changes); changes of paths that may not be read are left out.
     pub fn changes(&self, id: &WorkspaceId) -> Result<Changes> {
         self.check_reach(id)?;
         let mut changes = self.rooms.sync.changes(id, &self.cause)?;
@@ -502,7 +502,7 @@ impl Access {
         id.map_or(Ok(Vec::new()), |id| self.rooms.workspaces.content_of(&id))
     }
 
-    /// See [`AccessControl::walk`]; what may not be read is left out.
+    /// See [`Workspaces::walk`](crate::Workspaces::walk); what may not be read is left out.
     pub fn walk(&self, id: &WorkspaceId, below: &RelPath) -> Result<Vec<WalkEntry>> {
         self.check_reach(id)?;
         let mut entries = self.rooms.workspaces.walk(id, below)?;
@@ -510,7 +510,7 @@ impl Access {
         Ok(entries)
     }
 
-    /// See [`AccessControl::whole_workspace`]; what may not be read is left out.
+    /// See [`Workspaces::whole_workspace`](crate::Workspaces::whole_workspace); what may not be read is left out.
     pub fn whole_workspace(&self, id: &WorkspaceId, below: &RelPath) -> Result<WholeWorkspace> {
         self.check_reach(id)?;
         if self.principal.is_limited() {
@@ -526,7 +526,7 @@ impl Access {
         Ok(whole)
     }
 
-    /// See [`AccessControl::walk_files`]; what may not be read is left out.
+    /// See [`Workspaces::walk_files`](crate::Workspaces::walk_files); what may not be read is left out.
     pub fn walk_files(
         &self,
         id: &WorkspaceId,
@@ -538,13 +538,13 @@ impl Access {
         self.rooms.workspaces.walk_files(id, after, limit, &reads)
     }
 
-    /// See [`AccessControl::open_entry`].
+    /// See [`Workspaces::open_entry`](crate::Workspaces::open_entry).
     pub fn open_entry(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
         self.check(Operation::Read, id, path)?;
         self.rooms.workspaces.open_entry(id, path)
     }
 
-    /// See [`AccessControl::snapshot`].
+    /// See [`Workspaces::snapshot`](crate::Workspaces::snapshot).
     pub fn snapshot(
         &self,
         id: &WorkspaceId,
@@ -557,7 +557,7 @@ impl Access {
             .snapshot(id, label, include_ignored, &self.cause)
     }
 
-    /// See [`AccessControl::snapshots`].
+    /// See [`Workspaces::snapshots`](crate::Workspaces::snapshots).
     pub fn snapshots(&self, id: &WorkspaceId, limit: usize) -> Result<Vec<Snapshot>> {
         self.check_reach(id)?;
         let mut found = self.rooms.workspaces.snapshots(id, limit)?;
@@ -571,7 +571,7 @@ impl Access {
         Ok(found)
     }
 
-    /// See [`AccessControl::restore`].
+    /// See [`Workspaces::restore`](crate::Workspaces::restore).
     pub fn restore(
         &self,
         id: &WorkspaceId,
@@ -585,7 +585,7 @@ impl Access {
             .restore(id, snapshot, path, &self.cause)
     }
 
-    /// See [`AccessControl::sync`].
+    /// See [`Synchronizer::sync_workspace`](crate::Synchronizer::sync_workspace).
     pub fn sync(&self, id: &WorkspaceId) -> Result<Synced> {
         self.check_reach(id)?;
         let mut synced = self.rooms.sync.sync_workspace(id, &self.cause)?;

@@ -11,7 +11,7 @@ use crate::content::rows::{Home, no_project};
 use crate::{Agent, IssuedToken};
 
 impl Access {
-    /// See [`crate::Engine::agents`]; those out of reach are left out.
+    /// See [`AccessControl::agents`](crate::AccessControl::agents); those out of reach are left out.
     pub fn agents(&self) -> Result<Vec<Agent>> {
         let mut reached = Vec::new();
         for agent in self.rooms.agents()? {
@@ -31,7 +31,7 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::spawn_named`]. Below root it takes an admin, or whoever has the project,
+    /// See [`AccessControl::spawn_named`](crate::AccessControl::spawn_named). Below root it takes an admin, or whoever has the project,
     /// and so does a priority: an agent does not make its own work weigh more. So does a name, for a
     /// name that is taken tells of another agent. Without a parent an agent of the tree means
     /// itself, and everybody else root.
@@ -91,7 +91,7 @@ impl Access {
         self.rooms.issue_token_until(&scope, None, end, &self.cause)
     }
 
-    /// See [`crate::Engine::end_agent`].
+    /// See [`AccessControl::end_agent`](crate::AccessControl::end_agent).
     pub fn end_agent(&self, id: &AgentId) -> Result<()> {
         match self.agent(id) {
             // One that ended before is not in the tree; for admins ending it again is done.

@@ -6,7 +6,7 @@ use super::{Access, Operation};
 use crate::project::clone::{GitClone, Repository};
 
 impl Access {
-    /// See [`crate::Engine::open_clone`]. A clone holds every path of every snapshot, so a token
+    /// See [`Projects::open_clone`](crate::Projects::open_clone). A clone holds every path of every snapshot, so a token
     /// that is limited to some paths does not get one.
     pub fn open_clone(&self, repository: &Repository) -> Result<GitClone> {
         match repository {

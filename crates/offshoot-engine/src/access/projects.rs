@@ -31,7 +31,7 @@ pub struct ProjectSource<'a> {
 }
 
 impl Access {
-    /// See [`crate::Engine::projects`]; those out of reach are left out.
+    /// See [`Projects::list_projects`](crate::Projects::list_projects); those out of reach are left out.
     pub fn projects(&self, after: Option<&ProjectId>, limit: usize) -> Result<Vec<Project>> {
         match &self.principal.scope.reach {
             Reach::Everything => self.rooms.projects.list_projects(after, limit),
@@ -46,13 +46,13 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::project`].
+    /// See [`Projects::project`](crate::Projects::project).
     pub fn project(&self, id: &ProjectId) -> Result<Project> {
         self.check_project(id)?;
         self.rooms.projects.project(id)
     }
 
-    /// See [`crate::Engine::create_project`].
+    /// See [`Projects::create_project`](crate::Projects::create_project).
     pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
         self.principal.check_everything()?;
         self.noted(|also| {
@@ -95,7 +95,7 @@ impl Access {
         })
     }
 
-    /// See [`crate::Engine::sync_project_from`]; for admins alone, for it reads the host.
+    /// See [`Projects::sync_project_from`](crate::Projects::sync_project_from); for admins alone, for it reads the host.
     pub fn sync_project(
         &self,
         id: &ProjectId,
@@ -109,14 +109,14 @@ impl Access {
             .sync_project_from(id, dir, options, &mut |_| {}, &self.cause)
     }
 
-    /// See [`crate::Engine::delete_project`].
+    /// See [`Projects::delete_project`](crate::Projects::delete_project).
     pub fn delete_project(&self, id: &ProjectId) -> Result<Option<ObjectId>> {
         self.check_project(id)?;
         self.principal.check_everything()?;
         self.rooms.projects.delete_project(id, &self.cause)
     }
 
-    /// See [`crate::Engine::project_snapshots`].
+    /// See [`Projects::project_snapshots`](crate::Projects::project_snapshots).
     pub fn project_snapshots(
         &self,
         id: &ProjectId,
@@ -127,7 +127,7 @@ impl Access {
         self.rooms.projects.project_snapshots(id, before, limit)
     }
 
-    /// See [`crate::Engine::project_tree`]; what may not be seen is left out.
+    /// See [`Projects::project_tree`](crate::Projects::project_tree); what may not be seen is left out.
     pub fn project_tree(&self, id: &ProjectId, at: Option<&str>) -> Result<DirNode> {
         self.check_project(id)?;
         let mut root = self.rooms.projects.project_tree(id, at)?;
@@ -135,7 +135,7 @@ impl Access {
         Ok(root)
     }
 
-    /// See [`crate::Engine::project_entries`]; what may not be seen is left out.
+    /// See [`Projects::project_entries`](crate::Projects::project_entries); what may not be seen is left out.
     pub fn project_entries(
         &self,
         id: &ProjectId,
@@ -152,7 +152,7 @@ impl Access {
         Ok(entries)
     }
 
-    /// See [`crate::Engine::open_project_file`].
+    /// See [`Projects::open_project_file`](crate::Projects::open_project_file).
     pub fn open_project_file(
         &self,
         id: &ProjectId,
@@ -164,7 +164,7 @@ impl Access {
         self.rooms.projects.open_project_file(id, at, path)
     }
 
-    /// See [`crate::Engine::put_in_project`].
+    /// See [`Projects::put_in_project`](crate::Projects::put_in_project).
     pub fn put_in_project(
         &self,
         id: &ProjectId,
@@ -186,7 +186,7 @@ impl Access {
             .put_in_project(id, path, content, options, &self.cause)
     }
 
-    /// See [`crate::Engine::project_difference`]; paths that may not be read are left out.
+    /// See [`Projects::project_difference`](crate::Projects::project_difference); paths that may not be read are left out.
     pub fn project_difference(
         &self,
         id: &ProjectId,
@@ -200,7 +200,7 @@ impl Access {
         Ok(found)
     }
 
-    /// See [`crate::Engine::walk_project_files`]; those that may not be read are left out.
+    /// See [`Workspaces::walk_project_files`](crate::Workspaces::walk_project_files); those that may not be read are left out.
     pub fn walk_project_files(
         &self,
         id: &ProjectId,
@@ -214,14 +214,14 @@ impl Access {
             .walk_project_files(id, after, limit, &reads)
     }
 
-    /// See [`crate::Engine::project_versions`].
+    /// See [`Projects::project_versions`](crate::Projects::project_versions).
     pub fn project_versions(&self, id: &ProjectId, path: &RelPath) -> Result<Vec<FileVersion>> {
         self.check_project(id)?;
         self.principal.allows(Operation::Read, path)?;
         self.rooms.projects.project_versions(id, path)
     }
 
-    /// See [`crate::Engine::blame`], of a project.
+    /// See [`History::blame`](crate::History::blame), of a project.
     pub fn blame_project(
         &self,
         id: &ProjectId,
@@ -235,7 +235,7 @@ impl Access {
             .blame(BlameOf::Project(id), at, path, &self.cause)
     }
 
-    /// See [`crate::Engine::blame`], of a workspace. Whoever sees one workspace alone does not
+    /// See [`History::blame`](crate::History::blame), of a workspace. Whoever sees one workspace alone does not
     /// learn the names of others who wrote what it began with.
     pub fn blame_workspace(
         &self,
@@ -280,7 +280,7 @@ impl Access {
         *message_id = None;
     }
 
-    /// Begins to take many files into a project; see [`crate::Engine::begin_import`].
+    /// Begins to take many files into a project; see [`Projects::begin_import`](crate::Projects::begin_import).
     pub fn begin_import(&self, id: &ProjectId) -> Result<ProjectImport> {
         self.check_whole_project(Operation::Write, id)?;
         match self.may_change_protected() {
@@ -289,12 +289,12 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::forks`].
+    /// See [`Forks::list_forks`](crate::Forks::list_forks).
     pub fn forks(&self, project: &ProjectId) -> Result<Vec<Fork>> {
         self.forks_page(project, None, 0)
     }
 
-    /// See [`AccessControl::forks_page`].
+    /// See [`Forks::forks_page`](crate::Forks::forks_page).
     pub fn forks_page(
         &self,
         project: &ProjectId,
@@ -390,13 +390,13 @@ impl Access {
         self.rooms.workspaces.hand_out_path(&fork.workspace.id)
     }
 
-    /// See [`crate::Engine::update`].
+    /// See [`Merges::update`](crate::Merges::update).
     pub fn update(&self, id: &WorkspaceId, dry_run: bool) -> Result<Updated> {
         self.check_all_below(Operation::Restore, id, &RelPath::root())?;
         self.rooms.merges.update(id, dry_run, &self.cause)
     }
 
-    /// See [`crate::Engine::complete`] and [`crate::Engine::plan_completion`].
+    /// See [`Merges::complete`](crate::Merges::complete) and [`Merges::plan_completion`](crate::Merges::plan_completion).
     pub fn complete(
         &self,
         id: &WorkspaceId,
@@ -476,7 +476,7 @@ impl Access {
         Err(none())
     }
 
-    /// See [`crate::Engine::merges`].
+    /// See [`Merges::list_merges`](crate::Merges::list_merges).
     pub fn merges(
         &self,
         project: &ProjectId,
@@ -487,7 +487,7 @@ impl Access {
         self.rooms.merges.list_merges(project, before, limit)
     }
 
-    /// See [`crate::Engine::merge`].
+    /// See [`Merges::receipt`](crate::Merges::receipt).
     pub fn merge(&self, id: &str) -> Result<MergeReceipt> {
         self.check_not_alone(no_merge(id))?;
         let found = self.rooms.merges.receipt(id)?;
@@ -495,7 +495,7 @@ impl Access {
         Ok(found)
     }
 
-    /// See [`crate::Engine::undo_merge`]. Returns the name of the project too.
+    /// See [`Merges::undo_merge`](crate::Merges::undo_merge). Returns the name of the project too.
     pub fn undo_merge(&self, id: &str) -> Result<(String, Snapshot)> {
         let project = self.merge(id)?.completed.project;
         self.principal
@@ -514,7 +514,7 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::reviews`], of one project.
+    /// See [`Merges::reviews`](crate::Merges::reviews), of one project.
     pub fn reviews(
         &self,
         project: &ProjectId,
@@ -526,7 +526,7 @@ impl Access {
         self.rooms.merges.reviews_after(project, all, after, limit)
     }
 
-    /// See [`crate::Engine::review`]. Whoever sees one workspace alone sees what an update of it
+    /// See [`Merges::review`](crate::Merges::review). Whoever sees one workspace alone sees what an update of it
     /// left to decide, and not who is on the other side.
     pub fn review(&self, id: &str) -> Result<Review> {
         let mut found = self.rooms.merges.review(id)?;
@@ -545,7 +545,7 @@ impl Access {
         Ok(found)
     }
 
-    /// See [`crate::Engine::propose`].
+    /// See [`Merges::propose`](crate::Merges::propose).
     pub fn propose(&self, id: &str, content: Content<'_>, note: Option<&str>) -> Result<Review> {
         self.review(id)?;
         self.principal
@@ -554,7 +554,7 @@ impl Access {
         self.review(id)
     }
 
-    /// See [`crate::Engine::resolve`].
+    /// See [`Merges::resolve`](crate::Merges::resolve).
     pub fn resolve(&self, id: &str, how: Resolution<'_>) -> Result<Resolved> {
         self.review(id)?;
         self.principal
@@ -588,13 +588,13 @@ impl Access {
         }
     }
 
-    /// See [`crate::Engine::merge_settings`].
+    /// See [`Projects::merge_settings`](crate::Projects::merge_settings).
     pub fn merge_settings(&self, project: &ProjectId) -> Result<MergeSettings> {
         self.check_project(project)?;
         self.rooms.projects.merge_settings(project)
     }
 
-    /// See [`crate::Engine::set_merge_settings`].
+    /// See [`Projects::set_merge_settings`](crate::Projects::set_merge_settings).
     pub fn set_merge_settings(&self, project: &ProjectId, settings: &MergeSettings) -> Result<()> {
         self.check_whole_project(Operation::Write, project)?;
         let allowed = |known: &MergeSettings| {

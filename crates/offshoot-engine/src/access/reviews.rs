@@ -19,7 +19,7 @@ pub struct Overview {
 }
 
 impl Access {
-    /// See [`crate::Engine::find_reviews`]; what is out of reach is left out. Whoever sees one
+    /// See [`Merges::find_reviews`](crate::Merges::find_reviews); what is out of reach is left out. Whoever sees one
     /// workspace alone sees what updates of it left to decide.
     pub fn find_reviews(
         &self,
@@ -101,7 +101,7 @@ impl Access {
         })
     }
 
-    /// See [`crate::Engine::review_content`].
+    /// See [`Merges::review_content`](crate::Merges::review_content).
     pub fn review_content(&self, id: &str) -> Result<ReviewContent> {
         let review = self.review(id)?;
         let mut content = self.rooms.merges.review_content(id)?;
@@ -109,7 +109,7 @@ impl Access {
         Ok(content)
     }
 
-    /// See [`crate::Engine::open_review_side`].
+    /// See [`Merges::open_review_side`](crate::Merges::open_review_side).
     pub fn open_review_side(&self, id: &str, side: ReviewSide) -> Result<OpenFile> {
         self.review(id)?;
         self.rooms.merges.open_review_side(id, side)
@@ -135,7 +135,7 @@ impl Access {
         ids.into_iter().map(decide).collect()
     }
 
-    /// See [`crate::Engine::take_lost`].
+    /// See [`Merges::take_lost`](crate::Merges::take_lost).
     pub fn take_lost(&self, merge: &str, path: &RelPath) -> Result<Snapshot> {
         let project: ProjectId = self.merge(merge)?.completed.project.parse()?;
         self.principal.allows(Operation::Write, path)?;

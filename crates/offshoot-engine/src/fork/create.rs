@@ -1,7 +1,7 @@
 //! Forks: workspaces that begin as a snapshot of a project.
 //!
 //! A fork is a row at first. Its directory is made when its path is asked for or something is
-//! written: the provider shows a stack of layers there ([`crate::layers`]). Until its first change a
+//! written: the provider shows a stack of layers there ([`crate::directory::layers`]). Until its first change a
 //! fork holds nothing of a user, so its rows do not wait for the disk; a note beside its directory
 //! lets recovery bring the rows back that a power cut took.
 //!

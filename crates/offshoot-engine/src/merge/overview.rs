@@ -86,7 +86,7 @@ impl Merges {
     /// The open forks of a project, or of all projects, in the order of their ids.
     ///
     /// With `look` the changes of outside programs are recorded first, as
-    /// [`Merges::changes`] does; without it the answer is what is recorded, which is what a server
+    /// [`Synchronizer::changes`](crate::Synchronizer::changes) does; without it the answer is what is recorded, which is what a server
     /// that watches directories wants. A fork whose directory cannot be looked at is told as it is
     /// recorded, with the reason.
     pub fn overview(

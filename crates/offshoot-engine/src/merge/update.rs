@@ -9,7 +9,7 @@
 //! 2. The old one is closed, so that nobody changes it any more; if it is in use, nothing happens.
 //! 3. The commit says that the new one is the fork's.
 //! 4. Ignored files, which the store does not hold, move over; then the old one goes. This can be
-//!    done again and again until it is done ([`Merges::finish_update`]).
+//!    done again and again until it is done ([`Directories::finish_update`](crate::Directories::finish_update)).
 
 use std::collections::HashSet;
 

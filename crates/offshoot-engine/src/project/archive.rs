@@ -130,7 +130,7 @@ impl ProjectImport {
         self.lock().add(path, StateEntry::dir(DEFAULT_DIR_PERM))
     }
 
-    /// A file without a name, for what has to wait. See [`Projects::temp_file`].
+    /// A file without a name, for what has to wait. See [`Context::temp_file`](crate::Context::temp_file).
     pub fn temp_file(&self) -> Result<std::fs::File> {
         self.projects.context.temp_file()
     }

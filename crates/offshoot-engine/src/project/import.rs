@@ -3,7 +3,7 @@
 //! An import is read, hashed and stored before anything names it; then one transaction makes the
 //! project with its snapshot and one line of history. A failure or a kill before that leaves nothing
 //! but content that garbage collection takes. Afterwards the base layer is built at once, so that
-//! the first fork is as quick as all others. Git repositories are read in [`crate::import_git`].
+//! the first fork is as quick as all others. Git repositories are read in [`crate::project::import_git`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

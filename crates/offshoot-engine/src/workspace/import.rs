@@ -24,7 +24,7 @@ use crate::workspace::writes::{NewFile, draft_file};
 /// Objects wait for a transaction until they are so many bytes.
 const BATCH: i64 = 8 << 20;
 
-/// Files on their way into a workspace. Nothing changes before [`WorkspaceImport::finish`].
+/// Files on their way into a workspace. Nothing changes before `finish`.
 ///
 /// Each is refused as a single write of it would be, as far as that can be told when it comes. What
 /// shows only at the end, such as a quota, ends the whole import.
