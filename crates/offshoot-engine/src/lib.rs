@@ -51,7 +51,7 @@ pub use history::events::{Event, EventPage, EventPlace, HandedOut};
 pub use history::metadata::{Metadata, history_as_json};
 pub use merge::Merges;
 pub use merge::after_merge::AfterMerge;
-pub use merge::complete::{CompleteOptions, Completed, Together, Waiting};
+pub use merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
 pub use merge::decide::Decided;
 pub use merge::log::MergeReceipt;
 pub use merge::overview::{ForkOverlap, ForkOverview};

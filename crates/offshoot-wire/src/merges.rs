@@ -19,7 +19,7 @@ pub struct Completed {
     merged: Vec<String>,
     conflicts: Vec<Conflict>,
     unchanged: Vec<String>,
-    auto_resolved: Vec<Together>,
+    auto_resolved: Vec<AutoResolved>,
     decided: Vec<Decided>,
     left_out: Vec<LeftOut>,
     ignored_removed: IgnoredFiles,
@@ -47,8 +47,8 @@ pub(super) struct Conflict {
     review_id: Option<String>,
 }
 
-impl From<&engine::Waiting> for Conflict {
-    fn from(one: &engine::Waiting) -> Self {
+impl From<&engine::PendingConflict> for Conflict {
+    fn from(one: &engine::PendingConflict) -> Self {
         Conflict {
             path: one.path.to_text(),
             part: part(&one.parts),
@@ -60,7 +60,7 @@ impl From<&engine::Waiting> for Conflict {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Together {
+struct AutoResolved {
     path: String,
     method: String,
 }
@@ -96,7 +96,7 @@ pub(super) fn part(parts: &[String]) -> Option<String> {
 
 impl From<&engine::Completed> for Completed {
     fn from(done: &engine::Completed) -> Self {
-        let together = |one: &engine::Together| Together {
+        let together = |one: &engine::AutoResolved| AutoResolved {
             path: one.path.to_text(),
             method: one.method.clone(),
         };

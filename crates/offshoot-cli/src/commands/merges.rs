@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
 use offshoot_core::RelPath;
-use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, Policy, Waiting};
+use offshoot_engine::{CompleteOptions, Completed, Decided, MergeReceipt, PendingConflict, Policy};
 
 use super::Context;
 use crate::bytes;
@@ -280,7 +280,10 @@ fn show_outcome(cx: &mut Context<'_>, done: &Completed) -> Result<(), Failure> {
 }
 
 /// Conflicts that wait, one a line.
-pub(super) fn show_conflicts(cx: &mut Context<'_>, conflicts: &[Waiting]) -> Result<(), Failure> {
+pub(super) fn show_conflicts(
+    cx: &mut Context<'_>,
+    conflicts: &[PendingConflict],
+) -> Result<(), Failure> {
     for conflict in conflicts {
         let sign = cx.output.paint(Color::Red, "!");
         let part = match conflict.parts.is_empty() {

@@ -8,7 +8,7 @@ use super::*;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
 use crate::content::rows::Home;
-use crate::merge::complete::{CompleteOptions, Completed, Together, Waiting};
+use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
 use crate::merge::decide::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
 use crate::merge::review_row::{LandsIn, Who};
@@ -103,7 +103,7 @@ fn receipt() -> Completed {
         ours_by: None,
         ours_message_id: None,
     };
-    let waiting = |name: &str, parts: &[&str], kind: &str, review: Option<&str>| Waiting {
+    let waiting = |name: &str, parts: &[&str], kind: &str, review: Option<&str>| PendingConflict {
         path: path(name),
         parts: parts.iter().map(ToString::to_string).collect(),
         kind: kind.to_owned(),
@@ -122,7 +122,7 @@ fn receipt() -> Completed {
             waiting("d", &[], "protected", None),
         ],
         unchanged: vec![path("e")],
-        auto_resolved: vec![Together {
+        auto_resolved: vec![AutoResolved {
             path: path("f"),
             method: "lines".to_owned(),
         }],

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Stored, of_text, to_text};
 use crate::content::as_text;
 use crate::content::left_out::LeftOut;
-use crate::merge::complete::{Completed, Together, Waiting};
+use crate::merge::complete::{AutoResolved, Completed, PendingConflict};
 use crate::merge::decide::Decided;
 use crate::project::policy::Policy;
 use crate::sync::ignored::IgnoredFiles;
@@ -129,12 +129,16 @@ pub(crate) fn receipt_of(text: &str) -> Result<Completed> {
         theirs: stored.theirs,
         since: stored.since,
         merged: stored.merged,
-        conflicts: stored.conflicts.into_iter().map(Waiting::from).collect(),
+        conflicts: stored
+            .conflicts
+            .into_iter()
+            .map(PendingConflict::from)
+            .collect(),
         unchanged: stored.unchanged,
         auto_resolved: stored
             .auto_resolved
             .into_iter()
-            .map(Together::from)
+            .map(AutoResolved::from)
             .collect(),
         decided: stored.decided.into_iter().map(Decided::from).collect(),
         left_out: stored.left_out.into_iter().map(LeftOut::from).collect(),
@@ -168,7 +172,7 @@ pub(crate) fn replace_ids_in_receipt(
     }
 }
 
-fn conflict(one: Waiting) -> StoredConflict {
+fn conflict(one: PendingConflict) -> StoredConflict {
     StoredConflict {
         path: one.path,
         parts: one.parts,
@@ -177,9 +181,9 @@ fn conflict(one: Waiting) -> StoredConflict {
     }
 }
 
-impl From<StoredConflict> for Waiting {
+impl From<StoredConflict> for PendingConflict {
     fn from(one: StoredConflict) -> Self {
-        Waiting {
+        PendingConflict {
             path: one.path,
             parts: one.parts,
             kind: one.kind,
@@ -188,16 +192,16 @@ impl From<StoredConflict> for Waiting {
     }
 }
 
-fn together(one: Together) -> StoredTogether {
+fn together(one: AutoResolved) -> StoredTogether {
     StoredTogether {
         path: one.path,
         method: one.method,
     }
 }
 
-impl From<StoredTogether> for Together {
+impl From<StoredTogether> for AutoResolved {
     fn from(one: StoredTogether) -> Self {
-        Together {
+        AutoResolved {
             path: one.path,
             method: one.method,
         }

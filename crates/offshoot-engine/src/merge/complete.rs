@@ -8,46 +8,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use offshoot_core::{
-    Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, WorkspaceId, cancel,
-};
-use offshoot_git::ObjectReader;
-use offshoot_merge::{Conflict, MergeOptions};
+use offshoot_core::{Cause, Error, ErrorCode, ObjectId, RelPath, Result, WorkspaceId};
+use offshoot_merge::Conflict;
 use offshoot_store::{
-    CompletionRow, Durability, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow,
-    ReviewState, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
+    CompletionRow, Durability, ForkRow, MergeRow, ReadTx, ReviewRow, ReviewState, WorkspaceKey,
+    WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 
-use crate::content::history_writer::LineFor;
-use crate::content::left_out::{LeftOut, git_refuses_any};
-use crate::content::objects::Workbench;
-use crate::content::rows::{
-    agent_of, fork_row, no_workspace, open_row_by_key, project_name, state_of_row,
-};
-use crate::content::state::State;
-use crate::content::workspace_row::line_of;
+use crate::content::left_out::LeftOut;
+use crate::content::rows::{fork_row, no_workspace, open_row_by_key, project_name, state_of};
 use crate::context::held_by_another;
 use crate::context::prefixes::fresh_name;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
-use crate::merge::authors::Authors;
-use crate::merge::base::{merge_base, merged_from_here, undone_after};
-use crate::merge::decide::{Decided, add_taken_away, decide, keep_lost, taken_away};
-use crate::merge::protect;
-use crate::merge::protect::{decided_before, held_review};
-use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
+use crate::merge::base::undone_after;
+use crate::merge::decide::Decided;
+use crate::merge::plan_merge::Merging;
 use crate::merge::review_land::needs_new_merge;
-use crate::merge::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review, parts_of};
-use crate::merge::three_way::{ThreeStates, merge_into_project, settled};
-use crate::project::head::{ProjectDraft, Proposal, Recorded, is_unmoved, land_draft};
+use crate::merge::review_row::{KnownReviews, parts_of};
 use crate::project::policy::{MergeSettings, Policy};
-use crate::project::protection::Protection;
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::check_label;
 
-/// How often a merge is made again because the head moved.
-const TRIES: usize = 64;
 /// How long a merge waits for those before it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -85,11 +68,11 @@ pub struct Completed {
     /// Paths of the project that changed.
     pub merged: Vec<RelPath>,
     /// Paths that wait for somebody to decide.
-    pub conflicts: Vec<Waiting>,
+    pub conflicts: Vec<PendingConflict>,
     /// Paths that the project had already in the same form.
     pub unchanged: Vec<RelPath>,
     /// Paths that both changed and that fit together.
-    pub auto_resolved: Vec<Together>,
+    pub auto_resolved: Vec<AutoResolved>,
     /// Conflicts that a policy decided, with what lost.
     pub decided: Vec<Decided>,
     /// What the workspace changed and no merge takes, with the reason. It stays in the snapshot of
@@ -119,7 +102,7 @@ impl Completed {
 
 /// A conflict that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingConflict {
     /// Where.
     pub path: RelPath,
     /// Which parts of it; empty for all of it.
@@ -130,9 +113,9 @@ pub struct Waiting {
     pub review_id: Option<String>,
 }
 
-impl Waiting {
-    pub(crate) fn new(conflict: &Conflict, review: &ReviewRow) -> Waiting {
-        Waiting {
+impl PendingConflict {
+    pub(crate) fn new(conflict: &Conflict, review: &ReviewRow) -> PendingConflict {
+        PendingConflict {
             path: conflict.path.clone(),
             parts: parts_of(conflict),
             kind: conflict.kind.as_str().to_owned(),
@@ -143,34 +126,11 @@ impl Waiting {
 
 /// A path that both sides changed and that was put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Together {
+pub struct AutoResolved {
     /// Where.
     pub path: RelPath,
     /// How: `same`, `lines`, `words` or `json`.
     pub method: String,
-}
-
-/// What a merge would do to a project as it is now.
-pub(crate) struct MergePlan {
-    pub(crate) project: WorkspaceRow,
-    draft: Option<ProjectDraft>,
-    pub(crate) completed: Completed,
-    reviews: Vec<ReviewRow>,
-    /// Reviews that close by themselves.
-    closed: Vec<ReviewRow>,
-}
-
-/// What is merged.
-pub(crate) struct Merging<'a> {
-    pub(crate) row: &'a WorkspaceRow,
-    pub(crate) fork: &'a ForkRow,
-    pub(crate) theirs: State,
-    /// The snapshot that holds it; none for a plan.
-    pub(crate) snapshot: Option<ObjectId>,
-    pub(crate) options: &'a CompleteOptions,
-    /// The name of the merge.
-    pub(crate) id: &'a str,
-    pub(crate) cause: &'a Cause,
 }
 
 impl Merges {
@@ -337,9 +297,9 @@ impl Merges {
     fn add_waiting(&self, workspace: WorkspaceKey, completed: &mut Completed) -> Result<()> {
         let known = self.store().read(|tx| KnownReviews::read(tx, workspace))?;
         for (row, details) in known.open() {
-            let is_told = |one: &Waiting| one.review_id.as_ref() == Some(&row.id);
+            let is_told = |one: &PendingConflict| one.review_id.as_ref() == Some(&row.id);
             if row.state == ReviewState::Open && !completed.conflicts.iter().any(is_told) {
-                completed.conflicts.push(Waiting {
+                completed.conflicts.push(PendingConflict {
                     path: row.path.clone(),
                     parts: details.parts.clone(),
                     kind: details.kind.clone(),
@@ -386,41 +346,29 @@ impl Merges {
             completed.left_out.extend(too_large);
             return Ok((completed, Vec::new()));
         }
-        for _ in 0..TRIES {
-            let plan = self.store().read(|tx| {
-                let snapshot = tx.snapshot(row.key, &theirs.id)?;
-                let snapshot = snapshot.ok_or_else(|| Error::internal("a snapshot has no row"))?;
-                let merging = Merging {
-                    row: &row,
-                    fork: &fork,
-                    theirs: crate::content::rows::state_of(&snapshot),
-                    snapshot: Some(snapshot.id),
-                    options,
-                    id: &waiting.id,
-                    cause: &waiting.cause,
-                };
-                let mut objects = self.contents.objects_in(tx);
-                objects.remember_trees();
-                let mut plan = self.plan_merge(tx, &objects, &merging)?;
-                plan.completed.theirs = Some(theirs.id);
-                plan.completed.left_out.extend_from_slice(&too_large);
-                Ok(plan)
-            })?;
-            let outcome = formats::receipt_text(&plan.completed)?;
-            let landed = self.store().write(Durability::Synced, |tx| {
-                self.land_merge(tx, &plan, &outcome, &fork, waiting, theirs.id)
-            })?;
-            if landed {
-                if plan.draft.is_some() {
-                    self.directories.publish(plan.project.key);
-                }
-                return Ok((plan.completed, plan.closed));
-            }
-        }
-        Err(
-            Error::new(ErrorCode::WorkspaceBusy, "the project keeps changing")
-                .with_hint("nothing was merged; try again"),
-        )
+        let plan = |tx: &dyn ReadTx| {
+            let snapshot = tx.snapshot(row.key, &theirs.id)?;
+            let snapshot = snapshot.ok_or_else(|| Error::internal("a snapshot has no row"))?;
+            let merging = Merging {
+                row: &row,
+                fork: &fork,
+                theirs: state_of(&snapshot),
+                snapshot: Some(snapshot.id),
+                options,
+                id: &waiting.id,
+                cause: &waiting.cause,
+            };
+            let mut objects = self.contents.objects_in(tx);
+            objects.remember_trees();
+            let mut plan = self.plan_merge(tx, &objects, &merging)?;
+            plan.rest.completed.theirs = Some(theirs.id);
+            plan.rest.completed.left_out.extend_from_slice(&too_large);
+            Ok(plan)
+        };
+        let landed = self.projects.land_on_head(plan, |tx, plan| {
+            self.land_merge(tx, plan, &fork, waiting, theirs.id)
+        })?;
+        Ok((landed.rest.completed, landed.rest.closed))
     }
 
     /// What came of merging a workspace as it is now before; none if it has to be merged. What waits
@@ -467,250 +415,6 @@ impl Merges {
         }
     }
 
-    /// What merging would do, given the project as it is in this transaction.
-    pub(crate) fn plan_merge(
-        &self,
-        tx: &dyn ReadTx,
-        objects: &dyn ObjectReader,
-        merging: &Merging<'_>,
-    ) -> Result<MergePlan> {
-        let fork = merging.fork;
-        let project = tx
-            .workspace_by_key(fork.project)?
-            .filter(|row| row.state == WorkspaceState::Open)
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::ProjectNotFound,
-                    "the project of the workspace was deleted",
-                )
-            })?;
-        let settings = MergeSettings::read(tx, project.key)?;
-        let known = KnownReviews::read(tx, merging.row.key)?;
-        let since = merged_from_here(tx, merging.row)?;
-        let mut bench = Workbench::new(objects);
-        let forked = (merging.row, fork);
-        let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
-        let objects: &dyn ObjectReader = &bench;
-        let ours = state_of_row(&project);
-        let states = ThreeStates {
-            base: &base,
-            ours: &ours,
-            theirs: &merging.theirs,
-        };
-        let options = MergeOptions::default();
-        let mut merge = merge_into_project(self.store(), objects, states, &options)?;
-        let protection = Protection::new(&settings.protect);
-        let held = protection.hold(objects, states, &mut merge)?;
-        let mut proposal = merge.proposal;
-        let atomic = match merging.options.atomic {
-            Some(atomic) => atomic,
-            None => settings.landing == Landing::Atomic,
-        };
-        let mut completed = Completed {
-            merge_id: Some(merging.id.to_owned()),
-            project: project.id.to_string(),
-            workspace: merging.row.id.to_string(),
-            snapshot: None,
-            theirs: None,
-            since,
-            merged: Vec::new(),
-            conflicts: Vec::new(),
-            unchanged: merge.unchanged,
-            auto_resolved: merge
-                .auto_resolved
-                .iter()
-                .map(|one| Together {
-                    path: one.path.clone(),
-                    method: one.method.as_str().to_owned(),
-                })
-                .collect(),
-            decided: Vec::new(),
-            left_out: merge.left_out,
-            include_ignored: merging.options.include_ignored || settings.include_ignored,
-            ignored_removed: IgnoredFiles::default(),
-            keep: merging.options.keep,
-            atomic,
-            landed_nothing: false,
-            after: None,
-        };
-        let mut reviews = Vec::new();
-        let changes = Changed::new(&merge.theirs);
-        let theirs = &merging.theirs;
-        let finding = Finding {
-            project: &project,
-            ours: &ours,
-            objects,
-            row: merging.row,
-            changes: &changes,
-            waiting: &still_waiting(tx, objects, &known, LandsIn::Project, theirs)?,
-            base: fork.base,
-            since,
-            snapshot: merging.snapshot,
-            merge: merging.id,
-            lands_in: LandsIn::Project,
-        };
-        let message_id = merging.cause.message_id.as_deref();
-        let authors = Authors::new(tx, objects, &project, forked, states, message_id);
-        let mut taken = Vec::new();
-        for conflict in &merge.conflicts {
-            cancel::check()?;
-            let is_protected = protection.concerns_conflict(conflict);
-            let policy = match (is_protected, merging.options.policy) {
-                (true, _) => Policy::Review,
-                (false, Some(policy)) => policy,
-                (false, None) => settings.policy(&conflict.path),
-            };
-            let sides = authors.sides(conflict)?;
-            let verdict = decide(policy, conflict, &sides, fork.priority);
-            let refused = match &verdict {
-                Some(verdict) => git_refuses_any(objects, &verdict.edits)?,
-                None => false,
-            };
-            let Some(verdict) = verdict.filter(|_| !refused) else {
-                let review = new_review(conflict, &finding, sides.whos(), is_protected)?;
-                completed.conflicts.push(Waiting::new(conflict, &review));
-                reviews.push(review);
-                continue;
-            };
-            taken.extend(taken_away(policy, conflict, &verdict, &authors, &proposal)?);
-            let more = settled(self.store(), objects, states, &verdict.edits)?;
-            proposal.edits.extend(more.edits);
-            proposal.contents.extend(more.contents);
-            completed.decided.extend(verdict.decided);
-        }
-        add_taken_away(&mut completed.decided, taken);
-        for one in &held {
-            cancel::check()?;
-            if one.is_decided(tx, objects, &known, theirs)? {
-                completed.decided.push(decided_before(&authors, one)?);
-                continue;
-            }
-            let review = held_review(&authors, one, &finding)?;
-            completed.conflicts.push(Waiting {
-                path: one.path.clone(),
-                parts: Vec::new(),
-                kind: protect::KIND.to_owned(),
-                review_id: Some(review.id.clone()),
-            });
-            reviews.push(review);
-        }
-        let mut closed = closed_by_merge(&known, fork, &changes, &reviews)?;
-        if atomic && !reviews.is_empty() {
-            proposal = Proposal::default();
-        }
-        let given = merging.options.label.clone();
-        let label = given.unwrap_or_else(|| format!("Merge {}", merging.row.id));
-        let cause = merge_cause(merging);
-        let recorded = recorded(&label, &cause, self.context.now());
-        let draft = match proposal.edits.is_empty() {
-            true => None,
-            false => Some(
-                self.projects
-                    .draft_project(tx, project.clone(), proposal, &recorded)?,
-            ),
-        };
-        let draft = draft.filter(|draft| !draft.changes.is_empty());
-        if let Some(draft) = &draft {
-            completed.snapshot = Some(draft.snapshot.id);
-            let leaves = draft.changes.iter().filter(|change| {
-                let is_dir = |entry: Option<crate::StateEntry>| {
-                    entry.is_none_or(|entry| entry.kind == EntryKind::Dir)
-                };
-                !(is_dir(change.before) && is_dir(change.after))
-            });
-            completed.merged = leaves.map(|change| change.path.clone()).collect();
-            closed.extend(closed_by_agreement(tx, objects, draft, merging.row.key)?);
-        }
-        Ok(MergePlan {
-            project,
-            draft,
-            completed,
-            reviews,
-            closed,
-        })
-    }
-
-    /// Writes a merge unless the head moved. Returns whether it did.
-    fn land_merge(
-        &self,
-        tx: &mut dyn WriteTx,
-        plan: &MergePlan,
-        outcome: &str,
-        fork: &ForkRow,
-        waiting: &CompletionRow,
-        theirs: ObjectId,
-    ) -> Result<bool> {
-        let at = plan
-            .draft
-            .as_ref()
-            .map_or_else(|| self.context.now(), |draft| draft.snapshot.at);
-        let cause = plan.draft.as_ref().map_or_else(
-            || waiting.cause.clone(),
-            |draft| draft.snapshot.cause.clone(),
-        );
-        let label = plan
-            .draft
-            .as_ref()
-            .and_then(|draft| draft.snapshot.label.clone())
-            .unwrap_or_default();
-        if !is_unmoved(tx, &plan.project)? {
-            return Ok(false);
-        }
-        let next = plan
-            .draft
-            .as_ref()
-            .map_or(&plan.project, |draft| &draft.next);
-        let line = LineFor {
-            row: next,
-            at,
-            via: Via::Merge,
-            cause: &cause,
-        };
-        // What lost is a version of the path, although it never stood there: before what won.
-        for decided in &plan.completed.decided {
-            keep_lost(tx, &line, decided, &waiting.id)?;
-        }
-        if let Some(draft) = &plan.draft {
-            land_draft(tx, draft, &recorded(&label, &cause, at))?;
-        }
-        for review in &plan.closed {
-            tx.put_review(review)?;
-        }
-        for review in &plan.reviews {
-            tx.put_review(review)?;
-            let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
-            opened.before = review.ours;
-            tx.add_history(&opened)?;
-        }
-        tx.put_merge(&MergeRow {
-            id: waiting.id.clone(),
-            project: plan.project.key,
-            workspace: fork.workspace,
-            base: fork.base,
-            ours: plan.project.head,
-            theirs,
-            snapshot: plan.completed.snapshot,
-            at,
-            cause: waiting.cause.clone(),
-            priority: fork.priority,
-            outcome: outcome.to_owned(),
-            undone_by: None,
-        })?;
-        // In the workspace's own history too: it was merged.
-        let row = tx
-            .workspace_by_key(fork.workspace)?
-            .ok_or_else(|| Error::internal("a workspace vanished"))?;
-        let mut merged = line_of(&row, HistoryOp::Merge, &waiting.cause, at);
-        merged.before = Some(theirs);
-        merged.after = plan.completed.snapshot;
-        tx.add_history(&merged)?;
-        tx.put_completion(&CompletionRow {
-            landed: true,
-            ..waiting.clone()
-        })?;
-        Ok(true)
-    }
-
     /// Takes out of a list what a snapshot does not hold.
     fn drop_unheld(
         &self,
@@ -722,7 +426,7 @@ impl Merges {
             let Some(snapshot) = tx.snapshot(row.key, snapshot)? else {
                 return Ok(());
             };
-            let state = crate::content::rows::state_of(&snapshot);
+            let state = state_of(&snapshot);
             let objects = self.contents.objects_in(tx);
             let mut held = Vec::new();
             for file in left_out.iter() {
@@ -749,26 +453,6 @@ fn project_of_fork(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceKey> 
     let fork = fork_row(tx, row)?;
     project_name(tx, &fork)?;
     Ok(fork.project)
-}
-
-fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> Recorded<'a> {
-    Recorded {
-        label,
-        further_parents: &[],
-        op: HistoryOp::Merge,
-        via: Via::Merge,
-        cause,
-        at,
-    }
-}
-
-/// A merge is done by the system; the agent is named as a claim.
-fn merge_cause(merging: &Merging<'_>) -> Cause {
-    Cause {
-        operator: Operator::system(),
-        claim: Some(agent_of(merging.row, merging.fork)),
-        message_id: merging.cause.message_id.clone(),
-    }
 }
 
 /// What a receipt says.

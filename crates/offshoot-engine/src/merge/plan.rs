@@ -13,7 +13,8 @@ use crate::content::rows::{fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateEntry;
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::merge::Merges;
-use crate::merge::complete::{CompleteOptions, Completed, Merging, Waiting};
+use crate::merge::complete::{CompleteOptions, Completed, PendingConflict};
+use crate::merge::plan_merge::Merging;
 use crate::merge::protect;
 use crate::project::policy::MergeSettings;
 use crate::project::protection::Protection;
@@ -44,7 +45,7 @@ impl UnreadFile {
             (false, Some(_)) => "both_added",
             (false, None) => return plan.merged.push(path),
         };
-        plan.conflicts.push(Waiting {
+        plan.conflicts.push(PendingConflict {
             path,
             parts: Vec::new(),
             kind: kind.to_owned(),
@@ -95,7 +96,7 @@ impl Merges {
                 cause,
             };
             let plan = self.plan_merge(tx, &bench, &merging)?;
-            let (project, mut completed) = (plan.project, plan.completed);
+            let (project, mut completed) = (plan.project, plan.rest.completed);
             completed.merge_id = None;
             completed.snapshot = None;
             completed.ignored_removed = ignored;

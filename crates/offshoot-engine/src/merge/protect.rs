@@ -35,7 +35,7 @@ impl Protection {
         objects: &dyn ObjectReader,
         states: ThreeStates<'_>,
         merge: &mut ThreeWay,
-    ) -> Result<Vec<Held>> {
+    ) -> Result<Vec<ProtectedChange>> {
         if self.is_empty() {
             return Ok(Vec::new());
         }
@@ -50,7 +50,7 @@ impl Protection {
             .collect();
         let held = groups.into_iter();
         let held = held.map(|group| self.held(group, &changed, &renamed));
-        let held: Vec<Held> = held.collect();
+        let held: Vec<ProtectedChange> = held.collect();
         let waits: HashSet<&RelPath> = held.iter().flat_map(|one| &one.edits).collect();
         merge.proposal.edits.retain(|path, _| !waits.contains(path));
         merge.auto_resolved.retain(|one| !waits.contains(&one.path));
@@ -93,7 +93,7 @@ impl Protection {
         group: BTreeSet<RelPath>,
         changed: &BTreeSet<&RelPath>,
         renamed: &HashMap<&RelPath, &RelPath>,
-    ) -> Held {
+    ) -> ProtectedChange {
         let sources = group.iter().filter_map(|path| renamed.get(path).copied());
         let paths: BTreeSet<&RelPath> = group
             .iter()
@@ -102,7 +102,7 @@ impl Protection {
             .collect();
         let first = group.iter().find(|path| self.covers(path));
         let first = first.or(group.first()).cloned().unwrap_or_default();
-        Held {
+        ProtectedChange {
             paths: paths.into_iter().cloned().collect(),
             path: first,
             edits: group,
@@ -111,7 +111,7 @@ impl Protection {
 }
 
 /// Changes of a workspace that wait together because one of them is of a protected path.
-pub(crate) struct Held {
+pub(crate) struct ProtectedChange {
     /// The protected path.
     pub(crate) path: RelPath,
     /// The paths that the workspace changed.
@@ -120,7 +120,7 @@ pub(crate) struct Held {
     edits: BTreeSet<RelPath>,
 }
 
-impl Held {
+impl ProtectedChange {
     /// The paths beside the protected one.
     pub(crate) fn related(&self) -> Vec<RelPath> {
         let others = self.edits.iter().filter(|path| **path != self.path);
@@ -337,7 +337,7 @@ impl Merges {
 /// The review of changes that fit and are held back.
 pub(crate) fn held_review(
     authors: &Authors<'_>,
-    held: &Held,
+    held: &ProtectedChange,
     finding: &Finding<'_>,
 ) -> Result<ReviewRow> {
     let ThreeStates { base, ours, theirs } = authors.states;
@@ -364,7 +364,7 @@ pub(crate) fn held_review(
 }
 
 /// What a merge tells of changes that somebody has decided before: the project keeps what it has.
-pub(crate) fn decided_before(authors: &Authors<'_>, held: &Held) -> Result<Decided> {
+pub(crate) fn decided_before(authors: &Authors<'_>, held: &ProtectedChange) -> Result<Decided> {
     let theirs = authors.states.theirs.entry(authors.objects, &held.path)?;
     let (ours_by, lost_by) = (
         authors.last_of_ours(&held.path)?,

@@ -23,9 +23,9 @@ use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::complete::receipt;
+use crate::merge::decision::{Wanted, choice_named};
 use crate::merge::protect::known_paths;
 use crate::merge::review_row::{Decision, details_of, find_review, mark_resolved, refuse_other};
-use crate::merge::reviews::{Wanted, choice_named};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
 use crate::project::head::{Proposal, Recorded};
 use crate::project::protection::Protection;
@@ -195,7 +195,7 @@ impl Merges {
         project: &ProjectId,
         (review, wanted, decision): &DecidedReview,
     ) -> Result<Proposal> {
-        let proposal = self.settle(objects, head, review, wanted)?;
+        let proposal = self.edits_of_decision(objects, head, review, wanted)?;
         if !decision.over_protected && !details_of(review)?.protected {
             self.projects
                 .refuse_protected(project, proposal.edits.keys())?;

@@ -14,7 +14,7 @@ use crate::content::state::{State, StateChange, StateEntry};
 use crate::context::prefixes::{SHORTEST, fresh_name, only_one, too_short};
 use crate::formats;
 use crate::merge::Merges;
-use crate::merge::reviews::Wanted;
+use crate::merge::decision::Wanted;
 
 pub(crate) use crate::formats::{Decision, Details, There};
 

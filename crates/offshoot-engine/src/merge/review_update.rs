@@ -16,19 +16,19 @@ use crate::content::rows::{base_state, open_row_by_key, state_of_row};
 use crate::content::state::{State, StateChange};
 use crate::merge::Merges;
 use crate::merge::authors::Authors;
-use crate::merge::complete::Waiting;
+use crate::merge::complete::PendingConflict;
+use crate::merge::decision::Wanted;
 use crate::merge::review_close::{asked_by_merges, closed_by_update, still_waiting};
 use crate::merge::review_row::{
     Changed, Decision, Finding, KnownReviews, LandsIn, mark_resolved, new_review,
 };
-use crate::merge::reviews::Wanted;
 use crate::merge::three_way::ThreeStates;
 use crate::workspace::restore::Goal;
 
 /// What an update cannot decide.
 pub(crate) struct UpdateReviews {
     /// One for each conflict.
-    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) waiting: Vec<PendingConflict>,
     /// Those that it opens or goes on with. A conflict that a merge asks about already has none.
     pub(crate) opened: Vec<ReviewRow>,
     /// Those that close by themselves.
@@ -81,7 +81,7 @@ pub(crate) fn reviews_of_update(
                 review
             }
         };
-        waiting.push(Waiting::new(conflict, &review));
+        waiting.push(PendingConflict::new(conflict, &review));
         found.push(review);
     }
     let closed = closed_by_update(tx, objects, &known, &changes, &head, &found)?;
@@ -120,7 +120,7 @@ impl Merges {
             let now = open_row_by_key(tx, &row)?;
             let index = Index::new(self.store(), tx, &now);
             let base = index.base();
-            let proposal = self.settle(&index.objects, &base, review, wanted)?;
+            let proposal = self.edits_of_decision(&index.objects, &base, review, wanted)?;
             let mut bench = Workbench::new(&index.objects);
             let state = base.edit(&mut bench, &proposal.edits)?;
             let mut objects = bench.prepare(self.store())?;

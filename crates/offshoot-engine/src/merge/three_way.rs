@@ -127,7 +127,7 @@ fn passed<T>(all: Vec<T>, mut passes: impl FnMut(&T) -> Result<bool>) -> Result<
 }
 
 /// The edits of ours that a decision about a conflict comes to.
-pub(crate) fn settled(
+pub(crate) fn state_edits(
     store: &Store,
     objects: &dyn ObjectReader,
     states: ThreeStates<'_>,

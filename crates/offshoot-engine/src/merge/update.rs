@@ -41,7 +41,7 @@ use crate::directory::replacement::write_note;
 use crate::formats::UpdateNote;
 use crate::merge::Merges;
 use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
-use crate::merge::complete::Waiting;
+use crate::merge::complete::PendingConflict;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
 use crate::sync::fork::{Closed, leaves_out_dirs};
@@ -62,7 +62,7 @@ pub struct Updated {
     pub merged: Vec<RelPath>,
     /// Paths that both changed so that somebody has to decide. The workspace has what the project
     /// has there, and each has a review that keeps what the workspace had.
-    pub conflicts: Vec<Waiting>,
+    pub conflicts: Vec<PendingConflict>,
 }
 
 /// A path that differs from the layers, and what tells one state of it from another; none if it
@@ -80,7 +80,7 @@ struct Plan {
     /// What the directory holds beyond the new layers.
     beyond: Vec<StateChange>,
     merged: Vec<RelPath>,
-    conflicts: Vec<Waiting>,
+    conflicts: Vec<PendingConflict>,
     reviews: Vec<ReviewRow>,
     /// Reviews that close by themselves.
     closed: Vec<ReviewRow>,

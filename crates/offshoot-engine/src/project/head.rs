@@ -90,6 +90,16 @@ pub(crate) struct Recorded<'a> {
     pub(crate) at: Timestamp,
 }
 
+/// A change of a project, planned on its head.
+pub(crate) struct HeadChange<P> {
+    /// The project as it was when the change was planned.
+    pub(crate) project: WorkspaceRow,
+    /// The snapshot that becomes its head; none if its content stays as it is.
+    pub(crate) draft: Option<ProjectDraft>,
+    /// What lands in the same transaction.
+    pub(crate) rest: P,
+}
+
 impl Projects {
     /// Creates an empty project.
     pub fn create_project(&self, id: &ProjectId, cause: &Cause) -> Result<Project> {
@@ -226,40 +236,65 @@ impl Projects {
         mut make: impl FnMut(&StoredObjects<'_>, &State) -> Result<Proposal>,
         mut land: impl FnMut(&mut dyn WriteTx, &ProjectDraft) -> Result<()>,
     ) -> Result<(Snapshot, bool)> {
-        for _ in 0..TRIES {
-            let draft = self.store().read(|tx| {
-                let row = open_project(tx, id)?;
-                let mut objects = self.contents.objects_in(tx);
-                objects.remember_trees();
-                let head = state_of_row(&row);
-                let proposal = make(&objects, &head)?;
-                self.draft_project(tx, row, proposal, recorded)
-            })?;
-            if draft.changes.is_empty()
-                && let Some(head) = draft.row.head
-            {
-                let head = self.store().read(|tx| tx.snapshot(draft.row.key, &head))?;
-                let head = head.ok_or_else(|| Error::internal("the head has no row"))?;
-                return Ok((head.into(), false));
+        let plan = |tx: &dyn ReadTx| {
+            let project = open_project(tx, id)?;
+            let mut objects = self.contents.objects_in(tx);
+            objects.remember_trees();
+            let proposal = make(&objects, &state_of_row(&project))?;
+            let draft = self.draft_project(tx, project.clone(), proposal, recorded)?;
+            let changes_something = !draft.changes.is_empty() || project.head.is_none();
+            Ok(HeadChange {
+                project,
+                draft: changes_something.then_some(draft),
+                rest: (),
+            })
+        };
+        let landed = self.land_on_head(plan, |tx, change| match &change.draft {
+            Some(draft) => {
+                land_draft(tx, draft, recorded)?;
+                land(tx, draft)
             }
+            None => Ok(()),
+        })?;
+        if let Some(draft) = landed.draft {
+            return Ok((draft.snapshot.into(), true));
+        }
+        let head = self.store().read(|tx| match landed.project.head {
+            Some(head) => tx.snapshot(landed.project.key, &head),
+            None => Ok(None),
+        })?;
+        let head = head.ok_or_else(|| Error::internal("the head has no row"))?;
+        Ok((head.into(), false))
+    }
+
+    /// Plans a change of a project and lands it on the head that it was planned on. If the head moved
+    /// meanwhile, it is planned again.
+    pub(crate) fn land_on_head<P>(
+        &self,
+        mut plan: impl FnMut(&dyn ReadTx) -> Result<HeadChange<P>>,
+        mut land: impl FnMut(&mut dyn WriteTx, &HeadChange<P>) -> Result<()>,
+    ) -> Result<HeadChange<P>> {
+        let mut name = String::new();
+        for _ in 0..TRIES {
+            let change = self.store().read(&mut plan)?;
             let landed = self.store().write(Durability::Synced, |tx| {
-                if !is_unmoved(tx, &draft.row)? {
+                if !is_unmoved(tx, &change.project)? {
                     return Ok(false);
                 }
-                land_draft(tx, &draft, recorded)?;
-                land(tx, &draft)?;
+                land(tx, &change)?;
                 Ok(true)
             })?;
             if landed {
-                self.directories.publish(draft.row.key);
-                return Ok((draft.snapshot.into(), true));
+                if change.draft.is_some() {
+                    self.directories.publish(change.project.key);
+                }
+                return Ok(change);
             }
+            name = change.project.id.to_string();
         }
-        Err(Error::new(
-            ErrorCode::WorkspaceBusy,
-            format!("the project `{id}` keeps changing"),
-        )
-        .with_hint("nothing was changed; try again"))
+        let message = format!("the project `{name}` keeps changing");
+        Err(Error::new(ErrorCode::WorkspaceBusy, message)
+            .with_hint("nothing was changed; try again"))
     }
 
     /// The snapshot that edits of a project's head would make.

@@ -1,0 +1,408 @@
+//! What a merge does to a project, worked out before anything is written, and how it is written.
+//!
+//! A merge is planned in a reading transaction and lands in a writing one, if the head is still what it
+//! was planned on: snapshot, versions, history, reviews and receipt together (INV-6).
+
+use offshoot_core::{Cause, EntryKind, Error, ErrorCode, ObjectId, Operator, Result, cancel};
+use offshoot_git::ObjectReader;
+use offshoot_merge::{Conflict, MergeOptions};
+use offshoot_store::{
+    CompletionRow, ForkRow, HistoryOp, Landing, MergeRow, ReadTx, ReviewRow, Via, WorkspaceRow,
+    WorkspaceState, WriteTx,
+};
+
+use crate::content::history_writer::LineFor;
+use crate::content::left_out::git_refuses_any;
+use crate::content::objects::Workbench;
+use crate::content::rows::{agent_of, state_of_row};
+use crate::content::state::{State, StateChange, StateEntry};
+use crate::content::workspace_row::line_of;
+use crate::formats;
+use crate::merge::Merges;
+use crate::merge::authors::Authors;
+use crate::merge::base::{merge_base, merged_from_here};
+use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
+use crate::merge::decide::{add_taken_away, decide, keep_lost, taken_away};
+use crate::merge::protect::{self, ProtectedChange, decided_before, held_review};
+use crate::merge::review_close::{closed_by_agreement, closed_by_merge, still_waiting};
+use crate::merge::review_row::{Changed, Finding, KnownReviews, LandsIn, new_review};
+use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, state_edits};
+use crate::project::head::{HeadChange, Proposal, Recorded, land_draft};
+use crate::project::policy::{MergeSettings, Policy};
+use crate::project::protection::Protection;
+use crate::sync::ignored::IgnoredFiles;
+
+/// A merge that is planned: what it does to the project, and what goes with it.
+pub(crate) type MergePlan = HeadChange<MergeOutcome>;
+
+/// What comes of a merge besides the new head of the project.
+pub(crate) struct MergeOutcome {
+    pub(crate) completed: Completed,
+    reviews: Vec<ReviewRow>,
+    /// Reviews that close by themselves.
+    pub(crate) closed: Vec<ReviewRow>,
+}
+
+/// What is merged.
+pub(crate) struct Merging<'a> {
+    pub(crate) row: &'a WorkspaceRow,
+    pub(crate) fork: &'a ForkRow,
+    pub(crate) theirs: State,
+    /// The snapshot that holds it; none for a plan.
+    pub(crate) snapshot: Option<ObjectId>,
+    pub(crate) options: &'a CompleteOptions,
+    /// The name of the merge.
+    pub(crate) id: &'a str,
+    pub(crate) cause: &'a Cause,
+}
+
+/// What the conflicts of a merge are decided with.
+struct Deciding<'a> {
+    merging: &'a Merging<'a>,
+    settings: &'a MergeSettings,
+    protection: &'a Protection,
+    authors: &'a Authors<'a>,
+    finding: &'a Finding<'a>,
+    known: &'a KnownReviews,
+    states: ThreeStates<'a>,
+}
+
+/// What is decided so far.
+struct Draft {
+    proposal: Proposal,
+    completed: Completed,
+    reviews: Vec<ReviewRow>,
+}
+
+impl Merges {
+    /// What merging would do, given the project as it is in this transaction.
+    pub(crate) fn plan_merge(
+        &self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        merging: &Merging<'_>,
+    ) -> Result<MergePlan> {
+        let project = open_project_of(tx, merging.fork)?;
+        let settings = MergeSettings::read(tx, project.key)?;
+        let known = KnownReviews::read(tx, merging.row.key)?;
+        let since = merged_from_here(tx, merging.row)?;
+        let mut bench = Workbench::new(objects);
+        let forked = (merging.row, merging.fork);
+        let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
+        let objects: &dyn ObjectReader = &bench;
+        let ours = state_of_row(&project);
+        let states = ThreeStates {
+            base: &base,
+            ours: &ours,
+            theirs: &merging.theirs,
+        };
+        let options = MergeOptions::default();
+        let mut merge = merge_into_project(self.store(), objects, states, &options)?;
+        let protection = Protection::new(&settings.protect);
+        let held = protection.hold(objects, states, &mut merge)?;
+        let changes = Changed::new(&merge.theirs);
+        let lands_in = LandsIn::Project;
+        let finding = Finding {
+            project: &project,
+            ours: &ours,
+            objects,
+            row: merging.row,
+            changes: &changes,
+            waiting: &still_waiting(tx, objects, &known, lands_in, &merging.theirs)?,
+            base: merging.fork.base,
+            since,
+            snapshot: merging.snapshot,
+            merge: merging.id,
+            lands_in,
+        };
+        let message_id = merging.cause.message_id.as_deref();
+        let deciding = Deciding {
+            merging,
+            settings: &settings,
+            protection: &protection,
+            authors: &Authors::new(tx, objects, &project, forked, states, message_id),
+            finding: &finding,
+            known: &known,
+            states,
+        };
+        let conflicts = std::mem::take(&mut merge.conflicts);
+        let mut draft = Draft {
+            completed: receipt_so_far(merging, &settings, &project, since, &mut merge),
+            proposal: merge.proposal,
+            reviews: Vec::new(),
+        };
+        self.decide_conflicts(&deciding, &conflicts, &mut draft)?;
+        review_protected(&deciding, &held, &mut draft)?;
+        let closed = closed_by_merge(&known, merging.fork, &changes, &draft.reviews)?;
+        self.draft_head(tx, objects, merging, project.clone(), draft, closed)
+    }
+
+    /// Decides by policy what can be, and opens a review for every other conflict.
+    fn decide_conflicts(
+        &self,
+        deciding: &Deciding<'_>,
+        conflicts: &[Conflict],
+        draft: &mut Draft,
+    ) -> Result<()> {
+        let Deciding {
+            merging, finding, ..
+        } = deciding;
+        let mut taken = Vec::new();
+        for conflict in conflicts {
+            cancel::check()?;
+            let is_protected = deciding.protection.concerns_conflict(conflict);
+            let policy = match (is_protected, merging.options.policy) {
+                (true, _) => Policy::Review,
+                (false, Some(policy)) => policy,
+                (false, None) => deciding.settings.policy(&conflict.path),
+            };
+            let sides = deciding.authors.sides(conflict)?;
+            let verdict = decide(policy, conflict, &sides, merging.fork.priority);
+            let refused = match &verdict {
+                Some(verdict) => git_refuses_any(finding.objects, &verdict.edits)?,
+                None => false,
+            };
+            let Some(verdict) = verdict.filter(|_| !refused) else {
+                let review = new_review(conflict, finding, sides.whos(), is_protected)?;
+                let waiting = PendingConflict::new(conflict, &review);
+                draft.completed.conflicts.push(waiting);
+                draft.reviews.push(review);
+                continue;
+            };
+            let authors = deciding.authors;
+            let lost = taken_away(policy, conflict, &verdict, authors, &draft.proposal)?;
+            taken.extend(lost);
+            let (objects, states) = (finding.objects, deciding.states);
+            let more = state_edits(self.store(), objects, states, &verdict.edits)?;
+            draft.proposal.edits.extend(more.edits);
+            draft.proposal.contents.extend(more.contents);
+            draft.completed.decided.extend(verdict.decided);
+        }
+        add_taken_away(&mut draft.completed.decided, taken);
+        Ok(())
+    }
+
+    /// The plan of a merge whose conflicts are decided or reviewed.
+    fn draft_head(
+        &self,
+        tx: &dyn ReadTx,
+        objects: &dyn ObjectReader,
+        merging: &Merging<'_>,
+        project: WorkspaceRow,
+        planned: Draft,
+        mut closed: Vec<ReviewRow>,
+    ) -> Result<MergePlan> {
+        let Draft {
+            mut proposal,
+            mut completed,
+            reviews,
+        } = planned;
+        if completed.atomic && !reviews.is_empty() {
+            proposal = Proposal::default();
+        }
+        let given = merging.options.label.clone();
+        let label = given.unwrap_or_else(|| format!("Merge {}", merging.row.id));
+        let cause = merge_cause(merging);
+        let recorded = recorded(&label, &cause, self.context.now());
+        let draft = match proposal.edits.is_empty() {
+            true => None,
+            false => {
+                Some((self.projects).draft_project(tx, project.clone(), proposal, &recorded)?)
+            }
+        };
+        let draft = draft.filter(|draft| !draft.changes.is_empty());
+        if let Some(draft) = &draft {
+            completed.snapshot = Some(draft.snapshot.id);
+            let files = draft.changes.iter().filter(|change| is_of_a_file(change));
+            completed.merged = files.map(|change| change.path.clone()).collect();
+            closed.extend(closed_by_agreement(tx, objects, draft, merging.row.key)?);
+        }
+        Ok(HeadChange {
+            project,
+            draft,
+            rest: MergeOutcome {
+                completed,
+                reviews,
+                closed,
+            },
+        })
+    }
+
+    /// Writes a merge. The head is still what it was planned on.
+    pub(crate) fn land_merge(
+        &self,
+        tx: &mut dyn WriteTx,
+        plan: &MergePlan,
+        fork: &ForkRow,
+        waiting: &CompletionRow,
+        theirs: ObjectId,
+    ) -> Result<()> {
+        let at = plan
+            .draft
+            .as_ref()
+            .map_or_else(|| self.context.now(), |draft| draft.snapshot.at);
+        let cause = plan.draft.as_ref().map_or_else(
+            || waiting.cause.clone(),
+            |draft| draft.snapshot.cause.clone(),
+        );
+        let label = plan
+            .draft
+            .as_ref()
+            .and_then(|draft| draft.snapshot.label.clone())
+            .unwrap_or_default();
+        let next = plan
+            .draft
+            .as_ref()
+            .map_or(&plan.project, |draft| &draft.next);
+        let line = LineFor {
+            row: next,
+            at,
+            via: Via::Merge,
+            cause: &cause,
+        };
+        // What lost is a version of the path, although it never stood there: before what won.
+        for decided in &plan.rest.completed.decided {
+            keep_lost(tx, &line, decided, &waiting.id)?;
+        }
+        if let Some(draft) = &plan.draft {
+            land_draft(tx, draft, &recorded(&label, &cause, at))?;
+        }
+        for review in &plan.rest.closed {
+            tx.put_review(review)?;
+        }
+        for review in &plan.rest.reviews {
+            tx.put_review(review)?;
+            let mut opened = line.file(HistoryOp::ReviewOpen, &review.path, EntryKind::File);
+            opened.before = review.ours;
+            tx.add_history(&opened)?;
+        }
+        tx.put_merge(&MergeRow {
+            id: waiting.id.clone(),
+            project: plan.project.key,
+            workspace: fork.workspace,
+            base: fork.base,
+            ours: plan.project.head,
+            theirs,
+            snapshot: plan.rest.completed.snapshot,
+            at,
+            cause: waiting.cause.clone(),
+            priority: fork.priority,
+            outcome: formats::receipt_text(&plan.rest.completed)?,
+            undone_by: None,
+        })?;
+        // In the workspace's own history too: it was merged.
+        let row = tx
+            .workspace_by_key(fork.workspace)?
+            .ok_or_else(|| Error::internal("a workspace vanished"))?;
+        let mut merged = line_of(&row, HistoryOp::Merge, &waiting.cause, at);
+        merged.before = Some(theirs);
+        merged.after = plan.rest.completed.snapshot;
+        tx.add_history(&merged)?;
+        tx.put_completion(&CompletionRow {
+            landed: true,
+            ..waiting.clone()
+        })
+    }
+}
+
+/// The project that a workspace is merged into.
+fn open_project_of(tx: &dyn ReadTx, fork: &ForkRow) -> Result<WorkspaceRow> {
+    let project = tx.workspace_by_key(fork.project)?;
+    project
+        .filter(|row| row.state == WorkspaceState::Open)
+        .ok_or_else(|| {
+            Error::new(
+                ErrorCode::ProjectNotFound,
+                "the project of the workspace was deleted",
+            )
+        })
+}
+
+/// What the receipt of a merge says before its conflicts are looked at.
+fn receipt_so_far(
+    merging: &Merging<'_>,
+    settings: &MergeSettings,
+    project: &WorkspaceRow,
+    since: Option<ObjectId>,
+    merge: &mut ThreeWay,
+) -> Completed {
+    let together = merge.auto_resolved.iter().map(|one| AutoResolved {
+        path: one.path.clone(),
+        method: one.method.as_str().to_owned(),
+    });
+    Completed {
+        merge_id: Some(merging.id.to_owned()),
+        project: project.id.to_string(),
+        workspace: merging.row.id.to_string(),
+        snapshot: None,
+        theirs: None,
+        since,
+        merged: Vec::new(),
+        conflicts: Vec::new(),
+        auto_resolved: together.collect(),
+        unchanged: std::mem::take(&mut merge.unchanged),
+        decided: Vec::new(),
+        left_out: std::mem::take(&mut merge.left_out),
+        include_ignored: merging.options.include_ignored || settings.include_ignored,
+        ignored_removed: IgnoredFiles::default(),
+        keep: merging.options.keep,
+        atomic: match merging.options.atomic {
+            Some(atomic) => atomic,
+            None => settings.landing == Landing::Atomic,
+        },
+        landed_nothing: false,
+        after: None,
+    }
+}
+
+/// Opens a review for every change of a protected path that nobody has decided about.
+fn review_protected(
+    deciding: &Deciding<'_>,
+    held: &[ProtectedChange],
+    draft: &mut Draft,
+) -> Result<()> {
+    let (authors, finding) = (deciding.authors, deciding.finding);
+    for one in held {
+        cancel::check()?;
+        let theirs = &deciding.merging.theirs;
+        if one.is_decided(authors.tx, finding.objects, deciding.known, theirs)? {
+            draft.completed.decided.push(decided_before(authors, one)?);
+            continue;
+        }
+        let review = held_review(authors, one, finding)?;
+        draft.completed.conflicts.push(PendingConflict {
+            path: one.path.clone(),
+            parts: Vec::new(),
+            kind: protect::KIND.to_owned(),
+            review_id: Some(review.id.clone()),
+        });
+        draft.reviews.push(review);
+    }
+    Ok(())
+}
+
+/// Whether a change is one of a file or a link, and not only of directories.
+fn is_of_a_file(change: &StateChange) -> bool {
+    let is_file = |entry: Option<StateEntry>| entry.is_some_and(|one| one.kind != EntryKind::Dir);
+    is_file(change.before) || is_file(change.after)
+}
+
+fn recorded<'a>(label: &'a str, cause: &'a Cause, at: offshoot_core::Timestamp) -> Recorded<'a> {
+    Recorded {
+        label,
+        further_parents: &[],
+        op: HistoryOp::Merge,
+        via: Via::Merge,
+        cause,
+        at,
+    }
+}
+
+/// A merge is done by the system; the agent is named as a claim.
+fn merge_cause(merging: &Merging<'_>) -> Cause {
+    Cause {
+        operator: Operator::system(),
+        claim: Some(agent_of(merging.row, merging.fork)),
+        message_id: merging.cause.message_id.clone(),
+    }
+}
