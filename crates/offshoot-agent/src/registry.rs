@@ -99,6 +99,8 @@ pub struct Tool {
     pub hints: Hints,
     /// Whether its answer says which files the person shall see; see [`Tool::shown_by`].
     pub shows_files: bool,
+    /// Whether a call may keep a core busy for long.
+    pub searches: bool,
     /// Whether it takes a credential that has a project, or all of them.
     for_projects: bool,
     run: Run,
@@ -140,6 +142,7 @@ impl Tool {
             output_schema: answer_schema::<R>(),
             hints,
             shows_files: false,
+            searches: false,
             for_projects: false,
             quick: None,
             run: Box::new(move |access, arguments| {
@@ -147,6 +150,12 @@ impl Tool {
                 Ok(Box::new(answer))
             }),
         }
+    }
+
+    /// Marks a tool whose calls may keep a core busy for long.
+    pub(crate) fn searches(mut self) -> Self {
+        self.searches = true;
+        self
     }
 
     /// The same tool, whose answer has in `ui.paths` what the person shall see.

@@ -394,7 +394,8 @@ fn reading() -> Vec<Tool> {
             "Find a text in the files of the workspace. Answers with path, line number and line. `glob` limits the paths, such as `src/**/*.rs`.",
             READS,
             |access, id, asked: Search| search(access, id, &asked),
-        ),
+        )
+        .searches(),
         Tool::new(
             "show_files",
             "Show files to the person you work with: their interface highlights them.",

@@ -7,13 +7,13 @@ use offshoot_engine::Engine;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{BadTokens, TokenCache};
-use crate::desk::Desk;
 use crate::events::EventLog;
 use crate::guard::RequestIds;
 use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::shares::Shares;
 use crate::sign_in::SignIn;
+use crate::tool_dispatch::ToolDispatcher;
 use crate::watch::Watcher;
 
 /// The shared state of a server.
@@ -28,11 +28,13 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) watcher: Arc<Watcher>,
     pub(crate) tools: Arc<Registry>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) dispatcher: Arc<ToolDispatcher>,
     /// One place for each request that is being answered, or whose work or answer goes on.
     pub(crate) requests: Arc<Shares>,
     /// One place for each stream of events.
     pub(crate) streams: Arc<Shares>,
+    /// Turns of what keeps a core busy.
+    pub(crate) searches: Arc<Shares>,
     /// Set when the server is told to stop; streams end then.
     pub(crate) stopping: CancellationToken,
 }

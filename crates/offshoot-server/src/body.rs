@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write as _};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::hold::Hold;
+use crate::shares::Shares;
 
 /// Chunks of an answer that wait for a slow client.
 const WAITING_CHUNKS: usize = 4;
@@ -44,6 +46,23 @@ pub(crate) fn blocking<T: Send + 'static>(
             Err(cause) => Err(Error::internal("the request ended in a panic").with_source(cause)),
         }
     }
+}
+
+/// Runs blocking work that keeps a core busy, such as a search, when it is the turn of its token: the
+/// searches of one token leave cores to the requests of others.
+pub(crate) async fn busy<T: Send + 'static>(
+    turns: &Arc<Shares>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let turn = match Hold::present().and_then(|hold| hold.asker()) {
+        Some(asker) => Some(turns.take(asker).await?),
+        None => None,
+    };
+    let work = move || {
+        let _turn = turn;
+        work()
+    };
+    blocking(work).await
 }
 
 /// An answer that blocking work writes while it is sent. It breaks off if the work fails or panics,

@@ -211,7 +211,7 @@ struct Ended;
 impl Stream {
     async fn run(mut self) -> std::result::Result<(), Ended> {
         let mut latest = self.app.events.subscribe();
-        let mut shows = self.app.desk.shows.listen();
+        let mut shows = self.app.dispatcher.shows.listen();
         let stopping = self.app.stopping.clone();
         let mut heartbeat = tokio::time::interval(self.app.options.limits.heartbeat);
         heartbeat.reset();

@@ -11,7 +11,7 @@ use http_body::{Frame, SizeHint};
 use offshoot_core::{Error, ErrorCode, Result};
 
 use crate::connections::Claim;
-use crate::shares::Place;
+use crate::shares::{Asker, Place};
 
 const BEGAN: u8 = 1;
 const CANCELLED: u8 = 2;
@@ -46,6 +46,12 @@ impl Hold {
         let before = held.replace((place, claim));
         drop(held);
         drop(before);
+    }
+
+    /// Who the request counts for.
+    pub(crate) fn asker(&self) -> Option<Asker> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(|(place, _)| place.asker().clone())
     }
 
     /// Whether there is anything to let go of at the end.

@@ -29,8 +29,8 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::blocking;
-use crate::desk::{Asked, Desk};
 use crate::hold::Hold;
+use crate::tool_dispatch::{Asked, ToolDispatcher};
 
 const INSTRUCTIONS: &str = "Files of one workspace that remembers every change. Paths are relative \
     to it. Take a snapshot before larger changes; restore brings any of them back.";
@@ -43,7 +43,7 @@ const PAGE: usize = 500;
 #[derive(Clone)]
 pub(crate) struct Mcp {
     tools: Arc<Registry>,
-    desk: Arc<Desk>,
+    dispatcher: Arc<ToolDispatcher>,
     /// The same as the protocol describes them, in the same order.
     described: Arc<[rmcp::model::Tool]>,
     /// For stdio: whoever started the program. Over HTTP each request says who it is.
@@ -51,11 +51,11 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    fn new(tools: Arc<Registry>, desk: Arc<Desk>, owner: Option<Access>) -> Self {
+    fn new(tools: Arc<Registry>, dispatcher: Arc<ToolDispatcher>, owner: Option<Access>) -> Self {
         let described = tools.tools().iter().map(describe).collect();
         Mcp {
             tools,
-            desk,
+            dispatcher,
             described,
             owner,
         }
@@ -299,7 +299,7 @@ impl ServerHandler for Mcp {
                     Some(message) => access.for_message(message),
                     None => access,
                 };
-                let answer = self.desk.call(&self.tools, &name, access, arguments);
+                let answer = self.dispatcher.call(&self.tools, &name, access, arguments);
                 let answer = on_behalf(&context, answer).await;
                 answer.and_then(|answer| answer.to_value())
             }
@@ -327,7 +327,7 @@ pub(crate) fn service(app: &App) -> StreamableHttpService<Mcp, LocalSessionManag
         .with_json_response(true)
         .with_max_request_body_bytes(app.options.limits.max_json_bytes as usize);
     config.cancellation_token = app.stopping.clone();
-    let mcp = Mcp::new(app.tools.clone(), app.desk.clone(), None);
+    let mcp = Mcp::new(app.tools.clone(), app.dispatcher.clone(), None);
     let make = move || Ok(mcp.clone());
     StreamableHttpService::new(make, Arc::default(), config)
 }

@@ -26,8 +26,9 @@ use crate::metrics::Metrics;
 use crate::options::ServerOptions;
 use crate::retention;
 use crate::routes;
-use crate::shares::Shares;
+use crate::shares::{ShareLimits, Shares};
 use crate::tls::Tls;
+use crate::tool_dispatch::ToolDispatcher;
 use crate::unstuck::Unstuck;
 
 /// How long a client may take to send the head of a request.
@@ -74,9 +75,13 @@ impl Server {
             .map_err(|cause| Error::internal("the listener has no address").with_source(cause))?;
         let limits = &options.limits;
         let shares = |what, whole| Shares::new(what, limits.shares_of(whole), limits.max_wait);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let turns = ShareLimits::of_cores(cores, limits.max_requests);
+        let searches = Shares::new("searches", turns, limits.request_timeout);
         let app = Arc::new(App {
             requests: shares("requests", limits.max_requests),
             streams: shares("streams", limits.max_streams),
+            searches: Arc::clone(&searches),
             tokens: Default::default(),
             bad_tokens: Default::default(),
             sign_in: Default::default(),
@@ -85,7 +90,10 @@ impl Server {
             metrics: Arc::new(Metrics::default()),
             watcher: Default::default(),
             tools: Default::default(),
-            desk: Default::default(),
+            dispatcher: Arc::new(ToolDispatcher {
+                searches: Some(searches),
+                ..ToolDispatcher::default()
+            }),
             stopping: CancellationToken::new(),
             engine,
             options,

@@ -40,6 +40,8 @@ pub(crate) struct ShareLimits {
     pub(crate) per_token: usize,
     pub(crate) per_workspace: usize,
     pub(crate) anonymous: usize,
+    /// So many of one token may wait; none means as many as it may have places.
+    pub(crate) waiting_per_token: Option<usize>,
 }
 
 impl ShareLimits {
@@ -51,6 +53,20 @@ impl ShareLimits {
             per_token: part(token_share),
             per_workspace: part(workspace_share),
             anonymous: (part(token_share) / 8).max(1),
+            waiting_per_token: None,
+        }
+    }
+
+    /// Places for work that keeps a core busy: two for each core, half of them for one token, so that
+    /// the cores are shared among those who wait and are never all one token's. Each waits with the
+    /// place of its request, so no more may wait than there are requests.
+    pub(crate) fn of_cores(cores: usize, requests: usize) -> Self {
+        ShareLimits {
+            whole: cores.saturating_mul(2),
+            per_token: cores,
+            per_workspace: cores.saturating_mul(2),
+            anonymous: 1,
+            waiting_per_token: Some(requests),
         }
     }
 
@@ -100,6 +116,13 @@ pub(crate) struct Place {
     asker: Asker,
 }
 
+impl Place {
+    /// Who holds it.
+    pub(crate) fn asker(&self) -> &Asker {
+        &self.asker
+    }
+}
+
 impl Shares {
     pub(crate) fn new(what: &'static str, limits: ShareLimits, patience: Duration) -> Arc<Self> {
         Arc::new(Shares {
@@ -119,7 +142,8 @@ impl Shares {
                 state.count_in(&asker);
                 return Ok(self.place(asker));
             }
-            let most = self.limits.of(&asker.holder);
+            let own = self.limits.of(&asker.holder);
+            let most = self.limits.waiting_per_token.unwrap_or(own);
             let count = state.holders.entry(asker.holder.clone()).or_default();
             if count.waiting >= most {
                 drop(state);
@@ -351,6 +375,32 @@ mod tests {
             let state = shares.lock();
             assert_eq!(state.used, 0);
             assert!(state.holders.is_empty() && state.waiting.is_empty());
+        });
+    }
+
+    /// However many searches of one token wait, another token begins at once.
+    #[test]
+    fn a_token_that_keeps_cores_busy_waits_and_leaves_some_to_others() {
+        on_runtime(async {
+            let limits = ShareLimits::of_cores(2, 100);
+            let shares = Shares::new("searches", limits, Duration::from_secs(60));
+            let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+            for _ in 0..100 {
+                let (shares, tell) = (shares.clone(), tell.clone());
+                tokio::spawn(async move {
+                    let place = shares.take(asker("greedy", None)).await.unwrap();
+                    tell.send(place).unwrap();
+                });
+                tokio::task::yield_now().await;
+            }
+            let held = [told.recv().await.unwrap(), told.recv().await.unwrap()];
+            assert!(told.try_recv().is_err(), "one token has two cores at most");
+            let other = shares.take(asker("other", None)).await.unwrap();
+            drop((held, other));
+            for _ in 0..98 {
+                drop(told.recv().await.unwrap());
+            }
+            assert_eq!(shares.lock().used, 0);
         });
     }
 

@@ -10,7 +10,7 @@ use offshoot_engine::Pattern;
 
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::body::blocking;
+use crate::body::busy;
 use crate::error::{Answer, ok};
 use crate::extract::Query;
 
@@ -46,7 +46,7 @@ pub(crate) async fn search(State(app): State<Shared>, caller: Caller, query: Que
     };
     let gone = Arc::new(AtomicBool::new(false));
     let _stop = StopWhenDropped(gone.clone());
-    let found = blocking(move || {
+    let found = busy(&app.searches, move || {
         let stop = || gone.load(Ordering::Relaxed);
         find(&caller, &place, &wanted, &stop)
     })

@@ -6,9 +6,9 @@ use offshoot_wire as wire;
 
 use crate::app::Shared;
 use crate::auth::Caller;
-use crate::desk::Asked;
 use crate::error::{Answer, Problem, ok, ok_text};
 use crate::extract::{JsonText, Params};
+use crate::tool_dispatch::Asked;
 
 /// `GET /tools`
 pub(crate) async fn list(State(app): State<Shared>, caller: Caller) -> Answer {
@@ -41,6 +41,8 @@ pub(crate) async fn call(
     let name = params.text("tool")?;
     app.tools.get(name).map_err(Problem::not_there)?;
     let access = Access::clone(&caller);
-    let answer = app.desk.call(&app.tools, name, access, Asked::Json(text));
+    let answer = app
+        .dispatcher
+        .call(&app.tools, name, access, Asked::Json(text));
     Ok(ok_text(answer.await?.to_json()?))
 }

@@ -8,7 +8,8 @@ use offshoot_core::Result;
 use offshoot_engine::Access;
 use serde_json::Value;
 
-use crate::body::blocking;
+use crate::body::{blocking, busy};
+use crate::shares::Shares;
 use crate::shows::Shows;
 
 /// The arguments of a call, owned.
@@ -57,12 +58,14 @@ fn path_in(arguments: &Value) -> Option<String> {
 
 /// Where tools are called.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct ToolDispatcher {
     /// For the streams of events; over stdio nobody listens.
     pub(crate) shows: Arc<Shows>,
+    /// The turns of searches; over stdio there is one caller, who needs none.
+    pub(crate) searches: Option<Arc<Shares>>,
 }
 
-impl Desk {
+impl ToolDispatcher {
     /// Calls a tool on the workspace that the credential stands for. What is refused is in the log.
     pub(crate) async fn call(
         self: &Arc<Self>,
@@ -94,14 +97,18 @@ impl Desk {
         }
         let (tools, name) = (Arc::clone(tools), name.to_owned());
         let shows = Arc::clone(&self.shows);
-        blocking(move || {
+        let turns = self.searches.as_ref().filter(|_| tool.searches);
+        let work = move || {
             let tool = tools.get(&name)?;
             let answer = tool.call(&access, asked.arguments())?;
             if tool.shows_files && shows.is_listened_to() {
                 shows.tell(&access, Tool::shown_by(&*answer)?)?;
             }
             Ok(answer)
-        })
-        .await
+        };
+        match turns {
+            Some(turns) => busy(turns, work).await,
+            None => blocking(work).await,
+        }
     }
 }
