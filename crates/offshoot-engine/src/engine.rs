@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, NameLock, ProviderName, Reserve, WorkspaceLocks};
+use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, SqliteOptions, SqliteStore,
     StatementLog, Store, WorkspaceKey, WorkspaceRow,
@@ -32,7 +32,7 @@ pub struct EngineOptions {
     /// How long an operation waits for a workspace that another one holds, or for the store.
     pub lock_timeout: Duration,
     /// Which form of the safe directory is used; none means the best that works here.
-    pub form: Option<Form>,
+    pub form: Option<PathResolver>,
     /// The provider of every fork; none means the best that works here.
     pub provider: Option<ProviderName>,
     /// The most bytes of one file. A larger one in a directory is named and left alone, and one
@@ -259,7 +259,7 @@ pub(crate) struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A failure here costs nothing but the recovery at the next start.
-        let _ = self.reserve.lend(|| self.store.meta().tidy());
+        let _ = self.reserve.release_for(|| self.store.meta().tidy());
         if !self.needs_recovery.load(Ordering::Relaxed) {
             self.run.end();
         }
@@ -273,8 +273,9 @@ impl Engine {
         data.create()?;
         let reserve = Arc::new(Reserve::open(&data.reserve()));
         // SQLite and the marks of processes need a little, and without them nothing can be freed.
-        let engine = reserve.lend(|| Self::open_in(data.clone(), options.clone(), &reserve))?;
-        reserve.set_aside();
+        let engine =
+            reserve.release_for(|| Self::open_in(data.clone(), options.clone(), &reserve))?;
+        reserve.refill();
         Ok(engine)
     }
 
@@ -358,12 +359,12 @@ impl Engine {
     fn has_room_for_log(&self) -> bool {
         let reserve = &self.inner.reserve;
         let log = std::fs::metadata(self.inner.data.log()).map_or(0, |log| log.len());
-        reserve.leaves(log + reserve.size())
+        reserve.has_free(log + reserve.size())
     }
 
     /// Runs work that frees space; see [`Reserve::lend`].
     pub(crate) fn freeing<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
-        self.inner.reserve.lend(work)
+        self.inner.reserve.release_for(work)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -402,7 +403,7 @@ impl Engine {
 
     /// The same for who waits less long.
     pub(crate) fn name_lock_within(&self, id: &WorkspaceId, timeout: Duration) -> Result<NameLock> {
-        self.inner.locks.name(&format!("name-{id}"), timeout)
+        self.inner.locks.lock_name(&format!("name-{id}"), timeout)
     }
 
     /// Removes the lock files of a workspace that is gone for good.
@@ -410,7 +411,7 @@ impl Engine {
         // Whoever waits for one of them finds out that there is nothing to do. If that takes too
         // long, empty files are left.
         let name = Self::lock_name(row);
-        let _ = self.inner.locks.forget(&name, Duration::from_secs(1));
+        let _ = self.inner.locks.remove_files(&name, Duration::from_secs(1));
     }
 
     /// The lock under which several callers may change single files at once.
@@ -437,5 +438,5 @@ pub(crate) fn held_by_another(error: Error, what: &str) -> Error {
 /// The bytes that a data directory sets aside for a full disk, and how many of them are; none if it
 /// was not opened yet. It is not opened.
 pub fn reserve_in(dir: &Path) -> (u64, Option<u64>) {
-    Reserve::look(&DataDir::at(dir).reserve())
+    Reserve::inspect(&DataDir::at(dir).reserve())
 }

@@ -306,7 +306,7 @@ impl Engine {
         let provider =
             self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
         let dirs = self.fork_dirs(row, fork.place);
-        let walked = provider.changes_but(&stack.layers, &dirs, closed)?;
+        let walked = provider.changes_pruned(&stack.layers, &dirs, closed)?;
         let seen = |one: offshoot_fs::Difference| {
             let now = one.now;
             let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));

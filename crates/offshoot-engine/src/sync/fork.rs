@@ -215,7 +215,7 @@ impl Engine {
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
         let seen =
             self.provider_that_made(provider)?
-                .changes_but(&stack.layers, &dirs, &mut closed)?;
+                .changes_pruned(&stack.layers, &dirs, &mut closed)?;
         // What killed writers staged. Nobody writes now.
         if seen.may_hold_stages {
             looking.dir.clear_stages()?;
@@ -285,7 +285,7 @@ pub(crate) fn leaves_out_dirs(
     ask(&mut |path, _| leaves_out(index, &rules, path, true))
 }
 
-/// What [`offshoot_fs::Provider::changes_but`] asks.
+/// What [`offshoot_fs::Provider::changes_pruned`] asks.
 pub(crate) type Closed<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
 
 impl Walk<'_> {

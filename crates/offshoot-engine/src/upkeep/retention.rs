@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{InUse, Uses};
+use offshoot_fs::{ProcessUsage, UseKind};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
 use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
 
@@ -132,7 +132,7 @@ impl Engine {
             }
             self.bring_back_held(&row)?;
             let synced = self.sync_with(&row, false, Durability::Relaxed)?;
-            let in_use = in_use.get_or_insert_with(|| InUse::look(Uses::Any));
+            let in_use = in_use.get_or_insert_with(|| ProcessUsage::collect(UseKind::Any));
             if !synced.changes.is_empty() || self.is_used(&row, in_use)? {
                 continue;
             }
@@ -179,7 +179,7 @@ impl Engine {
         if !self.may_be_cleaned(row, before)? {
             return Ok(None);
         }
-        let detached = self.detach(row, Uses::Any)?;
+        let detached = self.detach(row, UseKind::Any)?;
         let mut synced = detached.sync(false, Durability::Synced)?;
         if !synced.changes.is_empty() {
             // An outside program is at work in it.
