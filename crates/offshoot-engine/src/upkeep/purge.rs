@@ -123,7 +123,7 @@ impl Engine {
             }
             if !gone.is_empty() {
                 self.store()
-                    .erase_beside_others(&self.unnamed_of(&named)?)?;
+                    .erase_incrementally(&self.unnamed_of(&named)?)?;
             }
             Ok(gone)
         })

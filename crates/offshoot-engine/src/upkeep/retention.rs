@@ -6,7 +6,7 @@ use std::time::Duration;
 use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
 use offshoot_fs::{ProcessUsage, UseKind};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
-use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
+use offshoot_store::{Durability, GarbageReport, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::open_row_by_key;
@@ -47,7 +47,7 @@ pub struct Cleaned {
     /// Workspaces whose directory went away.
     pub workspaces: Vec<CleanedWorkspace>,
     /// What garbage collection gave back; none in a plan.
-    pub collected: Option<Collected>,
+    pub collected: Option<GarbageReport>,
 }
 
 impl Engine {
@@ -219,7 +219,7 @@ impl Engine {
 
     /// Collects content that nothing names and that is older than the guard. Never needs twice
     /// the disk: packs are rewritten one at a time.
-    pub fn collect_garbage(&self, age_guard: Duration) -> Result<Collected> {
+    pub fn collect_garbage(&self, age_guard: Duration) -> Result<GarbageReport> {
         let before = Timestamp(self.now().0.saturating_sub(micros(age_guard)));
         let reachable = self.reachable()?;
         self.store().collect(&reachable, before)
