@@ -395,7 +395,7 @@ impl Engine {
             Wanted::Choice(choice) => match conflict {
                 Some(conflict) => {
                     let edits = conflict
-                        .settle(*choice)
+                        .resolve(*choice)
                         .ok_or_else(|| cannot_join(&review.path))?;
                     if details.lands_in == LandsIn::Project {
                         refuse_result(&bench, &review.path, &edits)?;
@@ -412,7 +412,7 @@ impl Engine {
                     .ok_or_else(|| nothing_in_parts(&review.path))?;
                 let choices = parts.for_conflict(conflict)?;
                 let edits = conflict
-                    .settle_parts(&choices)
+                    .resolve_parts(&choices)
                     .ok_or_else(|| cannot_join_parts(&review.path))?;
                 if details.lands_in == LandsIn::Project {
                     refuse_result(&bench, &review.path, &edits)?;
@@ -593,7 +593,7 @@ fn settle_all(
     let mut proposal = again.proposal;
     for conflict in &again.conflicts {
         let edits = conflict
-            .settle(choice)
+            .resolve(choice)
             .ok_or_else(|| cannot_join(&conflict.path))?;
         refuse_result(objects, &conflict.path, &edits)?;
         let more = settled(store, objects, states, &edits)?;
