@@ -7,8 +7,8 @@ use offshoot_core::{Cause, Layout, Operator, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Content, Engine, EngineOptions, Quota, WriteOptions};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
-use super::image::{Place, failed};
-use super::{ends, peers, tree};
+use super::image::{BenchDir, failed};
+use super::{peers, smallest_and_largest, tree};
 
 const API_SNAPSHOT: &str = "snapshot of 10 API writes";
 const WRITERS: usize = 16;
@@ -45,13 +45,13 @@ fn measure_git(dir: &Path, files: usize, repeat: usize) -> Result<GitTimes> {
     let ((), first) = timed(|| peers::git_commit(dir))?;
     let (mut commits, mut restores) = (Vec::new(), Vec::new());
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(dir, n, round + 1)?;
         }
         commits.push(timed(|| peers::git_commit(dir))?.1);
     }
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(dir, n, 1000 + round)?;
         }
         restores.push(timed(|| peers::git_restore(dir))?.1);
@@ -65,7 +65,7 @@ fn measure_git(dir: &Path, files: usize, repeat: usize) -> Result<GitTimes> {
 
 /// Measures everything that depends on the number of files.
 pub(crate) fn run(
-    place: &Place,
+    place: &BenchDir,
     files: usize,
     repeat: usize,
     progress: &dyn Fn(&str),
@@ -119,7 +119,7 @@ pub(crate) fn run(
     engine.snapshot(&ws, None, false, &cause())?;
     let (mut walks, mut snapshots) = (Vec::new(), Vec::new());
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(&path, n, round + 1)?;
         }
         std::thread::sleep(Duration::from_millis(30));
@@ -139,7 +139,7 @@ pub(crate) fn run(
     add(figures, name, handed_out, commit, git.commit, Goal::None);
 
     progress(&format!("snapshots of API writes with {files} files"));
-    // Away and back: a directory that nobody outside knows.
+    // Away and back, in a directory whose path was not handed out.
     engine.clean(Duration::ZERO, false, &cause())?;
     write(&engine, &ws, &tree::file_path(0), &tree::content(0, 99))?;
     engine.checkpoint()?;
@@ -147,7 +147,7 @@ pub(crate) fn run(
     let (mut snapshots, mut with_writes) = (Vec::new(), Vec::new());
     for round in 0..repeat.max(11) {
         let started = Instant::now();
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             write(
                 &engine,
                 &ws,
@@ -180,7 +180,7 @@ pub(crate) fn run(
     let head = engine.snapshots(&ws, 1)?[0].id.to_hex();
     let mut restores = Vec::new();
     for round in 0..repeat.max(11) {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             write(
                 &engine,
                 &ws,
@@ -208,12 +208,12 @@ pub(crate) fn run(
 /// How much a snapshot of the same change grows with the tree: both in turns, because what a sync
 /// of the disk takes changes from minute to minute.
 pub(crate) fn growth(
-    place: &Place,
+    place: &BenchDir,
     files: &[usize],
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
-    let Some((small, large)) = ends(files) else {
+    let Some((small, large)) = smallest_and_largest(files) else {
         return Ok(());
     };
     progress("snapshots of API writes, the smallest and the largest tree in turns");
@@ -226,7 +226,7 @@ pub(crate) fn growth(
     let mut took = [Vec::new(), Vec::new()];
     for round in 0..GROWTH_ROUNDS {
         for ((files, engine), took) in engines.iter().zip(&mut took) {
-            for n in tree::ten(*files, round) {
+            for n in tree::ten_files(*files, round) {
                 let content = tree::content(n, 10_000 + round);
                 write(engine, &ws, &tree::file_path(n), &content)?;
             }
@@ -248,7 +248,7 @@ pub(crate) fn growth(
 
 /// Durable, recorded writes of 4 KiB by sixteen writers against a careful loop.
 pub(crate) fn durable_writes(
-    place: &Place,
+    place: &BenchDir,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -331,7 +331,7 @@ fn our_writers(engine: &Engine, ws: &WorkspaceId, round: usize) -> Result<f64> {
 /// What 1,000 edits of a workspace with 10,000 files and a snapshot take on disk, beyond the
 /// workspace directory itself.
 pub(crate) fn disk_growth(
-    place: &Place,
+    place: &BenchDir,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
