@@ -13,7 +13,7 @@ use crate::{Outcome, shell};
 /// Where the server of the run listens.
 const ADDRESS: &str = "127.0.0.1:7533";
 /// How long a server may take to begin.
-const PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 const INSTALL: &str = "install it with `python3 -m venv DIR && DIR/bin/pip install schemathesis`, \
                        then run this with `SCHEMATHESIS=DIR/bin/st`";
 
@@ -109,7 +109,9 @@ impl Offshoot {
         let mut server = Server(child);
         let began = Instant::now();
         while std::net::TcpStream::connect(ADDRESS).is_err() {
-            if began.elapsed() > PATIENCE || server.0.try_wait().is_ok_and(|done| done.is_some()) {
+            if began.elapsed() > START_TIMEOUT
+                || server.0.try_wait().is_ok_and(|done| done.is_some())
+            {
                 return Err("the server did not begin; see target/api/server.log".into());
             }
             std::thread::sleep(Duration::from_millis(50));

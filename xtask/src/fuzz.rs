@@ -1,5 +1,4 @@
-//! `cargo xtask soak fuzz`: inputs that a machine invents, for everything that reads what strangers
-//! send. The targets are in `fuzz/`.
+//! `cargo xtask soak fuzz`: fuzzes every parser of untrusted input. The targets are in `fuzz/`.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! Answers that stay short however much a workspace holds: a part of each list, and how much there is
-//! in all.
+//! Answers of bounded size: one page of each list, and how many entries there are in all.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -12,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The most entries of a list in one answer.
-pub(crate) const MOST_ENTRIES: usize = 1000;
+pub(crate) const MAX_ENTRIES: usize = 1000;
 
-/// How many entries are asked for.
-pub(crate) fn entries(asked: Option<usize>) -> usize {
-    asked.unwrap_or(MOST_ENTRIES).clamp(1, MOST_ENTRIES)
+/// The number of entries in an answer, limited to [`MAX_ENTRIES`].
+pub(crate) fn page_size(asked: Option<usize>) -> usize {
+    asked.unwrap_or(MAX_ENTRIES).clamp(1, MAX_ENTRIES)
 }
 
-/// A part of all paths in their order.
-pub(crate) struct Part {
+/// A range of paths in their order: one page.
+pub(crate) struct PathRange {
     after: Option<RelPath>,
     last: Option<RelPath>,
 }
 
-impl Part {
-    /// The part with at most `limit` of these paths that begins after what a caller names.
+impl PathRange {
+    /// The range with at most `limit` of these paths, beginning after the path `after`.
     pub(crate) fn of<'a>(
         paths: impl Iterator<Item = &'a RelPath>,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Part> {
+    ) -> Result<PathRange> {
         let after = after.map(RelPath::parse_text).transpose()?;
         let is_left = |path: &&RelPath| after.as_ref().is_none_or(|after| *path > after);
         let mut left: Vec<&RelPath> = paths.filter(is_left).collect();
@@ -41,15 +40,15 @@ impl Part {
             true => left.get(limit - 1).map(|path| (*path).clone()),
             false => None,
         };
-        Ok(Part { after, last })
+        Ok(PathRange { after, last })
     }
 
-    pub(crate) fn holds(&self, path: &RelPath) -> bool {
+    pub(crate) fn contains(&self, path: &RelPath) -> bool {
         self.after.as_ref().is_none_or(|after| path > after)
             && self.last.as_ref().is_none_or(|last| path <= last)
     }
 
-    /// What to name to get the part that follows; none if there is no more.
+    /// The value of `after` for the next range; none if there is no more.
     pub(crate) fn next(&self) -> Option<String> {
         self.last.as_ref().map(RelPath::to_text)
     }
@@ -57,7 +56,7 @@ impl Part {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AskStatus {
+pub(crate) struct StatusArguments {
     /// Only paths after this: `next` of the answer before.
     #[serde(default)]
     after: Option<String>,
@@ -93,9 +92,13 @@ fn overlap(changes: &Changes) -> &[RelPath] {
     moved.map_or(&[], |moved| moved.overlap.as_slice())
 }
 
-/// The tool `status`: one part of the paths, the same in all lists.
-pub(crate) fn status(access: &Access, id: &WorkspaceId, asked: &AskStatus) -> Result<StatusPart> {
-    status_part(access, id, asked.after.as_deref(), entries(asked.limit))
+/// The tool `status`: one range of paths, which all lists are limited to.
+pub(crate) fn status(
+    access: &Access,
+    id: &WorkspaceId,
+    asked: &StatusArguments,
+) -> Result<StatusPart> {
+    status_part(access, id, asked.after.as_deref(), page_size(asked.limit))
 }
 
 /// What changed at the first `limit` paths after one.
@@ -118,25 +121,25 @@ pub fn status_part(
     let too_large = changes.too_large.iter().map(|one| &one.path);
     let all = changed.chain(&changes.set.ignored).chain(refused);
     let all = all.chain(too_large).chain(overlap(&changes));
-    let part = Part::of(all, after, limit)?;
-    changes.set.changes.retain(|one| part.holds(&one.path));
-    changes.set.ignored.retain(|path| part.holds(path));
-    changes.refused.retain(|(path, _)| part.holds(path));
-    changes.too_large.retain(|one| part.holds(&one.path));
+    let range = PathRange::of(all, after, limit)?;
+    changes.set.changes.retain(|one| range.contains(&one.path));
+    changes.set.ignored.retain(|path| range.contains(path));
+    changes.refused.retain(|(path, _)| range.contains(path));
+    changes.too_large.retain(|one| range.contains(&one.path));
     if let Some(moved) = &mut changes.moved {
-        moved.overlap.retain(|path| part.holds(path));
+        moved.overlap.retain(|path| range.contains(path));
     }
     Ok(StatusPart {
         status: wire::Status::new(id.as_str(), &changes),
         total,
-        next: part.next(),
+        next: range.next(),
     })
 }
 
-/// The answer to something that was done, with the beginning of each list in it. It cannot be asked
-/// for the rest, so it says how much that is.
+/// The answer to a change, with each list truncated. The rest cannot be requested, so the answer
+/// says how long each list was.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Cut<T> {
+pub(crate) struct Truncated<T> {
     #[serde(flatten)]
     #[schemars(with = "T")]
     answer: Map<String, Value>,
@@ -147,7 +150,7 @@ pub(crate) struct Cut<T> {
     shape: PhantomData<T>,
 }
 
-impl<T: Serialize> Cut<T> {
+impl<T: Serialize> Truncated<T> {
     pub(crate) fn of(answer: &T) -> Result<Self> {
         let unwritable =
             |cause| Error::internal("an answer could not be written").with_source(cause);
@@ -157,13 +160,13 @@ impl<T: Serialize> Cut<T> {
         let mut truncated = BTreeMap::new();
         for (name, value) in &mut answer {
             if let Value::Array(items) = value
-                && items.len() > MOST_ENTRIES
+                && items.len() > MAX_ENTRIES
             {
                 truncated.insert(name.clone(), items.len());
-                items.truncate(MOST_ENTRIES);
+                items.truncate(MAX_ENTRIES);
             }
         }
-        Ok(Cut {
+        Ok(Truncated {
             answer,
             truncated: (!truncated.is_empty()).then_some(truncated),
             shape: PhantomData,
@@ -185,10 +188,10 @@ mod tests {
         let mut after: Option<String> = None;
         let mut parts = Vec::new();
         loop {
-            let part = Part::of(all.iter(), after.as_deref(), 2).unwrap();
-            let held = all.iter().filter(|path| part.holds(path));
+            let range = PathRange::of(all.iter(), after.as_deref(), 2).unwrap();
+            let held = all.iter().filter(|path| range.contains(path));
             parts.push(held.map(RelPath::to_text).collect::<Vec<_>>());
-            after = part.next();
+            after = range.next();
             if after.is_none() {
                 break;
             }
@@ -199,8 +202,8 @@ mod tests {
     #[test]
     fn only_long_lists_are_cut() {
         let answer = BTreeMap::from([("long", vec![0; 1001]), ("short", vec![0; 1000])]);
-        let cut = serde_json::to_value(Cut::of(&answer).unwrap()).unwrap();
-        assert_eq!(cut["long"].as_array().unwrap().len(), MOST_ENTRIES);
+        let cut = serde_json::to_value(Truncated::of(&answer).unwrap()).unwrap();
+        assert_eq!(cut["long"].as_array().unwrap().len(), MAX_ENTRIES);
         assert_eq!(cut["short"].as_array().unwrap().len(), 1000);
         assert_eq!(cut["truncated"], serde_json::json!({ "long": 1001 }));
     }

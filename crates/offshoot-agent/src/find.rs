@@ -1,5 +1,5 @@
-//! Finding files by name and by content, part by part: one call looks at so much and no more, and
-//! says where the next goes on.
+//! Finding files by name and by content. One call does a bounded amount of work and returns a cursor
+//! for the next.
 
 use std::borrow::Cow;
 
@@ -24,18 +24,18 @@ const MOST_NAMES: usize = 200_000;
 const FIRST_BATCH: usize = 1000;
 const LARGEST_BATCH: usize = 64_000;
 
-/// Where to look.
+/// Where to search.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum SearchScope {
     /// In a workspace.
     Workspace(WorkspaceId),
     /// In a project as it is now.
     Project(ProjectId),
 }
 
-/// What to look for.
+/// What to search for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct SearchQuery {
     /// A part of the path, or with `*` or `?` a pattern for all of it. Case does not matter.
     pub name: Option<String>,
     /// A text, as it stands in a line.
@@ -78,12 +78,12 @@ impl Cursor {
     }
 }
 
-/// Looks through the files that may be read, in one order for all calls. `stop` is asked again and
-/// again; once it says so nobody waits for the answer.
+/// Searches the files that may be read, in one order for all calls. `stop` is polled; once it returns
+/// true the client has gone.
 pub fn find(
     access: &Access,
-    place: &Place,
-    wanted: &Wanted,
+    place: &SearchScope,
+    wanted: &SearchQuery,
     stop: &dyn Fn() -> bool,
 ) -> Result<FileMatches> {
     let after = wanted.after.as_deref().map(Cursor::parse).transpose()?;
@@ -109,7 +109,7 @@ pub fn find(
     }
     let mut behind = None;
     if let Some(Cursor { path, line }) = after {
-        if line.is_some() && !search.look_at(&path, line)? {
+        if line.is_some() && !search.search_file(&path, line)? {
             return Ok(search.found);
         }
         behind = Some(path);
@@ -118,7 +118,7 @@ pub fn find(
     loop {
         let batch = search.batch(behind.as_ref(), size)?;
         for path in &batch {
-            if stop() || !search.look_at(path, None)? {
+            if stop() || !search.search_file(path, None)? {
                 return Ok(search.found);
             }
         }
@@ -132,10 +132,10 @@ pub fn find(
 
 struct Search<'a> {
     access: &'a Access,
-    place: &'a Place,
+    place: &'a SearchScope,
     name: Option<NameLike>,
     text: Option<String>,
-    wanted: &'a Wanted,
+    wanted: &'a SearchQuery,
     bytes: u64,
     files: usize,
     names: usize,
@@ -146,23 +146,23 @@ impl Search<'_> {
     /// The next files, in order.
     fn batch(&self, behind: Option<&RelPath>, size: usize) -> Result<Vec<RelPath>> {
         match self.place {
-            Place::Workspace(id) => {
+            SearchScope::Workspace(id) => {
                 let files = self.access.walk_files(id, behind, size)?;
                 Ok(files.into_iter().map(|file| file.path).collect())
             }
-            Place::Project(id) => self.access.walk_project_files(id, behind, size),
+            SearchScope::Project(id) => self.access.walk_project_files(id, behind, size),
         }
     }
 
     fn open(&self, path: &RelPath) -> Result<OpenFile> {
         match self.place {
-            Place::Workspace(id) => self.access.open_entry(id, path),
-            Place::Project(id) => self.access.open_project_file(id, None, path),
+            SearchScope::Workspace(id) => self.access.open_entry(id, path),
+            SearchScope::Project(id) => self.access.open_project_file(id, None, path),
         }
     }
 
-    /// Looks at one file, from behind a line on. Returns whether to go on.
-    fn look_at(&mut self, path: &RelPath, behind: Option<usize>) -> Result<bool> {
+    /// Searches one file, from behind a line on. Returns whether to go on.
+    fn search_file(&mut self, path: &RelPath, behind: Option<usize>) -> Result<bool> {
         self.names += 1;
         let goes_on = self.matches_in(path, behind)?;
         let enough =

@@ -1,4 +1,4 @@
-//! The registry: which tools there are, what they take, and how one is called.
+//! The registry of tools: their names, schemas and hints, and how one is called.
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_engine::Access;
@@ -18,7 +18,7 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
-/// The arguments of a call, as they came through a door.
+/// The arguments of a call, as HTTP or MCP received them.
 pub enum Arguments<'a> {
     /// As text; it begins like an object.
     Json(&'a [u8]),
@@ -27,7 +27,7 @@ pub enum Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    /// The arguments if they are right; what is wrong with others is said by [`Arguments::parse`].
+    /// The arguments if they are valid; [`Arguments::parse`] reports what is wrong with them.
     fn peek<A: DeserializeOwned>(&self) -> Option<A> {
         match self {
             // Straight from the text: a tree of values between the two would copy every content.
@@ -41,7 +41,7 @@ impl Arguments<'_> {
         let value = match self {
             Arguments::Json(text) => match serde_json::from_slice(text) {
                 Ok(arguments) => return Ok(arguments),
-                // As a value, so that both forms allow the same and refuse it in the same words.
+                // Parsed again as a value, so that both forms of arguments get one error message.
                 Err(_) => {
                     parsed = serde_json::from_slice(text)
                         .map_err(|cause| Error::invalid(format!("the body is refused: {cause}")))?;
@@ -57,15 +57,15 @@ impl Arguments<'_> {
     }
 }
 
-/// What a tool answers, to be written in the form that a door needs.
-pub trait Answer: Send {
+/// The answer of a tool, which HTTP writes as text and MCP as a value.
+pub trait ToolAnswer: Send {
     /// As a value.
     fn to_value(&self) -> Result<Value>;
     /// As text.
     fn to_json(&self) -> Result<String>;
 }
 
-impl<T: Serialize + Send> Answer for T {
+impl<T: Serialize + Send> ToolAnswer for T {
     fn to_value(&self) -> Result<Value> {
         serde_json::to_value(self).map_err(unwritable)
     }
@@ -79,11 +79,13 @@ fn unwritable(cause: serde_json::Error) -> Error {
     Error::internal("an answer could not be written").with_source(cause)
 }
 
-/// A call that may be done at once, without a thread that can block; none if it may take long.
-type Quick = Box<
-    dyn Fn(&Access, &WorkspaceId, &Arguments<'_>) -> Result<Option<Box<dyn Answer>>> + Send + Sync,
+/// Runs a short call on the thread of the request; none if the call may block or take long.
+type InlineRun = Box<
+    dyn Fn(&Access, &WorkspaceId, &Arguments<'_>) -> Result<Option<Box<dyn ToolAnswer>>>
+        + Send
+        + Sync,
 >;
-type Run = Box<dyn Fn(&Access, Arguments<'_>) -> Result<Box<dyn Answer>> + Send + Sync>;
+type Run = Box<dyn Fn(&Access, Arguments<'_>) -> Result<Box<dyn ToolAnswer>> + Send + Sync>;
 
 /// A tool.
 pub struct Tool {
@@ -101,10 +103,10 @@ pub struct Tool {
     pub shows_files: bool,
     /// Whether a call may keep a core busy for long.
     pub searches: bool,
-    /// Whether it takes a credential that has a project, or all of them.
+    /// Whether the tool is only for credentials that reach a project, or all projects.
     for_projects: bool,
     run: Run,
-    quick: Option<Quick>,
+    inline: Option<InlineRun>,
 }
 
 impl Tool {
@@ -124,7 +126,7 @@ impl Tool {
         })
     }
 
-    /// The same for a tool that finds out itself what the call is about.
+    /// A tool from a function of its arguments that does not need the workspace of the credential.
     pub(crate) fn without_workspace<A, R>(
         name: &'static str,
         description: &'static str,
@@ -144,7 +146,7 @@ impl Tool {
             shows_files: false,
             searches: false,
             for_projects: false,
-            quick: None,
+            inline: None,
             run: Box::new(move |access, arguments| {
                 let answer = run(access, arguments.parse(name)?)?;
                 Ok(Box::new(answer))
@@ -158,21 +160,21 @@ impl Tool {
         self
     }
 
-    /// The same tool, whose answer has in `ui.paths` what the person shall see.
+    /// Marks the tool as one whose answer has in `ui.paths` the files to show to the user.
     pub(crate) fn shows_files(mut self) -> Self {
         self.shows_files = true;
         self
     }
 
-    /// The paths that an answer of such a tool shows to the person.
-    pub fn shown_by(answer: &dyn Answer) -> Result<Vec<RelPath>> {
+    /// The paths that an answer of such a tool shows to the user.
+    pub fn shown_by(answer: &dyn ToolAnswer) -> Result<Vec<RelPath>> {
         let answer = answer.to_value()?;
         let paths = answer["ui"]["paths"].as_array().into_iter().flatten();
         let paths = paths.filter_map(Value::as_str);
         paths.map(RelPath::parse_text).collect()
     }
 
-    /// The same tool, offered only to credentials that have a project.
+    /// Offers the tool only to credentials that have a project.
     pub(crate) fn for_projects(mut self) -> Self {
         self.for_projects = true;
         self
@@ -183,39 +185,39 @@ impl Tool {
         !self.for_projects || access.may_fork()
     }
 
-    /// The same tool with a way to answer small calls at once.
-    pub(crate) fn or_quickly<A: DeserializeOwned, R: Serialize + Send + 'static>(
+    /// Adds a way to answer short calls on the thread of the request.
+    pub(crate) fn with_inline<A: DeserializeOwned, R: Serialize + Send + 'static>(
         mut self,
-        quick: impl Fn(&Access, &WorkspaceId, &A) -> Result<Option<R>> + Send + Sync + 'static,
+        inline: impl Fn(&Access, &WorkspaceId, &A) -> Result<Option<R>> + Send + Sync + 'static,
     ) -> Self {
-        self.quick = Some(Box::new(move |access, workspace, arguments| {
-            // What is wrong with the arguments is said by the call that takes its time.
+        self.inline = Some(Box::new(move |access, workspace, arguments| {
+            // The usual call reports what is wrong with the arguments.
             let Some(arguments) = arguments.peek() else {
                 return Ok(None);
             };
-            let answer = quick(access, workspace, &arguments)?;
-            Ok(answer.map(|answer| Box::new(answer) as Box<dyn Answer>))
+            let answer = inline(access, workspace, &arguments)?;
+            Ok(answer.map(|answer| Box::new(answer) as Box<dyn ToolAnswer>))
         }));
         self
     }
 
-    /// Calls it where the caller is, if that takes no longer than a hop to another thread would;
-    /// none if it has to be called by [`Tool::call`].
-    pub fn call_if_quick(
+    /// Calls it on this thread if that takes no longer than a hop to another thread would; none if
+    /// it has to be called by [`Tool::call`].
+    pub fn call_inline(
         &self,
         access: &Access,
         arguments: &Arguments<'_>,
-    ) -> Option<Result<Box<dyn Answer>>> {
-        let quick = self.quick.as_ref()?;
+    ) -> Option<Result<Box<dyn ToolAnswer>>> {
+        let inline = self.inline.as_ref()?;
         let workspace = match access.own_workspace() {
             Ok(workspace) => workspace,
             Err(error) => return Some(Err(error)),
         };
-        quick(access, &workspace, arguments).transpose()
+        inline(access, &workspace, arguments).transpose()
     }
 
     /// Calls it on what the credential stands for. It blocks.
-    pub fn call(&self, access: &Access, arguments: Arguments<'_>) -> Result<Box<dyn Answer>> {
+    pub fn call(&self, access: &Access, arguments: Arguments<'_>) -> Result<Box<dyn ToolAnswer>> {
         (self.run)(access, arguments)
     }
 }

@@ -15,7 +15,7 @@ pub const TEMPLATE: &str = "workspace:{+path}";
 pub const PART_TEMPLATE: &str = "workspace:{+path}{?offset,length}";
 
 /// A file that can be read.
-pub struct Listed {
+pub struct Resource {
     /// Where it is.
     pub path: RelPath,
     /// Its bytes.
@@ -27,16 +27,16 @@ pub struct Listed {
 }
 
 /// What was read of a file.
-pub struct Part {
+pub struct ResourceWindow {
     /// The window.
     pub window: Window,
     /// The URI of what follows; none at the end of the file.
     pub next: Option<String>,
 }
 
-impl Part {
+impl ResourceWindow {
     /// How to read on, for a model; none at the end of the file.
-    pub fn how_to_read_on(&self) -> Option<String> {
+    pub fn continuation_hint(&self) -> Option<String> {
         let (next, window) = (self.next.as_ref()?, &self.window);
         let unit = match window.content {
             WindowContent::Text(_) => "characters",
@@ -74,8 +74,8 @@ fn window_of(uri: &str) -> Result<(RelPath, u64, usize)> {
         Error::invalid("the URI of a resource begins with `workspace:`")
             .with_hint("for example `workspace:src/main.rs`")
     })?;
-    // Clients that fill in the template leave a `?` in a name as it is. So only what looks like ours
-    // is ours.
+    // Clients that fill in the template leave a `?` in a name as it is. So only the known query is
+    // taken for one.
     let (encoded, query) = match rest.rsplit_once('?') {
         Some((path, query)) if query.starts_with("offset=") || query.starts_with("length=") => {
             (path, query)
@@ -102,13 +102,17 @@ fn window_of(uri: &str) -> Result<(RelPath, u64, usize)> {
 }
 
 /// The files after a path, in the order of a walk, and whether there are more.
-pub fn list(access: &Access, after: Option<&RelPath>, limit: usize) -> Result<(Vec<Listed>, bool)> {
+pub fn list(
+    access: &Access,
+    after: Option<&RelPath>,
+    limit: usize,
+) -> Result<(Vec<Resource>, bool)> {
     let id = access.own_workspace()?;
     // One more than asked for tells whether there are more.
     let mut entries = access.walk_files(&id, after, limit.saturating_add(1))?;
     let more = entries.len() > limit;
     entries.truncate(limit);
-    let listed = entries.into_iter().map(|entry| Listed {
+    let listed = entries.into_iter().map(|entry| Resource {
         mime: mime_by_name(entry.path.name()),
         path: entry.path,
         size: entry.size,
@@ -118,13 +122,13 @@ pub fn list(access: &Access, after: Option<&RelPath>, limit: usize) -> Result<(V
 }
 
 /// Reads a part of a file: at most 5000 characters of text, or bytes of anything else.
-pub fn read(access: &Access, uri: &str) -> Result<Part> {
+pub fn read(access: &Access, uri: &str) -> Result<ResourceWindow> {
     let (path, offset, length) = window_of(uri)?;
     let id = access.own_workspace()?;
     let window = access.read_window(&id, &path, offset, length)?;
     let end = window.start + window.read_length;
     let next = (end < window.total).then(|| format!("{}?offset={end}", uri_of(&path)));
-    Ok(Part { window, next })
+    Ok(ResourceWindow { window, next })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use offshoot_engine::{Access, Pattern};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::find::{Place, Wanted, find};
+use crate::find::{SearchQuery, SearchScope, find};
 
 /// The most matches in one answer.
 const MOST: usize = 1000;
@@ -49,13 +49,13 @@ pub(crate) fn search(access: &Access, id: &WorkspaceId, asked: &Search) -> Resul
         ));
     }
     let limit = asked.limit.unwrap_or(100).clamp(1, MOST);
-    let mut wanted = Wanted {
+    let mut wanted = SearchQuery {
         text: Some(asked.pattern.clone()),
         glob: asked.glob.as_deref().map(Pattern::parse).transpose()?,
         limit,
-        ..Wanted::default()
+        ..SearchQuery::default()
     };
-    let place = Place::Workspace(id.clone());
+    let place = SearchScope::Workspace(id.clone());
     let mut matches = Vec::new();
     loop {
         let found = find(access, &place, &wanted, &|| false)?;

@@ -1,4 +1,4 @@
-//! The tools: arguments in, the shapes of every door out.
+//! The tools for files and history: their arguments, and answers in the shapes of `offshoot-wire`.
 
 use std::io::Read as _;
 
@@ -11,10 +11,10 @@ use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::{Cut, Part, entries};
+use crate::bounds::{PathRange, Truncated, page_size};
+use crate::collaboration;
 use crate::registry::{Hints, Tool};
 use crate::search::{Search, search};
-use crate::together;
 
 pub(crate) const READS: Hints = Hints {
     read_only: true,
@@ -94,7 +94,7 @@ struct EditFile {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct OnePath {
+struct PathArgument {
     /// The path, relative to the workspace.
     path: String,
 }
@@ -135,7 +135,7 @@ struct ShowFiles {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArguments {}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -202,8 +202,8 @@ fn diff(access: &Access, id: &WorkspaceId, asked: Diff) -> Result<Differences> {
     set.changes.retain(|change| change.path.starts_with(&below));
     let total_changes = set.changes.len();
     let paths = set.changes.iter().map(|change| &change.path);
-    let part = Part::of(paths, asked.after.as_deref(), entries(asked.limit))?;
-    set.changes.retain(|change| part.holds(&change.path));
+    let range = PathRange::of(paths, asked.after.as_deref(), page_size(asked.limit))?;
+    set.changes.retain(|change| range.contains(&change.path));
     let mut changes = wire::differences(access, &set.changes, &below, false)?;
     let total = cut_differences(&mut changes, asked.offset);
     Ok(Differences {
@@ -215,7 +215,7 @@ fn diff(access: &Access, id: &WorkspaceId, asked: Diff) -> Result<Differences> {
         start: asked.offset.min(total),
         total,
         total_changes,
-        next: part.next(),
+        next: range.next(),
     })
 }
 
@@ -249,7 +249,7 @@ struct History {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Limit {
+struct LimitArgument {
     /// At most so many.
     #[serde(default)]
     limit: Option<usize>,
@@ -276,7 +276,7 @@ fn list_files(access: &Access, id: &WorkspaceId, asked: ListFiles) -> Result<Lis
     let dir = path(access, id, &asked.path)?;
     let options = ListOptions {
         after: asked.after,
-        limit: entries(asked.limit),
+        limit: page_size(asked.limit),
         ..ListOptions::default()
     };
     let page = access.list_page(id, &dir, &options)?;
@@ -356,14 +356,14 @@ pub(crate) fn limit(asked: Option<usize>) -> usize {
 
 /// Every tool that this build can really do.
 pub(crate) fn all() -> Vec<Tool> {
-    let mut tools = reading();
-    tools.extend(changing());
-    tools.extend(remembering());
-    tools.extend(together::tools());
+    let mut tools = file_read_tools();
+    tools.extend(file_write_tools());
+    tools.extend(history_tools());
+    tools.extend(collaboration::tools());
     tools
 }
 
-fn reading() -> Vec<Tool> {
+fn file_read_tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "read_file",
@@ -375,7 +375,7 @@ fn reading() -> Vec<Tool> {
                 Ok(wire::Window::from(window))
             },
         )
-        .or_quickly(|access, id, asked: &ReadFile| {
+        .with_inline(|access, id, asked: &ReadFile| {
             let path = path(access, id, &asked.path)?;
             if is_computed(&path) {
                 return Ok(None);
@@ -407,7 +407,7 @@ fn reading() -> Vec<Tool> {
             "get_workspace_info",
             "Count the files, directories and bytes of the workspace.",
             READS,
-            |access, id, Nothing {}| {
+            |access, id, NoArguments {}| {
                 let info = access.info(id)?;
                 Ok(Counts {
                     file_count: info.file_count,
@@ -421,7 +421,7 @@ fn reading() -> Vec<Tool> {
     ]
 }
 
-fn changing() -> Vec<Tool> {
+fn file_write_tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "write_file",
@@ -449,7 +449,7 @@ fn changing() -> Vec<Tool> {
             "delete_file",
             "Delete a file, a link or an empty directory. Its content stays in the history.",
             REPLACES,
-            |access, id, asked: OnePath| {
+            |access, id, asked: PathArgument| {
                 let path = path(access, id, &asked.path)?;
                 let files = access.delete_file(id, &path, false, Expect::Anything)?;
                 Ok(wire::Deleted {
@@ -475,7 +475,7 @@ fn changing() -> Vec<Tool> {
     ]
 }
 
-fn remembering() -> Vec<Tool> {
+fn history_tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "snapshot",
@@ -493,7 +493,7 @@ fn remembering() -> Vec<Tool> {
             "list_snapshots",
             "List the snapshots of the workspace, newest first.",
             READS,
-            |access, id, asked: Limit| {
+            |access, id, asked: LimitArgument| {
                 let found = access.snapshots(id, limit(asked.limit))?;
                 Ok(wire::Snapshots::from(found.as_slice()))
             },
@@ -505,7 +505,7 @@ fn remembering() -> Vec<Tool> {
             |access, id, asked: Restore| {
                 let only = path_if_given(access, id, asked.path.as_deref())?;
                 let restored = access.restore(id, &asked.snapshot, only.as_ref())?;
-                Cut::of(&wire::Restored::from(&restored))
+                Truncated::of(&wire::Restored::from(&restored))
             },
         ),
         Tool::new(

@@ -94,7 +94,7 @@ impl Figures {
     }
 
     /// A figure in milliseconds of a tree with so many files.
-    pub(crate) fn beside(
+    pub(crate) fn add_millis(
         &mut self,
         files: usize,
         name: &str,

@@ -11,8 +11,8 @@ use offshoot_core::{Cause, Operator, ProjectId, Result};
 use offshoot_engine::{Engine, EngineOptions, ForkOptions, ImportOptions};
 
 use super::figures::{Figure, Figures, Goal, median, millis, timed};
-use super::image::{self, Place, failed, run as run_command};
-use super::{ends, inside, peers, tree};
+use super::image::{self, BenchDir, failed, run as run_command};
+use super::{inside, peers, smallest_and_largest, tree};
 
 const FORK: &str = "fork with its row and its directory";
 /// Forks that are timed; more than of anything else, because one takes so little.
@@ -38,13 +38,13 @@ pub(crate) fn project(root: &Path, files: usize) -> Result<(Engine, ProjectId)> 
         .import_dir(&id, &source, &options, &mut |_| {}, &cause())?;
     engine.context.wait_for_jobs();
     engine.directories.checkpoint()?;
-    image::settle(root)?;
+    image::sync_disk(root)?;
     Ok((engine, id))
 }
 
 /// Measures everything that depends on the number of files.
 pub(crate) fn run(
-    place: &Place,
+    place: &BenchDir,
     files: usize,
     repeat: usize,
     largest: bool,
@@ -60,13 +60,15 @@ pub(crate) fn run(
     for round in 0..FORKS {
         let name = format!("timed-{round}");
         let started = Instant::now();
-        engine.forks.fork_out(&project, &named(&name)?, &cause())?;
+        engine
+            .forks
+            .fork_out(&project, &fork_named(&name)?, &cause())?;
         forks.push(millis(started.elapsed()));
         bare.push(bare_fork(&root.join(format!("bare-{round}")), &layer)?);
         commits.push(timed(|| engine.workspaces.bare_commit(&name))?.1);
     }
     let (fork, bare, commit) = (median(forks), median(bare), median(commits));
-    figures.beside(
+    figures.add_millis(
         files,
         FORK,
         fork,
@@ -74,7 +76,7 @@ pub(crate) fn run(
         bare,
         Goal::None,
     );
-    figures.beside(
+    figures.add_millis(
         files,
         FORK,
         fork,
@@ -84,7 +86,7 @@ pub(crate) fn run(
     );
     let mounted = fuse_fork(&root.join("fuse-fork"), &layer);
     let (name, fuse) = peer("fuse-overlayfs", mounted);
-    figures.beside(files, FORK, fork, &name, fuse, Goal::None);
+    figures.add_millis(files, FORK, fork, &name, fuse, Goal::None);
     for round in 0..FORKS {
         engine
             .workspaces
@@ -92,7 +94,7 @@ pub(crate) fn run(
     }
     engine.context.wait_for_jobs();
     let (first, with_git) = forks_with_git(&engine, &project)?;
-    figures.beside(
+    figures.add_millis(
         files,
         "fork with a `.git`",
         with_git,
@@ -116,7 +118,7 @@ pub(crate) fn run(
         10_000.. => Goal::AtMost(1.0 / 500.0),
         _ => Goal::None,
     };
-    figures.beside(
+    figures.add_millis(
         files,
         FORK,
         fork,
@@ -126,13 +128,13 @@ pub(crate) fn run(
     );
     let shared = root.join("clone").to_string_lossy().into_owned();
     let (_, clone) = timed(|| peers::git(&git, &["clone", "-q", "--shared", ".", &shared]))?;
-    figures.beside(files, FORK, fork, "git clone --shared", clone, Goal::None);
+    figures.add_millis(files, FORK, fork, "git clone --shared", clone, Goal::None);
     let (_, copied) = timed(|| copy(&root.join("src"), &root.join("copy")))?;
-    figures.beside(files, FORK, fork, "cp -r", copied, Goal::None);
+    figures.add_millis(files, FORK, fork, "cp -r", copied, Goal::None);
     let shared = image::XfsImage::make(files).and_then(|xfs| reflink_copy(&root.join("src"), &xfs));
     let (name, shared) = peer("cp --reflink on XFS", shared);
-    figures.beside(files, FORK, fork, &name, shared, Goal::None);
-    figures.beside(
+    figures.add_millis(files, FORK, fork, &name, shared, Goal::None);
+    figures.add_millis(
         files,
         "first fork of a snapshot with a `.git`",
         first,
@@ -164,12 +166,12 @@ fn changes(
     let git = root.join("git");
     let (_, path) = engine
         .forks
-        .fork_out(project, &named("changed")?, &cause())?;
+        .fork_out(project, &fork_named("changed")?, &cause())?;
     let id = "changed".parse()?;
     let upper = root.join("data/forks/changed.1/upper");
     let (mut ours, mut walks, mut statuses) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..repeat.max(5) {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(&path, n, round + 1)?;
             tree::write_file(&git, n, round + 1)?;
         }
@@ -194,7 +196,7 @@ fn changes(
             Goal::None
         }
     };
-    figures.beside(
+    figures.add_millis(
         files,
         name,
         changes,
@@ -202,7 +204,7 @@ fn changes(
         median(walks),
         large(3.0),
     );
-    figures.beside(
+    figures.add_millis(
         files,
         name,
         changes,
@@ -219,12 +221,12 @@ fn changes(
 /// How much slower a fork of the largest project is than one of the smallest. In turns: what else
 /// the machine does meets both.
 pub(crate) fn growth(
-    place: &Place,
+    place: &BenchDir,
     files: &[usize],
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
-    let Some((small, large)) = ends(files) else {
+    let Some((small, large)) = smallest_and_largest(files) else {
         return Ok(());
     };
     progress("forks of the smallest and the largest project in turns");
@@ -234,12 +236,12 @@ pub(crate) fn growth(
         Engine::open(EngineOptions::new(root.join("data")))
     };
     let engines = [open(small)?, open(large)?];
-    image::settle(place.dir())?;
+    image::sync_disk(place.dir())?;
     let mut took = [Vec::new(), Vec::new()];
     let name = |round: usize| format!("turn-{round}");
     for round in 0..FORKS {
         for (engine, took) in engines.iter().zip(&mut took) {
-            let options = named(&name(round))?;
+            let options = fork_named(&name(round))?;
             took.push(timed(|| engine.forks.fork_out(&project, &options, &cause()))?.1);
         }
     }
@@ -254,7 +256,7 @@ pub(crate) fn growth(
     let [at_small, at_large] = took.map(median);
     let peer = format!("the same with {small} files, in turns");
     let name = format!("{FORK}, growth");
-    figures.beside(large, &name, at_large, &peer, at_small, Goal::AtMost(1.3));
+    figures.add_millis(large, &name, at_large, &peer, at_small, Goal::AtMost(1.3));
     Ok(())
 }
 
@@ -286,7 +288,7 @@ fn many(
     for number in 0..MANY {
         engine
             .forks
-            .fork_out(project, &named(&format!("many-{number}"))?, &cause())?;
+            .fork_out(project, &fork_named(&format!("many-{number}"))?, &cause())?;
     }
     let (disk_after, memory_after) = (disk(), memory_in_use());
     for (name, used) in [
@@ -315,7 +317,7 @@ fn many(
     Ok(())
 }
 
-pub(crate) fn named(name: &str) -> Result<ForkOptions> {
+pub(crate) fn fork_named(name: &str) -> Result<ForkOptions> {
     Ok(ForkOptions {
         id: Some(name.parse()?),
         ..ForkOptions::default()
@@ -332,7 +334,7 @@ fn base_layer(layers: &Path) -> Result<PathBuf> {
         .ok_or_else(|| offshoot_core::Error::internal("the import made no layer"))
 }
 
-/// The least that a fork can cost. Returns its milliseconds; the mount is taken away afterwards.
+/// The least that a fork can cost: the bare mount. Returns its milliseconds, and ends the mount.
 fn bare_fork(at: &Path, layer: &Path) -> Result<f64> {
     let started = Instant::now();
     let target = mount_bare(at, &[layer])?;
@@ -381,7 +383,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 fn forks_with_git(engine: &Engine, project: &ProjectId) -> Result<(f64, f64)> {
     let mut took = Vec::new();
     for round in 0..FORKS {
-        let mut options = named(&format!("git-{round}"))?;
+        let mut options = fork_named(&format!("git-{round}"))?;
         options.git = true;
         took.push(timed(|| engine.forks.fork_out(project, &options, &cause()))?.1);
     }
@@ -402,7 +404,7 @@ fn fuse_fork(at: &Path, layer: &Path) -> Result<f64> {
     Ok(took)
 }
 
-/// The same with the mount left there.
+/// Makes a mount by fuse-overlayfs and leaves it mounted.
 pub(crate) fn mount_fuse(at: &Path, layers: &[&Path]) -> Result<PathBuf> {
     for name in ["upper", "work", "target"] {
         std::fs::create_dir_all(at.join(name))
@@ -433,7 +435,7 @@ fn reflink_copy(from: &Path, xfs: &image::XfsImage) -> Result<f64> {
     Ok(timed(|| run_command(&mut cp))?.1)
 }
 
-/// A peer that may not be there: then its name says so.
+/// The name and figure of a peer; the name of a missing one says so.
 pub(crate) fn peer(name: &str, measured: Result<f64>) -> (String, f64) {
     match measured {
         Ok(value) => (name.to_owned(), value),

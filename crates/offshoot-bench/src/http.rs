@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
 use super::http_peers::{McpServer, node_server};
-use super::image::{Place, failed};
+use super::image::{BenchDir, failed};
 use super::{forks, load};
 
 /// Connections of the reading load.
@@ -50,13 +50,13 @@ fn four_kib(number: usize) -> String {
 }
 
 /// `offshoot serve` on a data directory.
-struct Serving {
+struct ServerProcess {
     child: Child,
     address: SocketAddr,
     token: String,
 }
 
-impl Serving {
+impl ServerProcess {
     fn start(data: &Path, token: &str) -> Result<Self> {
         let program = std::env::current_exe().map_err(|cause| failed("find itself", cause))?;
         let mut child = Command::new(program)
@@ -80,7 +80,7 @@ impl Serving {
         let told: Value = serde_json::from_str(&told).unwrap_or_default();
         let address = told["listen"].as_str().and_then(|text| text.parse().ok());
         let address = address.ok_or_else(|| Error::internal("the server did not start"))?;
-        Ok(Serving {
+        Ok(ServerProcess {
             child,
             address,
             token: token.to_owned(),
@@ -104,7 +104,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -126,7 +126,7 @@ fn resident_mb(pid: u32) -> f64 {
 }
 
 /// A data directory with the workspace `bench`, which holds one file, and tokens for it.
-struct Scene {
+struct HttpFixture {
     engine: Engine,
     data: PathBuf,
     ws: WorkspaceId,
@@ -134,7 +134,7 @@ struct Scene {
     service: String,
 }
 
-fn scene(root: &Path) -> Result<Scene> {
+fn fixture(root: &Path) -> Result<HttpFixture> {
     let data = root.join("data");
     let engine = Engine::open(EngineOptions::new(&data))?;
     let ws: WorkspaceId = "bench".parse()?;
@@ -146,7 +146,7 @@ fn scene(root: &Path) -> Result<Scene> {
     )?;
     write(&engine, &ws, FILE, &four_kib(0))?;
     let (admin, service) = tokens(&engine, &ws)?;
-    Ok(Scene {
+    Ok(HttpFixture {
         engine,
         data,
         ws,
@@ -177,16 +177,16 @@ fn write(engine: &Engine, ws: &WorkspaceId, path: &str, text: &str) -> Result<()
 
 /// Everything that does not depend on the number of files.
 pub(crate) fn run(
-    place: &Place,
+    place: &BenchDir,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
     let root = place.dir().join("http");
     std::fs::create_dir_all(&root).map_err(|cause| failed("make a directory", cause))?;
-    let scene = scene(&root)?;
+    let fixture = fixture(&root)?;
     progress("an idle server");
-    let server = Serving::start(&scene.data, &scene.service)?;
+    let server = ServerProcess::start(&fixture.data, &fixture.service)?;
     std::thread::sleep(Duration::from_secs(1));
     let idle = resident_mb(server.child.id());
     add(
@@ -199,11 +199,11 @@ pub(crate) fn run(
         Goal::AtMost(1.0),
     );
     reads(&root, &server, repeat, progress, figures)?;
-    writes(&root, &scene, &server, repeat, progress, figures)?;
+    writes(&root, &fixture, &server, repeat, progress, figures)?;
     drop(server);
-    over_mcp(&root, &scene, repeat, progress, figures)?;
-    listing(&scene, progress, figures)?;
-    drop(scene);
+    over_mcp(&root, &fixture, repeat, progress, figures)?;
+    listing(&fixture, progress, figures)?;
+    drop(fixture);
     std::fs::remove_dir_all(&root).map_err(|cause| failed("clean up", cause))
 }
 
@@ -229,7 +229,7 @@ fn add(
 
 fn reads(
     root: &Path,
-    server: &Serving,
+    server: &ServerProcess,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -265,8 +265,8 @@ fn reads(
 
 fn writes(
     root: &Path,
-    scene: &Scene,
-    server: &Serving,
+    fixture: &HttpFixture,
+    server: &ServerProcess,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -274,7 +274,7 @@ fn writes(
     progress("durable writes over HTTP");
     let store = Engine::open(EngineOptions::new(root.join("store")))?;
     store.workspaces.create_workspace(
-        Some(scene.ws.clone()),
+        Some(fixture.ws.clone()),
         Layout::Plain,
         Quota::default(),
         &cause(),
@@ -292,10 +292,10 @@ fn writes(
             let path = RelPath::parse(path.as_bytes())?;
             store
                 .workspaces
-                .commit_only(&scene.ws, &path, text.as_bytes(), &cause())
+                .commit_only(&fixture.ws, &path, text.as_bytes(), &cause())
         })?);
         engine.push(in_process(round, &|path, text| {
-            write(&scene.engine, &scene.ws, path, text)
+            write(&fixture.engine, &fixture.ws, path, text)
         })?);
     }
     let name = format!("tool `write_file` 4 KiB over HTTP, durable, {WRITERS} clients");
@@ -354,7 +354,7 @@ fn in_process(round: usize, write: &(dyn Fn(&str, &str) -> Result<()> + Sync)) -
 /// Reads and writes through MCP over stdio, beside the server that most clients start.
 fn over_mcp(
     root: &Path,
-    scene: &Scene,
+    fixture: &HttpFixture,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -377,7 +377,7 @@ fn over_mcp(
         .map_err(|cause| failed("write a file", cause))?;
     let mut node = McpServer::start(Command::new(program).arg(&theirs))?;
     let own = std::env::current_exe().map_err(|cause| failed("find itself", cause))?;
-    let mut ours = McpServer::start(Command::new(own).arg("--data").arg(&scene.data).args([
+    let mut ours = McpServer::start(Command::new(own).arg("--data").arg(&fixture.data).args([
         "mcp",
         "--workspace",
         "bench",
@@ -423,18 +423,18 @@ fn over_mcp(
     Ok(())
 }
 
-fn listing(scene: &Scene, progress: &dyn Fn(&str), figures: &mut Figures) -> Result<()> {
+fn listing(fixture: &HttpFixture, progress: &dyn Fn(&str), figures: &mut Figures) -> Result<()> {
     progress("1,000 workspaces");
     for n in 1..MANY {
         let id = format!("many-{n}").parse()?;
-        scene.engine.workspaces.create_workspace(
+        fixture.engine.workspaces.create_workspace(
             Some(id),
             Layout::Plain,
             Quota::default(),
             &cause(),
         )?;
     }
-    let server = Serving::start(&scene.data, &scene.admin)?;
+    let server = ServerProcess::start(&fixture.data, &fixture.admin)?;
     let request = server.request("GET", "/api/v1/workspaces?limit=1000", "");
     let mut connection = load::Connection::open(server.address)?;
     let mut took = Vec::new();
@@ -461,7 +461,7 @@ fn listing(scene: &Scene, progress: &dyn Fn(&str), figures: &mut Figures) -> Res
 
 /// Forks over HTTP and in process, in turns on the same project.
 pub(crate) fn fork(
-    place: &Place,
+    place: &BenchDir,
     files: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -477,7 +477,7 @@ pub(crate) fn fork(
         &cause(),
     )?;
     let (admin, _) = tokens(&engine, &ws)?;
-    let server = Serving::start(&root.join("data"), &admin)?;
+    let server = ServerProcess::start(&root.join("data"), &admin)?;
     let mut connection = load::Connection::open(server.address)?;
     let (mut ours, mut peer) = (Vec::new(), Vec::new());
     for round in 0..FORKS {

@@ -1,23 +1,23 @@
-//! A journaled ext4 image to measure on, made and taken away by the benchmark.
+//! A journaled ext4 image to measure on, made and removed by the benchmark.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use offshoot_core::{Error, ErrorCode, Result};
 
-/// Where the benchmark works.
-pub(crate) struct Place {
+/// The directory in which the benchmark works.
+pub(crate) struct BenchDir {
     dir: PathBuf,
     /// The directory that holds image and mount point; none if the caller gave a place.
     own: Option<PathBuf>,
 }
 
-impl Place {
+impl BenchDir {
     /// Makes an image large enough for trees of so many files, or takes the given directory.
-    pub(crate) fn make(dir: Option<&Path>, most_files: Option<usize>) -> Result<Place> {
+    pub(crate) fn make(dir: Option<&Path>, most_files: Option<usize>) -> Result<BenchDir> {
         if let Some(dir) = dir {
             std::fs::create_dir_all(dir).map_err(|cause| failed("make the directory", cause))?;
-            return Ok(Place {
+            return Ok(BenchDir {
                 dir: dir.to_owned(),
                 own: None,
             });
@@ -26,7 +26,7 @@ impl Place {
         let own = std::env::temp_dir().join(name);
         let mount = own.join("mnt");
         std::fs::create_dir_all(&mount).map_err(|cause| failed("make a directory", cause))?;
-        let mut place = Place {
+        let mut place = BenchDir {
             dir: mount.clone(),
             own: Some(own.clone()),
         };
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchDir {
     fn drop(&mut self) {
         if let Some(own) = &self.own {
             let unmounted = run(Command::new("umount").arg(&self.dir)).is_ok();
@@ -126,7 +126,7 @@ impl Drop for XfsImage {
 }
 
 /// Lets everything that was written before reach the disk, so that no sync later waits for it.
-pub(crate) fn settle(dir: &Path) -> Result<()> {
+pub(crate) fn sync_disk(dir: &Path) -> Result<()> {
     std::fs::File::open(dir)
         .and_then(offshoot_sys::syncfs)
         .map_err(|cause| failed("sync the file system", cause))

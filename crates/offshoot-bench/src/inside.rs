@@ -9,11 +9,11 @@ use offshoot_core::{ProjectId, Result};
 use offshoot_engine::Engine;
 
 use super::figures::{Figures, Goal, median, timed};
-use super::forks::{cause, mount_bare, mount_fuse, named, peer, unmount};
+use super::forks::{cause, fork_named, mount_bare, mount_fuse, peer, unmount};
 use super::image::{failed, run as run_command};
 
 /// What is done, as a shell does it.
-const WORKS: [(&str, &str); 4] = [
+const WORKLOADS: [(&str, &str); 4] = [
     (
         "cat of all files in a fork",
         "find . -path ./.git -prune -o -type f -print0 | xargs -0 cat > /dev/null",
@@ -32,11 +32,11 @@ const WORKS: [(&str, &str); 4] = [
 const SEARCH: &str = "if command -v rg > /dev/null; then rg -c function_7 . > /dev/null; \
                       else grep -rc function_7 . > /dev/null; fi";
 
-/// How long everything before is given to come to rest.
-const SETTLE: Duration = Duration::from_millis(500);
+/// The pause before each measurement, so that earlier work does not disturb it.
+const REST: Duration = Duration::from_millis(500);
 
-/// Somewhere to work.
-struct Spot {
+/// A directory in which the workloads run.
+struct WorkDir {
     name: String,
     /// None if it is not there.
     dir: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) fn run(
     repeat: usize,
     figures: &mut Figures,
 ) -> Result<()> {
-    let mut options = named("inside")?;
+    let mut options = fork_named("inside")?;
     options.git = true;
     let (_, fork) = engine.forks.fork_out(project, &options, &cause())?;
     let layers = layers(&root.join("data/layers"))?;
@@ -64,12 +64,12 @@ pub(crate) fn run(
         Err(error) => (None, peer("fuse-overlayfs", Err(error)).0),
     };
     let spots = [
-        spot("a bare overlay", Some(bare.clone()), Goal::AtMost(1.05)),
-        spot("a plain directory", Some(root.join("git")), Goal::None),
-        spot(&fuse_name, fuse.clone(), Goal::None),
+        work_dir("a bare overlay", Some(bare.clone()), Goal::AtMost(1.05)),
+        work_dir("a plain directory", Some(root.join("git")), Goal::None),
+        work_dir(&fuse_name, fuse.clone(), Goal::None),
     ];
     let mut measured = Ok(());
-    for (name, script) in WORKS {
+    for (name, script) in WORKLOADS {
         measured =
             measured.and_then(|()| work(name, script, &fork, &spots, files, repeat, figures));
     }
@@ -84,27 +84,27 @@ pub(crate) fn run(
     measured
 }
 
-fn spot(name: &str, dir: Option<PathBuf>, goal: Goal) -> Spot {
-    Spot {
+fn work_dir(name: &str, dir: Option<PathBuf>, goal: Goal) -> WorkDir {
+    WorkDir {
         name: name.to_owned(),
         dir,
         goal,
     }
 }
 
-/// One sort of work at every place, in turns: what else the machine does meets all of them.
+/// Measures one workload in every directory, in turns, so that other load disturbs all alike.
 fn work(
     name: &str,
     script: &str,
     fork: &Path,
-    spots: &[Spot],
+    spots: &[WorkDir],
     files: usize,
     repeat: usize,
     figures: &mut Figures,
 ) -> Result<()> {
     let dirs: Vec<Option<&Path>> = [Some(fork)]
         .into_iter()
-        .chain(spots.iter().map(|spot| spot.dir.as_deref()))
+        .chain(spots.iter().map(|work_dir| work_dir.dir.as_deref()))
         .collect();
     let mut took: Vec<Vec<f64>> = vec![Vec::new(); dirs.len()];
     for round in 0..=repeat.max(5) {
@@ -112,7 +112,7 @@ fn work(
         // What comes last goes on in its daemon when the program has ended.
         let mut turns: Vec<usize> = (0..dirs.len()).collect();
         turns[..2].rotate_left(round % 2);
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(REST);
         for at in turns {
             let measured = match dirs[at] {
                 Some(dir) => shell(dir, script)?,
@@ -126,8 +126,8 @@ fn work(
     }
     let mut medians = took.into_iter().map(median);
     let ours = medians.next().unwrap_or(f64::NAN);
-    for (spot, theirs) in spots.iter().zip(medians) {
-        figures.beside(files, name, ours, &spot.name, theirs, spot.goal);
+    for (work_dir, theirs) in spots.iter().zip(medians) {
+        figures.add_millis(files, name, ours, &work_dir.name, theirs, work_dir.goal);
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub struct BenchOptions {
 
 /// Runs the benchmark and calls `progress` with each step's name.
 pub fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Figures> {
-    let place = image::Place::make(options.dir.as_deref(), options.files.iter().copied().max())?;
+    let place = image::BenchDir::make(options.dir.as_deref(), options.files.iter().copied().max())?;
     let mut figures = Figures::new(place.describe());
     let wanted = |group| options.groups.is_empty() || options.groups.contains(&group);
     if wanted(Group::Workspaces) {
@@ -96,7 +96,7 @@ pub fn run(options: &BenchOptions, progress: &dyn Fn(&str)) -> Result<Figures> {
 }
 
 /// The smallest and the largest of these trees, if they are two.
-fn ends(files: &[usize]) -> Option<(usize, usize)> {
+fn smallest_and_largest(files: &[usize]) -> Option<(usize, usize)> {
     let (small, large) = (*files.iter().min()?, *files.iter().max()?);
     (small < large).then_some((small, large))
 }

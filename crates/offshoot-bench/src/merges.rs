@@ -6,8 +6,8 @@ use offshoot_core::{Cause, Operator, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Content, Engine, ForkOptions, WriteOptions};
 
 use super::figures::{Figure, Figures, Goal, own_memory, timed};
-use super::image::{Place, failed, settle};
-use super::{ends, forks, peers, tree};
+use super::image::{BenchDir, failed, sync_disk};
+use super::{forks, peers, smallest_and_largest, tree};
 
 const FORKS: usize = 100;
 const COMPLETE: &str = "100 forks of 10 files each, completed";
@@ -23,7 +23,7 @@ fn files_of(fork: usize, files: usize) -> impl Iterator<Item = usize> {
 
 /// Measures merges into a project of so many files.
 pub(crate) fn run(
-    place: &Place,
+    place: &BenchDir,
     files: usize,
     with_git: bool,
     progress: &dyn Fn(&str),
@@ -42,7 +42,7 @@ pub(crate) fn run(
         })?;
         ids.push(id);
     }
-    settle(&root)?;
+    sync_disk(&root)?;
     // From here on the most memory is counted anew.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = own_memory("VmRSS:");
@@ -80,7 +80,7 @@ pub(crate) fn run(
     progress(&format!("git merges into {files} files"));
     let git = root.join("git");
     branches(&git, &root.join("src"), files)?;
-    settle(&root)?;
+    sync_disk(&root)?;
     let (_, merge_tree) = timed(|| merge_trees(&git))?;
     let (_, merges) = timed(|| {
         peers::git(&git, &["checkout", "-q", "main"])?;
@@ -112,18 +112,18 @@ pub(crate) fn growth(files: &[usize], figures: &mut Figures) {
             .find(|figure| figure.name == COMPLETE && figure.files == files)
             .map(|figure| figure.ours)
     };
-    let Some((small, large)) = ends(files) else {
+    let Some((small, large)) = smallest_and_largest(files) else {
         return;
     };
     let (Some(small), Some(large)) = (of(small), of(large)) else {
         return;
     };
     let name = format!("{COMPLETE}, the largest against the smallest");
-    figures.beside(0, &name, large, "the smallest", small, Goal::AtMost(1.3));
+    figures.add_millis(0, &name, large, "the smallest", small, Goal::AtMost(1.3));
 }
 
 /// A hundred agents edit one JSON file, each at its own key: how many of them merge clean.
-pub(crate) fn json(place: &Place, progress: &dyn Fn(&str), figures: &mut Figures) -> Result<()> {
+pub(crate) fn json(place: &BenchDir, progress: &dyn Fn(&str), figures: &mut Figures) -> Result<()> {
     progress("100 agents on one JSON file");
     let root = place.dir().join("merges-json");
     let (engine, project) = forks::project(&root, 10)?;

@@ -1,4 +1,4 @@
-//! What we are measured against: git, a bare walk, a loop of safe file writes.
+//! The peers of the figures: git, a bare walk, a loop of safe file writes.
 
 use std::ffi::CString;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ pub(crate) fn git(dir: &Path, args: &[&str]) -> Result<()> {
     git_output(dir, args).map(drop)
 }
 
-/// The same with what it printed.
+/// Runs stock git as [`git`] does, and returns what it printed.
 pub(crate) fn git_output(dir: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("git");
     command
@@ -29,7 +29,7 @@ pub(crate) fn git_output(dir: &Path, args: &[&str]) -> Result<String> {
         .env("GIT_AUTHOR_EMAIL", "bench@offshoot.invalid")
         .env("GIT_COMMITTER_NAME", "bench")
         .env("GIT_COMMITTER_EMAIL", "bench@offshoot.invalid")
-        // Maintenance in the background would be measured by whoever comes next.
+        // Background maintenance would disturb the next measurement.
         .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
         .args(args);
     let printed = run(&mut command)?;

@@ -73,6 +73,6 @@ pub(crate) fn write_file(root: &Path, n: usize, edition: usize) -> Result<()> {
 }
 
 /// Ten files spread over a tree.
-pub(crate) fn ten(files: usize, round: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn ten_files(files: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..10).map(move |i| (i * files / 10 + round * 7) % files)
 }

@@ -7,8 +7,8 @@ use offshoot_core::{Cause, Layout, Operator, RelPath, Result, WorkspaceId};
 use offshoot_engine::{Content, Engine, EngineOptions, Quota, WriteOptions};
 
 use super::figures::{Figure, Figures, Goal, median, timed};
-use super::image::{Place, failed};
-use super::{ends, peers, tree};
+use super::image::{BenchDir, failed};
+use super::{peers, smallest_and_largest, tree};
 
 const API_SNAPSHOT: &str = "snapshot of 10 API writes";
 const WRITERS: usize = 16;
@@ -46,13 +46,13 @@ fn measure_git(dir: &Path, files: usize, repeat: usize) -> Result<GitTimes> {
     let ((), first) = timed(|| peers::git_commit(dir))?;
     let (mut commits, mut restores) = (Vec::new(), Vec::new());
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(dir, n, round + 1)?;
         }
         commits.push(timed(|| peers::git_commit(dir))?.1);
     }
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(dir, n, 1000 + round)?;
         }
         restores.push(timed(|| peers::git_restore(dir))?.1);
@@ -66,7 +66,7 @@ fn measure_git(dir: &Path, files: usize, repeat: usize) -> Result<GitTimes> {
 
 /// Measures everything that depends on the number of files.
 pub(crate) fn run(
-    place: &Place,
+    place: &BenchDir,
     files: usize,
     repeat: usize,
     progress: &dyn Fn(&str),
@@ -125,7 +125,7 @@ pub(crate) fn run(
     engine.workspaces.snapshot(&ws, None, false, &cause())?;
     let (mut walks, mut snapshots) = (Vec::new(), Vec::new());
     for round in 0..repeat {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             tree::write_file(&path, n, round + 1)?;
         }
         std::thread::sleep(Duration::from_millis(30));
@@ -153,7 +153,7 @@ pub(crate) fn run(
     let (mut snapshots, mut with_writes) = (Vec::new(), Vec::new());
     for round in 0..repeat.max(11) {
         let started = Instant::now();
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             write(
                 &engine,
                 &ws,
@@ -186,7 +186,7 @@ pub(crate) fn run(
     let head = engine.workspaces.snapshots(&ws, 1)?[0].id.to_hex();
     let mut restores = Vec::new();
     for round in 0..repeat.max(11) {
-        for n in tree::ten(files, round) {
+        for n in tree::ten_files(files, round) {
             write(
                 &engine,
                 &ws,
@@ -214,12 +214,12 @@ pub(crate) fn run(
 /// How much a snapshot of the same change grows with the tree: both in turns, because what a sync
 /// of the disk takes changes from minute to minute.
 pub(crate) fn growth(
-    place: &Place,
+    place: &BenchDir,
     files: &[usize],
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {
-    let Some((small, large)) = ends(files) else {
+    let Some((small, large)) = smallest_and_largest(files) else {
         return Ok(());
     };
     progress("snapshots of API writes, the smallest and the largest tree in turns");
@@ -232,7 +232,7 @@ pub(crate) fn growth(
     let mut took = [Vec::new(), Vec::new()];
     for round in 0..GROWTH_ROUNDS {
         for ((files, engine), took) in engines.iter().zip(&mut took) {
-            for n in tree::ten(*files, round) {
+            for n in tree::ten_files(*files, round) {
                 let content = tree::content(n, 10_000 + round);
                 write(engine, &ws, &tree::file_path(n), &content)?;
             }
@@ -254,7 +254,7 @@ pub(crate) fn growth(
 
 /// Durable, recorded writes of 4 KiB by sixteen writers against a careful loop.
 pub(crate) fn durable_writes(
-    place: &Place,
+    place: &BenchDir,
     repeat: usize,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
@@ -342,7 +342,7 @@ fn our_writers(engine: &Engine, ws: &WorkspaceId, round: usize) -> Result<f64> {
 /// What 1,000 edits of a workspace with 10,000 files and a snapshot take on disk, beyond the
 /// workspace directory itself.
 pub(crate) fn disk_growth(
-    place: &Place,
+    place: &BenchDir,
     progress: &dyn Fn(&str),
     figures: &mut Figures,
 ) -> Result<()> {

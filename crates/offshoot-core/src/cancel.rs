@@ -1,8 +1,8 @@
-//! Ending work that nobody waits for any more.
+//! Cancelling work whose client has gone away.
 //!
-//! Blocking work cannot be interrupted from outside: it has to ask. Whoever starts it for a client
-//! gives its thread a [`Cancel`], and long loops call [`check`] where they can stop without leaving
-//! anything half done. Work without one is never cancelled.
+//! Blocking work cannot be interrupted from outside: it has to ask. The caller that starts it for a
+//! client gives its thread a [`Cancel`], and long loops call [`check`] where they can stop without
+//! leaving anything half done. Work without a [`Cancel`] is never cancelled.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Cancel>> = const { RefCell::new(None) };
 }
 
-/// Whether somebody still waits. Clones are the same.
+/// A flag that cancels work. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
@@ -53,7 +53,7 @@ pub fn current() -> Option<Cancel> {
     CURRENT.with(|current| current.borrow().clone())
 }
 
-/// An error if nobody waits for the work of this thread any more.
+/// An error if the work of this thread was cancelled.
 pub fn check() -> Result<()> {
     let cancelled = CURRENT.with(|current| {
         let current = current.borrow();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_work_of_whoever_went_away_ends() {
+    fn only_the_work_of_the_client_that_went_away_ends() {
         let cancel = Cancel::default();
         let waiting = cancel.on_drop();
         cancel.run(|| {

@@ -1,4 +1,4 @@
-//! Who did something, and why.
+//! Who made a change, and why.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Operator {
         Operator("system".into())
     }
 
-    /// A program that changed a workspace directory without telling us.
+    /// An outside program that changed a workspace directory by itself.
     pub fn outside() -> Self {
         Operator("outside".into())
     }

@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $http:literal;)*) => {
-        /// The closed set of error codes; the same in HTTP, MCP and `--json`.
+        /// The closed set of error codes, which HTTP, MCP and `--json` share.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ErrorCode { $($(#[$doc])* $name,)* }
 
@@ -37,7 +37,7 @@ codes! {
     SnapshotNotFound = "snapshot_not_found", 400;
     /// No valid token.
     Unauthorized = "unauthorized", 401;
-    /// Not yours, or a read-only place.
+    /// The credential does not allow it, or the place is read-only.
     PermissionDenied = "permission_denied", 403;
     /// The agent has no workspace in its ancestor chain.
     WorkspaceNotAssigned = "workspace_not_assigned", 404;
@@ -166,8 +166,8 @@ impl Error {
 
     /// Adds the cause, which is logged and never shown to an agent.
     ///
-    /// A full disk is the same to a caller whatever was being done, and every step that writes can
-    /// meet it: a cause that is one, or comes from one, makes this [`Error::disk_full`].
+    /// Every step that writes can meet a full disk, and all report it alike: a cause that is a full
+    /// disk, or comes from one, makes this [`Error::disk_full`].
     #[must_use]
     pub fn with_source(
         mut self,
@@ -211,7 +211,7 @@ impl Error {
         self.0.details.as_ref()
     }
 
-    /// The body that every door shows: `{"error": {code, message, hint?, details?}}`.
+    /// The JSON body in HTTP, MCP and `--json`: `{"error": {code, message, hint?, details?}}`.
     pub fn to_json(&self) -> serde_json::Value {
         let mut body = serde_json::json!({
             "code": self.0.code.as_str(),

@@ -37,7 +37,7 @@ impl Layout {
         })
     }
 
-    /// Whether snapshots of this layout may hold the path, whoever put it there.
+    /// Whether snapshots of this layout may hold the path, even if an outside program wrote it.
     pub fn may_hold(self, path: &RelPath, is_dir: bool) -> bool {
         let mut parts = path.parts();
         let is_writable = |top: &[u8]| [&b"uploads"[..], b"outputs", b"temp"].contains(&top);
@@ -45,8 +45,8 @@ impl Layout {
             || parts.next().is_some_and(is_writable) && (is_dir || parts.next().is_some())
     }
 
-    /// Whether ignore rules mean anything at a path. What somebody uploaded to a session, and what
-    /// was made for them, counts whatever its name is.
+    /// Whether ignore rules apply to a path. They do not apply to the uploads and outputs of a
+    /// session.
     pub fn heeds_ignore_rules(self, path: &RelPath) -> bool {
         let top = path.parts().next().unwrap_or_default();
         self == Layout::Plain || ![&b"uploads"[..], b"outputs"].contains(&top)

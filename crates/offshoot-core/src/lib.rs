@@ -1,4 +1,4 @@
-//! The words of Offshoot: ids, paths, entries, changes, errors. No I/O happens here.
+//! The shared types of Offshoot: ids, paths, entries, changes, errors. No I/O happens here.
 //!
 //! Every other crate builds on this one and this one builds on none of them. A type lives here
 //! when two crates that do not know each other have to agree on it.

@@ -1,4 +1,4 @@
-//! Relative paths as bytes: one parser for every door, and the escape used wherever text is shown.
+//! Relative paths as bytes: one parser for CLI, HTTP and MCP, and the escape used in their output.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -87,9 +87,9 @@ impl RelPath {
         Self::parse(&unescape_loose(bytes))
     }
 
-    /// The same where an inner `..` is taken out together with the part before it. One that would
-    /// leave the workspace is refused as ever.
-    pub fn parse_loose_inner(bytes: &[u8]) -> Result<Self> {
+    /// Parses as [`RelPath::parse_loose`] does, and removes an inner `..` together with the part
+    /// before it. A `..` that would leave the workspace is refused.
+    pub fn parse_loose_with_dotdot(bytes: &[u8]) -> Result<Self> {
         let plain = unescape_loose(bytes);
         if plain.contains(&0) {
             return Self::parse(&plain);
@@ -510,7 +510,7 @@ mod tests {
             (b"a/../b\x00", None),
             (b"a\x00/../b", None),
         ] {
-            let found = RelPath::parse_loose_inner(text).ok();
+            let found = RelPath::parse_loose_with_dotdot(text).ok();
             assert_eq!(found.as_ref().map(RelPath::as_bytes), bytes, "{text:?}");
         }
     }

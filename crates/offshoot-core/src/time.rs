@@ -21,7 +21,7 @@ impl Timestamp {
         }
     }
 
-    /// The same time for the system.
+    /// This moment as a time of the standard library.
     pub fn to_system(self) -> SystemTime {
         let apart = Duration::from_micros(self.0.unsigned_abs());
         match self.0 < 0 {
@@ -53,8 +53,7 @@ impl Timestamp {
             .unwrap_or_default()
     }
 
-    /// A file may bear any time. What is outside the years 0 to 9999 has no RFC 3339 form and is
-    /// shown as the first or the last moment that has one.
+    /// Limits a moment to the years 0 to 9999, which RFC 3339 can write: a file may have any time.
     fn in_calendar(self) -> jiff::Timestamp {
         let shown = self.0.clamp(YEAR_0, END_OF_YEAR_9999);
         jiff::Timestamp::from_microsecond(shown).unwrap_or(jiff::Timestamp::MAX)

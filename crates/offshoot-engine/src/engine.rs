@@ -59,13 +59,13 @@ impl Engine {
         data.create()?;
         let reserve = Arc::new(Reserve::open(&data.reserve()));
         // SQLite and the markers of processes need a little, and without them nothing can be freed.
-        let engine = reserve.lend(|| {
+        let engine = reserve.release_for(|| {
             let (context, dead) = Context::open(&data, &options, &reserve, HASHER)?;
             let engine = Engine::over(context);
             engine.upkeep.recover(dead)?;
             Ok(engine)
         })?;
-        reserve.set_aside();
+        reserve.refill();
         Ok(engine)
     }
 

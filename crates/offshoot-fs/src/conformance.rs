@@ -10,8 +10,8 @@
     reason = "a suite reports by panicking, like a test"
 )]
 
-mod bench;
 mod content;
+mod fixture;
 mod hostile;
 mod life;
 mod random;
@@ -20,10 +20,10 @@ mod tree;
 use std::path::Path;
 
 use crate::Provider;
-use bench::Bench;
+use fixture::Fixture;
 
 /// One check.
-type Check = fn(&Bench<'_>);
+type Check = fn(&Fixture<'_>);
 
 /// The checks with their names.
 const CHECKS: &[(&str, Check)] = &[
@@ -89,7 +89,9 @@ const CHECKS: &[(&str, Check)] = &[
     ("forged whiteouts", hostile::forged_whiteouts),
     ("set-id bits and attributes", hostile::set_id_and_attributes),
     ("links that lead out", hostile::links_that_lead_out),
-    ("random edits", |bench| random::random_edits(bench, STACKS)),
+    ("random edits", |fixture| {
+        random::random_edits(fixture, STACKS);
+    }),
 ];
 
 /// How many stacks of layers [`provider`] tries random edits on; twelve comparisons each.
@@ -103,9 +105,9 @@ pub fn provider(provider: &dyn Provider, dir: &Path) {
     for (number, (name, check)) in CHECKS.iter().enumerate() {
         let place = dir.join(format!("{number:02}"));
         std::fs::create_dir(&place).unwrap();
-        let bench = Bench::new(provider, &place, name);
-        check(&bench);
-        drop(bench);
+        let fixture = Fixture::new(provider, &place, name);
+        check(&fixture);
+        drop(fixture);
         std::fs::remove_dir_all(&place).unwrap();
     }
 }
@@ -115,5 +117,5 @@ pub fn provider(provider: &dyn Provider, dir: &Path) {
 /// # Panics
 /// If the changes that the provider finds are not what a full comparison finds.
 pub fn random_edits(provider: &dyn Provider, dir: &Path, stacks: u64) {
-    random::random_edits(&Bench::new(provider, dir, "random edits"), stacks);
+    random::random_edits(&Fixture::new(provider, dir, "random edits"), stacks);
 }

@@ -1,4 +1,4 @@
-//! What differs between a fork and the layers it stands on, before anybody has compared content.
+//! A path where a fork differs, or may differ, from its layers; content is not compared yet.
 
 use offshoot_core::RelPath;
 use offshoot_sys::{FileKind, Stat};
@@ -52,7 +52,7 @@ pub enum DifferenceKind {
     /// A directory in both, with other permission bits.
     DirMode,
     /// A file or link in both. The fork has a copy of its own, which may be equal: opening a file
-    /// for writing, touching it or changing its bits is enough. Who needs to know compares.
+    /// for writing, touching it or changing its bits is enough. The caller compares the content.
     Maybe,
 }
 

@@ -21,7 +21,7 @@ pub fn write_error(path: &RelPath, error: io::Error) -> Error {
 
 /// The error of a path that could not be resolved.
 pub(crate) fn lookup_error(path: &RelPath, error: io::Error) -> Error {
-    // Only the resolver answers EXDEV for a way out; for a rename it means another file system.
+    // Only the resolver returns EXDEV for an escape; from a rename it means another file system.
     if is(&error, Errno::XDEV) {
         return Error::new(
             ErrorCode::PathTraversalBlocked,

@@ -116,8 +116,8 @@ impl LayerWriter {
     /// A directory that hides what lower layers have at its path.
     pub fn opaque_dir(&mut self, path: &RelPath, perm: u32) -> Result<()> {
         self.dir(path, perm)?;
-        let note = self.xattrs.opaque();
-        self.mark(path, note, b"y").map_err(|error| at(path, error))
+        let name = self.xattrs.opaque();
+        self.mark(path, name, b"y").map_err(|error| at(path, error))
     }
 
     /// A file with everything that `content` yields. Returns its size.
@@ -126,7 +126,7 @@ impl LayerWriter {
         let bytes = (|| {
             let mut file = tree.file(path)?;
             let bytes = io::copy(content, &mut file)?;
-            tree.settle(&file, perm)?;
+            tree.set_metadata(&file, perm)?;
             io::Result::Ok(bytes)
         })()
         .map_err(|error| at(path, error))?;
@@ -170,7 +170,7 @@ impl LayerWriter {
         Ok(())
     }
 
-    /// The form of whiteout for file systems and users without devices, for tests.
+    /// Writes the kind of whiteout that needs no device, for tests.
     #[doc(hidden)]
     pub fn whiteout_by_attribute(&mut self, path: &RelPath) -> Result<()> {
         self.write_whiteout(path, false)
@@ -179,14 +179,14 @@ impl LayerWriter {
         Ok(())
     }
 
-    fn mark(&mut self, dir: &RelPath, note: &CStr, value: &[u8]) -> io::Result<()> {
+    fn mark(&mut self, dir: &RelPath, name: &CStr, value: &[u8]) -> io::Result<()> {
         let tree = self.tree.as_mut().ok_or(rustix::io::Errno::BADF)?;
         tree.enter(dir)?;
         // An opaque directory hides all there is, so it needs no whiteouts.
-        if get_xattr(tree.here(), note)?.as_deref() == Some(b"y") {
+        if get_xattr(tree.here(), name)?.as_deref() == Some(b"y") {
             return Ok(());
         }
-        set_xattr(tree.here(), note, value)
+        set_xattr(tree.here(), name, value)
     }
 
     /// Freezes the layer at its place and marks it complete.
@@ -247,8 +247,8 @@ pub fn layer_state(place: &Path) -> Result<LayerState> {
     })
 }
 
-/// Removes a layer that nobody uses, finished or not: the mark first, so that a half-removed layer
-/// is never taken for a whole one.
+/// Removes an unused layer, finished or not: the mark first, so that a half-removed layer is never
+/// taken for a whole one.
 pub fn remove_layer(place: &Path) -> Result<()> {
     match fs::remove_file(mark_of(place)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot_write(error)),
@@ -256,7 +256,7 @@ pub fn remove_layer(place: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory of ours with all that is in it; one that is not there is fine.
+/// Removes a directory of the data directory with all that is in it, if it exists.
 pub(crate) fn remove_host_tree(path: &Path) -> Result<()> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());

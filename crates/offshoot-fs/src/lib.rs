@@ -2,19 +2,20 @@
 //!
 //! [`SafeDir`] is the one way to a workspace's files: every path is resolved by it and no path,
 //! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the
-//! cost of one walk. [`WorkspaceLocks`] keep operations on one workspace apart, across threads
-//! and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds what changed in
-//! them. [`Reserve`] is the way out of a full disk. Everything is synchronous.
+//! cost of one walk. [`WorkspaceLocks`] exclude operations on one workspace from each other, across
+//! threads and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds what
+//! changed in them. [`Reserve`] keeps disk space for freeing more of it on a full disk. Everything is
+//! synchronous.
 
 #[cfg(target_os = "linux")]
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod difference;
 mod errors;
-mod form;
-mod in_use;
 mod layer;
 mod locks;
+mod path_resolver;
+mod process_usage;
 pub mod provider;
 mod reserve;
 mod safe_dir;
@@ -26,14 +27,14 @@ mod upper;
 
 pub use difference::{BaseEntry, Difference, DifferenceKind};
 pub use errors::{read_error, write_error};
-pub use form::Form;
-pub use in_use::{InUse, Uses, find_user, mounts_below};
 pub use layer::{LayerCounts, LayerState, LayerWriter, freeze_layer, layer_state, remove_layer};
 pub use locks::{NameLock, WorkspaceLock, WorkspaceLocks};
 pub use offshoot_sys::{FileKind, OverlayXattrs, Special, Stat};
+pub use path_resolver::PathResolver;
+pub use process_usage::{ProcessUsage, UseKind, find_process_using, mounts_below};
 pub use provider::{
-    Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkDirs, Probe,
-    Provider, ProviderName, ReflinkProvider, Walked, choose, is_fork_mounted, probe,
+    Capabilities, Choice, CopyProvider, CopyUp, CreateCost, Created, Ensured, ForkChanges,
+    ForkDirs, Probe, Provider, ProviderName, ReflinkProvider, choose, is_fork_mounted, probe,
     provider_named, sweep_probes,
 };
 #[cfg(target_os = "linux")]
@@ -41,8 +42,8 @@ pub use provider::{OverlayProvider, copy_changes};
 pub use reserve::Reserve;
 pub use safe_dir::{DirEntry, STAGE_PREFIX, SafeDir, Staged, Sync, Walk};
 pub use scan::{
-    DirState, Memo, MemoEntry, Names, NoFilter, RACY_WINDOW, Refusal, Scan, ScanCounts, ScanEntry,
-    ScanFilter, Seen, SeenDir, scan,
+    ChangedFile, DirNames, DirState, Memo, MemoEntry, NoFilter, RACY_WINDOW, Refusal, Scan,
+    ScanCounts, ScanEntry, ScanFilter, ScannedDir, scan,
 };
 pub use stack::{Flatten, LayerEntry, LayerStack, MAX_LAYERS, OWN_LAYER};
 pub use tree_writer::Owner;

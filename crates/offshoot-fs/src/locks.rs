@@ -1,18 +1,19 @@
 //! Locks on a workspace by name, for threads and processes alike.
 //!
-//! Readers share the main lock, an operation that needs the workspace for itself holds it alone.
-//! Everybody passes a gate first, and holds it until the main lock is won: so whoever waits to be
-//! alone stops newcomers, and a stream of readers cannot starve it.
+//! Each workspace has a readers-writer lock, the *main* lock: shared by most operations, exclusive
+//! for those that need the workspace for themselves. Every operation first takes a second lock, the
+//! *gate*, and holds it until it has the main lock. So an operation that waits for the exclusive
+//! lock keeps newcomers out, and a stream of shared holders cannot starve it.
 //!
-//! A lock on a file can only be asked for again and again by whoever does not want to wait for
-//! ever. So the threads of one process queue in memory first, and only the first of them asks.
+//! `flock` has no time-out, so a lock file has to be polled. The threads of one process therefore
+//! wait in a queue in memory, and only the first of them polls.
 //!
-//! A holder who is alone may die in the midst of a change. The next one who is alone learns that
-//! from the lock ([`WorkspaceLock::is_abandoned`]) and puts it right.
+//! A process may die while it holds the exclusive lock, in the midst of a change. The next
+//! exclusive holder is told so ([`WorkspaceLock::is_abandoned`]) and repairs the workspace.
 //!
-//! The threads of one process that share a workspace share one lock on its file as well. Whoever
-//! comes while it is held joins without a call of the system, but not for long: after a moment
-//! the next one passes the gate again, where somebody may wait to be alone.
+//! The threads of one process that share a workspace also share one lock on its file. While it is
+//! held, another thread joins it without a system call. Joining is possible for a few milliseconds
+//! only; after that a thread has to pass the gate again, where an exclusive waiter may be first.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,15 +22,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_sys::{FileLock, LockMode, LockRange, RangeLock};
+use offshoot_sys::{ByteLock, ByteLockFile, FileLock, LockMode};
 
-/// How long even somebody in a hurry waits at the gate: others pass it in microseconds, and that
-/// they do is no reason to call the workspace busy.
+/// The least time that a call waits at the gate, even with a shorter time-out: other operations
+/// pass it in microseconds, and that is no reason to call the workspace busy.
 const GATE_GRACE: Duration = Duration::from_millis(5);
 
-/// How long others may join a shared lock after its gate was passed. Whoever waits to be alone
-/// waits so much longer; it is the time of a few writes.
-const JOINABLE: Duration = Duration::from_millis(2);
+/// How long other threads may join a shared lock after its gate was passed. An exclusive waiter
+/// waits longer by this much; it is the time of a few writes.
+const JOIN_WINDOW: Duration = Duration::from_millis(2);
 
 /// The file in which names are locked.
 const NAMES: &str = "names";
@@ -38,36 +39,36 @@ const NAMES: &str = "names";
 #[derive(Clone, Debug)]
 pub struct WorkspaceLocks {
     dir: PathBuf,
-    names: LockRange,
-    turns: Arc<Turns>,
-    parties: Arc<Parties>,
+    names: ByteLockFile,
+    queues: Arc<WaitQueues>,
+    shared_locks: Arc<SharedLocks>,
 }
 
 /// A held lock; dropping it releases it, and so does the end of the process.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct WorkspaceLock {
-    // In this order: the file is released before the next thread of this process has its turn.
+    // In this order: the file is released before the next thread in the queue goes on.
     held: Held,
-    _turn: Option<Turn>,
+    _queue: Option<QueueGuard>,
 }
 
 impl WorkspaceLock {
-    /// Whether somebody who held the workspace alone died, and nobody has called
-    /// [`Self::set_repaired`] since: what that holder was doing may be half done.
+    /// Whether an earlier exclusive holder died, and no holder has called [`Self::set_repaired`]
+    /// since: its change may be half done.
     pub fn is_abandoned(&self) -> bool {
         matches!(
             self.held,
-            Held::Alone {
+            Held::Exclusive {
                 abandoned: true,
                 ..
             }
         )
     }
 
-    /// Says that what a dead holder left half done is put right.
+    /// Says that the half-done change of a dead holder is repaired.
     pub fn set_repaired(&mut self) {
-        if let Held::Alone { abandoned, .. } = &mut self.held {
+        if let Held::Exclusive { abandoned, .. } = &mut self.held {
             *abandoned = false;
         }
     }
@@ -75,11 +76,11 @@ impl WorkspaceLock {
 
 impl Drop for WorkspaceLock {
     fn drop(&mut self) {
-        if let Held::Alone { file, abandoned } = &self.held
+        if let Held::Exclusive { file, abandoned } = &self.held
             && !abandoned
             && !std::thread::panicking()
         {
-            // If it cannot be noted, the next holder looks for what is not there.
+            // If this fails, the next holder looks for a half-done change and finds none.
             let _ = file.set_unfinished(false);
         }
     }
@@ -89,20 +90,20 @@ impl Drop for WorkspaceLock {
 #[derive(Debug)]
 #[must_use = "the name is free when this is dropped"]
 pub struct NameLock {
-    // In this order, as above.
-    _held: RangeLock,
-    _turn: Turn,
+    // In this order: the byte is released before the next thread in the queue goes on.
+    _held: ByteLock,
+    _queue: QueueGuard,
 }
 
-/// How a lock on a file is held.
+/// The locks on files behind a [`WorkspaceLock`].
 #[derive(Debug)]
 enum Held {
-    /// By this thread alone, only to pass.
+    /// The gate, on the way to the main lock.
     Gate { _file: FileLock },
-    /// By this thread alone, for work. The file says so until the work has ended.
-    Alone { file: FileLock, abandoned: bool },
-    /// Together with other threads of this process.
-    Shared { _member: Member },
+    /// The exclusive main lock. The file is marked as unfinished until the lock is released.
+    Exclusive { file: FileLock, abandoned: bool },
+    /// The shared main lock, together with other threads of this process.
+    Shared { _guard: SharedGuard },
 }
 
 impl WorkspaceLocks {
@@ -110,73 +111,78 @@ impl WorkspaceLocks {
     pub fn new(dir: impl Into<PathBuf>) -> Result<WorkspaceLocks> {
         let dir = dir.into();
         std::fs::create_dir_all(&dir).map_err(cannot_lock)?;
-        let names = LockRange::open(&dir.join(NAMES)).map_err(cannot_lock)?;
+        let names = ByteLockFile::open(&dir.join(NAMES)).map_err(cannot_lock)?;
         Ok(WorkspaceLocks {
             dir,
             names,
-            turns: Arc::default(),
-            parties: Arc::default(),
+            queues: Arc::default(),
+            shared_locks: Arc::default(),
         })
     }
 
-    /// Takes part in the workspace together with others.
+    /// Takes the shared lock of a workspace.
     pub fn shared(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
-        let party = self.parties.of(name);
-        if let Some(member) = Member::join(&self.parties, name, &party) {
-            return Ok(member.into_lock());
+        let shared = self.shared_locks.get_or_insert(name);
+        if let Some(guard) = SharedGuard::join(&self.shared_locks, name, &shared) {
+            return Ok(guard.into_lock());
         }
-        let member = self.open_or_renew(name, &party, timeout);
-        if member.is_err() {
-            self.parties.leave(name, &party);
+        let guard = self.join_or_acquire(name, &shared, timeout);
+        if guard.is_err() {
+            self.shared_locks.remove_if_unused(name, &shared);
         }
-        member.map(Member::into_lock)
+        guard.map(SharedGuard::into_lock)
     }
 
-    fn open_or_renew(&self, name: &str, party: &Arc<Party>, timeout: Duration) -> Result<Member> {
+    fn join_or_acquire(
+        &self,
+        name: &str,
+        shared: &Arc<SharedLock>,
+        timeout: Duration,
+    ) -> Result<SharedGuard> {
         let (_gate, left) = self.gate(name, timeout)?;
-        // Only who passes the gate opens a party, so nobody else can do so here.
-        if let Some(member) = Member::renew(&self.parties, name, party) {
-            return Ok(member);
+        // Only the holder of the gate becomes the first holder, so no other thread can do so here.
+        if let Some(guard) = SharedGuard::join_after_gate(&self.shared_locks, name, shared) {
+            return Ok(guard);
         }
         let file = acquire(name, &self.file(name, "main")?, LockMode::Shared, left)?;
-        Ok(Member::open(&self.parties, name, party, file))
+        Ok(SharedGuard::first(&self.shared_locks, name, shared, file))
     }
 
-    /// Takes the workspace alone. While it waits nobody else gets in.
+    /// Takes the exclusive lock of a workspace. While it waits, no other call gets a lock.
     pub fn exclusive(&self, name: &str, timeout: Duration) -> Result<WorkspaceLock> {
         let (gate, left) = self.gate(name, timeout)?;
         let file = acquire(name, &self.file(name, "main")?, LockMode::Exclusive, left)?;
         drop(gate);
         let abandoned = file.is_unfinished().map_err(cannot_lock)?;
         if !abandoned {
-            // On a full disk this may fail, and what frees space must be possible.
+            // On a full disk this may fail, but an operation that frees space must go on.
             let _ = file.set_unfinished(true);
         }
         Ok(WorkspaceLock {
-            held: Held::Alone { file, abandoned },
-            _turn: None,
+            held: Held::Exclusive { file, abandoned },
+            _queue: None,
         })
     }
 
-    /// Takes a name that is never shared. It needs no file of its own: names come and go with every
-    /// fork, and to make and remove a file for each takes longer than what is done under it.
-    pub fn name(&self, name: &str, timeout: Duration) -> Result<NameLock> {
+    /// Takes the exclusive lock of a name. It needs no file of its own: names come and go with every
+    /// fork, and making and removing a file for each takes longer than the work under the lock.
+    pub fn lock_name(&self, name: &str, timeout: Duration) -> Result<NameLock> {
         let deadline = Instant::now() + timeout;
         let place = self.dir.join(NAMES).join(name);
-        let turn = Turn::wait(&self.turns, &place, deadline).ok_or_else(|| busy(name))?;
+        let queued = QueueGuard::wait(&self.queues, &place, deadline).ok_or_else(|| busy(name))?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let held = self.names.acquire(number_of(name), left);
+        let held = self.names.acquire(hash_name(name), left);
         Ok(NameLock {
             _held: held.map_err(cannot_lock)?.ok_or_else(|| busy(name))?,
-            _turn: turn,
+            _queue: queued,
         })
     }
 
-    /// Removes the lock files of a workspace that is gone. Waits for those who hold them.
-    pub fn forget(&self, name: &str, timeout: Duration) -> Result<()> {
+    /// Removes the lock files of a workspace that is gone. Waits for their holders.
+    pub fn remove_files(&self, name: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
-        // Both at once and in the order in which everybody takes them, so nobody is left who has one
-        // of these files open and still counts on it.
+        // Both are held at once, and taken in the order in which every caller takes them. So no
+        // caller has one of these files open and still relies on it.
         let mut held = Vec::new();
         for kind in ["gate", "main"] {
             let path = self.file(name, kind)?;
@@ -186,28 +192,33 @@ impl WorkspaceLocks {
         for lock in held.into_iter().rev() {
             lock.remove().map_err(cannot_lock)?;
         }
-        // Earlier versions had a third one.
+        // Earlier versions had a third lock file.
         let _ = std::fs::remove_file(self.file(name, "projection")?);
         Ok(())
     }
 
-    /// Passes the gate. Returns also how much of the time is left for the main lock.
+    /// Takes the gate. Also returns how much of the time is left for the main lock.
     fn gate(&self, name: &str, timeout: Duration) -> Result<(WorkspaceLock, Duration)> {
         let started = Instant::now();
-        let patience = timeout.max(GATE_GRACE);
-        let gate = self.alone(name, &self.file(name, "gate")?, patience)?;
+        let timeout_at_gate = timeout.max(GATE_GRACE);
+        let gate = self.acquire_exclusive(name, &self.file(name, "gate")?, timeout_at_gate)?;
         Ok((gate, timeout.saturating_sub(started.elapsed())))
     }
 
-    /// Takes a lock that only one may have: first among the threads here, then among processes.
-    fn alone(&self, name: &str, path: &Path, timeout: Duration) -> Result<WorkspaceLock> {
+    /// Takes an exclusive lock: first among the threads of this process, then among processes.
+    fn acquire_exclusive(
+        &self,
+        name: &str,
+        path: &Path,
+        timeout: Duration,
+    ) -> Result<WorkspaceLock> {
         let deadline = Instant::now() + timeout;
-        let turn = Turn::wait(&self.turns, path, deadline).ok_or_else(|| busy(name))?;
+        let queued = QueueGuard::wait(&self.queues, path, deadline).ok_or_else(|| busy(name))?;
         let left = deadline.saturating_duration_since(Instant::now());
         let file = acquire(name, path, LockMode::Exclusive, left)?;
         Ok(WorkspaceLock {
             held: Held::Gate { _file: file },
-            _turn: Some(turn),
+            _queue: Some(queued),
         })
     }
 
@@ -222,9 +233,9 @@ impl WorkspaceLocks {
     }
 }
 
-/// A number for a name, the same in every version (FNV-1a). Two names of one number only wait for
-/// each other.
-fn number_of(name: &str) -> u64 {
+/// The hash of a name (FNV-1a), which may not differ between versions of the program. Two names
+/// with one hash merely exclude each other.
+fn hash_name(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
         (number ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
@@ -244,139 +255,155 @@ fn busy(name: &str) -> Error {
     .with_hint("wait until the other operation has ended and try again")
 }
 
-/// The threads of this process that share a workspace, by its name; a party that nobody is in or
-/// about to join is not there.
+/// The shared locks of this process by the name of the workspace. A lock without holders or
+/// joining threads has no entry.
 #[derive(Debug, Default)]
-struct Parties(Mutex<HashMap<String, Arc<Party>>>);
+struct SharedLocks(Mutex<HashMap<String, Arc<SharedLock>>>);
 
-/// The threads of this process that share one workspace, and its lock.
+/// The shared lock of one workspace and the number of threads that hold it.
 #[derive(Debug, Default)]
-struct Party {
-    state: Mutex<PartyState>,
+struct SharedLock {
+    state: Mutex<SharedLockState>,
 }
 
 #[derive(Debug, Default)]
-struct PartyState {
-    members: usize,
-    /// The lock on the main file, while there are members.
+struct SharedLockState {
+    holders: usize,
+    /// The lock on the main file, while there are holders.
     main: Option<FileLock>,
-    /// When the gate was passed last.
+    /// When a holder last passed the gate.
     gate_passed: Option<Instant>,
 }
 
-impl Parties {
-    fn of(&self, name: &str) -> Arc<Party> {
-        let mut parties = lock(&self.0);
-        match parties.get(name) {
-            Some(party) => party.clone(),
-            None => parties.entry(name.to_owned()).or_default().clone(),
+impl SharedLocks {
+    fn get_or_insert(&self, name: &str) -> Arc<SharedLock> {
+        let mut shared_locks = lock(&self.0);
+        match shared_locks.get(name) {
+            Some(shared) => shared.clone(),
+            None => shared_locks.entry(name.to_owned()).or_default().clone(),
         }
     }
 
-    /// Removes a party that nobody came to join.
-    fn leave(&self, name: &str, party: &Arc<Party>) {
-        let mut parties = lock(&self.0);
-        // The map and the caller: whoever else is in it or about to join holds a share.
-        if Arc::strong_count(party) == 2 {
-            parties.remove(name);
+    /// Removes a shared lock that no thread holds or is about to join.
+    fn remove_if_unused(&self, name: &str, shared: &Arc<SharedLock>) {
+        let mut shared_locks = lock(&self.0);
+        // One reference is the map's and one the caller's; any other thread that holds or joins
+        // the lock has a third.
+        if Arc::strong_count(shared) == 2 {
+            shared_locks.remove(name);
         }
     }
 }
 
-/// A thread's part in a shared lock; the last one to leave releases it.
+/// A thread's hold on a shared lock; dropping the last one releases the lock.
 #[derive(Debug)]
-struct Member {
-    parties: Arc<Parties>,
+struct SharedGuard {
+    shared_locks: Arc<SharedLocks>,
     name: String,
-    party: Arc<Party>,
+    shared: Arc<SharedLock>,
 }
 
-impl Member {
-    /// Joins a party whose gate was passed a moment ago.
-    fn join(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Option<Member> {
-        let mut state = lock(&party.state);
-        let fresh = state.gate_passed.is_some_and(|at| at.elapsed() < JOINABLE);
-        if state.members == 0 || !fresh {
+impl SharedGuard {
+    /// Joins a held lock whose gate was passed within [`JOIN_WINDOW`].
+    fn join(
+        shared_locks: &Arc<SharedLocks>,
+        name: &str,
+        shared: &Arc<SharedLock>,
+    ) -> Option<SharedGuard> {
+        let mut state = lock(&shared.state);
+        let fresh = state
+            .gate_passed
+            .is_some_and(|at| at.elapsed() < JOIN_WINDOW);
+        if state.holders == 0 || !fresh {
             return None;
         }
-        state.members += 1;
-        Some(Member::new(parties, name, party))
+        state.holders += 1;
+        Some(SharedGuard::new(shared_locks, name, shared))
     }
 
-    /// Joins a party of any age. The caller has passed the gate.
-    fn renew(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Option<Member> {
-        let mut state = lock(&party.state);
-        if state.members == 0 {
+    /// Joins a held lock, however old. The caller holds the gate.
+    fn join_after_gate(
+        shared_locks: &Arc<SharedLocks>,
+        name: &str,
+        shared: &Arc<SharedLock>,
+    ) -> Option<SharedGuard> {
+        let mut state = lock(&shared.state);
+        if state.holders == 0 {
             return None;
         }
-        state.members += 1;
+        state.holders += 1;
         state.gate_passed = Some(Instant::now());
-        Some(Member::new(parties, name, party))
+        Some(SharedGuard::new(shared_locks, name, shared))
     }
 
-    /// Opens a party. The caller has passed the gate and taken the lock.
-    fn open(parties: &Arc<Parties>, name: &str, party: &Arc<Party>, main: FileLock) -> Member {
-        let mut state = lock(&party.state);
-        state.members = 1;
+    /// Becomes the first holder. The caller holds the gate and has locked the main file.
+    fn first(
+        shared_locks: &Arc<SharedLocks>,
+        name: &str,
+        shared: &Arc<SharedLock>,
+        main: FileLock,
+    ) -> SharedGuard {
+        let mut state = lock(&shared.state);
+        state.holders = 1;
         state.main = Some(main);
         state.gate_passed = Some(Instant::now());
-        Member::new(parties, name, party)
+        SharedGuard::new(shared_locks, name, shared)
     }
 
-    fn new(parties: &Arc<Parties>, name: &str, party: &Arc<Party>) -> Member {
-        Member {
-            parties: parties.clone(),
+    fn new(shared_locks: &Arc<SharedLocks>, name: &str, shared: &Arc<SharedLock>) -> SharedGuard {
+        SharedGuard {
+            shared_locks: shared_locks.clone(),
             name: name.to_owned(),
-            party: party.clone(),
+            shared: shared.clone(),
         }
     }
 
     fn into_lock(self) -> WorkspaceLock {
         WorkspaceLock {
-            held: Held::Shared { _member: self },
-            _turn: None,
+            held: Held::Shared { _guard: self },
+            _queue: None,
         }
     }
 }
 
-impl Drop for Member {
+impl Drop for SharedGuard {
     fn drop(&mut self) {
-        let mut state = lock(&self.party.state);
-        state.members -= 1;
-        if state.members > 0 {
+        let mut state = lock(&self.shared.state);
+        state.holders -= 1;
+        if state.holders > 0 {
             return;
         }
-        // While nobody has the workspace, its files may be removed: none may stay open.
+        // The lock files of a workspace without holders may be removed, so none may stay open.
         state.main.take();
         drop(state);
-        self.parties.leave(&self.name, &self.party);
+        self.shared_locks.remove_if_unused(&self.name, &self.shared);
     }
 }
 
-/// The queues of this process, by lock file; one that nobody stands in is not there.
+/// The queues of this process by lock file. A queue without threads has no entry.
 #[derive(Debug, Default)]
-struct Turns(Mutex<HashMap<PathBuf, Arc<Queue>>>);
+struct WaitQueues(Mutex<HashMap<PathBuf, Arc<WaitQueue>>>);
 
 /// The threads of this process that want one lock file: one holds it, the others wait.
 #[derive(Debug, Default)]
-struct Queue {
+struct WaitQueue {
     held: Mutex<bool>,
-    /// Wakes one at a time: to wake all of sixteen so that one can go on costs more than its work.
+    /// Wakes one thread at a time: waking sixteen so that one can go on costs more than its work.
     freed: Condvar,
 }
 
-/// A thread's turn at a lock file; the next one has it when this is dropped.
+/// The front place of a queue; the next thread gets it when this is dropped.
 #[derive(Debug)]
-struct Turn {
-    turns: Arc<Turns>,
+struct QueueGuard {
+    queues: Arc<WaitQueues>,
     path: PathBuf,
-    queue: Arc<Queue>,
+    queue: Arc<WaitQueue>,
 }
 
-impl Turn {
-    /// Waits for the turn. None when the deadline passes first.
-    fn wait(turns: &Arc<Turns>, path: &Path, deadline: Instant) -> Option<Turn> {
-        let queue = Arc::clone(lock(&turns.0).entry(path.to_owned()).or_default());
+impl QueueGuard {
+    /// Waits for the front place. None when the deadline passes first.
+    fn wait(queues: &Arc<WaitQueues>, path: &Path, deadline: Instant) -> Option<QueueGuard> {
+        let queue = Arc::clone(lock(&queues.0).entry(path.to_owned()).or_default());
         let mut held = lock(&queue.held);
         while *held {
             let left = deadline.checked_duration_since(Instant::now())?;
@@ -387,20 +414,21 @@ impl Turn {
         }
         *held = true;
         drop(held);
-        Some(Turn {
-            turns: Arc::clone(turns),
+        Some(QueueGuard {
+            queues: Arc::clone(queues),
             path: path.to_owned(),
             queue,
         })
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
         *lock(&self.queue.held) = false;
         self.queue.freed.notify_one();
-        let mut queues = lock(&self.turns.0);
-        // The map and this turn: whoever else wants it has taken its share under the same lock.
+        let mut queues = lock(&self.queues.0);
+        // One reference is the map's and one this guard's; a thread in the queue has a third, which
+        // it took under the lock of the map.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.path);
         }

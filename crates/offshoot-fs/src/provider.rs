@@ -18,13 +18,13 @@
 //! [`Provider::create`] makes the fork. From then on its target is a plain directory to everybody,
 //! until [`Provider::cleanup`]. A mount ends with the machine, or by [`Provider::close`];
 //! [`Provider::ensure`] brings it back with everything that was changed. A target without its
-//! mount is empty and refuses writes, so that nothing is written where it would be lost. Whoever
-//! creates or ensures passes the same layers each time: changes are relative to them, and a stack
-//! under changes that were made on another one would show other people's work undone. They must
-//! not change or go away before the fork does (INV-2).
+//! mount is empty and refuses writes, so that nothing is written where it would be lost. Every call
+//! of a fork gets the layers that it was created with: changes are relative to them, and on another
+//! stack they would undo the work of others. Layers must not change or go away before the fork does
+//! (INV-2).
 //!
-//! A call that changes the fork holds a lock on its private directory, which ends with the process:
-//! a fork has one mount, whoever asks.
+//! A call that changes the fork holds a lock on its private directory, which ends with the process.
+//! So a fork never has two mounts.
 //!
 //! # Example
 //!
@@ -56,7 +56,7 @@
 mod convert;
 mod copies;
 #[cfg(target_os = "linux")]
-mod elsewhere;
+mod other_mounts;
 #[cfg(target_os = "linux")]
 mod overlay;
 mod probe;
@@ -70,12 +70,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
-use offshoot_sys::{FileLock, Links, LockMode, Stat};
+use offshoot_sys::{FileLock, FollowLinks, LockMode, Stat};
 use rustix::io::Errno;
 
 use crate::Difference;
 use crate::errors::is;
-use crate::form::Form;
+use crate::path_resolver::PathResolver;
 use crate::stack::OPEN_DIR;
 
 #[cfg(target_os = "linux")]
@@ -85,8 +85,8 @@ pub use copies::{CopyProvider, ReflinkProvider};
 pub use overlay::OverlayProvider;
 pub use probe::{Choice, Probe, choose, probe, provider_named, sweep_probes};
 
-/// How long a fork may look busy by chance: a process that any thread starts holds all open files
-/// for the moment until it becomes another program.
+/// How long a fork may look busy by chance: a child process has all open files of its parent
+/// between `fork` and `exec`.
 const BUSY_GRACE: Duration = Duration::from_millis(200);
 
 /// How long a call waits for another one on the same fork.
@@ -154,7 +154,7 @@ pub enum CopyUp {
 /// What making a fork costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateCost {
-    /// The same for every project.
+    /// Independent of the size of the project.
     Constant,
     /// A few calls for each file.
     PerFile,
@@ -233,13 +233,13 @@ pub struct Created {
     pub guarded: bool,
 }
 
-/// What [`Provider::changes_but`] saw.
+/// The result of [`Provider::changes_pruned`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct ForkChanges {
     /// What differs, or may differ, in the order of the paths.
     pub differences: Vec<Difference>,
-    /// Whether something staged may stand at the top, which [`crate::SafeDir::clear_stages`] removes
-    /// if it is of a writer that was killed.
+    /// Whether there may be staged files at the root, which [`crate::SafeDir::clear_stages`] removes
+    /// if their writer was killed.
     pub may_hold_stages: bool,
 }
 
@@ -277,38 +277,38 @@ pub trait Provider: Send + Sync {
     /// cost one call per file of the fork, and compare with what was recorded when it was made.
     /// The bits of the root itself are not compared.
     fn changes(&self, layers: &[PathBuf], fork: &ForkDirs) -> Result<Vec<Difference>> {
-        let seen = self.changes_but(layers, fork, &mut |_, _| false)?;
+        let seen = self.changes_pruned(layers, fork, &mut |_, _| false)?;
         Ok(seen.differences)
     }
 
-    /// The same without looking into directories that the caller does not want to know more about.
+    /// Finds changes as [`Provider::changes`] does, but leaves out the content of some directories.
     ///
-    /// `closed` is asked about each directory that only the fork has, with its path and what it is.
-    /// If it says yes, the directory is listed and nothing below it.
-    fn changes_but(
+    /// `prune` is called for each directory that only the fork has. If it returns true, the
+    /// directory itself is listed and nothing below it.
+    fn changes_pruned(
         &self,
         layers: &[PathBuf],
         fork: &ForkDirs,
-        closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-    ) -> Result<Walked>;
+        prune: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+    ) -> Result<ForkChanges>;
 
     /// Ends the mount, if it is one, and nothing else; `workspace_busy` if it is in use, or shown
-    /// at another place such as a container. A copy stays where it is, and is busy as long as
-    /// somebody could change it.
+    /// at another place such as a container. A copy stays where it is, and is busy as long as a
+    /// process could change it.
     ///
     /// Syncs the file system, which takes from a millisecond to seconds: not for a request.
     fn close(&self, fork: &ForkDirs) -> Result<()>;
 
-    /// Whether somebody has files of the fork open, works in it, or shows it at another place.
+    /// Whether a process has files of the fork open, works in it, or shows it at another place.
     ///
     /// A few calls for each process of the machine.
     fn is_used(&self, fork: &ForkDirs) -> Result<bool>;
 
-    /// Lets nobody change the fork any more, until [`Provider::thaw`]; `workspace_busy` if somebody
-    /// could go on: a file is open for writing, or it is shown at another place. Whoever works in
-    /// it or reads may stay, and is refused changes.
+    /// Makes the fork read-only until [`Provider::thaw`]; `workspace_busy` if a file is open for
+    /// writing, or if the fork is shown at another place. Processes that work in it or read stay, and
+    /// their writes fail.
     ///
-    /// Only for mounts, and `unsupported` otherwise: a copy is out of reach where nobody finds it.
+    /// Only for mounts, `unsupported` for copies.
     fn freeze(&self, fork: &ForkDirs) -> Result<()>;
 
     /// Takes [`Provider::freeze`] back; fine if it is not frozen.
@@ -320,20 +320,20 @@ pub trait Provider: Send + Sync {
     /// if it is in use. Costs as `close` and `ensure`; a copy is just renamed.
     fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs>;
 
-    /// Moves what only `from` has at a path to the same path of `to`, with all that is in it. Both
-    /// are closed, `to` has the directory above it and nothing at the path. What `from` does not
-    /// have is left alone.
+    /// Moves a file or directory that only `from` has, with all that is in it, to this path of `to`.
+    /// Both forks are closed; `to` has the parent directory and nothing at the path. Does nothing if
+    /// `from` has nothing at the path.
     ///
     /// This is how ignored files follow a fork to another base. `unsupported` if it holds a
     /// directory of the base that was moved there, which stands on layers. For `overlay` one call
     /// for each directory in it, otherwise one call.
-    fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()>;
+    fn move_path(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()>;
 
-    /// Removes the fork with its private directory; fine if it is gone, or half of it, and if a
-    /// killed process left only the half of it.
+    /// Removes the fork with its private directory. Does nothing if it is gone, and completes a
+    /// removal that a killed process began.
     ///
-    /// Whoever still has files of it open can use them until they are closed. Costs as `close`,
-    /// and one call per file: not for a request.
+    /// Processes can use its open files until they close them. Costs as `close`, and one call per
+    /// file: not for a request.
     fn cleanup(&self, fork: &ForkDirs) -> Result<()>;
 }
 
@@ -349,7 +349,7 @@ pub fn is_fork_mounted(target: &Path) -> Result<bool> {
     }
 }
 
-/// The error of a failed step; the system's own words, which may hold host paths, go to the log.
+/// The error of a failed step; the system's message, which may hold host paths, goes to the log.
 pub(crate) fn failed(what: &str, error: io::Error) -> Error {
     let described = match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
         Errno::NOSPC | Errno::DQUOT => Error::disk_full(what),
@@ -393,8 +393,8 @@ fn missing() -> Error {
         .with_hint("restore the workspace from its last snapshot")
 }
 
-/// Where what is being removed waits for its end.
-fn removing_of(fork: &ForkDirs) -> PathBuf {
+/// Where the fork is moved to be removed.
+fn removal_dir(fork: &ForkDirs) -> PathBuf {
     fork.private.join("removing")
 }
 
@@ -404,7 +404,7 @@ fn move_below(from: &Path, to: &Path, path: &RelPath) -> Result<()> {
     let parent = |root: &Path| -> io::Result<std::os::fd::OwnedFd> {
         let root = rustix::fs::open(root, OPEN_DIR, rustix::fs::Mode::empty())?;
         let above = path.parent().unwrap_or_default();
-        Form::best().open(root.as_fd(), above.as_bytes(), OPEN_DIR, Links::None)
+        PathResolver::best().open(root.as_fd(), above.as_bytes(), OPEN_DIR, FollowLinks::Never)
     };
     let moved = (|| {
         let (from, to) = (parent(from)?, parent(to)?);
@@ -419,7 +419,7 @@ fn move_below(from: &Path, to: &Path, path: &RelPath) -> Result<()> {
     }
 }
 
-/// Makes a directory of ours unless it is there. Returns whether it was made.
+/// Makes a private directory unless it exists. Returns whether it was made.
 fn make_private_dir(path: &Path) -> io::Result<bool> {
     match rustix::fs::mkdir(path, rustix::fs::Mode::RWXU) {
         Ok(()) => Ok(true),

@@ -1,10 +1,10 @@
-//! Space that is set aside, so that a full disk has a way out.
+//! Reserved disk space, so that space can still be freed on a full disk.
 //!
-//! Whatever frees space needs some first: the commit that says what goes, a longer log, a new name in
-//! a directory. So a file takes real blocks while there are any, and work that frees space gets them
-//! for as long as it lasts ([`Reserve::lend`]). Nobody else does: who stores something is refused
-//! until the file has its blocks again ([`Reserve::require`]), which is tried each time, so that work
-//! goes on by itself once there is space.
+//! Freeing space needs some first: for the commit that says what goes, a longer log, a new name in a
+//! directory. So a file, the reserve, takes real blocks while the disk has any, and releases them
+//! for work that frees space ([`Reserve::release_for`]). Work that stores something is refused until
+//! the file has its blocks again ([`Reserve::require`]). Each such call tries to allocate them, so
+//! that storing works again once there is space.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, Result};
 
-/// What is set aside on a disk that is large enough.
-const SIZE: u64 = 8 << 20;
-/// And on smaller ones: this part of them.
-const PART: u64 = 32;
+/// The size of the reserve on a large disk.
+const MAX_SIZE: u64 = 8 << 20;
+/// On a smaller disk, its size divided by this.
+const DISK_DIVISOR: u64 = 32;
 
 /// The reserve of one data directory, which all its processes share.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve in that file, which is made if it does not exist. Nothing is set aside yet.
+    /// The reserve in that file, which is made if it does not exist. Nothing is allocated yet.
     pub fn open(path: &Path) -> Reserve {
         Reserve {
             file: open_file(path).ok(),
@@ -37,68 +37,68 @@ impl Reserve {
         }
     }
 
-    /// How much is to be set aside in that file, and how much of it is; none if there is no such file
-    /// yet. Makes nothing.
-    pub fn look(path: &Path) -> (u64, Option<u64>) {
+    /// The size that the reserve in that file should have, and how much of it is allocated; none if
+    /// there is no such file yet. Makes nothing.
+    pub fn inspect(path: &Path) -> (u64, Option<u64>) {
         let held = std::fs::metadata(path).map(|metadata| metadata.len());
         (size_for(path), held.ok())
     }
 
-    /// How much is to be set aside.
+    /// How many bytes are to be reserved.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How much of it is.
-    pub fn held(&self) -> u64 {
-        // Not the blocks: a disk that compresses needs none for a file of zeros.
+    /// How many of them are allocated.
+    pub fn allocated(&self) -> u64 {
+        // The length and not the blocks: a file system that compresses stores zeros in none.
         let length = |file: &File| file.metadata().map_or(0, |metadata| metadata.len());
         self.file.as_ref().map_or(0, length)
     }
 
-    /// Whether so many bytes are free on the disk beside what is set aside.
-    pub fn leaves(&self, bytes: u64) -> bool {
-        disk_of(&self.path).is_none_or(|disk| disk.free >= bytes)
+    /// Whether the disk has so many free bytes beside the reserve.
+    pub fn has_free(&self, bytes: u64) -> bool {
+        disk_space(&self.path).is_none_or(|disk| disk.free >= bytes)
     }
 
-    /// Sets aside what is missing, or as much as there is. Returns whether nothing is missing then.
-    /// One call if nothing was. Not while somebody has the reserve.
-    pub fn set_aside(&self) -> bool {
-        if self.file.is_none() || self.held() >= self.size {
+    /// Allocates what is missing, unless the reserve is released at the moment. Returns whether the
+    /// reserve is whole. One call if it was.
+    pub fn refill(&self) -> bool {
+        if self.file.is_none() || self.allocated() >= self.size {
             return true;
         }
-        // A file of its own: a lock that threads share would end with the first of them.
+        // Opened anew, because a lock on a shared descriptor would end with the first thread.
         open_file(&self.path)
             .is_ok_and(|mut file| file.try_lock().is_ok() && allocate(&mut file, self.size).is_ok())
     }
 
-    /// Refuses to store anything while the reserve is not whole: there is no space left, or it
-    /// belongs to somebody who frees some. One call if it is.
+    /// Fails while the reserve is not whole: the disk is full, or the reserve is released for work
+    /// that frees space. One call if it is whole.
     pub fn require(&self) -> Result<()> {
-        if self.set_aside() {
+        if self.refill() {
             return Ok(());
         }
         Err(Error::disk_full("nothing can be stored"))
     }
 
-    /// Runs work that frees space, or without which none can be freed. If the disk is full, the work
-    /// has the reserve. `work` may be called twice.
-    pub fn lend<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut lent = match self.disk_is_tight() {
-            true => self.give_back(),
+    /// Runs work that frees space, or that has to come before. On a full disk the reserve is
+    /// released for the time of the work. `work` may be called twice.
+    pub fn release_for<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut released = match self.disk_is_nearly_full() {
+            true => self.release(),
             false => None,
         };
-        let mut done = work();
-        if lent.is_none() && done.as_ref().is_err_and(Error::is_disk_full) {
-            lent = self.give_back();
-            done = work();
+        let mut result = work();
+        if released.is_none() && result.as_ref().is_err_and(Error::is_disk_full) {
+            released = self.release();
+            result = work();
         }
-        if lent.is_none() {
-            return done;
+        if released.is_none() {
+            return result;
         }
-        drop(lent);
-        self.set_aside();
-        done.map_err(|error| match error.is_disk_full() {
+        drop(released);
+        self.refill();
+        result.map_err(|error| match error.is_disk_full() {
             false => error,
             true => Error::disk_full(format!(
                 "{}, and what has to be stored for it is more than the {} KiB that were set aside",
@@ -113,39 +113,39 @@ impl Reserve {
         })
     }
 
-    /// Gives the blocks back to the disk. Until the returned lock is dropped nobody takes them for
-    /// the reserve again.
-    fn give_back(&self) -> Option<File> {
+    /// Gives the blocks back to the disk. Until the returned lock is dropped, no call allocates them
+    /// again.
+    fn release(&self) -> Option<File> {
         let file = open_file(&self.path).ok()?;
         file.lock_shared().ok()?;
         file.set_len(0).ok()?;
-        // A journal keeps blocks from being used again until it has noted that they are free.
+        // A journaling file system reuses freed blocks only after the journal is written.
         let _ = file.sync_all();
         Some(file)
     }
 
-    /// Whether less is free than what is set aside: then it may be too little for anything.
-    fn disk_is_tight(&self) -> bool {
-        disk_of(&self.path).is_some_and(|disk| disk.free < self.size)
+    /// Whether less is free than the size of the reserve, which may be too little for any work.
+    fn disk_is_nearly_full(&self) -> bool {
+        disk_space(&self.path).is_some_and(|disk| disk.free < self.size)
     }
 }
 
-struct Disk {
+struct DiskSpace {
     total: u64,
     free: u64,
 }
 
-fn disk_of(path: &Path) -> Option<Disk> {
+fn disk_space(path: &Path) -> Option<DiskSpace> {
     let there = path.ancestors().skip(1).find(|dir| dir.is_dir())?;
     let stat = rustix::fs::statvfs(there).ok()?;
-    Some(Disk {
+    Some(DiskSpace {
         total: stat.f_blocks.saturating_mul(stat.f_frsize),
         free: stat.f_bavail.saturating_mul(stat.f_frsize),
     })
 }
 
 fn size_for(path: &Path) -> u64 {
-    disk_of(path).map_or(SIZE, |disk| (disk.total / PART).min(SIZE))
+    disk_space(path).map_or(MAX_SIZE, |disk| (disk.total / DISK_DIVISOR).min(MAX_SIZE))
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -158,7 +158,7 @@ fn open_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Makes a file so long, with blocks behind all of it.
+/// Gives a file this length, with blocks allocated for all of it.
 fn allocate(file: &mut File, size: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     match rustix::fs::fallocate(&*file, rustix::fs::FallocateFlags::empty(), 0, size) {

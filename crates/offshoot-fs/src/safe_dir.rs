@@ -1,8 +1,8 @@
 //! A directory that nothing escapes from: no path, no link and no race leads out of it.
 //!
-//! Opens go through the resolver ([`Form`]); everything else opens the parent directory by it and
-//! then acts on a single name. Nothing is ever checked first and done later by path: every such
-//! variant leaks when directories are renamed meanwhile.
+//! A path is opened by a [`PathResolver`]; every other call opens the parent directory by it and
+//! then acts on a single name. No path is ever checked first and used later: a rename between the
+//! two would let it escape.
 
 mod change;
 mod remove_tree;
@@ -17,17 +17,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, MAX_PATH, RelPath, Result};
-use offshoot_sys::{DIR_HANDLE, DirReader, FileKind, Links, Stat, fstat, lstat_at};
+use offshoot_sys::{DIR_HANDLE, DirReader, FileKind, FollowLinks, Stat, fstat, lstat_at};
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
 use crate::errors::{is, lookup_error, read_error, require_file};
-use crate::form::Form;
+use crate::path_resolver::PathResolver;
 
 pub use stage::{STAGE_PREFIX, Staged, Sync};
 
-/// Flags for reading whatever an agent may have put there: a FIFO must not hang the reader and a
-/// terminal must not become ours. What was opened is checked afterwards.
+/// Flags for reading a file of unknown kind: a FIFO must not block, and a terminal must not become
+/// the controlling one. The kind is checked after the open.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -56,13 +56,13 @@ const READ_DIR: OFlags = OFlags::RDONLY
 #[derive(Clone, Debug)]
 pub struct SafeDir {
     fd: Arc<OwnedFd>,
-    form: Form,
-    links: Links,
+    resolver: PathResolver,
+    links: FollowLinks,
     faults: FaultPlan,
 }
 
-/// So often a path must seem to lead out until it is believed.
-const LEADS_OUT: usize = 16;
+/// How often a path must seem to escape before the open fails: a concurrent move looks like it.
+const ESCAPE_RETRIES: usize = 16;
 
 /// One name in a directory and what stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,60 +99,59 @@ impl AsFd for DirFd<'_> {
     }
 }
 
-/// A single name in an open directory: what every call but an open acts on.
-struct Place<'root> {
+/// An open directory and one name in it.
+struct ParentAndName<'root> {
     dir: DirFd<'root>,
     name: CString,
 }
 
 impl SafeDir {
-    /// Opens a directory of the host by the best form that this machine has.
+    /// Opens a directory of the host by the best resolver that this machine has.
     ///
     /// The host path is trusted; links in it are followed.
     pub fn open(path: impl AsRef<Path>) -> Result<SafeDir> {
-        SafeDir::open_with(path, Form::best())
+        SafeDir::open_with(path, PathResolver::best())
     }
 
-    /// Opens a directory of the host by the given form.
-    pub fn open_with(path: impl AsRef<Path>, form: Form) -> Result<SafeDir> {
-        if form == Form::Kernel && !offshoot_sys::has_open_beneath() {
+    /// Opens a directory of the host by the given resolver.
+    pub fn open_with(path: impl AsRef<Path>, resolver: PathResolver) -> Result<SafeDir> {
+        if resolver == PathResolver::Kernel && !offshoot_sys::has_open_beneath() {
             return Err(Error::new(
                 ErrorCode::Unsupported,
                 "this kernel does not offer `openat2`, or a sandbox forbids it",
             )
-            .with_hint("use the portable form"));
+            .with_hint("use the portable resolver"));
         }
         let fd = rustix::fs::open(path.as_ref(), READ_DIR, Mode::empty())
             .map_err(|errno| read_error(&RelPath::root(), errno.into()))?;
         Ok(SafeDir {
             fd: Arc::new(fd),
-            form,
-            links: Links::Inner,
+            resolver,
+            links: FollowLinks::Beneath,
             faults: FaultPlan::default(),
         })
     }
 
-    /// The same directory, but no link is followed on the way to a name.
+    /// Turns off following links on the way to a name.
     ///
-    /// For paths that come from an index, where everything above a name is a directory. If one of
-    /// them has become a link meanwhile, then what lies behind it is something else: nothing
-    /// stands at the path, and nothing behind the link is touched.
+    /// For paths that come from an index, where every parent is a directory. If a parent has become
+    /// a link meanwhile, the path counts as absent, and nothing behind the link is touched.
     #[must_use]
     pub fn following_no_links(mut self) -> SafeDir {
-        self.links = Links::None;
+        self.links = FollowLinks::Never;
         self
     }
 
-    /// The same directory with calls that fail by this plan.
+    /// Makes calls fail by this plan, for tests.
     #[must_use]
     pub fn with_faults(mut self, faults: FaultPlan) -> SafeDir {
         self.faults = faults;
         self
     }
 
-    /// The form in use.
-    pub fn form(&self) -> Form {
-        self.form
+    /// The resolver in use.
+    pub fn resolver(&self) -> PathResolver {
+        self.resolver
     }
 
     /// Opens a regular file for reading. Links that stay inside are followed.
@@ -161,8 +160,8 @@ impl SafeDir {
         let fd = loop {
             tries += 1;
             match self.resolve(path, READ) {
-                // To the kernel a file that is moved away meanwhile looks as if the path led out.
-                Err(error) if tries < LEADS_OUT && is(&error, Errno::XDEV) => {}
+                // The kernel also reports a file that is moved away meanwhile as an escape.
+                Err(error) if tries < ESCAPE_RETRIES && is(&error, Errno::XDEV) => {}
                 answer => break answer.map_err(|error| lookup_error(path, error))?,
             }
         };
@@ -220,7 +219,7 @@ impl SafeDir {
             return Err(no_link());
         }
         let place = self
-            .place(path)
+            .parent_and_name(path)
             .map_err(|error| lookup_error(path, error))?;
         match readlinkat(&place.dir, &place.name, Vec::new()) {
             Ok(target) => Ok(target.into_bytes()),
@@ -235,11 +234,11 @@ impl SafeDir {
         let answer = if path.is_root() {
             fstat(&self.fd)
         } else {
-            self.place(path)
+            self.parent_and_name(path)
                 .and_then(|place| lstat_at(&place.dir, &place.name))
         };
         match answer {
-            Err(error) if self.links == Links::None && is(&error, Errno::LOOP) => Ok(None),
+            Err(error) if self.links == FollowLinks::Never && is(&error, Errno::LOOP) => Ok(None),
             answer => absent_as_none(path, answer),
         }
     }
@@ -248,7 +247,7 @@ impl SafeDir {
     pub fn stat_follow(&self, path: &RelPath) -> Result<Option<Stat>> {
         let answer = self
             .hit("stat")
-            .and_then(|()| self.form.stat_follow(self.fd.as_fd(), path.as_bytes()));
+            .and_then(|()| self.resolver.stat_follow(self.fd.as_fd(), path.as_bytes()));
         absent_as_none(path, answer)
     }
 
@@ -274,7 +273,7 @@ impl SafeDir {
     /// Costs one call per name that is given, however many there are in the directory.
     pub fn stat_names(&self, path: &RelPath, names: Vec<Vec<u8>>) -> Result<Vec<DirEntry>> {
         let fd = self.open_for_names(path)?;
-        // What is no name, such as `a/b`, stands nowhere in the directory.
+        // A text that is no name, such as `a/b`, is left out.
         let is_name = |name: &Vec<u8>| !name.contains(&b'/') && name != b"..";
         let named = names.into_iter().filter(is_name);
         let named = named.filter_map(|name| CString::new(name).ok());
@@ -361,7 +360,7 @@ impl SafeDir {
 
     /// Shows the directories below a directory, parents first and at most `depth` levels of them.
     ///
-    /// Like [`SafeDir::walk`], but files cost nothing beside their names: none is looked at.
+    /// Like [`SafeDir::walk`], but without a `stat` of files: these cost only their names.
     pub fn walk_dirs(
         &self,
         from: &RelPath,
@@ -398,8 +397,8 @@ impl SafeDir {
         dir: &RelPath,
     ) -> Result<Option<OwnedFd>> {
         let opened = self.hit("open").and_then(|()| {
-            self.form
-                .open(start, below.as_bytes(), READ_DIR, Links::None)
+            self.resolver
+                .open(start, below.as_bytes(), READ_DIR, FollowLinks::Never)
         });
         match opened {
             Ok(fd) => Ok(Some(fd)),
@@ -412,8 +411,8 @@ impl SafeDir {
     pub fn xattr_names(&self, path: &RelPath) -> Result<Vec<Vec<u8>>> {
         self.hit("open")
             .and_then(|()| {
-                self.form
-                    .open(self.root(), path.as_bytes(), READ, Links::None)
+                self.resolver
+                    .open(self.root(), path.as_bytes(), READ, FollowLinks::Never)
             })
             .and_then(offshoot_sys::xattr_names)
             .map_err(|error| lookup_error(path, error))
@@ -437,15 +436,15 @@ impl SafeDir {
     /// Opens a path, following links that stay inside.
     fn resolve(&self, path: &RelPath, flags: OFlags) -> io::Result<OwnedFd> {
         self.hit("open")?;
-        self.form
+        self.resolver
             .open(self.root(), path.as_bytes(), flags, self.links)
     }
 
     /// Opens a directory for reading its names, through real directories only.
     pub(crate) fn open_dir_for_scan(&self, path: &RelPath) -> io::Result<OwnedFd> {
         self.hit("open")?;
-        self.form
-            .open(self.root(), path.as_bytes(), READ_DIR, Links::None)
+        self.resolver
+            .open(self.root(), path.as_bytes(), READ_DIR, FollowLinks::Never)
     }
 
     fn dir_handle(&self, path: &RelPath) -> io::Result<DirFd<'_>> {
@@ -456,9 +455,9 @@ impl SafeDir {
     }
 
     /// The parent of a path, opened, and the last name. Not for the root.
-    fn place(&self, path: &RelPath) -> io::Result<Place<'_>> {
+    fn parent_and_name(&self, path: &RelPath) -> io::Result<ParentAndName<'_>> {
         let parent = path.parent().ok_or(Errno::INVAL)?;
-        Ok(Place {
+        Ok(ParentAndName {
             dir: self.dir_handle(&parent)?,
             name: CString::new(path.name())?,
         })
@@ -493,8 +492,8 @@ fn stat_each(
     Ok(entries)
 }
 
-/// Whether a directory found a moment ago is not there any more, or is no directory any more. For
-/// opens that follow no links.
+/// Whether the error of an open that follows no links says that a directory which was found a
+/// moment ago is gone or is no directory any more.
 pub(crate) fn vanished(error: &io::Error) -> bool {
     // EXDEV where no links are followed: it was moved out of the directory between the look-up of
     // its name and the check that it lies beneath. Overlayfs does so with what it removes.

@@ -7,7 +7,7 @@
 //!
 //! One case is beyond every comparison of `stat` data: a program that writes through a shared
 //! memory mapping, or in one very long `write` call, changes content after its time was set.
-//! Whoever needs certainty pauses the writers first.
+//! A caller that needs certainty pauses the writers first.
 
 mod memo;
 mod worker;
@@ -21,7 +21,7 @@ use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_sys::{Special, Stat};
 
 use crate::SafeDir;
-use worker::{Found, Listing, Scratch, Task};
+use worker::{Listing, Scratch, Task, WorkerResult};
 
 pub use memo::{Memo, MemoEntry};
 
@@ -49,7 +49,7 @@ pub trait ScanFilter: Sync {
         &self,
         context: &Self::Context,
         path: &RelPath,
-        names: &Names<'_>,
+        names: &DirNames<'_>,
     ) -> Option<Self::Context> {
         let _ = (context, path, names);
         None
@@ -86,11 +86,11 @@ pub struct ScanEntry<'a> {
 
 /// The names in one directory, in order.
 #[derive(Debug)]
-pub struct Names<'a> {
+pub struct DirNames<'a> {
     scratch: &'a Scratch,
 }
 
-impl Names<'_> {
+impl DirNames<'_> {
     /// Whether the directory has this name.
     pub fn contains(&self, name: &[u8]) -> bool {
         self.scratch.find(name).is_some()
@@ -102,18 +102,18 @@ impl Names<'_> {
     }
 }
 
-/// A file or link whose content must be looked at.
+/// A file or link whose content may differ from the memo and must be hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ChangedFile {
     /// Where.
     pub path: RelPath,
-    /// What it looked like.
+    /// The result of its `stat`.
     pub stat: Stat,
 }
 
 /// A directory that the scan walked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenDir {
+pub struct ScannedDir {
     /// Where.
     pub path: RelPath,
     /// Its permission bits.
@@ -140,7 +140,7 @@ pub enum DirState {
 pub enum Refusal {
     /// Workspaces do not hold such things.
     Special(Special),
-    /// It may not be looked at. Neither it nor anything below it is reported missing.
+    /// It may not be read. Neither it nor anything below it is reported missing.
     Unreadable,
     /// The path is longer than any call can take.
     TooLong,
@@ -156,7 +156,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How much a scan looked at.
+/// How much a scan walked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCounts {
     /// Regular files.
@@ -175,18 +175,17 @@ pub struct ScanCounts {
 #[derive(Debug)]
 pub struct Scan<'memo> {
     /// Files and links that are new, look different, or were too young last time.
-    pub unknown: Vec<Seen>,
-    /// What the memo knows and the disk does not have any more. A directory is followed by all
-    /// that was below it. A path that changed between directory and file is missing as what it was
-    /// and new as what it is.
+    pub unknown: Vec<ChangedFile>,
+    /// Paths of the memo that are gone from the disk. A directory is followed by all that was below
+    /// it. A path that turned from a directory into a file, or back, is missing and also new.
     pub missing: Vec<RelPath>,
     /// All directories that were walked, without the root.
-    pub dirs: Vec<SeenDir>,
+    pub dirs: Vec<ScannedDir>,
     /// What cannot be in a workspace.
     pub refused: Vec<(RelPath, Refusal)>,
     /// What the filter left out; a directory stands for all below it.
     pub ignored: Vec<RelPath>,
-    /// How much was looked at.
+    /// How much was walked.
     pub counts: ScanCounts,
     memo: &'memo Memo,
     started_ns: i64,
@@ -211,8 +210,8 @@ impl Scan<'_> {
         Timestamp(self.started_ns / 1_000)
     }
 
-    /// The memo for the next scan. `hashed` gives the content of what was unknown; what it does
-    /// not know will be unknown again.
+    /// The memo for the next scan. `hashed` gives the content ids of [`Self::unknown`] files; one
+    /// without an id will be unknown again.
     ///
     /// Directories in which nothing changed are copied as they are.
     pub fn finish(self, tag: u64, hashed: impl Fn(&RelPath) -> Option<ObjectId>) -> Memo {
@@ -221,7 +220,7 @@ impl Scan<'_> {
     }
 }
 
-/// Compares a directory with what the memo remembers, on `threads` threads.
+/// Compares a directory with a memo, on `threads` threads.
 ///
 /// Costs one open per directory and one `stat` per name that the filter does not leave out.
 pub fn scan<'memo, F: ScanFilter>(
@@ -263,7 +262,7 @@ pub fn scan<'memo, F: ScanFilter>(
             }
         });
     }
-    let mut found = Found::default();
+    let mut found = WorkerResult::default();
     for part in parts {
         found.append(part?);
     }
@@ -275,7 +274,7 @@ struct Job<'a, F> {
     dir: &'a SafeDir,
     memo: &'a Memo,
     filter: &'a F,
-    /// Times from here on prove nothing.
+    /// Files with this time or a later one may have changed again without a trace.
     racy_from: i128,
 }
 
@@ -330,12 +329,12 @@ impl<C> Queue<C> {
     }
 }
 
-fn run_worker<F: ScanFilter>(job: &Job<'_, F>, queue: &Queue<F::Context>) -> Result<Found> {
+fn run_worker<F: ScanFilter>(job: &Job<'_, F>, queue: &Queue<F::Context>) -> Result<WorkerResult> {
     let mut scratch = Scratch::default();
-    let mut found = Found::default();
+    let mut found = WorkerResult::default();
     let mut new = Vec::new();
     while let Some(task) = queue.next() {
-        // Whatever happens in a filter, the other workers must learn that this one has ended.
+        // Even if a filter panics, the other workers must learn that this one has ended.
         let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             job.scan_dir(task, &mut scratch, &mut found, &mut new)
         }));

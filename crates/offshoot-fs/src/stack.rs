@@ -12,12 +12,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use offshoot_core::{Error, MAX_PATH, RelPath, Result};
-use offshoot_sys::{DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at};
+use offshoot_sys::{DirReader, FileKind, FollowLinks, OverlayXattrs, Stat, get_xattr, lstat_at};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use crate::errors::is;
-use crate::form::Form;
+use crate::path_resolver::PathResolver;
 use crate::provider::failed;
 use crate::read_error;
 
@@ -29,26 +29,26 @@ pub(crate) const OPEN_DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// An agent may have put anything there; what was opened is known from its stat.
+/// Flags for a file of unknown kind, which is checked by `fstat` after the open.
 const OPEN_FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// How the name of a layer ends whose content belongs to the forks on it: they show it and may
-/// change it, and what happens below the names at its top is never told as a change. It is the
-/// newest of its stack. The `.git` of a fork comes this way.
+/// The file name extension of an *own layer*, whose content belongs to the fork and is not project
+/// content: the fork shows it and may change it, and no change below the names at its top is ever
+/// reported. It is the newest layer of its stack. The `.git` of a fork comes this way.
 pub const OWN_LAYER: &str = "own";
 
 /// Open layers, the newest first.
 #[derive(Debug)]
 pub struct LayerStack {
     layers: Vec<OwnedFd>,
-    /// Names at the top that belong to the fork and are no content of it, see [`OWN_LAYER`].
+    /// The names at the top of the own layer, see [`OWN_LAYER`].
     own: Vec<CString>,
     xattrs: OverlayXattrs,
-    form: Form,
+    resolver: PathResolver,
 }
 
 /// One path of a stack.
@@ -63,7 +63,7 @@ pub struct LayerEntry {
 }
 
 /// Layers that may contribute to a directory: those that contribute to the one above it.
-pub(crate) type Members = Vec<usize>;
+pub(crate) type LayerIndexes = Vec<usize>;
 
 impl LayerStack {
     /// Opens frozen directories, the newest first.
@@ -71,7 +71,7 @@ impl LayerStack {
         LayerStack::open_with(layers, OverlayXattrs::best())
     }
 
-    /// Opens frozen directories whose notes are in the given attributes.
+    /// Opens frozen directories whose overlay metadata is in the given attributes.
     pub fn open_with(layers: &[PathBuf], xattrs: OverlayXattrs) -> Result<LayerStack> {
         if layers.is_empty() || layers.len() > MAX_LAYERS {
             return Err(Error::invalid(format!(
@@ -87,7 +87,7 @@ impl LayerStack {
             layers: layers.iter().map(open).collect::<Result<_>>()?,
             own: Vec::new(),
             xattrs,
-            form: Form::best(),
+            resolver: PathResolver::best(),
         };
         if layers[0].extension().is_some_and(|end| end == OWN_LAYER) {
             let mut reader = DirReader::default();
@@ -99,19 +99,19 @@ impl LayerStack {
         Ok(stack)
     }
 
-    /// The same stack with what belongs to the fork told like everything else.
-    pub(crate) fn with_nothing_own(mut self) -> LayerStack {
+    /// Treats the own layer like any other one: its changes are reported.
+    pub(crate) fn including_own(mut self) -> LayerStack {
         self.own.clear();
         self
     }
 
-    /// Whether a path is, or is below, a name that belongs to the fork and is no content of it.
+    /// Whether a path is, or is below, a name of the own layer.
     pub(crate) fn is_own(&self, path: &RelPath) -> bool {
         let first = path.parts().next().unwrap_or_default();
         self.own.iter().any(|name| name.to_bytes() == first)
     }
 
-    /// The same for a name at the top.
+    /// Whether a name at the top is one of the own layer.
     pub(crate) fn is_own_name(&self, name: &CStr) -> bool {
         self.own.iter().any(|own| own.as_c_str() == name)
     }
@@ -166,8 +166,8 @@ impl LayerStack {
     pub fn open_file(&self, entry: &LayerEntry) -> Result<File> {
         let path = entry.path.as_bytes();
         let layer = self.layers[entry.layer].as_fd();
-        self.form
-            .open(layer, path, OPEN_FILE, Links::None)
+        self.resolver
+            .open(layer, path, OPEN_FILE, FollowLinks::Never)
             .map(File::from)
             .map_err(|error| read_error(&entry.path, error))
     }
@@ -178,33 +178,33 @@ impl LayerStack {
         let layer = self.layers[entry.layer].as_fd();
         let read = || {
             let dir = self
-                .form
-                .open(layer, parent.as_bytes(), OPEN_DIR, Links::None)?;
+                .resolver
+                .open(layer, parent.as_bytes(), OPEN_DIR, FollowLinks::Never)?;
             let target = rustix::fs::readlinkat(&dir, entry.path.name(), Vec::new())?;
             io::Result::Ok(target.into_bytes())
         };
         read().map_err(|error| read_error(&entry.path, error))
     }
 
-    pub(crate) fn all(&self) -> Members {
+    pub(crate) fn all(&self) -> LayerIndexes {
         (0..self.layers.len()).collect()
     }
 
-    /// A directory of the stack by a path that nothing is known about.
+    /// A directory of the stack by its path; none if the stack shows no directory there.
     pub(crate) fn resolve_dir(&self, path: &RelPath) -> io::Result<Option<MergedDir>> {
         let mut dir = self.open_dir(&RelPath::root(), &self.all())?;
         let mut here = RelPath::root();
         for part in path.parts() {
             here = here.join_name(part);
             dir = self.open_dir(&here, &dir.members())?;
-            if dir.is_nowhere() {
+            if dir.is_absent() {
                 return Ok(None);
             }
         }
         Ok(Some(dir))
     }
 
-    /// A directory that the stack shows, made of parts in some of `members`.
+    /// A directory that the stack is known to show, made of parts in some of `members`.
     pub(crate) fn known_dir<'a>(
         &'a self,
         path: &'a RelPath,
@@ -225,7 +225,10 @@ impl LayerStack {
         let mut parts = Vec::new();
         for (position, &layer) in members.iter().enumerate() {
             let fd = self.layers[layer].as_fd();
-            match self.form.open(fd, path.as_bytes(), OPEN_DIR, Links::None) {
+            match self
+                .resolver
+                .open(fd, path.as_bytes(), OPEN_DIR, FollowLinks::Never)
+            {
                 Ok(fd) => {
                     // The lowest part has nothing below it to hide.
                     let opaque = position + 1 < members.len()
@@ -268,7 +271,7 @@ pub(crate) enum KnownDir<'a> {
 }
 
 impl KnownDir<'_> {
-    pub(crate) fn members(&self) -> Members {
+    pub(crate) fn members(&self) -> LayerIndexes {
         match self {
             KnownDir::Sole { layer, .. } => vec![*layer],
             KnownDir::Merged(dir) => dir.members(),
@@ -288,7 +291,7 @@ impl KnownDir<'_> {
         }
         match lstat_at(&stack.layers[layer], &CString::new(below.as_bytes())?) {
             Ok(stat) if stat.is_whiteout() => Ok(None),
-            // It may be a whiteout by a note.
+            // It may be a whiteout by its attribute.
             Ok(stat) if stat.kind == FileKind::File && stat.size == 0 => {
                 Ok(open()?.map(|(_, stat)| stat))
             }
@@ -316,11 +319,11 @@ struct DirPart {
 
 impl MergedDir {
     /// Whether no layer has this directory.
-    pub(crate) fn is_nowhere(&self) -> bool {
+    pub(crate) fn is_absent(&self) -> bool {
         self.parts.is_empty()
     }
 
-    pub(crate) fn members(&self) -> Members {
+    pub(crate) fn members(&self) -> LayerIndexes {
         self.parts.iter().map(|part| part.layer).collect()
     }
 
@@ -375,16 +378,16 @@ impl DirPart {
         let marked = match self.marked.get() {
             Some(marked) => *marked,
             None => {
-                let note = get_xattr(&self.fd, xattrs.opaque())?;
-                *self.marked.get_or_init(|| note.as_deref() == Some(b"x"))
+                let value = get_xattr(&self.fd, xattrs.opaque())?;
+                *self.marked.get_or_init(|| value.as_deref() == Some(b"x"))
             }
         };
-        Ok(marked && has_whiteout_note(&self.fd, name, xattrs)?)
+        Ok(marked && has_whiteout_xattr(&self.fd, name, xattrs)?)
     }
 }
 
-/// Whether an empty file carries the note of a whiteout.
-pub(crate) fn has_whiteout_note(
+/// Whether an empty file has the attribute of a whiteout.
+pub(crate) fn has_whiteout_xattr(
     dir: impl AsFd,
     name: &CStr,
     xattrs: OverlayXattrs,
@@ -397,7 +400,7 @@ pub(crate) fn has_whiteout_note(
 #[derive(Debug)]
 pub struct Flatten<'a> {
     stack: &'a LayerStack,
-    pending: Vec<(RelPath, Members)>,
+    pending: Vec<(RelPath, LayerIndexes)>,
     found: VecDeque<LayerEntry>,
 }
 

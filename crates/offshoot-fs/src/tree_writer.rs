@@ -1,7 +1,7 @@
 //! Filling a fresh private directory with a tree, for layers and for forks that are copies.
 //!
-//! Nobody else knows the directory yet, so there are no races; still every name is made through a
-//! descriptor of its parent and no link is followed, because the names are those of agents.
+//! No other process knows the directory yet, so there are no races. Still every name is made through
+//! a descriptor of its parent and no link is followed, because agents chose the names.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use offshoot_core::{DEFAULT_DIR_PERM, RelPath};
-use offshoot_sys::Links;
+use offshoot_sys::FollowLinks;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, fchmod, fchown, mkdirat, openat};
 
-use crate::form::Form;
+use crate::path_resolver::PathResolver;
 
 /// The bits that a layer or a copy keeps: set-id bits never get in.
 pub(crate) const KEPT_PERM: u32 = 0o1777;
@@ -40,7 +40,7 @@ pub struct Owner {
 #[derive(Debug)]
 pub(crate) struct TreeWriter {
     root: OwnedFd,
-    form: Form,
+    resolver: PathResolver,
     owner: Option<Owner>,
     /// The directory that was last written to: most trees come directory by directory.
     last: Option<(RelPath, OwnedFd)>,
@@ -53,7 +53,7 @@ impl TreeWriter {
         let dirs = BTreeMap::from([(RelPath::root(), DEFAULT_DIR_PERM)]);
         TreeWriter {
             root,
-            form: Form::best(),
+            resolver: PathResolver::best(),
             owner,
             last: None,
             dirs,
@@ -67,7 +67,7 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// A new file, still empty and private; [`TreeWriter::settle`] gives it its bits.
+    /// A new file, still empty and private; [`TreeWriter::set_metadata`] gives it its bits.
     pub(crate) fn file(&mut self, path: &RelPath) -> io::Result<File> {
         let name = self.enter_parent(path)?;
         let fd = openat(self.here(), &name, NEW_FILE, Mode::RUSR | Mode::WUSR)?;
@@ -75,7 +75,7 @@ impl TreeWriter {
     }
 
     /// Owner and permission bits of a new file.
-    pub(crate) fn settle(&self, file: &File, perm: u32) -> io::Result<()> {
+    pub(crate) fn set_metadata(&self, file: &File, perm: u32) -> io::Result<()> {
         if let Some(owner) = self.owner {
             fchown(file, Some(uid(owner)), Some(gid(owner)))?;
         }
@@ -110,9 +110,12 @@ impl TreeWriter {
             return Ok(());
         }
         self.make_dirs(dir)?;
-        let fd = self
-            .form
-            .open(self.root.as_fd(), dir.as_bytes(), OPEN_DIR, Links::None)?;
+        let fd = self.resolver.open(
+            self.root.as_fd(),
+            dir.as_bytes(),
+            OPEN_DIR,
+            FollowLinks::Never,
+        )?;
         self.last = Some((dir.clone(), fd));
         Ok(())
     }
@@ -138,9 +141,12 @@ impl TreeWriter {
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.last = None;
         for (path, perm) in self.dirs.iter().rev() {
-            let dir = self
-                .form
-                .open(self.root.as_fd(), path.as_bytes(), OPEN_DIR, Links::None)?;
+            let dir = self.resolver.open(
+                self.root.as_fd(),
+                path.as_bytes(),
+                OPEN_DIR,
+                FollowLinks::Never,
+            )?;
             if let Some(owner) = self.owner {
                 fchown(&dir, Some(uid(owner)), Some(gid(owner)))?;
             }

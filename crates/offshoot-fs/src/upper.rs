@@ -11,7 +11,8 @@
 //! - A file was **copied up**, perhaps without a change: that it is there proves nothing.
 //! - A directory may only be on the way to something.
 //!
-//! With `trusted` notes a `user.overlay.*` attribute is one that an agent set, and means nothing.
+//! Where the overlay uses `trusted` attributes, a `user.overlay.*` attribute was set by an agent and
+//! is ignored.
 //!
 //! The cost follows the upper, one call per name for itself and one for the layers. Only for
 //! opaque and renamed directories the layers are listed too. Nothing outside the upper and the
@@ -27,21 +28,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use offshoot_core::{RelPath, Result};
 use offshoot_sys::{
-    DirReader, FileKind, Links, OverlayXattrs, Stat, get_xattr, lstat_at, xattr_names,
+    DirReader, FileKind, FollowLinks, OverlayXattrs, Stat, get_xattr, lstat_at, xattr_names,
 };
 use rustix::io::Errno;
 
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
-use crate::form::Form;
-use crate::provider::Walked;
+use crate::path_resolver::PathResolver;
+use crate::provider::ForkChanges;
 use crate::read_error;
 use crate::safe_dir::{STAGE_PREFIX, vanished};
-use crate::stack::{KnownDir, LayerStack, Members, MergedDir, OPEN_DIR, has_whiteout_note};
+use crate::stack::{KnownDir, LayerIndexes, LayerStack, MergedDir, OPEN_DIR, has_whiteout_xattr};
 
-/// How the kernel was told to read the notes in the upper.
+/// The mount options that decide how the attributes in an upper are read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UpperNotes {
+pub(crate) struct UpperFormat {
     pub(crate) xattrs: OverlayXattrs,
     pub(crate) follow_redirects: bool,
 }
@@ -50,19 +51,19 @@ pub(crate) struct UpperNotes {
 #[derive(Clone, Debug)]
 struct LowerDir {
     path: RelPath,
-    members: Members,
+    members: LayerIndexes,
 }
 
 /// A directory of the fork that has to be looked at.
 struct Pending {
     path: RelPath,
     /// The layers that may have a directory at this very path; none if they have something else.
-    base: Option<Members>,
+    base: Option<LayerIndexes>,
     source: Source,
 }
 
 enum Source {
-    /// It is in the upper; where its lower part is depends on its notes and on the one above it.
+    /// It is in the upper; where its lower part is depends on its attributes and on its parent.
     Upper { above: Option<LowerDir> },
     /// It is in the layers only, at another path.
     Lower(LowerDir),
@@ -75,20 +76,24 @@ struct UpperDir {
     whiteouts: Vec<CString>,
 }
 
-/// The notes of a directory. Their names are read first, which is one call: few have any.
-struct Noted<'a> {
+/// The extended attributes of a directory. Their names are read first, in one call: few have any.
+struct DirXattrs<'a> {
     dir: &'a OwnedFd,
     names: Vec<Vec<u8>>,
 }
 
-impl Noted<'_> {
-    fn read(dir: &OwnedFd) -> io::Result<Noted<'_>> {
+impl DirXattrs<'_> {
+    fn read(dir: &OwnedFd) -> io::Result<DirXattrs<'_>> {
         let names = xattr_names(dir)?;
-        Ok(Noted { dir, names })
+        Ok(DirXattrs { dir, names })
     }
 
     fn get(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
-        match self.names.iter().any(|noted| noted == name.to_bytes()) {
+        match self
+            .names
+            .iter()
+            .any(|dir_xattrs| dir_xattrs == name.to_bytes())
+        {
             true => get_xattr(self.dir, name),
             false => Ok(None),
         }
@@ -99,15 +104,15 @@ impl Noted<'_> {
 pub(crate) fn upper_differences(
     stack: &LayerStack,
     upper: BorrowedFd<'_>,
-    notes: UpperNotes,
-    closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-) -> Result<Walked> {
+    format: UpperFormat,
+    prune: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+) -> Result<ForkChanges> {
     let mut scanner = Scanner {
         stack,
-        closed,
+        prune,
         upper,
-        notes,
-        form: Form::best(),
+        format,
+        resolver: PathResolver::best(),
         reader: DirReader::default(),
         found: Vec::new(),
         may_hold_stages: false,
@@ -119,12 +124,12 @@ pub(crate) fn upper_differences(
     };
     while let Some(dir) = scanner.pending.pop() {
         scanner
-            .look_at(&dir)
+            .scan_dir(&dir)
             .map_err(|error| read_error(&dir.path, error))?;
     }
     let mut differences = scanner.found;
     differences.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(Walked {
+    Ok(ForkChanges {
         differences,
         may_hold_stages: scanner.may_hold_stages,
     })
@@ -133,34 +138,37 @@ pub(crate) fn upper_differences(
 struct Scanner<'a> {
     stack: &'a LayerStack,
     upper: BorrowedFd<'a>,
-    notes: UpperNotes,
-    form: Form,
+    format: UpperFormat,
+    resolver: PathResolver,
     reader: DirReader,
     found: Vec<Difference>,
     may_hold_stages: bool,
     pending: Vec<Pending>,
-    /// Whether a directory that only the fork has need not be looked into.
-    closed: &'a mut dyn FnMut(&RelPath, &Stat) -> bool,
+    /// Whether to leave out the content of a directory that only the fork has.
+    prune: &'a mut dyn FnMut(&RelPath, &Stat) -> bool,
 }
 
 impl Scanner<'_> {
-    fn look_at(&mut self, dir: &Pending) -> io::Result<()> {
+    fn scan_dir(&mut self, dir: &Pending) -> io::Result<()> {
         let (upper, lower) = match &dir.source {
             Source::Lower(lower) => (UpperDir::default(), Some(lower.clone())),
             Source::Upper { above } => {
                 let path = dir.path.as_bytes();
-                let fd = match self.form.open(self.upper, path, OPEN_DIR, Links::None) {
+                let fd = match self
+                    .resolver
+                    .open(self.upper, path, OPEN_DIR, FollowLinks::Never)
+                {
                     Ok(fd) => fd,
                     // The fork is in use, and this directory is gone by now.
                     Err(error) if vanished(&error) => return Ok(()),
                     Err(error) => return Err(error),
                 };
-                let noted = Noted::read(&fd)?;
-                let opaque = noted.get(self.notes.xattrs.opaque())?;
+                let dir_xattrs = DirXattrs::read(&fd)?;
+                let opaque = dir_xattrs.get(self.format.xattrs.opaque())?;
                 let lower = if opaque.as_deref() == Some(b"y") {
                     None
                 } else {
-                    self.lower_of(&dir.path, &noted, above.as_ref())?
+                    self.find_lower(&dir.path, &dir_xattrs, above.as_ref())?
                 };
                 let marked = opaque.as_deref() == Some(b"x");
                 (self.read_upper(&dir.path, &fd, marked)?, lower)
@@ -169,23 +177,23 @@ impl Scanner<'_> {
         match (lower, &dir.base) {
             (Some(lower), Some(members)) if lower.path == dir.path => {
                 let base = self.stack.known_dir(&dir.path, members)?;
-                self.merged(&dir.path, upper, &base)
+                self.compare_merged(&dir.path, upper, &base)
             }
             (lower, base) => {
                 let base = match base {
                     Some(members) => Some(self.stack.open_dir(&dir.path, members)?),
                     None => None,
                 };
-                self.replaced(&dir.path, upper, lower, base)
+                self.compare_replaced(&dir.path, upper, lower, base)
             }
         }
     }
 
     /// Where a directory of the upper has its lower part, if that is anywhere.
-    fn lower_of(
+    fn find_lower(
         &self,
         path: &RelPath,
-        noted: &Noted<'_>,
+        dir_xattrs: &DirXattrs<'_>,
         above: Option<&LowerDir>,
     ) -> io::Result<Option<LowerDir>> {
         if path.is_root() {
@@ -195,8 +203,8 @@ impl Scanner<'_> {
                 members,
             }));
         }
-        let redirect = match self.notes.follow_redirects {
-            true => noted.get(self.notes.xattrs.redirect())?,
+        let redirect = match self.format.follow_redirects {
+            true => dir_xattrs.get(self.format.xattrs.redirect())?,
             false => None,
         };
         let name = match redirect.as_deref() {
@@ -225,7 +233,7 @@ impl Scanner<'_> {
     fn read_upper(&mut self, path: &RelPath, fd: &OwnedFd, marked: bool) -> io::Result<UpperDir> {
         let mut names: Vec<CString> = Vec::new();
         self.reader.for_each(fd, |name, _| {
-            // Files that are being written through the file API, and what is no content.
+            // Staged files, and names of the own layer.
             let staged = path.is_root() && name.to_bytes().starts_with(STAGE_PREFIX);
             self.may_hold_stages |= staged;
             let own = path.is_root() && self.stack.is_own_name(name);
@@ -254,14 +262,19 @@ impl Scanner<'_> {
         stat: &Stat,
         marked: bool,
     ) -> io::Result<bool> {
-        let by_note = marked && stat.kind == FileKind::File && stat.size == 0;
+        let by_xattr = marked && stat.kind == FileKind::File && stat.size == 0;
         Ok(stat.is_whiteout()
-            || (by_note && has_whiteout_note(dir.as_fd(), name, self.notes.xattrs)?))
+            || (by_xattr && has_whiteout_xattr(dir.as_fd(), name, self.format.xattrs)?))
     }
 
-    /// A directory that is also in the layers, at the same path: what the upper does not name is
-    /// as it was.
-    fn merged(&mut self, path: &RelPath, upper: UpperDir, base: &KnownDir<'_>) -> io::Result<()> {
+    /// Compares a directory that is merged with the one of the layers at its path: what the upper
+    /// does not name is unchanged.
+    fn compare_merged(
+        &mut self,
+        path: &RelPath,
+        upper: UpperDir,
+        base: &KnownDir<'_>,
+    ) -> io::Result<()> {
         let members = base.members();
         for name in upper.whiteouts {
             if let Some(stat) = base.lookup(&name)? {
@@ -282,8 +295,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// A directory that shows something else than the layers have at its path: both are listed.
-    fn replaced(
+    /// Compares a directory that does not show what the layers have at its path: both are listed.
+    fn compare_replaced(
         &mut self,
         path: &RelPath,
         mut upper: UpperDir,
@@ -292,7 +305,7 @@ impl Scanner<'_> {
     ) -> io::Result<()> {
         let (mut was, base_members) = match base {
             Some(base) => (base.list()?, base.members()),
-            None => (BTreeMap::new(), Members::new()),
+            None => (BTreeMap::new(), LayerIndexes::new()),
         };
         let lower = match lower {
             Some(lower) => {
@@ -333,7 +346,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Notes how one name differs and, if it is a directory now, that it has to be looked at.
+    /// Records how one name differs and, if it is a directory now, queues it.
     fn compare(
         &mut self,
         path: RelPath,
@@ -343,7 +356,7 @@ impl Scanner<'_> {
         source: Source,
         origin: Option<RelPath>,
     ) {
-        if now.is_dir() && !(was.is_none() && (self.closed)(&path, &now)) {
+        if now.is_dir() && !(was.is_none() && (self.prune)(&path, &now)) {
             let was_dir = was.as_ref().is_some_and(Stat::is_dir);
             self.pending.push(Pending {
                 path: path.clone(),

@@ -1,10 +1,10 @@
-//! Names as the most forgiving disks see them. What is one file to whoever wrote a rule about it may
-//! have many names: other cases on most disks but those of Linux, code points that HFS+ ignores, dots
-//! and spaces at the end that NTFS drops, and the short names that it gives to long ones.
+//! Which names some file system takes for the same file. A rule about one name must hold for all of
+//! them: other cases on most systems but Linux, code points that HFS+ ignores, dots and spaces at the
+//! end that NTFS drops, and the short names that NTFS gives to long ones.
 
-/// A name, or a path, so that names which some disk takes for the same become the same.
+/// Folds a name, or a path, so that names which some file system takes for the same become equal.
 ///
-/// Some that no disk takes for the same do too: this is for refusing, not for finding.
+/// Some other names become equal too: this is for refusing, not for finding.
 pub fn folded(path: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(path.len());
     for (number, name) in path.split(|&byte| byte == b'/').enumerate() {
@@ -14,7 +14,7 @@ pub fn folded(path: &[u8]) -> Vec<u8> {
         let start = all.len();
         for chunk in name.utf8_chunks() {
             for c in chunk.valid().chars().filter(|&c| !is_ignored(c)) {
-                // By way of the upper case, which brings a long s and a dotless i home.
+                // By way of the upper case, which also folds a long s and a dotless i.
                 let lower = c.to_uppercase().flat_map(char::to_lowercase);
                 lower.for_each(|c| all.extend(c.encode_utf8(&mut [0; 4]).as_bytes()));
             }
@@ -26,7 +26,7 @@ pub fn folded(path: &[u8]) -> Vec<u8> {
         let is_dropped = |byte: &u8| matches!(byte, b'.' | b' ');
         let kept = all[start..].iter().rposition(|byte| !is_dropped(byte));
         let end = (start + kept.map_or(1, |last| last + 1)).min(all.len());
-        // In a pattern such as `*.` the dot is what it is about: without it, it would mean any name.
+        // The dot of a pattern such as `*.` is kept: without it, the pattern would match any name.
         if !all[start..end]
             .iter()
             .all(|byte| matches!(byte, b'*' | b'?'))
@@ -37,7 +37,7 @@ pub fn folded(path: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Whether HFS+ takes a name for the same without this.
+/// Whether HFS+ ignores this code point in names.
 pub(crate) fn is_ignored(c: char) -> bool {
     matches!(c,
         '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
@@ -45,7 +45,7 @@ pub(crate) fn is_ignored(c: char) -> bool {
 
 /// Whether NTFS may have given a file of the name `long` the name `short`: `GITHUB~1` to `.github`.
 /// Both are [`folded`].
-pub fn may_be_short(short: &[u8], long: &[u8]) -> bool {
+pub fn may_be_short_name(short: &[u8], long: &[u8]) -> bool {
     let (short_stem, short_ending) = stem_and_ending(short);
     let Some(tilde) = short_stem.iter().rposition(|&byte| byte == b'~') else {
         return false;
@@ -120,7 +120,10 @@ mod tests {
             ("de1f2a~1", ".devcontainer"),
             ("mcp~1.jso", ".mcp.json"),
         ] {
-            assert!(may_be_short(short.as_bytes(), long.as_bytes()), "{short}");
+            assert!(
+                may_be_short_name(short.as_bytes(), long.as_bytes()),
+                "{short}"
+            );
         }
         for (short, long) in [
             ("github", ".github"),
@@ -130,7 +133,10 @@ mod tests {
             ("gitlab~1", ".gitlab-ci.yml"),
             ("~1", ".github"),
         ] {
-            assert!(!may_be_short(short.as_bytes(), long.as_bytes()), "{short}");
+            assert!(
+                !may_be_short_name(short.as_bytes(), long.as_bytes()),
+                "{short}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //! know them: `.git` and what a case-insensitive disk, NTFS or HFS+ would take for it, and
 //! `.gitmodules` and `.gitattributes`, which must be files that git can trust.
 //!
-//! Whoever gets such a name into a checkout of somebody else runs commands there (CVE-2014-9390,
+//! An attacker who gets such a name into another user's checkout runs commands there (CVE-2014-9390,
 //! CVE-2019-1353, CVE-2018-11235). The functions are named after those of git that they follow.
 
 use offshoot_core::{EntryKind, RelPath};
@@ -55,7 +55,7 @@ pub fn refuses_path(path: &RelPath, kind: EntryKind) -> Option<(RelPath, &'stati
     None
 }
 
-/// Whether what a file of this name holds decides whether git takes it.
+/// Whether git also checks the content of a file of this name.
 pub fn has_rules_for_content(name: &[u8]) -> bool {
     may_matter(name) && (is_dot_gitmodules(name) || is_dot_gitattributes(name))
 }

@@ -10,11 +10,12 @@ use std::path::Path;
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::history::reachable_objects_until;
+use crate::history::reachable_objects_shallow;
 use crate::object::ObjectReader;
 use crate::pack::{PackSummary, pack_objects, read_index_ids, write_failed, write_pack_index};
 
-/// The config of an exported repository. The last section marks it as ours to write to again.
+/// The config of an exported repository. The last section marks it as an export, which a later
+/// export may write to again.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
                       [offshoot]\n\texport = true\n";
 
@@ -52,21 +53,21 @@ pub fn export_bare(
     export_shallow(target, reader, refs, head, &HashSet::new(), progress)
 }
 
-/// Like [`export_bare`], for a history that is cut off: the parents of commits in `cut` are not
-/// there. The repository is a shallow one then, as `git clone --depth` makes them.
+/// Like [`export_bare`], for a shallow history: the parents of commits in `shallow` are missing. The
+/// repository is then like one of `git clone --depth`.
 pub fn export_shallow(
     target: &Path,
     reader: &dyn ObjectReader,
     refs: &[(String, ObjectId)],
     head: &str,
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
     progress: &mut dyn FnMut(ExportProgress),
 ) -> Result<ExportReport> {
     for name in refs.iter().map(|(name, _)| name.as_str()).chain([head]) {
         check_ref_name(name)?;
     }
     let was_there = prepare_target(target)?;
-    let exported = fill(target, reader, refs, head, cut, progress);
+    let exported = fill(target, reader, refs, head, shallow, progress);
     if exported.is_err() {
         clear_target(target, was_there);
     }
@@ -98,15 +99,15 @@ fn fill(
     reader: &dyn ObjectReader,
     refs: &[(String, ObjectId)],
     head: &str,
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
     progress: &mut dyn FnMut(ExportProgress),
 ) -> Result<ExportReport> {
     let mut seen = existing_objects(target)?;
     let tips: Vec<ObjectId> = refs.iter().map(|(_, id)| *id).collect();
-    let ids = reachable_objects_until(reader, &tips, cut, &mut seen)?;
+    let ids = reachable_objects_shallow(reader, &tips, shallow, &mut seen)?;
     drop(seen);
-    if !cut.is_empty() {
-        let mut ids: Vec<String> = cut.iter().map(|id| format!("{id}\n")).collect();
+    if !shallow.is_empty() {
+        let mut ids: Vec<String> = shallow.iter().map(|id| format!("{id}\n")).collect();
         ids.sort();
         write_ref(target, "shallow", &ids.concat())?;
     }
@@ -145,7 +146,7 @@ enum Target {
     Exported,
 }
 
-/// Makes sure that `target` is a repository that we may write to. Says what was there.
+/// Makes sure that `target` is a repository that an export may write to. Returns what was there.
 fn prepare_target(target: &Path) -> Result<Target> {
     let was_there = match fs::read_dir(target).map(|mut entries| entries.next()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Target::Missing,
@@ -179,8 +180,8 @@ fn make_repository(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The user may have added settings of their own; ours must still be there, and nothing that
-/// would make the repository one of another format.
+/// Whether this is the config of an export. The user may have added settings, but none that change
+/// the format of the repository.
 fn is_our_config(config: &str) -> bool {
     let has = |line: &str| config.lines().any(|other| other.trim() == line);
     has("[offshoot]") && has("export = true") && has("repositoryformatversion = 0")
@@ -289,7 +290,8 @@ fn write_ref(target: &Path, name: &str, content: &str) -> Result<()> {
     write_ref_if(target, name, content, &|| Ok(()))
 }
 
-/// The same if `check`, which is called while the lock is held, does not object.
+/// Replaces a small file as [`write_ref`] does, unless `check`, which is called while the lock is
+/// held, returns an error.
 pub(crate) fn write_ref_if(
     target: &Path,
     name: &str,

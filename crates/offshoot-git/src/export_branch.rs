@@ -1,6 +1,6 @@
-//! Writing a history into a branch of a repository that belongs to somebody else.
+//! Writing a history into a branch of a repository of the user.
 //!
-//! Objects are added and one ref moves, forward only: whatever the repository had it still has.
+//! Objects are added and one ref moves, forward only: the repository loses nothing.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,7 +10,7 @@ use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 use crate::export::{
     ExportProgress, ExportReport, add_objects, check_ref_name, existing_objects, write_ref_if,
 };
-use crate::history::{reachable_objects_until, read_commit};
+use crate::history::{reachable_objects_shallow, read_commit};
 use crate::import::GitRepository;
 use crate::object::ObjectReader;
 
@@ -18,13 +18,13 @@ use crate::object::ObjectReader;
 ///
 /// The branch moves forward only: if it has a commit that `head` does not reach, if it is checked
 /// out somewhere, or if another program moves it meanwhile, nothing moves and the error says so.
-/// The parents of commits in `cut` are not there; such commits must be in the repository already.
+/// The parents of commits in `shallow` are missing; such commits must be in the repository already.
 pub fn export_branch(
     target: &Path,
     reader: &dyn ObjectReader,
     branch: &str,
     head: ObjectId,
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
     progress: &mut dyn FnMut(ExportProgress),
 ) -> Result<ExportReport> {
     let name = match branch.starts_with("refs/heads/") {
@@ -35,17 +35,17 @@ pub fn export_branch(
     let repository = GitRepository::open(target)?;
     let place = repository.common_dir();
     refuse_checked_out(&repository, &name)?;
-    let old = free_or_forward(&repository, &name, reader, head, cut)?;
+    let old = free_or_forward(&repository, &name, reader, head, shallow)?;
     let existing = existing_objects(place)?;
-    if !cut.is_subset(&existing) {
+    if !shallow.is_subset(&existing) {
         return Err(Error::new(
             ErrorCode::Unsupported,
             "the history is cut off and the repository does not have its beginning",
         )
         .with_hint("export into a new directory, without a branch"));
     }
-    // Not pruned at what is there: an object that nobody needs may lack what it refers to.
-    let mut ids = reachable_objects_until(reader, &[head], cut, &mut HashSet::new())?;
+    // Not pruned at existing objects: an unreachable one may lack what it refers to.
+    let mut ids = reachable_objects_shallow(reader, &[head], shallow, &mut HashSet::new())?;
     ids.retain(|id| !existing.contains(id));
     let report = add_objects(place, reader, &ids, progress)?;
     if old != Some(head) {
@@ -64,7 +64,7 @@ pub fn export_branch(
     Ok(report)
 }
 
-/// A branch that is checked out would seem to have been edited back.
+/// Refuses a branch that is checked out: its work tree would seem to undo the new commits.
 fn refuse_checked_out(repository: &GitRepository, name: &str) -> Result<()> {
     if !repository.checked_out()?.contains(name) {
         return Ok(());
@@ -83,7 +83,7 @@ fn free_or_forward(
     name: &str,
     reader: &dyn ObjectReader,
     head: ObjectId,
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
 ) -> Result<Option<ObjectId>> {
     let refs = repository.refs()?;
     let in_the_way = |other: &&String| {
@@ -106,7 +106,7 @@ fn free_or_forward(
         if id == old {
             return Ok(Some(old));
         }
-        if seen.insert(id) && !cut.contains(&id) {
+        if seen.insert(id) && !shallow.contains(&id) {
             next.extend(read_commit(reader, &id)?.parents);
         }
     }

@@ -18,7 +18,7 @@ const CLOCK_SKEW: i64 = 86_400;
 
 /// What the other side asks for.
 #[derive(Clone, Debug, Default)]
-pub struct Fetch {
+pub struct FetchRequest {
     /// The commits it wants.
     pub wants: Vec<ObjectId>,
     /// The commits that both sides have.
@@ -26,17 +26,17 @@ pub struct Fetch {
     /// The commits that it has without their parents.
     pub shallow: HashSet<ObjectId>,
     /// Where the history is to end.
-    pub cut: Cut,
+    pub limit: HistoryLimit,
     /// Which contents are left out; the other side asks for them when it needs them.
     pub filter: Filter,
 }
 
 /// Where the history that a fetch brings ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Cut {
+pub enum HistoryLimit {
     /// Where the other side's history ended before.
     #[default]
-    Nowhere,
+    Unchanged,
     /// So many commits below what is wanted.
     Depth(u32),
     /// So many commits below where the other side's history ended before.
@@ -57,7 +57,7 @@ pub enum Filter {
 
 impl Filter {
     /// Whether a file is sent.
-    fn takes(self, reader: &dyn ObjectReader, file: &ObjectId) -> Result<bool> {
+    fn sends(self, reader: &dyn ObjectReader, file: &ObjectId) -> Result<bool> {
         match self {
             Filter::Nothing => Ok(true),
             Filter::BlobsFrom(0) => Ok(false),
@@ -80,31 +80,35 @@ pub struct FetchPlan {
     pub unshallow: Vec<ObjectId>,
 }
 
-struct Known {
+struct CommitInfo {
     time: i64,
     tree: ObjectId,
     parents: Vec<ObjectId>,
-    /// Some of its parents are not there: it was imported from a shallow repository.
-    cut: bool,
+    /// Some of its parents are missing: it was imported from a shallow repository.
+    is_shallow: bool,
 }
 
 /// Commits as they were read, each once.
-pub struct Commits<'a> {
+pub struct CommitGraph<'a> {
     reader: &'a dyn ObjectReader,
-    known: HashMap<ObjectId, Option<Known>>,
+    known: HashMap<ObjectId, Option<CommitInfo>>,
 }
 
-impl<'a> Commits<'a> {
+impl<'a> CommitGraph<'a> {
     /// Commits of this reader.
     pub fn new(reader: &'a dyn ObjectReader) -> Self {
-        Commits {
+        CommitGraph {
             reader,
             known: HashMap::new(),
         }
     }
 
-    /// Those of the ids that the tips reach. Whatever else there is stays unknown to the caller.
-    pub fn reached(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<Vec<ObjectId>> {
+    /// Those of the ids that the tips reach.
+    pub fn filter_reachable(
+        &mut self,
+        tips: &[ObjectId],
+        ids: &[ObjectId],
+    ) -> Result<Vec<ObjectId>> {
         let mut pending = HashMap::new();
         let mut times = BTreeSet::new();
         for id in ids {
@@ -142,30 +146,34 @@ impl<'a> Commits<'a> {
     }
 
     /// The commits below the tips that are there without their parents.
-    pub fn cut_below(&mut self, tips: &[ObjectId]) -> Result<Vec<ObjectId>> {
+    pub fn shallow_below(&mut self, tips: &[ObjectId]) -> Result<Vec<ObjectId>> {
         let mut seen: HashSet<ObjectId> = tips.iter().copied().collect();
         let mut next = tips.to_vec();
-        let mut cut = Vec::new();
+        let mut shallow = Vec::new();
         while let Some(id) = next.pop() {
             for parent in self.parents(&id)? {
                 if seen.insert(parent) {
                     next.push(parent);
                 }
             }
-            if self.is_cut(&id) {
-                cut.push(id);
+            if self.is_shallow(&id) {
+                shallow.push(id);
             }
         }
-        cut.sort();
-        Ok(cut)
+        shallow.sort();
+        Ok(shallow)
     }
 
     /// Those of the ids that are trees or files in the history of the tips. The walk begins with
     /// the newest commit and ends when all are found, so what a checkout lacks costs one tree.
-    pub fn holds(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<HashSet<ObjectId>> {
+    pub fn filter_contained(
+        &mut self,
+        tips: &[ObjectId],
+        ids: &[ObjectId],
+    ) -> Result<HashSet<ObjectId>> {
         let mut missing = HashSet::new();
         for id in ids {
-            // No history has to be walked for what is nowhere, or is no content.
+            // Without a walk if an id is missing or is no tree or file.
             let is_content = |object: &crate::object::ObjectStream| object.kind != Kind::Commit;
             if self.reader.open(id)?.filter(is_content).is_none() {
                 return Ok(HashSet::new());
@@ -202,7 +210,7 @@ impl<'a> Commits<'a> {
     }
 
     /// What a fetch has to send.
-    pub fn plan(&mut self, fetch: &Fetch) -> Result<FetchPlan> {
+    pub fn plan(&mut self, fetch: &FetchRequest) -> Result<FetchPlan> {
         let mut plan = FetchPlan::default();
         let mut wants = Vec::with_capacity(fetch.wants.len());
         let mut contents = Vec::new();
@@ -213,21 +221,25 @@ impl<'a> Commits<'a> {
             }
         }
         let mut stops = fetch.shallow.clone();
-        if let Some(edge) = self.edge(&wants, fetch)? {
+        if let Some(boundary) = self.boundary(&wants, fetch)? {
             for id in &fetch.shallow {
-                if edge.within.contains(id) && !edge.last.contains(id) && !self.is_cut(id) {
+                if boundary.within.contains(id)
+                    && !boundary.last.contains(id)
+                    && !self.is_shallow(id)
+                {
                     plan.unshallow.push(*id);
                     stops.remove(id);
                     wants.extend(self.parents(id)?);
                 }
             }
-            stops.extend(&edge.last);
-            plan.shallow.extend(edge.last.difference(&fetch.shallow));
+            stops.extend(&boundary.last);
+            plan.shallow
+                .extend(boundary.last.difference(&fetch.shallow));
         }
         let (new, theirs) = self.new_commits(&wants, fetch, &stops)?;
-        let cut = new.iter().filter(|id| self.is_cut(id));
+        let shallow = new.iter().filter(|id| self.is_shallow(id));
         plan.shallow
-            .extend(cut.filter(|id| !fetch.shallow.contains(id)));
+            .extend(shallow.filter(|id| !fetch.shallow.contains(id)));
         plan.shallow.sort();
         plan.shallow.dedup();
         plan.unshallow.sort();
@@ -265,11 +277,11 @@ impl<'a> Commits<'a> {
         let known = match self.reader.read(id)? {
             Some((Kind::Commit, bytes)) => {
                 let commit = Commit::parse(&bytes)?;
-                Some(Known {
+                Some(CommitInfo {
                     time: commit.committer.seconds(),
                     tree: commit.tree,
                     parents: commit.parents,
-                    cut: false,
+                    is_shallow: false,
                 })
             }
             _ => None,
@@ -278,7 +290,7 @@ impl<'a> Commits<'a> {
         Ok(())
     }
 
-    fn get(&self, id: &ObjectId) -> Option<&Known> {
+    fn get(&self, id: &ObjectId) -> Option<&CommitInfo> {
         self.known.get(id).and_then(Option::as_ref)
     }
 
@@ -303,48 +315,53 @@ impl<'a> Commits<'a> {
         if there.len() < named.len()
             && let Some(Some(known)) = self.known.get_mut(id)
         {
-            known.cut = true;
+            known.is_shallow = true;
             known.parents.clone_from(&there);
         }
         Ok(there)
     }
 
-    fn is_cut(&self, id: &ObjectId) -> bool {
-        self.get(id).is_some_and(|known| known.cut)
+    fn is_shallow(&self, id: &ObjectId) -> bool {
+        self.get(id).is_some_and(|known| known.is_shallow)
     }
 
     /// The commits that the other side is to have, and the last of them: those whose parents it is
     /// not to have. None if the fetch does not say where the history ends.
-    fn edge(&mut self, wants: &[ObjectId], fetch: &Fetch) -> Result<Option<Edge>> {
-        match fetch.cut {
-            Cut::Nowhere => Ok(None),
-            Cut::Depth(depth) => self.edge_at(wants, depth).map(Some),
-            Cut::Deeper(by) => {
+    fn boundary(
+        &mut self,
+        wants: &[ObjectId],
+        fetch: &FetchRequest,
+    ) -> Result<Option<ShallowBoundary>> {
+        match fetch.limit {
+            HistoryLimit::Unchanged => Ok(None),
+            HistoryLimit::Depth(depth) => self.boundary_at_depth(wants, depth).map(Some),
+            HistoryLimit::Deeper(by) => {
                 let ends: Vec<ObjectId> = fetch.shallow.iter().copied().collect();
-                let ends = self.reached(wants, &ends)?;
-                self.edge_at(&ends, by.saturating_add(1)).map(Some)
+                let ends = self.filter_reachable(wants, &ends)?;
+                self.boundary_at_depth(&ends, by.saturating_add(1))
+                    .map(Some)
             }
-            Cut::Since(time) => self.edge_since(wants, time).map(Some),
+            HistoryLimit::Since(time) => self.boundary_since(wants, time).map(Some),
         }
     }
 
     /// The commits within a depth, and the last of them that have parents.
-    fn edge_at(&mut self, from: &[ObjectId], depth: u32) -> Result<Edge> {
-        let mut edge = Edge::default();
+    fn boundary_at_depth(&mut self, from: &[ObjectId], depth: u32) -> Result<ShallowBoundary> {
+        let mut boundary = ShallowBoundary::default();
         let mut level: Vec<ObjectId> = from.to_vec();
-        edge.within.extend(from);
+        boundary.within.extend(from);
         for left in (0..depth).rev() {
             let mut below = Vec::new();
             for id in level {
                 let parents = self.parents(&id)?;
                 if left == 0 && !parents.is_empty() {
-                    edge.last.insert(id);
+                    boundary.last.insert(id);
                 }
                 if left > 0 {
                     below.extend(
                         parents
                             .into_iter()
-                            .filter(|parent| edge.within.insert(*parent)),
+                            .filter(|parent| boundary.within.insert(*parent)),
                     );
                 }
             }
@@ -353,15 +370,15 @@ impl<'a> Commits<'a> {
             }
             level = below;
         }
-        Ok(edge)
+        Ok(boundary)
     }
 
     /// The commits that are not older than a time, and those of them that have an older parent.
-    fn edge_since(&mut self, wants: &[ObjectId], since: i64) -> Result<Edge> {
-        let mut edge = Edge::default();
+    fn boundary_since(&mut self, wants: &[ObjectId], since: i64) -> Result<ShallowBoundary> {
+        let mut boundary = ShallowBoundary::default();
         let mut next = Vec::new();
         for id in wants {
-            if self.time(id)?.is_some_and(|time| time >= since) && edge.within.insert(*id) {
+            if self.time(id)?.is_some_and(|time| time >= since) && boundary.within.insert(*id) {
                 next.push(*id);
             }
         }
@@ -372,20 +389,20 @@ impl<'a> Commits<'a> {
         while let Some(id) = next.pop() {
             for parent in self.parents(&id)? {
                 if self.time(&parent)?.is_none_or(|time| time < since) {
-                    edge.last.insert(id);
-                } else if edge.within.insert(parent) {
+                    boundary.last.insert(id);
+                } else if boundary.within.insert(parent) {
                     next.push(parent);
                 }
             }
         }
-        Ok(edge)
+        Ok(boundary)
     }
 
     /// The commits to send, newest first, and those met on the way that the other side has.
     fn new_commits(
         &mut self,
         wants: &[ObjectId],
-        fetch: &Fetch,
+        fetch: &FetchRequest,
         stops: &HashSet<ObjectId>,
     ) -> Result<(Vec<ObjectId>, HashSet<ObjectId>)> {
         let mut theirs: HashSet<ObjectId> = HashSet::new();
@@ -428,8 +445,8 @@ impl<'a> Commits<'a> {
         Ok((new, theirs))
     }
 
-    /// A commit that was taken for new turns out to be theirs: so is what it reaches, as far as it
-    /// was looked at.
+    /// Marks a commit that was taken for new, and all visited commits that it reaches, as ones that
+    /// the other side has.
     fn mark_below(
         &self,
         from: ObjectId,
@@ -487,7 +504,7 @@ impl<'a> Commits<'a> {
         Ok(objects)
     }
 
-    /// The same commits, each after those of its parents that are among them.
+    /// These commits in another order: each after those of its parents that are among them.
     fn parents_first(&self, commits: &[ObjectId]) -> Vec<ObjectId> {
         let among: HashSet<&ObjectId> = commits.iter().collect();
         let mut entered = HashSet::new();
@@ -509,12 +526,12 @@ impl<'a> Commits<'a> {
 }
 
 #[derive(Default)]
-struct Edge {
+struct ShallowBoundary {
     within: HashSet<ObjectId>,
     last: HashSet<ObjectId>,
 }
 
-/// Commits that wait to be looked at, newest first, each once.
+/// Commits to visit, newest first, each once.
 #[derive(Default)]
 struct Queue {
     heap: BinaryHeap<(i64, ObjectId)>,
@@ -524,7 +541,7 @@ struct Queue {
 
 impl Queue {
     /// Whether it was new; what is no commit is left out.
-    fn push(&mut self, commits: &mut Commits<'_>, id: ObjectId) -> Result<bool> {
+    fn push(&mut self, commits: &mut CommitGraph<'_>, id: ObjectId) -> Result<bool> {
         let Some(time) = commits.time(&id)? else {
             return Ok(false);
         };
@@ -583,7 +600,7 @@ fn differing_objects(
             if entry.is_dir() {
                 let below = there.iter().filter(|base| base.is_dir());
                 next.push((entry.id, below.map(|base| base.id).collect()));
-            } else if filter.takes(reader, &entry.id)? {
+            } else if filter.sends(reader, &entry.id)? {
                 found.push(entry.id);
             }
         }

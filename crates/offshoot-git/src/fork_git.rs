@@ -13,7 +13,7 @@ use std::path::Path;
 use offshoot_core::{ObjectId, Result};
 
 use crate::export::{add_objects, existing_objects};
-use crate::history::reachable_objects_until;
+use crate::history::reachable_objects_shallow;
 use crate::object::ObjectReader;
 use crate::pack::write_failed;
 
@@ -27,13 +27,13 @@ pub const BASE_BRANCH: &str = "main";
 /// and `HEAD` on it. `git` must not exist; `earlier` is such a directory on the same file system.
 ///
 /// Returns the bytes of the pack that was written. Costs what the history has beyond `earlier`, and
-/// one look at the ids of everything in it.
+/// one pass over the ids in it.
 pub fn write_fork_git(
     git: &Path,
     earlier: Option<&Path>,
     reader: &dyn ObjectReader,
     base: ObjectId,
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
 ) -> Result<u64> {
     let packs = git.join("objects/pack");
     for dir in [
@@ -49,12 +49,12 @@ pub fn write_fork_git(
         take_packs(&earlier.join("objects/pack"), &packs).map_err(write_failed)?;
     }
     let mut seen = existing_objects(git)?;
-    let ids = reachable_objects_until(reader, &[base], cut, &mut seen)?;
+    let ids = reachable_objects_shallow(reader, &[base], shallow, &mut seen)?;
     let report = add_objects(git, reader, &ids, &mut |_| {})?;
     keep_packs(&packs).map_err(write_failed)?;
     let write = |name: &str, text: String| fs::write(git.join(name), text).map_err(write_failed);
-    if !cut.is_empty() {
-        let mut lines: Vec<String> = cut.iter().map(|id| format!("{id}\n")).collect();
+    if !shallow.is_empty() {
+        let mut lines: Vec<String> = shallow.iter().map(|id| format!("{id}\n")).collect();
         lines.sort();
         write("shallow", lines.concat())?;
     }
@@ -68,7 +68,7 @@ pub fn write_fork_git(
     Ok(report.pack_bytes)
 }
 
-/// The configuration of a fork, with who commits in it unless the agent says otherwise.
+/// The git configuration of a fork, with the committer unless the agent sets another.
 pub fn fork_config(person: Option<(&str, &str)>) -> String {
     let mut text = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\
                     \tlogallrefupdates = true\n"

@@ -5,7 +5,7 @@
 //! one. Where git's rules are intricate (addresses), these are stricter: git accepts all that they
 //! accept. What git could not parse is refused too.
 
-/// Nobody writes a larger one; git itself reads up to 512 MiB.
+/// The largest `.gitmodules` that is accepted; git itself reads up to 512 MiB.
 const LARGEST_MODULES: usize = 1 << 20;
 /// git's `ATTR_MAX_FILE_SIZE` and `ATTR_MAX_LINE_LENGTH`.
 const LARGEST_ATTRIBUTES: usize = 100 << 20;
@@ -189,7 +189,7 @@ impl<'a> Settings<'a> {
     fn each(mut self, visit: &mut dyn FnMut(&Setting<'_>)) -> Option<()> {
         let (mut section, mut name) = (Vec::new(), None);
         let mut comment = false;
-        // What is no text is nobody's settings, and git would see it end at the first zero.
+        // Git would take the first NUL for the end of the file.
         if self.rest.contains(&0) {
             return None;
         }

@@ -8,17 +8,17 @@ use crate::commit::Commit;
 use crate::object::{Kind, ObjectReader, read_object};
 use crate::tree_walk::walk_objects;
 
-/// Tags of tags of tags: more than anyone makes, and an end for what is made with intent.
+/// How many tags of tags are followed: more than in any real repository, and an end for a forged one.
 const MAX_TAG_DEPTH: usize = 32;
 
 /// All commits that the tips reach, each after all of its parents.
 ///
 /// Tips may be annotated tags; what leads to no commit is left out. The parents of commits in
-/// `cut` are not followed: in a shallow clone they are not there.
+/// `shallow` are not followed: in a shallow clone they are missing.
 pub fn parents_first(
     reader: &dyn ObjectReader,
     tips: &[ObjectId],
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
 ) -> Result<Vec<ObjectId>> {
     let mut order = Vec::new();
     let mut seen = HashSet::new();
@@ -38,7 +38,7 @@ pub fn parents_first(
                 continue;
             }
             stack.push((id, true));
-            if !cut.contains(&id) {
+            if !shallow.contains(&id) {
                 let parents = read_commit(reader, &id)?.parents;
                 stack.extend(parents.iter().rev().map(|parent| (*parent, false)));
             }
@@ -81,14 +81,15 @@ pub fn reachable_objects(
     tips: &[ObjectId],
     seen: &mut HashSet<ObjectId>,
 ) -> Result<Vec<ObjectId>> {
-    reachable_objects_until(reader, tips, &HashSet::new(), seen)
+    reachable_objects_shallow(reader, tips, &HashSet::new(), seen)
 }
 
-/// The same for a history that is cut off: the parents of commits in `cut` are not followed.
-pub fn reachable_objects_until(
+/// Like [`reachable_objects`], for a shallow history: the parents of commits in `shallow` are not
+/// followed.
+pub fn reachable_objects_shallow(
     reader: &dyn ObjectReader,
     tips: &[ObjectId],
-    cut: &HashSet<ObjectId>,
+    shallow: &HashSet<ObjectId>,
     seen: &mut HashSet<ObjectId>,
 ) -> Result<Vec<ObjectId>> {
     let mut found = Vec::new();
@@ -103,7 +104,7 @@ pub fn reachable_objects_until(
         match kind {
             Kind::Commit => {
                 let commit = Commit::parse(&bytes)?;
-                if !cut.contains(&id) {
+                if !shallow.contains(&id) {
                     next.extend(commit.parents.iter().rev());
                 }
                 tree = Some(commit.tree);

@@ -1,7 +1,7 @@
 //! Reading an existing git repository: its refs and its objects, loose or packed.
 //!
 //! A repository can name others: a `.git` file names the real directory, alternates name further
-//! object stores. Open only what the one who asks may read anyway.
+//! object stores. Open only repositories that the caller may read anyway.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

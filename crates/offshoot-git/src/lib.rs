@@ -28,14 +28,14 @@ mod tree_walk;
 mod upload_pack;
 
 pub use commit::{Commit, SIDECAR_HEADER, Signature};
-pub use disk_names::{folded, may_be_short};
+pub use disk_names::{folded, may_be_short_name};
 pub use dotgit::{has_rules_for_content, is_dot_git, refuses_content, refuses_name, refuses_path};
 pub use export::{ExportProgress, ExportReport, export_bare, export_shallow};
 pub use export_branch::export_branch;
-pub use fetch::{Commits, Cut, Fetch, FetchPlan, Filter};
+pub use fetch::{CommitGraph, FetchPlan, FetchRequest, Filter, HistoryLimit};
 pub use fork_git::{BASE_BRANCH, fork_config, write_fork_git};
 pub use history::{
-    parents_first, peel_to_commit, reachable_objects, reachable_objects_until, read_commit,
+    parents_first, peel_to_commit, reachable_objects, reachable_objects_shallow, read_commit,
 };
 pub use ignore::{IgnoreRules, RuleFiles};
 pub use import::{GitRepository, Head};

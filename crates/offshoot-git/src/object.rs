@@ -82,8 +82,7 @@ pub trait ObjectReader {
     /// The object, or none when there is no such object.
     fn read(&self, id: &ObjectId) -> Result<Option<(Kind, Arc<[u8]>)>>;
 
-    /// A tree that must be there. A reader that is asked for the same ones again and again may
-    /// remember them.
+    /// A tree that must exist. A reader may cache trees.
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         tree_bytes(self, id).and_then(Tree::parse)
     }
@@ -94,8 +93,8 @@ pub trait ObjectReader {
         find_in(&tree_bytes(self, tree)?, name)
     }
 
-    /// The tree of a directory below a root; none if there is no such directory. A reader that is
-    /// asked for many paths may remember where they lead.
+    /// The tree of a directory below a root; none if there is no such directory. A reader may cache
+    /// the directories of a root.
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
         walk_to(self, root, dir)
     }

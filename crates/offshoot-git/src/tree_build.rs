@@ -70,7 +70,7 @@ impl<'s> TreeBuilder<'s> {
             self.close_last()?;
         }
         for part in path.parts().take(above).skip(common) {
-            let mode = self.claim_dir(part, path)?;
+            let mode = self.take_dir_mode(part, path)?;
             self.open.push(OpenDir::new(part.to_vec(), mode));
         }
         self.innermost().entries.push(TreeEntry {
@@ -91,9 +91,9 @@ impl<'s> TreeBuilder<'s> {
         write_entries(root, self.sink)
     }
 
-    /// The mode of a directory that is about to be opened: that of an entry which was pushed for
-    /// the directory itself, and which is taken out again, or the usual one.
-    fn claim_dir(&mut self, name: &[u8], path: &RelPath) -> Result<u32> {
+    /// The mode of a directory that is about to be opened: that of the entry which was pushed for
+    /// the directory itself, and which is removed here, or the usual one.
+    fn take_dir_mode(&mut self, name: &[u8], path: &RelPath) -> Result<u32> {
         let entries = &mut self.innermost().entries;
         // Between `a` and `a/b` only names that begin with `a` can have come.
         let recent = entries

@@ -6,7 +6,7 @@ use offshoot_core::{EMPTY_TREE, ObjectId, RelPath, Result};
 
 use crate::object::ObjectReader;
 use crate::tree::{EntryRef, Tree, compare_entries, lookup, read_tree};
-use crate::tree_walk::{path_below, speaks};
+use crate::tree_walk::{has_own_metadata, path_below};
 
 /// Called with a path, what `a` has there and what `b` has there.
 type Visit<'v> = dyn FnMut(RelPath, Option<EntryRef<'_>>, Option<EntryRef<'_>>) -> Result<()> + 'v;
@@ -145,14 +145,14 @@ fn diff_trees(
     Ok(())
 }
 
-/// Visits a directory for its own sake, when what it says by itself differs.
+/// Visits a directory itself when its metadata differs.
 fn visit_dirs(
     path: &[u8],
     a: Option<EntryRef<'_>>,
     b: Option<EntryRef<'_>>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    let (a, b) = (a.filter(speaks), b.filter(speaks));
+    let (a, b) = (a.filter(has_own_metadata), b.filter(has_own_metadata));
     let said = |dir: Option<EntryRef<'_>>| dir.map(|dir| (dir.mode, dir.id == EMPTY_TREE));
     if said(a) == said(b) {
         return Ok(());

@@ -143,7 +143,7 @@ fn load(
     Ok(())
 }
 
-/// Writes each touched directory and tells its parent, children first. Returns the new root.
+/// Writes each touched directory and updates its parent, children first. Returns the new root.
 fn store<'a>(
     mut dirs: BTreeMap<&'a [u8], Dir<'a>>,
     root: ObjectId,

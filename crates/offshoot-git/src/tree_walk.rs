@@ -7,9 +7,9 @@ use offshoot_core::{EMPTY_TREE, Error, GitMode, MAX_PATH, ObjectId, RelPath, Res
 use crate::object::{Kind, ObjectReader};
 use crate::tree::{EntryRef, Tree, git_mode, read_tree};
 
-/// Whether a directory says something by itself: that it is empty, or what its permissions are.
-/// Such directories exist only in sidecar trees.
-pub(crate) fn speaks(entry: &EntryRef<'_>) -> bool {
+/// Whether the entry of a directory holds metadata: that it is empty, or its permission bits. Such
+/// entries exist only in sidecar trees.
+pub(crate) fn has_own_metadata(entry: &EntryRef<'_>) -> bool {
     entry.is_dir() && (entry.id == EMPTY_TREE || entry.mode != GitMode::Dir as u32)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn walk_below(
         *next += 1;
         let path = path_below(dir, entry.name)?;
         let subtree = entry.is_dir().then_some(entry.id);
-        if subtree.is_none() || speaks(&entry) {
+        if subtree.is_none() || has_own_metadata(&entry) {
             visit(RelPath::from_normal(path.clone()), entry)?;
         }
         if let Some(id) = subtree {

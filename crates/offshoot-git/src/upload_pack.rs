@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use offshoot_core::{Error, ErrorCode, ObjectId, Result};
 
-use crate::fetch::{Commits, Cut, Fetch, FetchPlan, Filter};
+use crate::fetch::{CommitGraph, FetchPlan, FetchRequest, Filter, HistoryLimit};
 use crate::object::ObjectReader;
 use crate::pack::pack_objects;
 use crate::pkt_line::{
@@ -17,7 +17,7 @@ use crate::pkt_line::{
     write_packet,
 };
 
-/// What we call ourselves.
+/// The name of this server in the protocol.
 const AGENT: &str = concat!("agent=offshoot/", env!("CARGO_PKG_VERSION"));
 
 /// The version of git's protocol that a client asks for.
@@ -26,14 +26,14 @@ pub enum GitProtocol {
     /// What git spoke before versions had numbers.
     #[default]
     V0,
-    /// The same with a line that says so.
+    /// As version 0, with a line that names the version.
     V1,
     /// What git speaks today.
     V2,
 }
 
 impl GitProtocol {
-    /// Reads the header `Git-Protocol`: the highest version in it that we know.
+    /// Reads the header `Git-Protocol`: the highest supported version in it.
     pub fn from_header(value: &str) -> Self {
         let has = |wanted: &str| value.split(':').any(|item| item == wanted);
         if has("version=2") {
@@ -57,17 +57,17 @@ pub struct UploadPack<'a> {
 }
 
 impl UploadPack<'_> {
-    /// Says what there is: the answer to `info/refs?service=git-upload-pack`.
+    /// Advertises refs and capabilities: the answer to `info/refs?service=git-upload-pack`.
     pub fn advertise(&self, version: GitProtocol, out: &mut dyn Write) -> Result<()> {
         let shallow = match (version, self.head) {
             (GitProtocol::V2, _) | (_, None) => Vec::new(),
-            (_, Some(head)) => Commits::new(self.reader).cut_below(&[head])?,
+            (_, Some(head)) => CommitGraph::new(self.reader).shallow_below(&[head])?,
         };
         match version {
             GitProtocol::V2 => advertise_v2(out),
             _ => self.advertise_v0(version, &shallow, out),
         }
-        .map_err(broken_off)
+        .map_err(client_gone)
     }
 
     fn advertise_v0(
@@ -102,15 +102,15 @@ impl UploadPack<'_> {
         write_flush(out)
     }
 
-    /// Answers a request to `git-upload-pack`. What is refused is told to the client in its own
-    /// protocol, and returned.
+    /// Answers a request to `git-upload-pack`. An error is sent to the client in git's protocol, and
+    /// returned.
     pub fn answer(&self, version: GitProtocol, request: &[u8], out: &mut dyn Write) -> Result<()> {
         let answered = match version {
             GitProtocol::V2 => self.answer_v2(request, out),
             _ => self.answer_v0(request, out),
         };
         answered.inspect_err(|error| {
-            // If it cannot be told, the client has gone or has been told already.
+            // If sending fails, the client has gone or has got the error already.
             let _ = write_line(out, format!("ERR {}", error.message()));
         })
     }
@@ -120,7 +120,7 @@ impl UploadPack<'_> {
         let mut command: Option<&[u8]> = None;
         loop {
             match packets.next()? {
-                // A client may try whether it is let in before it sends something large.
+                // A client may probe for authentication before it sends something large.
                 None | Some(Packet::Flush) if command.is_none() => return Ok(()),
                 None | Some(Packet::Flush | Packet::Delimiter) => break,
                 Some(Packet::Data(line)) => match line.strip_prefix(b"command=") {
@@ -134,7 +134,7 @@ impl UploadPack<'_> {
             lines.push(line);
         }
         match command {
-            Some(b"ls-refs") => self.list_refs(&lines, out).map_err(broken_off),
+            Some(b"ls-refs") => self.list_refs(&lines, out).map_err(client_gone),
             Some(b"fetch") => self.fetch_v2(&Request::parse(&lines)?, out),
             _ => Err(Error::invalid(
                 "the command is neither `ls-refs` nor `fetch`",
@@ -177,23 +177,24 @@ impl UploadPack<'_> {
 
     fn fetch_v2(&self, request: &Request, out: &mut dyn Write) -> Result<()> {
         if request.wants.is_empty() {
-            return write_flush(out).map_err(broken_off);
+            return write_flush(out).map_err(client_gone);
         }
-        let mut commits = Commits::new(self.reader);
-        let common = self.agree(&mut commits, request)?;
+        let mut commits = CommitGraph::new(self.reader);
+        let common = self.common_commits(&mut commits, request)?;
         if !request.done && !request.haves.is_empty() {
             let ready = !common.is_empty() && !request.wait_for_done;
-            write_acknowledgments(out, &common, ready).map_err(broken_off)?;
+            write_acknowledgments(out, &common, ready).map_err(client_gone)?;
             if !ready {
                 return Ok(());
             }
         }
         let plan = commits.plan(&request.fetch(common))?;
         drop(commits);
-        write_shallow_info(out, &plan, request.cut != Cut::Nowhere).map_err(broken_off)?;
-        write_line(out, "packfile").map_err(broken_off)?;
+        write_shallow_info(out, &plan, request.limit != HistoryLimit::Unchanged)
+            .map_err(client_gone)?;
+        write_line(out, "packfile").map_err(client_gone)?;
         self.send_pack(&plan, true, request.no_progress, out)?;
-        write_flush(out).map_err(broken_off)
+        write_flush(out).map_err(client_gone)
     }
 
     fn answer_v0(&self, request: &[u8], out: &mut dyn Write) -> Result<()> {
@@ -213,18 +214,18 @@ impl UploadPack<'_> {
         if request.wants.is_empty() {
             return Ok(());
         }
-        let mut commits = Commits::new(self.reader);
-        let common = self.agree(&mut commits, &request)?;
+        let mut commits = CommitGraph::new(self.reader);
+        let common = self.common_commits(&mut commits, &request)?;
         let fetch = request.fetch(common.clone());
         let mut plan = None;
-        if fetch.cut != Cut::Nowhere {
+        if fetch.limit != HistoryLimit::Unchanged {
             let planned = plan.insert(commits.plan(&fetch)?);
             write_shallow_lines(out, planned)
                 .and_then(|()| write_flush(out))
-                .map_err(broken_off)?;
+                .map_err(client_gone)?;
         }
         let common = common.into_iter().collect();
-        if !negotiate_v0(out, &request, &talk, &common).map_err(broken_off)? {
+        if !negotiate_v0(out, &request, &talk, &common).map_err(client_gone)? {
             return Ok(());
         }
         let plan = match plan {
@@ -234,13 +235,17 @@ impl UploadPack<'_> {
         drop(commits);
         self.send_pack(&plan, request.side_band, request.no_progress, out)?;
         match request.side_band {
-            true => write_flush(out).map_err(broken_off),
+            true => write_flush(out).map_err(client_gone),
             false => Ok(()),
         }
     }
 
-    /// What both sides have. An error if something is wanted that the branch does not reach.
-    fn agree(&self, commits: &mut Commits<'_>, request: &Request) -> Result<Vec<ObjectId>> {
+    /// The commits that both sides have. An error if the branch does not reach a wanted id.
+    fn common_commits(
+        &self,
+        commits: &mut CommitGraph<'_>,
+        request: &Request,
+    ) -> Result<Vec<ObjectId>> {
         let tips: Vec<ObjectId> = self.head.into_iter().collect();
         let beside: Vec<ObjectId> = request
             .wants
@@ -248,20 +253,20 @@ impl UploadPack<'_> {
             .copied()
             .filter(|want| Some(*want) != self.head)
             .collect();
-        // The branch may have moved on since the client was told where it is.
-        let reached = commits.reached(&tips, &beside)?;
+        // The branch may have moved since it was advertised to the client.
+        let reachable = commits.filter_reachable(&tips, &beside)?;
         let other: Vec<ObjectId> = beside
             .into_iter()
-            .filter(|want| !reached.contains(want))
+            .filter(|want| !reachable.contains(want))
             .collect();
         // A partial clone asks for the contents it lacks, and gets those of this branch alone.
-        let held = commits.holds(&tips, &other)?;
+        let held = commits.filter_contained(&tips, &other)?;
         if let Some(unknown) = other.iter().find(|want| !held.contains(want)) {
             return Err(Error::invalid(format!(
                 "upload-pack: not our ref {unknown}"
             )));
         }
-        commits.reached(&tips, &request.haves)
+        commits.filter_reachable(&tips, &request.haves)
     }
 
     fn send_pack(
@@ -276,18 +281,18 @@ impl UploadPack<'_> {
         }
         if !quiet {
             let text = format!("Sending {} objects.\n", plan.objects.len());
-            write_band(out, Band::Progress, text.as_bytes()).map_err(broken_off)?;
+            write_band(out, Band::Progress, text.as_bytes()).map_err(client_gone)?;
         }
         let mut band = PackBand::new(out);
         let sent = pack_objects(&mut band, self.reader, &plan.objects, &mut |_| {});
-        let flushed = band.flush().map_err(broken_off);
+        let flushed = band.flush().map_err(client_gone);
         sent.and(flushed).inspect_err(|error| {
             let _ = write_band(out, Band::Failure, error.message().as_bytes());
         })
     }
 }
 
-fn broken_off(error: io::Error) -> Error {
+fn client_gone(error: io::Error) -> Error {
     Error::new(ErrorCode::WriteFailed, "the client went away").with_source(error)
 }
 
@@ -411,13 +416,13 @@ fn object_id(hex: &[u8]) -> Option<ObjectId> {
     std::str::from_utf8(hex).ok()?.parse().ok()
 }
 
-/// A fetch as it was asked for.
+/// A parsed fetch request.
 #[derive(Default)]
 struct Request {
     wants: Vec<ObjectId>,
     haves: Vec<ObjectId>,
     shallow: HashSet<ObjectId>,
-    cut: Cut,
+    limit: HistoryLimit,
     filter: Filter,
     done: bool,
     wait_for_done: bool,
@@ -444,17 +449,17 @@ impl Request {
                 b"shallow" => drop(request.shallow.insert(id()?)),
                 b"deepen" => {
                     let depth: u32 = number(rest).ok_or_else(|| not_understood(line))?;
-                    let relative = matches!(request.cut, Cut::Deeper(_));
-                    request.cut = match (depth, relative) {
-                        (_, true) => Cut::Deeper(depth),
-                        (0, false) => Cut::Nowhere,
-                        (_, false) => Cut::Depth(depth),
+                    let relative = matches!(request.limit, HistoryLimit::Deeper(_));
+                    request.limit = match (depth, relative) {
+                        (_, true) => HistoryLimit::Deeper(depth),
+                        (0, false) => HistoryLimit::Unchanged,
+                        (_, false) => HistoryLimit::Depth(depth),
                     };
                 }
                 b"deepen-relative" => request.count_from_the_end(),
                 b"deepen-since" => {
                     let since: i64 = number(rest).ok_or_else(|| not_understood(line))?;
-                    request.cut = Cut::Since(since);
+                    request.limit = HistoryLimit::Since(since);
                 }
                 b"deepen-not" => {
                     return Err(Error::new(
@@ -466,7 +471,7 @@ impl Request {
                 b"done" => request.done = true,
                 b"wait-for-done" => request.wait_for_done = true,
                 b"no-progress" => request.no_progress = true,
-                // What else there is only allows us something that we do not do.
+                // Other arguments only allow features that this server does not use.
                 _ => {}
             }
         }
@@ -492,19 +497,19 @@ impl Request {
 
     /// The depth, which may come before or after this, counts from where the history ended.
     fn count_from_the_end(&mut self) {
-        self.cut = match self.cut {
-            Cut::Depth(depth) => Cut::Deeper(depth),
-            Cut::Nowhere => Cut::Deeper(0),
+        self.limit = match self.limit {
+            HistoryLimit::Depth(depth) => HistoryLimit::Deeper(depth),
+            HistoryLimit::Unchanged => HistoryLimit::Deeper(0),
             other => other,
         };
     }
 
-    fn fetch(&self, common: Vec<ObjectId>) -> Fetch {
-        Fetch {
+    fn fetch(&self, common: Vec<ObjectId>) -> FetchRequest {
+        FetchRequest {
             wants: self.wants.clone(),
             common,
             shallow: self.shallow.clone(),
-            cut: self.cut,
+            limit: self.limit,
             filter: self.filter,
         }
     }

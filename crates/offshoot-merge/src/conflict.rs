@@ -1,4 +1,4 @@
-//! The words for what conflicts inside one file, and for settling it.
+//! The types for conflicting parts of one file and for the choices that resolve them.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub enum Side {
     Theirs,
 }
 
-/// How one conflicting part is settled.
+/// How one conflicting part is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Choice {
     /// What the project head has there.
@@ -61,7 +61,7 @@ pub enum PartKind {
 }
 
 impl PartKind {
-    /// The same conflict with the sides swapped.
+    /// This conflict with the sides swapped.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {

@@ -1,10 +1,10 @@
-//! One side's edits inside the other's: the side that did the same and more.
+//! One side's edits contained in the other's: the larger side made all of them and more.
 //!
 //! Looked for by line, then by word. Blanks count, for an edit that indents is an edit. The smaller
 //! side's edit must stand in the larger one's as it is: what it removed is removed there too, what
 //! it brought in stands there in one piece, and what the larger one has beside it neither opens nor
-//! closes a block around it. Whatever the larger side *replaced* where the smaller one removed is
-//! for someone to look at: the smaller one wanted the rest of it kept.
+//! closes a block around it. If the larger side *replaced* text where the smaller one removed some,
+//! the hunk stays a conflict: the smaller side wanted the rest of it kept.
 
 use crate::brackets::{is_closed_run, opens_block};
 use crate::diff::{Hunk, Symbol, diff};
@@ -17,7 +17,7 @@ const MIN_ADDED_WORDS: usize = 3;
 
 /// What the pieces of a hunk are.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grain {
+pub(crate) enum Granularity {
     Lines,
     Words,
 }
@@ -26,7 +26,7 @@ pub(crate) enum Grain {
 pub(crate) fn containing_side<'a>(
     texts: Texts<'a>,
     pieces: &ThreeWay,
-    grain: Grain,
+    grain: Granularity,
     budget: &mut Budget,
 ) -> Option<&'a [u8]> {
     let ours = Edits::between(pieces, texts.ours, &pieces.ours, grain, budget);
@@ -49,7 +49,7 @@ struct Edits<'a> {
     text: &'a [u8],
     after: &'a Split,
     hunks: Vec<Hunk>,
-    grain: Grain,
+    grain: Granularity,
 }
 
 impl<'a> Edits<'a> {
@@ -57,7 +57,7 @@ impl<'a> Edits<'a> {
         pieces: &ThreeWay,
         text: &'a [u8],
         after: &'a Split,
-        grain: Grain,
+        grain: Granularity,
         budget: &mut Budget,
     ) -> Self {
         let hunks = diff(
@@ -94,7 +94,7 @@ impl<'a> Edits<'a> {
                     let added = !edit.after.is_empty();
                     if removed && !added {
                         self.removes_as_well(around, edit, base_text, base)
-                    } else if removed && self.grain == Grain::Words {
+                    } else if removed && self.grain == Granularity::Words {
                         false
                     } else {
                         around.before == edit.before && self.adds_as_well(around, other, edit)
@@ -120,7 +120,7 @@ impl<'a> Edits<'a> {
     fn adds_as_well(&self, around: &Hunk, other: &Edits<'_>, edit: &Hunk) -> bool {
         let wanted = &other.after.symbols[edit.after.clone()];
         let text = &self.text[self.after.bytes(&around.after)];
-        let by_word = self.grain == Grain::Words;
+        let by_word = self.grain == Granularity::Words;
         if by_word && (wanted.len() < MIN_ADDED_WORDS || text.contains(&b'\n')) {
             return false;
         }
@@ -195,8 +195,10 @@ mod tests {
         let mut budget = Budget::new(&Limits::default());
         let cut =
             |piece: fn(&[u8]) -> usize| ThreeWay::cut(texts.base, texts.ours, texts.theirs, piece);
-        let side = containing_side(texts, &cut(line_length), Grain::Lines, &mut budget)
-            .or_else(|| containing_side(texts, &cut(word_length), Grain::Words, &mut budget))?;
+        let side = containing_side(texts, &cut(line_length), Granularity::Lines, &mut budget)
+            .or_else(|| {
+                containing_side(texts, &cut(word_length), Granularity::Words, &mut budget)
+            })?;
         Some(String::from_utf8_lossy(side).into_owned())
     }
 

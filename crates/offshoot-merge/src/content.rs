@@ -1,16 +1,16 @@
-//! The content of one file on three sides, merged by the engine that its path asks for.
+//! The content of one file on three sides, merged by the engine that the rules choose for its path.
 
 use std::sync::Arc;
 
 use crate::conflict::{Choice, Part, PartConflict, PartKind};
 use crate::diff3::Region;
 use crate::entries::EntryFormat;
-use crate::json::{Form, is_sound, merge_json};
+use crate::json::{JsonFormat, is_sound, merge_json};
 use crate::limits::Limits;
 use crate::reason::{Reasons, ResolvedPart};
-use crate::rules::Engine;
+use crate::rules::MergeEngine;
 use crate::text::{Piece, TextMerge, merge_text};
-use crate::units::Grain;
+use crate::units::Granularity;
 
 /// The bytes of the three sides.
 #[derive(Clone, Debug)]
@@ -26,9 +26,9 @@ pub struct Sides {
 /// What came of merging one file's content.
 #[derive(Debug)]
 pub enum ContentMerge {
-    /// Everything fits together.
+    /// Nothing conflicts.
     Clean(CleanContent),
-    /// Parts are for someone to decide.
+    /// Some parts conflict.
     Conflict(ContentConflict),
 }
 
@@ -84,15 +84,15 @@ pub struct ContentConflict {
 enum Layout {
     Whole,
     Text(Vec<Piece>),
-    Json(Form),
+    Json(JsonFormat),
 }
 
-/// Merges the content of one file. Equal sides and sides equal to the base are settled first.
+/// Merges the content of one file. Equal sides, and sides equal to the base, need no merge.
 ///
 /// `allowed` says in which ways a part that both sides changed may be put together.
 pub fn merge_content(
     sides: &Sides,
-    engine: Engine,
+    engine: MergeEngine,
     allowed: Reasons,
     limits: &Limits,
 ) -> ContentMerge {
@@ -105,13 +105,13 @@ pub fn merge_content(
     }
     let all = [base, ours, theirs];
     let too_large = all.iter().any(|side| side.len() as u64 > limits.bytes);
-    if engine == Engine::Binary || too_large || all.iter().any(|side| is_binary(side)) {
+    if engine == MergeEngine::Binary || too_large || all.iter().any(|side| is_binary(side)) {
         return whole_conflict(sides, limits);
     }
     match engine {
-        Engine::Json => merge_json_file(sides, Form::Document, allowed, limits),
-        Engine::JsonLines => merge_json_file(sides, Form::Lines, allowed, limits),
-        Engine::Lines => merge_text_file(sides, engine, Reasons::none(), limits),
+        MergeEngine::Json => merge_json_file(sides, JsonFormat::Document, allowed, limits),
+        MergeEngine::JsonLines => merge_json_file(sides, JsonFormat::Lines, allowed, limits),
+        MergeEngine::Lines => merge_text_file(sides, engine, Reasons::none(), limits),
         _ => merge_text_file(sides, engine, allowed, limits),
     }
 }
@@ -131,7 +131,7 @@ fn clean(bytes: Vec<u8>, method: Method, parts: Vec<ResolvedPart>) -> ContentMer
 
 fn merge_text_file(
     sides: &Sides,
-    engine: Engine,
+    engine: MergeEngine,
     allowed: Reasons,
     limits: &Limits,
 ) -> ContentMerge {
@@ -156,7 +156,12 @@ fn merge_text_file(
 ///
 /// The line merge comes first so that a file which git merges comes out as git has it, byte for
 /// byte; but lines know nothing of keys, so its result must be sound JSON if the sides were.
-fn merge_json_file(sides: &Sides, form: Form, allowed: Reasons, limits: &Limits) -> ContentMerge {
+fn merge_json_file(
+    sides: &Sides,
+    form: JsonFormat,
+    allowed: Reasons,
+    limits: &Limits,
+) -> ContentMerge {
     let (base, ours, theirs) = (&*sides.base, &*sides.ours, &*sides.theirs);
     let sound = |bytes: &[u8]| is_sound(bytes, form, limits.depth);
     let format = EntryFormat::Program;
@@ -256,7 +261,7 @@ fn whole_conflict(sides: &Sides, limits: &Limits) -> ContentMerge {
 }
 
 impl ContentConflict {
-    /// The content with each part settled by its choice, in the order of [`Self::parts`].
+    /// The content with each part resolved by its choice, in the order of [`Self::parts`].
     ///
     /// None if a choice is missing or does not fit its part, such as the union of two numbers.
     /// Everything outside the parts is the clean merge of both sides.
@@ -290,15 +295,15 @@ impl ContentConflict {
     }
 
     /// What the parts are made of.
-    pub fn grain(&self) -> Grain {
+    pub fn grain(&self) -> Granularity {
         match self.layout {
-            Layout::Whole | Layout::Text(_) => Grain::Lines,
-            Layout::Json(Form::Document) => Grain::Json,
-            Layout::Json(Form::Lines) => Grain::JsonLines,
+            Layout::Whole | Layout::Text(_) => Granularity::Lines,
+            Layout::Json(JsonFormat::Document) => Granularity::Json,
+            Layout::Json(JsonFormat::Lines) => Granularity::JsonLines,
         }
     }
 
-    /// The content with all parts settled alike; none where that does not fit.
+    /// The content with all parts resolved by one choice; none where that does not fit.
     pub fn resolve_all(&self, choice: Choice) -> Option<Vec<u8>> {
         self.resolve(&vec![choice; self.parts.len()])
     }

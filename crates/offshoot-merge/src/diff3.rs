@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use crate::diff::{Hunk, Symbol};
 
-/// Who changed a region.
+/// Which side changed a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum ChangedBy {
     Ours,
     Theirs,
     /// Both made the same change.
@@ -18,7 +18,7 @@ pub(crate) enum Who {
 /// A changed region; between two of them all three sequences are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    pub(crate) who: Who,
+    pub(crate) who: ChangedBy,
     pub(crate) base: Range<usize>,
     pub(crate) ours: Range<usize>,
     pub(crate) theirs: Range<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct Sequences<'a> {
 }
 
 /// Joins hunks of the two sides. Hunks that overlap or merely touch belong to one region, as in
-/// git: an edit next to an edit is for someone to look at.
+/// git: adjacent edits conflict.
 pub(crate) fn regions(ours: &[Hunk], theirs: &[Hunk], sequences: Sequences<'_>) -> Vec<Region> {
     let mut regions = Vec::new();
     let (mut next_ours, mut next_theirs) = (0, 0);
@@ -57,22 +57,22 @@ pub(crate) fn regions(ours: &[Hunk], theirs: &[Hunk], sequences: Sequences<'_>) 
         }
         let base = begin..end;
         let region = Region {
-            who: Who::Conflict,
+            who: ChangedBy::Conflict,
             ours: side_range(&base, ours, first_ours, next_ours),
             theirs: side_range(&base, theirs, first_theirs, next_theirs),
             base,
         };
         let who = match (next_ours - first_ours, next_theirs - first_theirs) {
-            (_, 0) => Who::Ours,
-            (0, _) => Who::Theirs,
+            (_, 0) => ChangedBy::Ours,
+            (0, _) => ChangedBy::Theirs,
             (1, 1)
                 if ours[first_ours].before == theirs[first_theirs].before
                     && sequences.ours[region.ours.clone()]
                         == sequences.theirs[region.theirs.clone()] =>
             {
-                Who::Both
+                ChangedBy::Both
             }
-            _ => Who::Conflict,
+            _ => ChangedBy::Conflict,
         };
         regions.push(Region { who, ..region });
     }

@@ -4,14 +4,14 @@
 //! what it is: keys of one TOML table, keys of one YAML mapping, items of a YAML or Markdown list,
 //! imports of a program with a line for each.
 //! There is no parser behind it; anything that is not one of these plain forms (a comment, a blank
-//! line, an anchor, a value that goes on) is left to someone. Entries keep their bytes.
+//! line, an anchor, a value that goes on) stays a conflict. Entries keep their bytes.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::brackets::is_closed_run;
 use crate::imports::names;
 use crate::reason::Reason;
-use crate::rules::Engine;
+use crate::rules::MergeEngine;
 use crate::same_line::is_word;
 use crate::split::word_length;
 use crate::words::Texts;
@@ -28,11 +28,11 @@ pub(crate) enum EntryFormat {
 
 impl EntryFormat {
     /// What an engine for text knows of entries.
-    pub(crate) fn of(engine: Engine) -> Self {
+    pub(crate) fn of(engine: MergeEngine) -> Self {
         match engine {
-            Engine::Toml => EntryFormat::Toml,
-            Engine::Yaml => EntryFormat::Yaml,
-            Engine::Markdown => EntryFormat::Markdown,
+            MergeEngine::Toml => EntryFormat::Toml,
+            MergeEngine::Yaml => EntryFormat::Yaml,
+            MergeEngine::Markdown => EntryFormat::Markdown,
             _ => EntryFormat::Program,
         }
     }
@@ -40,12 +40,12 @@ impl EntryFormat {
 
 /// The lines of a side before and after the hunk.
 #[derive(Clone, Copy)]
-pub(crate) struct Around<'a> {
+pub(crate) struct SurroundingLines<'a> {
     pub(crate) before: &'a [u8],
     pub(crate) after: &'a [u8],
 }
 
-/// No further than this is looked for the table, mapping or list that a hunk stands in.
+/// How many lines are searched for the table, mapping or list that a hunk stands in.
 const MAX_AROUND: usize = 64 << 10;
 
 /// So many entries show that a list is kept sorted.
@@ -54,7 +54,7 @@ const MIN_SORTED: usize = 2;
 /// One entry with all its lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Entry<'a> {
-    /// What makes it the same entry on another side; for an item of a list all of it.
+    /// The key by which it is found on another side; for an item of a list all of its text.
     key: &'a [u8],
     text: &'a [u8],
 }
@@ -70,18 +70,19 @@ enum Kind {
     Imports,
 }
 
-/// How an entry that both sides changed is put together.
-pub(crate) type Settle<'s> = &'s mut dyn FnMut(Texts<'_>) -> Option<(Vec<u8>, Reason)>;
+/// Merges an entry that both sides changed.
+pub(crate) type ResolveEntry<'s> = &'s mut dyn FnMut(Texts<'_>) -> Option<(Vec<u8>, Reason)>;
 
 /// The entries of both sides, if the hunk is a plain list of them.
 pub(crate) fn merge_entries(
     format: EntryFormat,
     texts: Texts<'_>,
-    ours_around: Around<'_>,
-    theirs_around: Around<'_>,
-    settle: Settle<'_>,
+    ours_around: SurroundingLines<'_>,
+    theirs_around: SurroundingLines<'_>,
+    resolve: ResolveEntry<'_>,
 ) -> Option<(Vec<u8>, Reason)> {
-    let too_far = |around: Around<'_>| around.before.len() + around.after.len() > MAX_AROUND;
+    let too_far =
+        |around: SurroundingLines<'_>| around.before.len() + around.after.len() > MAX_AROUND;
     if too_far(ours_around) || too_far(theirs_around) {
         return None;
     }
@@ -101,8 +102,8 @@ pub(crate) fn merge_entries(
         if !is_place_for(format, kind, indent?, &all, ours_around) {
             return None;
         }
-        let merged = merge_sets(kind, base, ours, theirs, settle)?;
-        let known = |entries: &[Entry<'_>], around: Around<'_>| {
+        let merged = merge_sets(kind, base, ours, theirs, resolve)?;
+        let known = |entries: &[Entry<'_>], around: SurroundingLines<'_>| {
             kind == Kind::Keys && keys_stand_around(format, entries, around)
         };
         if known(theirs, ours_around) || known(ours, theirs_around) {
@@ -130,7 +131,7 @@ fn merge_sets(
     base: &[Entry<'_>],
     ours: &[Entry<'_>],
     theirs: &[Entry<'_>],
-    settle: Settle<'_>,
+    resolve: ResolveEntry<'_>,
 ) -> Option<(Vec<u8>, Reason)> {
     let tables = [table(base)?, table(ours)?, table(theirs)?];
     let [in_base, in_ours, in_theirs] = &tables;
@@ -183,7 +184,7 @@ fn merge_sets(
                 merged.push(right.text.to_vec());
             }
             (Some(left), Some(right)) => {
-                let (text, why) = settle(Texts {
+                let (text, why) = resolve(Texts {
                     base: entry.text,
                     ours: left.text,
                     theirs: right.text,
@@ -201,7 +202,7 @@ fn merge_sets(
     whole.then(|| (merged.concat(), reason))
 }
 
-/// Whether the changes of the two sides may have to do with each other.
+/// Whether the changes of the two sides may be related.
 fn are_related(
     kind: Kind,
     [base, ours, theirs]: [&[Entry<'_>]; 3],
@@ -332,7 +333,7 @@ fn depth(line: &[u8]) -> Option<usize> {
     (!first.is_ascii_whitespace()).then_some(depth)
 }
 
-/// What makes an entry the same on another side; none if the line is not a whole plain entry.
+/// The key by which an entry is found on another side; none if the line is not a whole plain entry.
 fn key_of(format: EntryFormat, kind: Kind, line: &[u8]) -> Option<&[u8]> {
     let plain = line.trim_ascii();
     match (format, kind) {
@@ -438,7 +439,7 @@ fn is_place_for(
     kind: Kind,
     indent: usize,
     entries: &[Entry<'_>],
-    around: Around<'_>,
+    around: SurroundingLines<'_>,
 ) -> bool {
     let lines = || around.before.rsplit(|&byte| byte == b'\n').skip(1);
     let is_blank = |line: &[u8]| line.trim_ascii().is_empty();
@@ -499,7 +500,11 @@ fn is_text_block(line: &[u8]) -> bool {
 }
 
 /// Whether one of the keys stands in the same table or mapping outside of the hunk.
-fn keys_stand_around(format: EntryFormat, entries: &[Entry<'_>], around: Around<'_>) -> bool {
+fn keys_stand_around(
+    format: EntryFormat,
+    entries: &[Entry<'_>],
+    around: SurroundingLines<'_>,
+) -> bool {
     let keys: HashSet<&[u8]> = entries.iter().map(|entry| entry.key).collect();
     let Some(indent) = entries.first().and_then(|entry| depth(entry.text)) else {
         return false;

@@ -1,4 +1,4 @@
-//! Which lines of one text stand in another, for telling who wrote them.
+//! The lines that two texts have in common, for attributing lines to their authors.
 
 use crate::diff::diff;
 use crate::limits::{Budget, Limits};

@@ -5,7 +5,7 @@ use crate::content::{CleanContent, ContentConflict, ContentMerge, Method, Sides,
 use crate::limits::Limits;
 use crate::markers::{MarkerOptions, render};
 use crate::reason::{Reasons, ResolvedPart};
-use crate::rules::{Engine, Rules};
+use crate::rules::{MergeEngine, Rules};
 
 /// How one file is merged.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl FileMerge {
         }
     }
 
-    /// The bytes with every conflicting part settled alike; none where the choice does not fit.
+    /// The bytes with every conflicting part resolved by one choice; none where it does not fit.
     pub fn resolve_all(&self, choice: Choice) -> Option<Vec<u8>> {
         match self {
             FileMerge::Clean { bytes, .. } => Some(bytes.clone()),
@@ -86,7 +86,7 @@ pub fn merge_file(
         theirs: theirs.into(),
     };
     let (engine, allowed) = if options.lines_only {
-        (Engine::Lines, Reasons::none())
+        (MergeEngine::Lines, Reasons::none())
     } else {
         (options.rules.engine(path), options.rules.allowed)
     };

@@ -1,11 +1,11 @@
-//! What is tried on a hunk that conflicts by line, in order, until something fits.
+//! The merge strategies for a hunk that conflicts by line, tried in order until one fits.
 
 use std::collections::HashMap;
 
-use crate::contained::{Grain, containing_side};
+use crate::contained::{Granularity, containing_side};
 use crate::diff::Symbol;
 use crate::diff3::Region;
-use crate::entries::{Around, EntryFormat, merge_entries};
+use crate::entries::{EntryFormat, SurroundingLines, merge_entries};
 use crate::imports::ImportLines;
 use crate::limits::Budget;
 use crate::reason::{Reason, Reasons};
@@ -13,8 +13,8 @@ use crate::split::{ThreeWay, line_length};
 use crate::version::second_block_is_higher;
 use crate::words::{HunkWords, Texts};
 
-/// Lines with more bytes on the three sides are generated or were rewritten: to look for words in
-/// them takes long and finds nothing that people would keep. A single long line is still tried.
+/// Larger hunks (bytes of all three sides) are generated or rewritten: a merge by word takes long
+/// there and finds nothing that people would keep. A single long line is still tried.
 const MAX_BYTES: usize = 256 << 10;
 
 /// Lines that both sides changed in different ways.
@@ -30,8 +30,8 @@ pub(crate) struct ConflictingHunk<'a> {
 }
 
 impl ConflictingHunk<'_> {
-    /// The merged bytes and why they are right, or none where someone has to decide.
-    pub(crate) fn settle(
+    /// The merged bytes and the reason, or none if the hunk stays a conflict.
+    pub(crate) fn try_merge(
         &self,
         allowed: Reasons,
         budget: &mut Budget,
@@ -47,7 +47,7 @@ impl ConflictingHunk<'_> {
         let attempts: [(Reason, &mut dyn FnMut() -> Option<Vec<u8>>); 3] = [
             (Reason::HigherVersion, &mut || self.higher_version()),
             (Reason::MoreOfTheSame, &mut || {
-                self.more_of_the_same(&words, budget)
+                self.containing_side(&words, budget)
             }),
             (Reason::Imports, &mut || self.imports()),
         ];
@@ -73,11 +73,11 @@ impl ConflictingHunk<'_> {
         merge_entries(
             self.format,
             self.texts,
-            Around {
+            SurroundingLines {
                 before: &self.whole_ours[..ours.start],
                 after: &self.whole_ours[ours.end..],
             },
-            Around {
+            SurroundingLines {
                 before: &self.whole_theirs[..theirs.start],
                 after: &self.whole_theirs[theirs.end..],
             },
@@ -104,13 +104,13 @@ impl ConflictingHunk<'_> {
     }
 
     /// The side that did all that the other did and more.
-    fn more_of_the_same(&self, words: &HunkWords<'_>, budget: &mut Budget) -> Option<Vec<u8>> {
+    fn containing_side(&self, words: &HunkWords<'_>, budget: &mut Budget) -> Option<Vec<u8>> {
         let texts = self.texts;
         let lines = ThreeWay::cut(texts.base, texts.ours, texts.theirs, line_length);
-        let by_line = containing_side(texts, &lines, Grain::Lines, budget);
+        let by_line = containing_side(texts, &lines, Granularity::Lines, budget);
         let larger = by_line.or_else(|| {
             let small = !self.is_large();
-            small.then(|| containing_side(texts, &words.words, Grain::Words, budget))?
+            small.then(|| containing_side(texts, &words.words, Granularity::Words, budget))?
         })?;
         self.stays_removed(larger).then(|| larger.to_vec())
     }

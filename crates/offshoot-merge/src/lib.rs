@@ -8,7 +8,7 @@
 //!
 //! A change that only one side made is always in the outcome (INV-6).
 //!
-//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::settle`] applies it),
+//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::resolve`] applies it),
 //! storage of merged bytes, and history.
 
 mod brackets;
@@ -48,8 +48,8 @@ pub use limits::Limits;
 pub use markers::MarkerOptions;
 pub use outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
 pub use reason::{Reason, Reasons, ResolvedPart};
-pub use rules::{Engine, Pattern, Rules};
+pub use rules::{MergeEngine, Pattern, Rules};
 pub use tree::{
-    Cell, Contents, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
+    Contents, Decision, Head, Kind, MergeOptions, PathChange, TreeEntry, decide, merge_trees,
 };
-pub use units::{Followed, Grain, Units};
+pub use units::{Granularity, UnitMapping, Units};

@@ -38,7 +38,7 @@ impl Budget {
     }
 
     /// For the passes that refine conflicting hunks. They get a part of the steps: a file whose
-    /// hunks are that large or many is for someone to look at anyway.
+    /// hunks are that large or many conflicts anyway.
     pub(crate) fn refining(limits: &Limits) -> Self {
         Budget(limits.steps / REFINING_PART)
     }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::content::{Sides, is_binary};
-use crate::diff3::{Region, Who};
+use crate::diff3::{ChangedBy, Region};
 use crate::entries::EntryFormat;
 use crate::limits::{Budget, Limits};
 use crate::reason::Reasons;
-use crate::rules::Engine;
+use crate::rules::MergeEngine;
 use crate::split::{Split, ThreeWay};
 use crate::text::{Piece, merge_text};
 
@@ -48,7 +48,7 @@ impl Default for MarkerOptions {
 pub(crate) fn render(
     sides: &Sides,
     options: &MarkerOptions,
-    engine: Engine,
+    engine: MergeEngine,
     allowed: Reasons,
     limits: &Limits,
 ) -> Option<Vec<u8>> {
@@ -60,7 +60,7 @@ pub(crate) fn render(
     let merge = merge_text(base, ours, theirs, format, allowed, limits);
     let lines = &merge.lines;
     let changed = lines.regions(&mut Budget::new(limits)).into_iter();
-    let changed = changed.filter(|region| region.who == Who::Ours);
+    let changed = changed.filter(|region| region.who == ChangedBy::Ours);
     let changed = changed.map(|region| region.ours).collect();
     let writer = Writer {
         sides,
@@ -75,7 +75,7 @@ pub(crate) fn render(
         .any(|piece| matches!(piece, Piece::Conflict(_)))
     {
         pieces = vec![Piece::Conflict(Region {
-            who: Who::Conflict,
+            who: ChangedBy::Conflict,
             base: 0..lines.base.len(),
             ours: 0..lines.ours.len(),
             theirs: 0..lines.theirs.len(),

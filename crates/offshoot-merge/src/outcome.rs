@@ -1,4 +1,4 @@
-//! What a merge of trees comes to: edits of the project head, conflicts and decisions as data.
+//! The outcome of a merge of trees: edits of the project head, conflicts and decisions as data.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::tree::TreeEntry;
 pub struct MergeOutcome {
     /// What the project head has to become, in the order of paths; holds no conflicting path.
     pub edits: Vec<Edit>,
-    /// What is for someone, or for a policy, to decide.
+    /// Conflicts, which a person, an agent or a policy decides.
     pub conflicts: Vec<Conflict>,
-    /// What both sides changed and was put together nevertheless.
+    /// Paths that both sides changed and that were merged nevertheless.
     pub auto_resolved: Vec<AutoResolution>,
-    /// Changed paths of the workspace that the head already has in the same form.
+    /// Changed paths of the workspace that the head has with the same content and mode.
     pub unchanged: Vec<RelPath>,
 }
 
@@ -85,7 +85,7 @@ impl ConflictKind {
         }
     }
 
-    /// The same conflict with the sides swapped.
+    /// This conflict with the sides swapped.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {
@@ -96,7 +96,7 @@ impl ConflictKind {
     }
 }
 
-/// A path for someone to decide. Until then the head keeps what it has there.
+/// A conflicting path. Until it is decided, the head keeps what it has there.
 #[derive(Debug)]
 pub struct Conflict {
     /// Where the result would stand.
@@ -115,26 +115,26 @@ pub struct Conflict {
     pub in_the_way: BTreeMap<RelPath, Vec<RelPath>>,
     /// Where ours has it, if not at `path`.
     pub ours_path: Option<RelPath>,
-    /// The conflicting parts, where both have files: settles each part on its own.
+    /// The conflicting parts, where both have files; each is resolved on its own.
     pub content: Option<ContentConflict>,
-    /// The mode that settled content gets.
+    /// The mode that resolved content gets.
     pub mode: GitMode,
 }
 
 impl Conflict {
-    /// The edits that settle the conflict by one choice for all of its parts.
+    /// The edits that resolve the conflict by one choice for all of its parts.
     ///
     /// What does not conflict inside the file is taken from both sides whatever the choice. None
     /// where the choice does not fit, such as a union of a link and a file.
-    pub fn settle(&self, choice: Choice) -> Option<Vec<Edit>> {
+    pub fn resolve(&self, choice: Choice) -> Option<Vec<Edit>> {
         match &self.content {
-            Some(content) => self.settle_parts(&vec![choice; content.parts.len()]),
-            None => self.settle_whole(choice),
+            Some(content) => self.resolve_parts(&vec![choice; content.parts.len()]),
+            None => self.resolve_whole(choice),
         }
     }
 
-    /// The edits that settle each part of the content on its own.
-    pub fn settle_parts(&self, choices: &[Choice]) -> Option<Vec<Edit>> {
+    /// The edits that resolve each part of the content on its own.
+    pub fn resolve_parts(&self, choices: &[Choice]) -> Option<Vec<Edit>> {
         let bytes = self.content.as_ref()?.resolve(choices)?;
         let mut edits: Vec<Edit> = self.ours_path.iter().map(removal).collect();
         self.write(
@@ -148,10 +148,11 @@ impl Conflict {
         Some(edits)
     }
 
-    fn settle_whole(&self, choice: Choice) -> Option<Vec<Edit>> {
+    fn resolve_whole(&self, choice: Choice) -> Option<Vec<Edit>> {
         let entry = match choice {
             Choice::Ours => return Some(Vec::new()),
-            // The workspace's way is that the file goes along, whoever added it.
+            // Choosing the workspace moves the file along with its directory, on whichever side it
+            // was added.
             Choice::Theirs if self.kind == ConflictKind::DirectoryRenamed => {
                 self.theirs.or(self.ours)
             }
@@ -203,7 +204,7 @@ fn removal(path: &RelPath) -> Edit {
     }
 }
 
-/// A path that both sides changed and that needed no one to decide.
+/// A path that both sides changed and that was merged without a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoResolution {
     /// Where the result stands.
@@ -212,6 +213,6 @@ pub struct AutoResolution {
     pub method: Method,
     /// Where it stood before, if a rename was followed.
     pub renamed_from: Option<RelPath>,
-    /// The parts in which both sides met, each with the reason why no one had to decide.
+    /// The parts that both sides changed, each with the reason why it is no conflict.
     pub parts: Vec<ResolvedPart>,
 }

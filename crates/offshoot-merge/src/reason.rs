@@ -1,4 +1,4 @@
-//! Why a part that both sides changed needed no one to decide, and which of these ways are allowed.
+//! Why a part that both sides changed is no conflict, and which of these ways are allowed.
 
 use crate::conflict::Part;
 
@@ -90,6 +90,6 @@ impl Default for Reasons {
 pub struct ResolvedPart {
     /// Where.
     pub part: Part,
-    /// Why no one had to decide.
+    /// Why it is no conflict.
     pub reason: Reason,
 }

@@ -16,7 +16,7 @@ struct Count {
 
 impl Count {
     /// Whether a side removed the line and the result has it more often than the other side brought
-    /// it in. Where one side moves what the other removes, that is so too: someone has to decide.
+    /// it in. That is also so where one side moves what the other removes, which is a conflict.
     fn is_too_often(&self) -> bool {
         let fewer = self.ours.min(self.theirs);
         let brought_in = self.ours.max(self.theirs).saturating_sub(self.base);
@@ -53,7 +53,7 @@ impl<'a> LineCounts<'a> {
     }
 }
 
-/// The lines that say something: a bracket alone is in every text, and tells nothing.
+/// The lines that hold more than brackets and blanks, which are in every text.
 fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     let all = std::iter::from_fn(move || {
         let (line, after) = rest.split_at(line_length(rest));

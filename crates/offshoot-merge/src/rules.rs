@@ -4,7 +4,7 @@ use crate::reason::Reasons;
 
 /// How the content of a file is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum MergeEngine {
     /// By line, then by word.
     Text,
     /// As text, and the keys of a table as entries of their own.
@@ -94,7 +94,7 @@ fn skip_stars(pattern: &[u8], states: &mut [bool]) {
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Patterns with the engine they ask for.
-    pub engines: Vec<(Pattern, Engine)>,
+    pub engines: Vec<(Pattern, MergeEngine)>,
     /// The ways in which a part that both sides changed may be put together; all, unless said
     /// otherwise.
     pub allowed: Reasons,
@@ -102,7 +102,7 @@ pub struct Rules {
 
 impl Rules {
     /// The engine for a path.
-    pub fn engine(&self, path: &[u8]) -> Engine {
+    pub fn engine(&self, path: &[u8]) -> MergeEngine {
         if let Some((_, engine)) = self
             .engines
             .iter()
@@ -113,12 +113,12 @@ impl Rules {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let extension = name.rsplit(|&byte| byte == b'.').next().unwrap_or_default();
         match extension.to_ascii_lowercase().as_slice() {
-            b"json" => Engine::Json,
-            b"jsonl" | b"ndjson" => Engine::JsonLines,
-            b"toml" => Engine::Toml,
-            b"yaml" | b"yml" => Engine::Yaml,
-            b"md" | b"markdown" => Engine::Markdown,
-            _ => Engine::Text,
+            b"json" => MergeEngine::Json,
+            b"jsonl" | b"ndjson" => MergeEngine::JsonLines,
+            b"toml" => MergeEngine::Toml,
+            b"yaml" | b"yml" => MergeEngine::Yaml,
+            b"md" | b"markdown" => MergeEngine::Markdown,
+            _ => MergeEngine::Text,
         }
     }
 }

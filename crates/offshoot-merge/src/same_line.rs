@@ -5,13 +5,13 @@
 
 use std::ops::Range;
 
-use crate::diff3::{Region, Who};
+use crate::diff3::{ChangedBy, Region};
 use crate::split::Split;
 use crate::words::HunkWords;
 
 /// What one side did inside the lines of the base.
 struct SideEdits<'a> {
-    who: Who,
+    who: ChangedBy,
     text: &'a [u8],
     split: &'a Split,
 }
@@ -60,8 +60,8 @@ impl<'a> BaseLines<'a> {
 
     /// Whether a line that both sides edited is not the same line on both any more.
     pub(crate) fn lost(&self, regions: &[Region]) -> bool {
-        let ours = self.edits_of(Who::Ours, regions);
-        let theirs = self.edits_of(Who::Theirs, regions);
+        let ours = self.edits_of(ChangedBy::Ours, regions);
+        let theirs = self.edits_of(ChangedBy::Theirs, regions);
         let lines = ours.iter().zip(&theirs).zip(&self.words);
         lines
             .filter(|((ours, theirs), _)| ours.edited && theirs.edited)
@@ -73,7 +73,7 @@ impl<'a> BaseLines<'a> {
     }
 
     /// What a side did to each line. Lines that it brought in or removed whole are not edited.
-    fn edits_of(&self, who: Who, regions: &[Region]) -> Vec<LineEdit> {
+    fn edits_of(&self, who: ChangedBy, regions: &[Region]) -> Vec<LineEdit> {
         let side = self.side(who);
         let mut lines = vec![LineEdit::default(); self.words.len()];
         for region in regions.iter().filter(|region| region.who == who) {
@@ -111,10 +111,10 @@ impl<'a> BaseLines<'a> {
             .all(|token| token.iter().all(u8::is_ascii_whitespace))
     }
 
-    fn side(&self, who: Who) -> SideEdits<'a> {
+    fn side(&self, who: ChangedBy) -> SideEdits<'a> {
         let HunkWords { texts, words } = self.hunk;
         let (text, split) = match who {
-            Who::Theirs => (texts.theirs, &words.theirs),
+            ChangedBy::Theirs => (texts.theirs, &words.theirs),
             _ => (texts.ours, &words.ours),
         };
         SideEdits { who, text, split }
@@ -150,7 +150,8 @@ impl<'a> BaseLines<'a> {
     /// that which line that edit belongs to is open.
     pub(crate) fn meet(&self, regions: &[Region]) -> bool {
         regions.windows(2).any(|pair| {
-            let one_sided = |region: &Region| matches!(region.who, Who::Ours | Who::Theirs);
+            let one_sided =
+                |region: &Region| matches!(region.who, ChangedBy::Ours | ChangedBy::Theirs);
             one_sided(&pair[0])
                 && one_sided(&pair[1])
                 && pair[0].who != pair[1].who
@@ -179,7 +180,7 @@ impl<'a> BaseLines<'a> {
 impl SideEdits<'_> {
     fn range(&self, region: &Region) -> Range<usize> {
         match self.who {
-            Who::Theirs => region.theirs.clone(),
+            ChangedBy::Theirs => region.theirs.clone(),
             _ => region.ours.clone(),
         }
     }

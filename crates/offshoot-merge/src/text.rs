@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::brackets::net;
-use crate::diff3::{Region, Who};
+use crate::diff3::{ChangedBy, Region};
 use crate::entries::EntryFormat;
 use crate::hunk::ConflictingHunk;
 use crate::limits::{Budget, Limits};
@@ -73,12 +73,12 @@ pub(crate) fn merge_text(
     for region in regions {
         let ours_bytes = lines.ours.bytes(&region.ours);
         match region.who {
-            Who::Ours | Who::Both => continue,
-            Who::Theirs => {
+            ChangedBy::Ours | ChangedBy::Both => continue,
+            ChangedBy::Theirs => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
                 pieces.push(Piece::Theirs(lines.theirs.bytes(&region.theirs)));
             }
-            Who::Conflict => {
+            ChangedBy::Conflict => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
                 let hunk = ConflictingHunk {
                     texts: Texts {
@@ -93,7 +93,7 @@ pub(crate) fn merge_text(
                     lines: &lines,
                     region: &region,
                 };
-                pieces.push(match hunk.settle(allowed, &mut refining) {
+                pieces.push(match hunk.try_merge(allowed, &mut refining) {
                     Some((bytes, reason)) => Piece::Resolved(bytes, region, reason),
                     None => Piece::Conflict(region),
                 });

@@ -1,4 +1,4 @@
-//! What the parts of a conflict are made of, for telling who wrote them: lines, or values of JSON.
+//! Contents cut into units, lines or values of JSON, for attributing parts of a conflict to authors.
 //!
 //! A line of a text is a unit. Of a JSON document it is each value that holds no other, together
 //! with the keys that lead to it, so that a minified document has as many units as a pretty one.
@@ -8,12 +8,12 @@ use std::ops::Range;
 
 use crate::content::is_binary;
 use crate::equal_lines::{EqualLines, equal_lines};
-use crate::json::{Form, leaves};
+use crate::json::{JsonFormat, leaves};
 use crate::limits::Limits;
 
 /// What a content is cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Grain {
+pub enum Granularity {
     /// Lines.
     Lines,
     /// The values of one JSON document.
@@ -35,14 +35,14 @@ pub struct Units {
 
 impl Units {
     /// Cuts a content. None if it is binary, too large, or not of that grain.
-    pub fn cut(bytes: &[u8], grain: Grain, limits: &Limits) -> Option<Units> {
+    pub fn cut(bytes: &[u8], grain: Granularity, limits: &Limits) -> Option<Units> {
         if bytes.len() as u64 > limits.bytes || is_binary(bytes) {
             return None;
         }
         let form = match grain {
-            Grain::Lines => return Some(Units::of_lines(bytes)),
-            Grain::Json => Form::Document,
-            Grain::JsonLines => Form::Lines,
+            Granularity::Lines => return Some(Units::of_lines(bytes)),
+            Granularity::Json => JsonFormat::Document,
+            Granularity::JsonLines => JsonFormat::Lines,
         };
         let mut units = Units::default();
         for leaf in leaves(bytes, form, limits.depth)? {
@@ -102,13 +102,13 @@ impl Units {
         places
     }
 
-    /// What led to a unit; none for a line.
+    /// The keys that lead to a unit; none for a line.
     pub fn lead(&self, unit: usize) -> Option<&[u8]> {
         self.leads.get(unit).map(Vec::as_slice)
     }
 
     /// What became of these units in a later content.
-    pub fn followed_to<'a>(&self, later: &'a Units, limits: &Limits) -> Followed<'a> {
+    pub fn map_to<'a>(&self, later: &'a Units, limits: &Limits) -> UnitMapping<'a> {
         let same = self.places_in(later, limits);
         let mut became = same.clone();
         let (mut unit, mut free) = (0, 0);
@@ -123,7 +123,7 @@ impl Units {
             self.pair(&mut became, unit..end, later, free..later_end);
             unit = end;
         }
-        Followed {
+        UnitMapping {
             same,
             became,
             later,
@@ -155,13 +155,13 @@ impl Units {
 
 /// What became of the units of a content in a later one.
 #[derive(Debug)]
-pub struct Followed<'a> {
+pub struct UnitMapping<'a> {
     same: Vec<Option<usize>>,
     became: Vec<Option<usize>>,
     later: &'a Units,
 }
 
-impl Followed<'_> {
+impl UnitMapping<'_> {
     /// Where a unit is, or what stands in its place; none if it was taken away.
     pub fn unit(&self, unit: usize) -> Option<usize> {
         self.became[unit]
@@ -176,7 +176,7 @@ impl Followed<'_> {
     /// What was put into a gap. `lead` is what led to the unit that left it.
     pub fn filled(&self, gap: usize, lead: Option<&[u8]>) -> Option<usize> {
         if let Some(lead) = lead {
-            // Elements of a list all have the same.
+            // All elements of a list have equal keys.
             let is_element = lead.split(|&byte| byte == b'/').any(|part| part == b"[]");
             let mut leads = self.later.leads.iter();
             return leads.position(|other| !is_element && other == lead);
@@ -193,29 +193,29 @@ impl Followed<'_> {
 mod tests {
     use super::*;
 
-    fn cut(text: &str, grain: Grain) -> Units {
+    fn cut(text: &str, grain: Granularity) -> Units {
         Units::cut(text.as_bytes(), grain, &Limits::default()).unwrap()
     }
 
     #[test]
     fn lines_are_units() {
-        let units = cut("a\nb\nc", Grain::Lines);
+        let units = cut("a\nb\nc", Granularity::Lines);
         assert_eq!((units.len(), units.is_in(1, &(2..4))), (3, true));
         assert!(!units.is_in(0, &(2..4)) && !units.is_in(1, &(2..2)));
-        let found = units.found_in(&cut("a\nX\nc", Grain::Lines), &Limits::default());
+        let found = units.found_in(&cut("a\nX\nc", Granularity::Lines), &Limits::default());
         assert_eq!(found, [true, false, true]);
-        assert!(Units::cut(b"a\0", Grain::Lines, &Limits::default()).is_none());
+        assert!(Units::cut(b"a\0", Granularity::Lines, &Limits::default()).is_none());
     }
 
     #[test]
     fn values_of_json_are_units_in_any_order_and_layout() {
         let one = cut(
             r#"{"b":{"y":1,"x":[1,{"k":"v"}]},"a":"\n","e":{}}"#,
-            Grain::Json,
+            Granularity::Json,
         );
         let other = cut(
             "{\n \"a\": \"\\n\", \"e\": { },\n \"b\": {\"x\": [1, {\"k\": 0}], \"y\": 1}}",
-            Grain::Json,
+            Granularity::Json,
         );
         assert_eq!((one.len(), other.len()), (5, 5));
         let found = one.found_in(&other, &Limits::default());
@@ -225,51 +225,58 @@ mod tests {
             .filter(|&unit| one.is_in(unit, &(place..place + 3)))
             .collect();
         assert_eq!(hit, [2]);
-        assert!(Units::cut(b"{", Grain::Json, &Limits::default()).is_none());
+        assert!(Units::cut(b"{", Granularity::Json, &Limits::default()).is_none());
     }
 
     #[test]
     fn what_took_the_place_of_a_unit_is_told_from_what_is_gone() {
         let became = |before: &str, after: &str, grain| -> Vec<Option<usize>> {
             let (before, after) = (cut(before, grain), cut(after, grain));
-            let followed = before.followed_to(&after, &Limits::default());
+            let followed = before.map_to(&after, &Limits::default());
             (0..before.len()).map(|unit| followed.unit(unit)).collect()
         };
-        let of_lines = became("a\nb\nc\nd\n", "a\nX\nd\n", Grain::Lines);
+        let of_lines = became("a\nb\nc\nd\n", "a\nX\nd\n", Granularity::Lines);
         assert_eq!(of_lines, [Some(0), Some(1), None, Some(2)]);
-        let of_json = became(r#"{"a":1,"b":1,"c":1}"#, r#"{"b":2,"c":1}"#, Grain::Json);
+        let of_json = became(
+            r#"{"a":1,"b":1,"c":1}"#,
+            r#"{"b":2,"c":1}"#,
+            Granularity::Json,
+        );
         assert_eq!(of_json, [None, Some(0), Some(1)]);
-        assert_eq!(became("a\n", "", Grain::Lines), [None]);
+        assert_eq!(became("a\n", "", Granularity::Lines), [None]);
     }
 
     #[test]
     fn what_fills_a_gap_is_found() {
         let limits = Limits::default();
         let (one, other) = (
-            cut("a\nc\n", Grain::Lines),
-            cut("z\na\nb\nc\n", Grain::Lines),
+            cut("a\nc\n", Granularity::Lines),
+            cut("z\na\nb\nc\n", Granularity::Lines),
         );
-        let followed = one.followed_to(&other, &limits);
+        let followed = one.map_to(&other, &limits);
         assert_eq!((followed.gap(1), followed.filled(1, None)), (2, Some(2)));
         assert_eq!((followed.gap(2), followed.filled(2, None)), (4, None));
-        let back = other.followed_to(&one, &limits);
+        let back = other.map_to(&one, &limits);
         assert_eq!(
             (back.unit(2), back.gap(2), back.filled(0, None)),
             (None, 1, None)
         );
         let (one, other) = (
-            cut(r#"{"a":1}"#, Grain::Json),
-            cut(r#"{"a":2,"b":3}"#, Grain::Json),
+            cut(r#"{"a":1}"#, Granularity::Json),
+            cut(r#"{"a":2,"b":3}"#, Granularity::Json),
         );
-        let followed = one.followed_to(&other, &limits);
+        let followed = one.map_to(&other, &limits);
         assert_eq!(followed.filled(1, Some(b"/b")), Some(1));
         assert_eq!(followed.filled(1, Some(b"/c")), None);
     }
 
     #[test]
     fn a_line_of_json_lines_is_an_element() {
-        let units = cut("{\"a\":1}\n{\"a\":2}\n", Grain::JsonLines);
-        let found = units.found_in(&cut("{\"a\":2}\n", Grain::JsonLines), &Limits::default());
+        let units = cut("{\"a\":1}\n{\"a\":2}\n", Granularity::JsonLines);
+        let found = units.found_in(
+            &cut("{\"a\":2}\n", Granularity::JsonLines),
+            &Limits::default(),
+        );
         assert_eq!(found, [false, true]);
     }
 }

@@ -11,7 +11,7 @@ struct Version<'a> {
     label: Option<&'a [u8]>,
 }
 
-/// How much tells that a number with dots is a version and not a measure such as `1.5`.
+/// How certain it is that a number with dots is a version and not a measure such as `1.5`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Certainty {
     /// The place says so: a member named `version`, an entry among dependencies.
@@ -113,7 +113,7 @@ pub(crate) fn second_block_is_higher(base: &[u8], first: &[u8], second: &[u8]) -
 }
 
 /// A number with its dots and label, or what stands between two of them.
-struct Stretch<'a> {
+struct Token<'a> {
     text: &'a [u8],
     /// The line that it begins in.
     line: &'a [u8],
@@ -121,7 +121,7 @@ struct Stretch<'a> {
 }
 
 /// A text cut into its numbers and the single bytes between them.
-fn numbers(text: &[u8]) -> Vec<Stretch<'_>> {
+fn numbers(text: &[u8]) -> Vec<Token<'_>> {
     let mut stretches = Vec::new();
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let mut rest = line;
@@ -137,7 +137,7 @@ fn numbers(text: &[u8]) -> Vec<Stretch<'_>> {
             };
             in_word = !is_number && (first.is_ascii_alphanumeric() || first == b'_');
             let (text, after) = rest.split_at(length);
-            stretches.push(Stretch {
+            stretches.push(Token {
                 text,
                 line,
                 is_number,

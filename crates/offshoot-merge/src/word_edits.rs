@@ -1,9 +1,9 @@
-//! How the edits of the two sides in one hunk stand to each other, word by word.
+//! How the edits of the two sides in one hunk relate to each other, word by word.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::diff3::{Region, Who};
+use crate::diff3::{ChangedBy, Region};
 use crate::same_line::{BaseLines, is_word, turn_into_comment};
 use crate::split::Split;
 use crate::words::{HunkWords, Texts};
@@ -28,7 +28,7 @@ impl<'a> WordEdits<'a> {
         if self.only_removes_lines() {
             return false;
         }
-        let one_sided = |region: &Region| matches!(region.who, Who::Ours | Who::Theirs);
+        let one_sided = |region: &Region| matches!(region.who, ChangedBy::Ours | ChangedBy::Theirs);
         let base = &self.hunk.words.base;
         self.regions
             .windows(2)
@@ -58,16 +58,19 @@ impl<'a> WordEdits<'a> {
         !changed().any(|byte| is_word(&[*byte])) && !changed().all(u8::is_ascii_whitespace)
     }
 
-    /// Whether the edits of the two sides speak of the same words.
+    /// Whether the edits of the two sides add or remove common words.
     ///
     /// A word that both brought in is the same change made twice, and both would be written: right
     /// in 19 % of the cases. A word that one side brings in and the other takes away is a use of
     /// what is gone or has another name: right in 57 %.
     pub(crate) fn share_words(&self) -> bool {
-        let (ours, theirs) = (self.new_words(Who::Ours), self.new_words(Who::Theirs));
+        let (ours, theirs) = (
+            self.new_words(ChangedBy::Ours),
+            self.new_words(ChangedBy::Theirs),
+        );
         !ours.is_disjoint(&theirs)
-            || !ours.is_disjoint(&self.gone_words(Who::Theirs))
-            || !theirs.is_disjoint(&self.gone_words(Who::Ours))
+            || !ours.is_disjoint(&self.gone_words(ChangedBy::Theirs))
+            || !theirs.is_disjoint(&self.gone_words(ChangedBy::Ours))
     }
 
     /// Whether a word would land in a line that the other side commented out, cut or replaced, or
@@ -75,14 +78,14 @@ impl<'a> WordEdits<'a> {
     pub(crate) fn lose_their_line(&self) -> bool {
         let lines = BaseLines::new(self.hunk);
         let comment = self
-            .of(Who::Ours)
-            .chain(self.of(Who::Theirs))
+            .of(ChangedBy::Ours)
+            .chain(self.of(ChangedBy::Theirs))
             .any(|region| turn_into_comment(self.old_bytes(region), self.new_bytes(region)));
         comment || lines.lost(self.regions) || lines.meet(self.regions)
     }
 
-    /// Whether one of the signs holds that tell that the result needs a look. Each of them alone
-    /// halves the odds of the word pass; where its result is one side as it is, they say nothing.
+    /// Whether one of the signs is present that the merged result is wrong. Each of them alone halves
+    /// the odds of the word pass; they mean nothing where its result equals one side.
     pub(crate) fn are_doubtful(&self) -> bool {
         self.repeat_words() || self.one_is_blank()
     }
@@ -92,7 +95,10 @@ impl<'a> WordEdits<'a> {
     fn repeat_words(&self) -> bool {
         let base = &self.hunk.words.base;
         let known = words_of(self.hunk.texts.base, base, std::iter::once(0..base.len()));
-        let (ours, theirs) = (self.new_words(Who::Ours), self.new_words(Who::Theirs));
+        let (ours, theirs) = (
+            self.new_words(ChangedBy::Ours),
+            self.new_words(ChangedBy::Theirs),
+        );
         ours.union(&theirs)
             .filter(|word| known.contains(*word))
             .count()
@@ -102,7 +108,7 @@ impl<'a> WordEdits<'a> {
     /// One side changed blanks alone: it laid the lines out anew, and what the other side brings in
     /// would have to follow. Right in 40 %.
     fn one_is_blank(&self) -> bool {
-        [Who::Ours, Who::Theirs].into_iter().any(|who| {
+        [ChangedBy::Ours, ChangedBy::Theirs].into_iter().any(|who| {
             let mut edits = self.of(who).peekable();
             edits.peek().is_some()
                 && edits.all(|region| {
@@ -115,12 +121,12 @@ impl<'a> WordEdits<'a> {
     /// Whether a side removed lines and neither brought any in.
     fn only_removes_lines(&self) -> bool {
         let has_line = |text: &[u8]| text.contains(&b'\n');
-        let edits = || self.of(Who::Ours).chain(self.of(Who::Theirs));
+        let edits = || self.of(ChangedBy::Ours).chain(self.of(ChangedBy::Theirs));
         edits().any(|region| has_line(self.old_bytes(region)))
             && !edits().any(|region| has_line(self.new_bytes(region)))
     }
 
-    fn of(&self, who: Who) -> impl Iterator<Item = &'a Region> {
+    fn of(&self, who: ChangedBy) -> impl Iterator<Item = &'a Region> {
         self.regions.iter().filter(move |region| region.who == who)
     }
 
@@ -133,17 +139,17 @@ impl<'a> WordEdits<'a> {
     fn new_bytes(&self, region: &Region) -> &'a [u8] {
         let Texts { ours, theirs, .. } = self.hunk.texts;
         match region.who {
-            Who::Theirs => &theirs[self.hunk.words.theirs.bytes(&region.theirs)],
+            ChangedBy::Theirs => &theirs[self.hunk.words.theirs.bytes(&region.theirs)],
             _ => &ours[self.hunk.words.ours.bytes(&region.ours)],
         }
     }
 
     /// The words that a side brought in.
-    fn new_words(&self, who: Who) -> HashSet<&'a [u8]> {
+    fn new_words(&self, who: ChangedBy) -> HashSet<&'a [u8]> {
         let HunkWords { texts, words } = self.hunk;
         let regions = self.of(who);
         match who {
-            Who::Theirs => {
+            ChangedBy::Theirs => {
                 let ranges = regions.map(|region| region.theirs.clone());
                 words_of(texts.theirs, &words.theirs, ranges)
             }
@@ -156,7 +162,7 @@ impl<'a> WordEdits<'a> {
     }
 
     /// The words that a side took away.
-    fn gone_words(&self, who: Who) -> HashSet<&'a [u8]> {
+    fn gone_words(&self, who: ChangedBy) -> HashSet<&'a [u8]> {
         let ranges = self.of(who).map(|region| region.base.clone());
         words_of(self.hunk.texts.base, &self.hunk.words.base, ranges)
     }

@@ -1,12 +1,12 @@
 //! The second pass: a hunk that conflicts by line, merged word by word.
 //!
-//! It is right more often than not only where the two edits have nothing to do with each other,
-//! so it refuses whenever they might. What counts as a sign of that was measured on the merge
-//! commits of public repositories; `docs/reports/` has the figures.
+//! It is right more often than not only where the two edits are unrelated, so it refuses whenever
+//! they might be related. The signs of that were measured on the merge commits of public
+//! repositories; `docs/reports/` has the figures.
 
 use std::ops::Range;
 
-use crate::diff3::{Region, Who};
+use crate::diff3::{ChangedBy, Region};
 use crate::limits::Budget;
 use crate::reason::{Reason, Reasons};
 use crate::split::{ThreeWay, word_length};
@@ -33,7 +33,7 @@ impl<'a> HunkWords<'a> {
         HunkWords { texts, words }
     }
 
-    /// The merged bytes with the reason, or none where the two edits may have to do with each other.
+    /// The merged bytes with the reason, or none where the two edits may be related.
     pub(crate) fn merge(&self, allowed: Reasons, budget: &mut Budget) -> Option<(Vec<u8>, Reason)> {
         let texts = self.texts;
         let regions = self.words.regions(budget);
@@ -45,10 +45,10 @@ impl<'a> HunkWords<'a> {
         let mut done = 0;
         for region in &regions {
             let from_theirs = match region.who {
-                Who::Ours | Who::Both => false,
-                Who::Theirs => true,
-                Who::Conflict => {
-                    let (theirs, why) = self.settle(region, allowed)?;
+                ChangedBy::Ours | ChangedBy::Both => false,
+                ChangedBy::Theirs => true,
+                ChangedBy::Conflict => {
+                    let (theirs, why) = self.resolve_region(region, allowed)?;
                     reason = reason.max(why);
                     theirs
                 }
@@ -73,8 +73,8 @@ impl<'a> HunkWords<'a> {
         (allowed.contains(reason) && !related).then_some((merged, reason))
     }
 
-    /// What both sides changed in different ways: whether theirs is taken, and why.
-    fn settle(&self, region: &Region, allowed: Reasons) -> Option<(bool, Reason)> {
+    /// Resolves a region that both sides changed in different ways: whether theirs is taken, and why.
+    fn resolve_region(&self, region: &Region, allowed: Reasons) -> Option<(bool, Reason)> {
         let base = &self.texts.base[self.words.base.bytes(&region.base)];
         let ours = &self.texts.ours[self.words.ours.bytes(&region.ours)];
         let theirs = &self.texts.theirs[self.words.theirs.bytes(&region.theirs)];
@@ -94,7 +94,7 @@ impl<'a> HunkWords<'a> {
     }
 }
 
-/// Whether two texts have the same words and signs.
+/// Whether two texts differ in blanks only.
 fn differ_in_blanks(one: &[u8], two: &[u8]) -> bool {
     let mut words = (visible(one), visible(two));
     loop {

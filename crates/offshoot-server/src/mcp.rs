@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use offshoot_agent::resources::{self, Part};
+use offshoot_agent::resources::{self, ResourceWindow};
 use offshoot_agent::{Access, Registry, Tool};
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_engine::WindowContent;
@@ -131,7 +131,7 @@ fn refused(error: &Error) -> ErrorData {
     }
 }
 
-fn resource(listed: resources::Listed) -> Resource {
+fn resource(listed: resources::Resource) -> Resource {
     let mut resource = Resource::new(resources::uri_of(&listed.path), listed.path.to_text());
     resource.mime_type = listed.mime;
     resource.size = Some(listed.size);
@@ -140,8 +140,8 @@ fn resource(listed: resources::Listed) -> Resource {
 
 /// A part of a file and, if there is more, how to read on: for programs as data of the part, for
 /// models as a text after it.
-fn contents_of(part: Part, uri: String) -> Vec<ResourceContents> {
-    let how = part.how_to_read_on();
+fn contents_of(part: ResourceWindow, uri: String) -> Vec<ResourceContents> {
+    let how = part.continuation_hint();
     let window = part.window;
     let mut about = json!({
         "start": window.start, "total": window.total, "readLength": window.read_length,

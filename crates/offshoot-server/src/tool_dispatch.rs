@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use offshoot_agent::{Answer, Arguments, Registry, Tool};
+use offshoot_agent::{Arguments, Registry, Tool, ToolAnswer};
 use offshoot_core::Result;
 use offshoot_engine::Access;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl ToolDispatcher {
         name: &str,
         access: Access,
         asked: Asked,
-    ) -> Result<Box<dyn Answer>> {
+    ) -> Result<Box<dyn ToolAnswer>> {
         let about = asked.about();
         let answer = self.serve(tools, name, access, asked).await;
         if let Err(error) = &answer {
@@ -89,10 +89,10 @@ impl ToolDispatcher {
         name: &str,
         access: Access,
         asked: Asked,
-    ) -> Result<Box<dyn Answer>> {
+    ) -> Result<Box<dyn ToolAnswer>> {
         let tool = tools.get(name)?;
         let arguments = asked.arguments();
-        if let Some(answer) = tool.call_if_quick(&access, &arguments) {
+        if let Some(answer) = tool.call_inline(&access, &arguments) {
             return answer;
         }
         let (tools, name) = (Arc::clone(tools), name.to_owned());

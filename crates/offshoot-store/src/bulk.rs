@@ -10,18 +10,18 @@ use std::thread::{self, JoinHandle};
 use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
 
 use crate::objects::{
-    LARGEST_IN_ROW, Store, cannot_store, new_object, new_pack_key, removed_meanwhile,
+    MAX_INLINE_BYTES, Store, cannot_store, new_object, new_pack_key, removed_meanwhile,
 };
 use crate::{NewObject, ObjectPlace, WriteTx};
 
 /// A pack is closed before it grows beyond this.
-const LARGEST_PACK: u64 = 256 << 20;
+const MAX_PACK_BYTES: u64 = 256 << 20;
 /// Content is handed to the compressing threads in chunks of about this size.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// A bulk that is no larger than this goes into rows: a pack would cost two syncs.
-const LARGEST_IN_ROWS: usize = 128 << 10;
-/// More threads than this do not help: one disk takes what they make.
-const MOST_THREADS: usize = 4;
+const MAX_INLINE_BULK_BYTES: usize = 128 << 10;
+/// More threads than this do not help: one disk writes what they compress.
+const MAX_THREADS: usize = 4;
 
 /// Takes objects and writes them into packs. Threads run only once there is enough to do.
 ///
@@ -29,11 +29,11 @@ const MOST_THREADS: usize = 4;
 /// disk is behind. Dropping it without [`BulkWriter::finish`] stores nothing.
 pub struct BulkWriter {
     store: Store,
-    feed: Mutex<Feed>,
+    pending: Mutex<Pending>,
 }
 
 #[derive(Default)]
-struct Feed {
+struct Pending {
     chunk: Chunk,
     seen: HashSet<ObjectId>,
     prepared: Vec<NewObject>,
@@ -51,12 +51,12 @@ struct Chunk {
 #[derive(Default)]
 struct PackedChunk {
     bytes: Vec<u8>,
-    objects: Vec<Packed>,
+    objects: Vec<PackedObject>,
     /// Objects that the store has already.
     known: Vec<ObjectId>,
 }
 
-struct Packed {
+struct PackedObject {
     id: ObjectId,
     kind: ObjectKind,
     size: u64,
@@ -70,7 +70,7 @@ struct Packed {
 struct Pack {
     blob: String,
     size: u64,
-    objects: Vec<Packed>,
+    objects: Vec<PackedObject>,
 }
 
 /// What a bulk wrote, durable and ready to be named by a transaction.
@@ -85,12 +85,12 @@ pub struct Bulk {
 struct Workers {
     chunks: SyncSender<Chunk>,
     compressors: Vec<JoinHandle<Result<()>>>,
-    writer: JoinHandle<Result<Written>>,
+    writer: JoinHandle<Result<PackResult>>,
     aborted: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct Written {
+struct PackResult {
     packs: Vec<Pack>,
     known: Vec<ObjectId>,
 }
@@ -99,26 +99,29 @@ impl BulkWriter {
     pub(crate) fn new(store: Store) -> Self {
         BulkWriter {
             store,
-            feed: Mutex::default(),
+            pending: Mutex::default(),
         }
     }
 
     /// Adds an object. One that was added before is not written again. Returns whether it is new
     /// to this bulk.
     pub fn add(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<bool> {
-        let mut feed = self.feed();
-        if !feed.seen.insert(id) {
+        let mut pending = self.pending();
+        if !pending.seen.insert(id) {
             return Ok(false);
         }
-        feed.chunk.bytes.extend_from_slice(bytes);
-        feed.chunk.objects.push((id, kind, bytes.len()));
-        if feed.chunk.bytes.len() >= CHUNK {
-            let chunk = std::mem::take(&mut feed.chunk);
+        pending.chunk.bytes.extend_from_slice(bytes);
+        pending.chunk.objects.push((id, kind, bytes.len()));
+        if pending.chunk.bytes.len() >= CHUNK_BYTES {
+            let chunk = std::mem::take(&mut pending.chunk);
             let store = &self.store;
-            let workers = feed.workers.get_or_insert_with(|| Workers::start(store));
+            let workers = pending.workers.get_or_insert_with(|| Workers::start(store));
             if workers.chunks.send(chunk).is_err() {
-                // They stopped, so one of them failed.
-                return Err(feed.workers.take().map_or_else(stopped, Workers::failure));
+                // The workers have stopped, so one of them failed.
+                return Err(pending
+                    .workers
+                    .take()
+                    .map_or_else(stopped, Workers::failure));
             }
         }
         Ok(true)
@@ -126,39 +129,39 @@ impl BulkWriter {
 
     /// Adds an object that was prepared on its own, such as a large stream.
     pub fn add_prepared(&self, object: NewObject) {
-        let mut feed = self.feed();
-        if feed.seen.insert(object.0.id) {
-            feed.prepared.push(object);
+        let mut pending = self.pending();
+        if pending.seen.insert(object.0.id) {
+            pending.prepared.push(object);
         }
     }
 
     /// Waits until everything is durable.
     pub fn finish(self) -> Result<Bulk> {
-        let mut feed = std::mem::take(&mut *self.feed());
-        let chunk = std::mem::take(&mut feed.chunk);
-        let mut rows = std::mem::take(&mut feed.prepared);
-        let written = match feed.workers.take() {
+        let mut pending = std::mem::take(&mut *self.pending());
+        let chunk = std::mem::take(&mut pending.chunk);
+        let mut rows = std::mem::take(&mut pending.prepared);
+        let written = match pending.workers.take() {
             Some(workers) => workers.finish(chunk)?,
             None => finish_small(&self.store, &chunk, &mut rows)?,
         };
         Ok(Bulk::new(written, rows))
     }
 
-    fn feed(&self) -> MutexGuard<'_, Feed> {
-        self.feed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for BulkWriter {
     fn drop(&mut self) {
-        if let Some(workers) = self.feed().workers.take() {
+        if let Some(workers) = self.pending().workers.take() {
             workers.abort();
         }
     }
 }
 
 impl Bulk {
-    fn new(written: Written, mut rows: Vec<NewObject>) -> Self {
+    fn new(written: PackResult, mut rows: Vec<NewObject>) -> Self {
         rows.sort_unstable_by_key(|object| object.0.id);
         let mut order: Vec<(u32, u32)> = Vec::new();
         for (pack, content) in written.packs.iter().enumerate() {
@@ -220,13 +223,13 @@ impl Bulk {
 }
 
 /// A bulk that never filled a chunk: into rows if small, else into one pack.
-fn finish_small(store: &Store, chunk: &Chunk, rows: &mut Vec<NewObject>) -> Result<Written> {
+fn finish_small(store: &Store, chunk: &Chunk, rows: &mut Vec<NewObject>) -> Result<PackResult> {
     let packed = compress_chunk(store, chunk)?;
-    let fits = packed.bytes.len() <= LARGEST_IN_ROWS
+    let fits = packed.bytes.len() <= MAX_INLINE_BULK_BYTES
         && packed
             .objects
             .iter()
-            .all(|object| object.length <= LARGEST_IN_ROW as u64);
+            .all(|object| object.length <= MAX_INLINE_BYTES as u64);
     if !fits {
         let (sender, receiver) = sync_channel(1);
         let sent = sender.send(packed);
@@ -247,7 +250,7 @@ fn finish_small(store: &Store, chunk: &Chunk, rows: &mut Vec<NewObject>) -> Resu
             place,
         ));
     }
-    Ok(Written {
+    Ok(PackResult {
         packs: Vec::new(),
         known: packed.known,
     })
@@ -256,7 +259,7 @@ fn finish_small(store: &Store, chunk: &Chunk, rows: &mut Vec<NewObject>) -> Resu
 impl Workers {
     fn start(store: &Store) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = threads.min(MOST_THREADS);
+        let threads = threads.min(MAX_THREADS);
         let aborted = Arc::new(AtomicBool::new(false));
         let (chunks, to_compress) = sync_channel::<Chunk>(threads);
         let to_compress = Arc::new(Mutex::new(to_compress));
@@ -278,7 +281,7 @@ impl Workers {
         }
     }
 
-    fn finish(self, last: Chunk) -> Result<Written> {
+    fn finish(self, last: Chunk) -> Result<PackResult> {
         // If this fails, so does one of the joins below.
         let _ = self.chunks.send(last);
         self.join()
@@ -295,13 +298,13 @@ impl Workers {
         let _ = self.join();
     }
 
-    fn join(self) -> Result<Written> {
+    fn join(self) -> Result<PackResult> {
         drop(self.chunks);
         let mut result = Ok(());
         for compressor in self.compressors {
             let ended = compressor.join().unwrap_or_else(|_| Err(stopped()));
             if ended.is_err() {
-                // What is missing must not look like a finished pack.
+                // A pack must not be finished without the chunks of a failed thread.
                 self.aborted.store(true, Ordering::SeqCst);
                 result = result.and(ended);
             }
@@ -344,7 +347,7 @@ fn compress_chunk(store: &Store, chunk: &Chunk) -> Result<PackedChunk> {
             continue;
         }
         let (compressed, stored) = store.compression().compress(*kind, bytes)?;
-        packed.objects.push(Packed {
+        packed.objects.push(PackedObject {
             id: *id,
             kind: *kind,
             size: bytes.len() as u64,
@@ -361,8 +364,8 @@ fn write_packs(
     store: &Store,
     chunks: &Receiver<PackedChunk>,
     aborted: &AtomicBool,
-) -> Result<Written> {
-    let mut written = Written::default();
+) -> Result<PackResult> {
+    let mut written = PackResult::default();
     let mut next = chunks.recv().ok();
     while let Some(first) = next.take() {
         let mut pack = Pack {
@@ -386,7 +389,7 @@ fn write_packs(
         store.blobs().put(&blob, &mut |out| {
             while let Some(mut chunk) = current.take() {
                 let size = chunk.bytes.len() as u64;
-                if pack.size > 0 && pack.size + size > LARGEST_PACK {
+                if pack.size > 0 && pack.size + size > MAX_PACK_BYTES {
                     next = Some(chunk);
                     break;
                 }

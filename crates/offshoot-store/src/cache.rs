@@ -1,4 +1,4 @@
-//! A cache of small objects, bounded by bytes; the one used longest ago goes first.
+//! An LRU cache of small objects, bounded by bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use offshoot_core::{ObjectId, ObjectKind};
 
 /// Trees are read again and again on the way to a file; they may take up to this much each.
-const LARGEST_TREE: usize = 1 << 20;
+const MAX_TREE_BYTES: usize = 1 << 20;
 /// Other objects are kept only if they are small.
-const LARGEST_OTHER: usize = 8 << 10;
+const MAX_OTHER_BYTES: usize = 8 << 10;
 /// What an entry costs besides its bytes.
 const OVERHEAD: usize = 160;
 
-/// Objects by id. They never change, so nothing has to be invalidated but what was erased.
+/// Objects by id. They never change, so only erased ones have to be invalidated.
 pub(crate) struct ObjectCache {
-    most_bytes: usize,
+    max_bytes: usize,
     state: Mutex<State>,
 }
 
@@ -33,9 +33,9 @@ struct Cached {
 }
 
 impl ObjectCache {
-    pub(crate) fn new(most_bytes: usize) -> Self {
+    pub(crate) fn new(max_bytes: usize) -> Self {
         ObjectCache {
-            most_bytes,
+            max_bytes,
             state: Mutex::default(),
         }
     }
@@ -54,11 +54,11 @@ impl ObjectCache {
 
     pub(crate) fn put(&self, id: ObjectId, kind: ObjectKind, bytes: &Arc<[u8]>) {
         let largest = if kind == ObjectKind::Tree {
-            LARGEST_TREE
+            MAX_TREE_BYTES
         } else {
-            LARGEST_OTHER
+            MAX_OTHER_BYTES
         };
-        if bytes.len() > largest.min(self.most_bytes) {
+        if bytes.len() > largest.min(self.max_bytes) {
             return;
         }
         let mut state = self.lock();
@@ -75,7 +75,7 @@ impl ObjectCache {
                 last_use,
             },
         );
-        while state.bytes > self.most_bytes {
+        while state.bytes > self.max_bytes {
             let Some((_, oldest)) = state.by_use.first_key_value() else {
                 break;
             };

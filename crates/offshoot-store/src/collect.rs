@@ -1,8 +1,8 @@
 //! Garbage collection: rows first, bytes after, and nothing younger than the age guard (INV-3).
 //!
 //! A writer that is about to name an object has either renewed the age of its row, which
-//! [`crate::WriteTx::remove_object`] looks at inside the transaction, or has just put its blob,
-//! whose age [`crate::BlobStore::delete_older`] looks at. So nothing has to be locked.
+//! [`crate::WriteTx::remove_object`] checks inside the transaction, or has just put its blob, whose
+//! age [`crate::BlobStore::delete_older`] checks. So nothing has to be locked.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,23 +12,23 @@ use offshoot_core::{Error, ErrorCode, ObjectId, Result, Timestamp};
 use crate::objects::{Store, cannot_store, new_pack_key, object_key};
 use crate::{Durability, ObjectPlace, ObjectRow, PackRow};
 
-/// Rows that one transaction looks at, so that writers never wait for long.
-const STEP: usize = 500;
+/// Rows that one transaction handles, so that writers never wait for long.
+const ROWS_PER_TRANSACTION: usize = 500;
 /// Blobs that one transaction erases: a file system takes its time over large ones.
-const BLOBS_AT_ONCE: usize = 16;
+const BLOBS_PER_TRANSACTION: usize = 16;
 /// The setting that says that erased content may still be found in the files.
-const REMAINS: &str = "erased_content_remains";
+const ERASED_CONTENT_REMAINS: &str = "erased_content_remains";
 
-/// What a collection did.
+/// What a garbage collection removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
-    /// Objects that were forgotten.
+pub struct GarbageReport {
+    /// Objects whose row was removed.
     pub objects: u64,
     /// Packs that were written anew without the dead part.
     pub packs_rewritten: u64,
-    /// Packs that went away because nothing in them was alive.
+    /// Packs that were removed because nothing in them was alive.
     pub packs_removed: u64,
-    /// Blobs that went away, packs included, because no row names them any more.
+    /// Blobs that were removed, packs included, because no row names them any more.
     pub blobs_removed: u64,
     /// Leftovers of interrupted writes.
     pub leftovers: u64,
@@ -48,8 +48,12 @@ impl Store {
     ///
     /// `reachable` holds what [`crate::ReadTx::visit_roots`] gives and all that can be reached
     /// from it. It must have been computed after the moment `before`.
-    pub fn collect(&self, reachable: &HashSet<ObjectId>, before: Timestamp) -> Result<Collected> {
-        let mut collected = Collected::default();
+    pub fn collect(
+        &self,
+        reachable: &HashSet<ObjectId>,
+        before: Timestamp,
+    ) -> Result<GarbageReport> {
+        let mut collected = GarbageReport::default();
         let alive = self.remove_unreachable(reachable, before, &mut collected)?;
         for pack in self.read(|tx| tx.packs())? {
             let alive = alive.get(&pack.key).copied().unwrap_or(0);
@@ -64,32 +68,36 @@ impl Store {
         self.remove_unnamed_objects(before, &mut collected)?;
         self.remove_unnamed_packs(before, &mut collected)?;
         collected.leftovers = self.blobs().sweep_leftovers(before)?;
-        if self.read(|tx| tx.setting(REMAINS))?.as_deref() == Some("yes") {
+        if self
+            .read(|tx| tx.setting(ERASED_CONTENT_REMAINS))?
+            .as_deref()
+            == Some("yes")
+        {
             let packs = self.read(|tx| tx.packs())?;
             self.overwrite(packs, &mut collected)?;
         }
         Ok(collected)
     }
 
-    /// Erases objects as [`Store::erase_beside_others`] does and scrubs the database, which keeps
+    /// Erases objects as [`Store::erase_incrementally`] does and scrubs the database, which keeps
     /// all writers waiting: also what was deleted before deletion overwrote it is gone then.
     ///
     /// Writing packs and the database anew needs space. If there is too little, that is left to the
     /// next collection, and the answer says so.
-    pub fn erase(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<Collected> {
+    pub fn erase(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<GarbageReport> {
         let (mut collected, torn) = self.erase_objects(unnamed)?;
         self.overwrite(torn, &mut collected)?;
         Ok(collected)
     }
 
     /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
-    /// own, and the packs that hold them, which are written anew. Nobody waits for longer than a
-    /// step of it. What the log of the database still holds goes when the log is written over.
+    /// own, and the packs that hold them, which are written anew. Writers wait for one step at most.
+    /// Content in the log of the database is gone once the log is overwritten.
     ///
     /// Each object comes with the age of its row in one view of the store in which nothing names
-    /// any of them. Whoever names one later renews its row in the same transaction: it is younger
-    /// then and stays.
-    pub fn erase_beside_others(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<Collected> {
+    /// any of them. A transaction that names one later also renews its row: it is younger then and
+    /// stays.
+    pub fn erase_incrementally(&self, unnamed: &[(ObjectId, Timestamp)]) -> Result<GarbageReport> {
         let (mut collected, torn) = self.erase_objects(unnamed)?;
         for pack in torn {
             match self.rewrite_pack(&pack, Timestamp(i64::MAX), &mut collected) {
@@ -102,14 +110,14 @@ impl Store {
         Ok(collected)
     }
 
-    /// Removes rows and blobs. Returns also the packs that hold what no row names any more.
+    /// Removes rows and blobs. Returns the packs that hold bytes which no row names any more.
     fn erase_objects(
         &self,
         unnamed: &[(ObjectId, Timestamp)],
-    ) -> Result<(Collected, Vec<PackRow>)> {
-        let mut collected = Collected::default();
+    ) -> Result<(GarbageReport, Vec<PackRow>)> {
+        let mut collected = GarbageReport::default();
         let (mut packs, mut blobs) = (HashSet::new(), Vec::new());
-        for step in unnamed.chunks(STEP) {
+        for step in unnamed.chunks(ROWS_PER_TRANSACTION) {
             for row in self.erase_rows(step, &mut collected)? {
                 match row.place {
                     ObjectPlace::Blob => blobs.push(row.id),
@@ -128,11 +136,11 @@ impl Store {
         Ok((collected, torn))
     }
 
-    /// Removes the rows that were not renewed since. Returns those that went.
+    /// Removes the rows that were not renewed since. Returns the removed ones.
     fn erase_rows(
         &self,
         unnamed: &[(ObjectId, Timestamp)],
-        collected: &mut Collected,
+        collected: &mut GarbageReport,
     ) -> Result<Vec<ObjectRow>> {
         let gone = self.write(Durability::Synced, |tx| {
             let mut gone = Vec::new();
@@ -145,7 +153,7 @@ impl Store {
             Ok(gone)
         })?;
         for row in &gone {
-            self.forget(&row.id);
+            self.evict(&row.id);
             collected.objects += 1;
             if matches!(row.place, ObjectPlace::Row(_)) {
                 collected.row_bytes += stored_length(row);
@@ -154,11 +162,11 @@ impl Store {
         Ok(gone)
     }
 
-    /// Removes blobs whose row went, whatever their age. A writer may have put the same content
-    /// again and be about to name it, so this happens in transactions: those that name a blob look
-    /// whether it is there.
-    fn erase_blobs(&self, ids: &[ObjectId], collected: &mut Collected) -> Result<()> {
-        for step in ids.chunks(BLOBS_AT_ONCE) {
+    /// Removes blobs whose row was removed, whatever their age. A writer may have put the same
+    /// content again and be about to name it, so this happens in transactions: a transaction that
+    /// names a blob checks that it exists.
+    fn erase_blobs(&self, ids: &[ObjectId], collected: &mut GarbageReport) -> Result<()> {
+        for step in ids.chunks(BLOBS_PER_TRANSACTION) {
             let (removed, bytes) = self.write(Durability::Relaxed, |tx| {
                 let (mut removed, mut bytes) = (0, 0);
                 for id in step {
@@ -179,8 +187,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes these packs anew if they hold what no row names, and the database.
-    fn overwrite(&self, packs: Vec<PackRow>, collected: &mut Collected) -> Result<()> {
+    /// Rewrites these packs if they hold bytes that no row names, and the database.
+    fn overwrite(&self, packs: Vec<PackRow>, collected: &mut GarbageReport) -> Result<()> {
         let always = Timestamp(i64::MAX);
         let mut done = Ok(());
         for pack in packs {
@@ -192,7 +200,7 @@ impl Store {
         }
         let done = done.and_then(|()| self.meta().scrub());
         let remained = self
-            .read(|tx| tx.setting(REMAINS))?
+            .read(|tx| tx.setting(ERASED_CONTENT_REMAINS))?
             .is_some_and(|it| it == "yes");
         collected.remains = match done {
             Ok(()) => false,
@@ -201,22 +209,25 @@ impl Store {
         };
         if collected.remains != remained {
             let remains = if collected.remains { "yes" } else { "no" };
-            self.write(Durability::Synced, |tx| tx.put_setting(REMAINS, remains))?;
+            self.write(Durability::Synced, |tx| {
+                tx.put_setting(ERASED_CONTENT_REMAINS, remains)
+            })?;
         }
         Ok(())
     }
 
-    /// Goes through all rows of objects. Returns how many bytes of each pack are alive.
+    /// Removes all unreachable rows of objects. Returns how many bytes of each pack are alive.
     fn remove_unreachable(
         &self,
         reachable: &HashSet<ObjectId>,
         before: Timestamp,
-        collected: &mut Collected,
+        collected: &mut GarbageReport,
     ) -> Result<HashMap<i64, u64>> {
         let mut alive: HashMap<i64, u64> = HashMap::new();
         let mut after: Option<ObjectId> = None;
         loop {
-            let rows = self.read(|tx| tx.objects_after(after.as_ref(), STEP, false))?;
+            let rows =
+                self.read(|tx| tx.objects_after(after.as_ref(), ROWS_PER_TRANSACTION, false))?;
             let Some(last) = rows.last() else {
                 return Ok(alive);
             };
@@ -241,7 +252,7 @@ impl Store {
         &self,
         rows: Vec<ObjectRow>,
         before: Timestamp,
-        collected: &mut Collected,
+        collected: &mut GarbageReport,
     ) -> Result<(Vec<ObjectRow>, Vec<ObjectRow>)> {
         if rows.is_empty() {
             return Ok((rows, Vec::new()));
@@ -260,7 +271,7 @@ impl Store {
             }
             Ok((gone, row_bytes))
         })?;
-        gone.iter().for_each(|id| self.forget(id));
+        gone.iter().for_each(|id| self.evict(id));
         collected.objects += gone.len() as u64;
         collected.row_bytes += row_bytes;
         Ok(rows.into_iter().partition(|row| gone.contains(&row.id)))
@@ -271,7 +282,7 @@ impl Store {
         &self,
         pack: &PackRow,
         before: Timestamp,
-        collected: &mut Collected,
+        collected: &mut GarbageReport,
     ) -> Result<()> {
         let objects = self.read(|tx| tx.pack_objects(pack.key))?;
         let mut kept = 0;
@@ -334,7 +345,11 @@ impl Store {
     }
 
     /// Removes blobs of single objects that no row names.
-    fn remove_unnamed_objects(&self, before: Timestamp, collected: &mut Collected) -> Result<()> {
+    fn remove_unnamed_objects(
+        &self,
+        before: Timestamp,
+        collected: &mut GarbageReport,
+    ) -> Result<()> {
         let mut step: Vec<(ObjectId, String)> = Vec::new();
         self.blobs().list("object/", &mut |info| {
             let id = info
@@ -344,7 +359,7 @@ impl Store {
             if let Some(id) = id.filter(|_| info.written_at < before) {
                 step.push((id, info.key));
             }
-            if step.len() >= STEP {
+            if step.len() >= ROWS_PER_TRANSACTION {
                 self.remove_unnamed_step(&mut step, before, collected)?;
             }
             Ok(())
@@ -356,7 +371,7 @@ impl Store {
         &self,
         step: &mut Vec<(ObjectId, String)>,
         before: Timestamp,
-        collected: &mut Collected,
+        collected: &mut GarbageReport,
     ) -> Result<()> {
         let unnamed = self.read(|tx| {
             let mut unnamed = Vec::new();
@@ -378,7 +393,7 @@ impl Store {
     }
 
     /// Removes packs that no row names.
-    fn remove_unnamed_packs(&self, before: Timestamp, collected: &mut Collected) -> Result<()> {
+    fn remove_unnamed_packs(&self, before: Timestamp, collected: &mut GarbageReport) -> Result<()> {
         let mut candidates = Vec::new();
         self.blobs().list("pack/", &mut |info| {
             if info.written_at < before {
@@ -386,7 +401,7 @@ impl Store {
             }
             Ok(())
         })?;
-        // Asked after listing, so that a pack that was named meanwhile counts as named.
+        // Read after the listing, so that a pack that was named meanwhile counts as named.
         let named: HashSet<String> = self
             .read(|tx| tx.packs())?
             .into_iter()
@@ -398,7 +413,12 @@ impl Store {
         Ok(())
     }
 
-    fn remove_blob(&self, key: &str, before: Timestamp, collected: &mut Collected) -> Result<()> {
+    fn remove_blob(
+        &self,
+        key: &str,
+        before: Timestamp,
+        collected: &mut GarbageReport,
+    ) -> Result<()> {
         let size = self.blobs().size(key)?.unwrap_or(0);
         if self.blobs().delete_older(key, before)? {
             collected.blobs_removed += 1;

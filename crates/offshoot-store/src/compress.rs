@@ -6,18 +6,18 @@ use std::sync::{Mutex, PoisonError};
 use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result};
 use zstd::bulk::{Compressor, Decompressor};
 
-/// The fastest level that looks for common letters: a commit waits for it, and text still shrinks to
-/// about a third.
+/// The fastest level with entropy coding: a commit waits for it, and text still shrinks to about a
+/// third.
 pub(crate) const LEVEL: i32 = 1;
 /// Trees are names that repeat each other and ids that nothing compresses, so only repetition is
 /// looked for: a third of the time for nearly the same size.
 const TREE_LEVEL: i32 = -1;
 /// Content shorter than this does not get smaller.
-const LEAST: usize = 64;
-/// So much of a large content is tried before the rest is.
-const SAMPLE: usize = 64 << 10;
+const MIN_BYTES: usize = 64;
+/// How much of a large content is compressed to find out whether the rest is worth it.
+const SAMPLE_BYTES: usize = 64 << 10;
 /// Contexts that are kept; each takes some hundred kilobytes.
-const KEPT: usize = 4;
+const POOL_SIZE: usize = 4;
 
 /// Contexts of zstd, which are expensive to make and can be used again.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Compression {
         kind: ObjectKind,
         bytes: &'a [u8],
     ) -> Result<(bool, Cow<'a, [u8]>)> {
-        if bytes.len() < LEAST {
+        if bytes.len() < MIN_BYTES {
             return Ok((false, Cow::Borrowed(bytes)));
         }
         let mut compressor = match take(&self.compressors) {
@@ -48,22 +48,25 @@ impl Compression {
             .set_compression_level(level)
             .map_err(cannot_compress)?;
         let mut try_one = |part: &[u8]| compressor.compress(part).map_err(cannot_compress);
-        let hopeless = bytes.len() > 2 * SAMPLE && !pays(SAMPLE, try_one(&bytes[..SAMPLE])?.len());
+        let hopeless = bytes.len() > 2 * SAMPLE_BYTES
+            && !saves_enough(SAMPLE_BYTES, try_one(&bytes[..SAMPLE_BYTES])?.len());
         let smaller = if hopeless {
             None
         } else {
             Some(try_one(bytes)?)
         };
-        give(&self.compressors, compressor);
+        put_back(&self.compressors, compressor);
         Ok(match smaller {
-            Some(smaller) if pays(bytes.len(), smaller.len()) => (true, Cow::Owned(smaller)),
+            Some(smaller) if saves_enough(bytes.len(), smaller.len()) => {
+                (true, Cow::Owned(smaller))
+            }
             _ => (false, Cow::Borrowed(bytes)),
         })
     }
 
     /// Whether the rest of a stream that begins so is worth compressing.
     pub(crate) fn is_worth_it(&self, beginning: &[u8]) -> Result<bool> {
-        let beginning = &beginning[..beginning.len().min(SAMPLE)];
+        let beginning = &beginning[..beginning.len().min(SAMPLE_BYTES)];
         Ok(self.compress(ObjectKind::Blob, beginning)?.0)
     }
 
@@ -76,7 +79,7 @@ impl Compression {
         let bytes = decompressor
             .decompress(stored, size as usize)
             .map_err(|error| damaged(id).with_source(error))?;
-        give(&self.decompressors, decompressor);
+        put_back(&self.decompressors, decompressor);
         if bytes.len() as u64 != size {
             return Err(damaged(id));
         }
@@ -85,7 +88,7 @@ impl Compression {
 }
 
 /// Reading compressed content costs time, so it has to save an eighth.
-fn pays(before: usize, after: usize) -> bool {
+fn saves_enough(before: usize, after: usize) -> bool {
     after < before - before / 8
 }
 
@@ -93,9 +96,9 @@ fn take<T>(pool: &Mutex<Vec<T>>) -> Option<T> {
     pool.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
-fn give<T>(pool: &Mutex<Vec<T>>, context: T) {
+fn put_back<T>(pool: &Mutex<Vec<T>>, context: T) {
     let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
-    if pool.len() < KEPT {
+    if pool.len() < POOL_SIZE {
         pool.push(context);
     }
 }

@@ -136,14 +136,14 @@ impl DiskBlobs {
 impl BlobStore for DiskBlobs {
     fn put(&self, key: &str, fill: &mut dyn FnMut(&mut dyn Write) -> Result<()>) -> Result<u64> {
         let path = self.path(key)?;
-        let temporary = Temporary(self.tmp.join(uuid::Uuid::now_v7().simple().to_string()));
+        let temporary = TempFile(self.tmp.join(uuid::Uuid::now_v7().simple().to_string()));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&temporary.0)
             .map_err(cannot_write)?;
-        let mut writer = Counting {
+        let mut writer = CountingWriter {
             inner: BufWriter::with_capacity(WRITE_BUFFER, file),
             bytes: 0,
         };
@@ -166,7 +166,8 @@ impl BlobStore for DiskBlobs {
         offset: u64,
         length: Option<u64>,
     ) -> Result<Option<Box<dyn Read + Send>>> {
-        let Some(mut file) = found(File::open(self.path(key)?)).map_err(cannot_read)? else {
+        let Some(mut file) = none_if_missing(File::open(self.path(key)?)).map_err(cannot_read)?
+        else {
             return Ok(None);
         };
         if offset > 0 {
@@ -179,19 +180,19 @@ impl BlobStore for DiskBlobs {
     }
 
     fn size(&self, key: &str) -> Result<Option<u64>> {
-        let metadata = found(fs::metadata(self.path(key)?)).map_err(cannot_read)?;
+        let metadata = none_if_missing(fs::metadata(self.path(key)?)).map_err(cannot_read)?;
         Ok(metadata.map(|metadata| metadata.len()))
     }
 
     fn delete(&self, key: &str) -> Result<()> {
-        found(fs::remove_file(self.path(key)?)).map_err(cannot_write)?;
+        none_if_missing(fs::remove_file(self.path(key)?)).map_err(cannot_write)?;
         Ok(())
     }
 
     fn delete_older(&self, key: &str, before: Timestamp) -> Result<bool> {
         let path = self.path(key)?;
         let directory = path.parent().unwrap_or(&self.data);
-        let Some(directory) = found(File::open(directory)).map_err(cannot_write)? else {
+        let Some(directory) = none_if_missing(File::open(directory)).map_err(cannot_write)? else {
             return Ok(false);
         };
         directory.lock().map_err(cannot_write)?;
@@ -213,7 +214,7 @@ impl BlobStore for DiskBlobs {
         for name in names_in(&self.tmp)? {
             let path = self.tmp.join(&name);
             if info_of(&path, name)?.is_some_and(|info| info.written_at < before)
-                && found(fs::remove_file(&path))
+                && none_if_missing(fs::remove_file(&path))
                     .map_err(cannot_write)?
                     .is_some()
             {
@@ -245,21 +246,21 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
 }
 
 /// A file that is removed at the end; after it was renamed there is nothing to remove.
-struct Temporary(PathBuf);
+struct TempFile(PathBuf);
 
-impl Drop for Temporary {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
 /// Counts what is written.
-struct Counting<W> {
+struct CountingWriter<W> {
     inner: W,
     bytes: u64,
 }
 
-impl<W: Write> Write for Counting<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(buffer)?;
         self.bytes += written as u64;
@@ -296,7 +297,7 @@ fn sync_parent(directory: &Path) -> io::Result<()> {
 fn names_in(directory: &Path) -> Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        // Gone, or a file that somebody else put there.
+        // Gone, or a file of another program.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
@@ -304,7 +305,7 @@ fn names_in(directory: &Path) -> Result<Vec<String>> {
     };
     let mut names = Vec::new();
     for entry in entries {
-        // Names with other characters are not ours and nobody's keys.
+        // A name with other characters is no key.
         let name = entry.map_err(cannot_read)?.file_name().into_string().ok();
         names.extend(name.filter(|name| name.is_ascii()));
     }
@@ -313,7 +314,7 @@ fn names_in(directory: &Path) -> Result<Vec<String>> {
 }
 
 fn info_of(path: &Path, key: String) -> Result<Option<BlobInfo>> {
-    let Some(metadata) = found(fs::metadata(path)).map_err(cannot_read)? else {
+    let Some(metadata) = none_if_missing(fs::metadata(path)).map_err(cannot_read)? else {
         return Ok(None);
     };
     if !metadata.is_file() {
@@ -328,7 +329,7 @@ fn info_of(path: &Path, key: String) -> Result<Option<BlobInfo>> {
 }
 
 /// None instead of an error if there is nothing of that name.
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

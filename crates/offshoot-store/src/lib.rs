@@ -17,7 +17,6 @@
 mod blob;
 mod bulk;
 mod cache;
-mod checked;
 mod collect;
 mod compress;
 #[cfg(feature = "conformance")]
@@ -33,11 +32,11 @@ mod project_rows;
 mod request_meta;
 mod rows;
 mod sqlite;
+mod verify;
 
 pub use blob::{BlobInfo, BlobStore};
 pub use bulk::{Bulk, BulkWriter};
-pub use checked::{ContentHasher, NewHasher};
-pub use collect::Collected;
+pub use collect::GarbageReport;
 pub use disk::DiskBlobs;
 pub use faults::{FaultyBlobs, FaultyMeta};
 pub use merge_meta::{MergeReads, MergeWrites};
@@ -52,3 +51,4 @@ pub use rows::{
     PackRow, SnapshotRow, TokenRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState,
 };
 pub use sqlite::{SqliteOptions, SqliteStore, StatementLog};
+pub use verify::{ContentHasher, NewHasher};

@@ -7,8 +7,8 @@ use crate::rows::WorkspaceKey;
 
 /// What can be asked about merges and reviews.
 pub trait MergeReads {
-    /// Merges that were asked for and are not done with, in the order in which they were; of one
-    /// project, or of all.
+    /// Requested merges that are not finished, in the order of the requests; of one project, or of
+    /// all.
     fn completions(&self, project: Option<WorkspaceKey>) -> Result<Vec<CompletionRow>>;
 
     /// A merge by its name.
@@ -85,10 +85,10 @@ pub trait MergeReads {
 
 /// What can be changed about merges and reviews.
 pub trait MergeWrites {
-    /// Sets a merge that was asked for.
+    /// Adds or replaces a requested merge.
     fn put_completion(&mut self, row: &CompletionRow) -> Result<()>;
 
-    /// Forgets a merge that was asked for.
+    /// Removes a requested merge.
     fn remove_completion(&mut self, id: &str) -> Result<()>;
 
     /// Sets the receipt of a merge.

@@ -4,7 +4,7 @@ use offshoot_core::{Cause, ObjectId, RelPath, Timestamp};
 
 use crate::rows::WorkspaceKey;
 
-/// A merge that was asked for and is not done with. It outlives whoever asked.
+/// A requested merge that is not finished. It outlives the process of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletionRow {
     /// Its name, which the merge will have.
@@ -19,7 +19,7 @@ pub struct CompletionRow {
     pub cause: Cause,
     /// When.
     pub at: Timestamp,
-    /// Whether it has landed, so that only tidying up is left.
+    /// Whether it has landed, so that only cleaning up is left.
     pub landed: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct MergeRow {
 /// Where a review stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewState {
-    /// Somebody has to decide.
+    /// It waits for a decision.
     Open,
     /// Decided; it lands with the others of its merge.
     Decided,
@@ -92,7 +92,7 @@ pub struct ReviewRow {
     pub snapshot: Option<ObjectId>,
 }
 
-/// A resolution that somebody proposes for a review.
+/// A proposed resolution of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidateRow {
     /// The review.

@@ -64,9 +64,9 @@ pub trait MetaStore: Send + Sync {
     /// in the files any more. Slow: it may rewrite the whole database.
     fn scrub(&self) -> Result<()>;
 
-    /// What is wrong with the rows by themselves: files that are torn, indexes that do not fit their
-    /// tables, rows that name rows that are not there. Empty if nothing is. Reads everything, from
-    /// disk; writers are not kept waiting and not mistaken for damage.
+    /// Damage of the database, one text each: torn files, indexes that do not fit their tables, rows
+    /// that name missing rows. Reads everything from disk. Writers do not wait, and their changes are
+    /// not mistaken for damage.
     fn damage(&self) -> Result<Vec<String>>;
 
     /// The bytes that the rows take on disk, side files included.
@@ -214,9 +214,9 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites + RequestWrites {
 
     /// Names an object whose bytes are durable. Returns false if the store had it.
     ///
-    /// If it had it, the age of the row is renewed, so that garbage collection, which looks at
-    /// the age in the transaction that removes a row, does not take it from under us. Fails with
-    /// `store_unavailable` if its bytes were erased since they were made durable.
+    /// If it had it, the age of the row is renewed, so that garbage collection, which checks the age
+    /// in the transaction that removes a row, does not remove it. Fails with `store_unavailable` if
+    /// its bytes were erased since they were made durable.
     fn put_object(&mut self, object: &NewObject) -> Result<bool>;
 
     /// Renews the age of an object's row, for a caller that found the object there and therefore
@@ -244,8 +244,7 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites + RequestWrites {
     fn rewrite_snapshot(&mut self, row: &SnapshotRow) -> Result<()>;
 
     /// Replaces one object id by another wherever a column of history, entries, forks, merges,
-    /// reviews and candidates names it. What their JSON names is for its owner to replace. Only for
-    /// purging.
+    /// reviews and candidates names it. Ids in their JSON are left to the caller. Only for purging.
     fn replace_object_id(&mut self, old: &ObjectId, new: &ObjectId) -> Result<()>;
 
     /// Adds a line to the history and returns its number.

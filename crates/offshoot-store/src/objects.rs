@@ -1,4 +1,4 @@
-//! Objects, wherever their bytes are: the typed face of rows and blobs together.
+//! Objects, stored in rows, blobs or packs: the typed interface over both stores.
 
 use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Write};
@@ -8,21 +8,21 @@ use offshoot_core::{Error, ErrorCode, ObjectId, ObjectKind, Result, Timestamp};
 
 use crate::bulk::BulkWriter;
 use crate::cache::ObjectCache;
-use crate::checked::{Checked, ContentHasher, NewHasher, check_whole};
 use crate::compress::{Compression, LEVEL, damaged};
-use crate::rows::Assured;
+use crate::rows::PresenceCheck;
+use crate::verify::{ContentHasher, NewHasher, VerifyingReader, verify_bytes};
 use crate::{BlobStore, Durability, MetaStore, NewObject, ObjectPlace, ObjectRow, ReadTx, WriteTx};
 
 /// Stored bytes up to this length are kept in the row: writing them with the commit that is
 /// needed anyway takes less than half as long as a file with syncs of its own. Larger rows would
 /// still be faster, but they are written twice (log and database) and bloat the database.
-pub(crate) const LARGEST_IN_ROW: usize = 64 << 10;
+pub(crate) const MAX_INLINE_BYTES: usize = 64 << 10;
 /// Streams up to this length are read into memory and handled like any small object.
-const SMALL_STREAM: u64 = 256 << 10;
+const MAX_BUFFERED_STREAM: u64 = 256 << 10;
 /// The bytes of the object cache.
 const CACHE_BYTES: usize = 16 << 20;
 /// How often an object is looked up again when its pack was rewritten in between.
-const LOOKUPS: usize = 4;
+const MAX_LOOKUPS: usize = 4;
 
 /// Rows and blobs together. Cheap to clone; all clones share one cache.
 #[derive(Clone)]
@@ -39,19 +39,18 @@ struct Inner {
 }
 
 impl Store {
-    /// A store over these two that compares whatever is read with its id.
+    /// A store over these two that verifies everything it reads by its id.
     pub fn new(meta: Arc<dyn MetaStore>, blobs: Arc<dyn BlobStore>, hasher: NewHasher) -> Self {
-        Store::made_of(meta, blobs, Some(hasher))
+        Store::build(meta, blobs, Some(hasher))
     }
 
-    /// The same for tests, whose ids need not be those of the contents: what is damaged is read as
-    /// if it were not, as long as it has the right length.
+    /// A store for tests whose ids need not fit the contents: nothing is verified but the length.
     #[doc(hidden)]
     pub fn without_hashing(meta: Arc<dyn MetaStore>, blobs: Arc<dyn BlobStore>) -> Self {
-        Store::made_of(meta, blobs, None)
+        Store::build(meta, blobs, None)
     }
 
-    fn made_of(
+    fn build(
         meta: Arc<dyn MetaStore>,
         blobs: Arc<dyn BlobStore>,
         hasher: Option<NewHasher>,
@@ -115,7 +114,7 @@ impl Store {
         self.load(id, self.read(|tx| tx.object(id))?, None)
     }
 
-    /// The same inside a transaction, whose own new objects are found as well.
+    /// An object with its content, inside a transaction, whose own new objects are found as well.
     pub fn object_in(
         &self,
         tx: &dyn ReadTx,
@@ -143,9 +142,9 @@ impl Store {
     }
 
     /// The kind, the size and the content of an object as a stream, in bounded memory whatever
-    /// its size. Reading fails before the last bytes come if the content is not what its id says:
-    /// whoever reads to the end has read the right thing, whoever stops before knows nothing. An
-    /// error of the stream holds the [`Error`] to answer with.
+    /// its size. Reading fails before the last bytes if the content does not fit its id: a caller
+    /// that reads to the end has the right content, a caller that stops before cannot know. An error
+    /// of the stream holds the [`Error`] to return.
     pub fn open_object(
         &self,
         id: &ObjectId,
@@ -166,7 +165,7 @@ impl Store {
             stored
         };
         let hasher = self.0.hasher.map(|hasher| hasher(row.kind, row.size));
-        let checked = Checked::new(content, *id, row.size, hasher);
+        let checked = VerifyingReader::new(content, *id, row.size, hasher);
         Ok(Some((row.kind, row.size, Box::new(checked))))
     }
 
@@ -193,7 +192,7 @@ impl Store {
     pub fn prepare(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<NewObject> {
         let (compressed, stored) = self.0.compression.compress(kind, bytes)?;
         let size = bytes.len() as u64;
-        if stored.len() <= LARGEST_IN_ROW {
+        if stored.len() <= MAX_INLINE_BYTES {
             let place = ObjectPlace::Row(stored.into_owned());
             return Ok(new_object(kind, id, size, compressed, place));
         }
@@ -203,10 +202,10 @@ impl Store {
         Ok(self.new_blob(kind, id, size, compressed))
     }
 
-    /// The same for content that is too large for memory. `reader` must give `size` bytes that hash
-    /// to `id`. What a file holds may change between its hash and this, and a blob of that id may be
-    /// there already, so nothing takes its place before the hash of these very bytes is right:
-    /// `workspace_busy` if it is not.
+    /// Makes content that is too large for memory ready to be named by a transaction. `reader` must
+    /// give `size` bytes that hash to `id`. A file may change between its hash and this call, and a
+    /// blob of that id may exist, so the bytes are hashed again before they replace it:
+    /// `workspace_busy` if the hash differs.
     pub fn prepare_stream(
         &self,
         kind: ObjectKind,
@@ -216,17 +215,18 @@ impl Store {
     ) -> Result<NewObject> {
         let mut beginning = Vec::new();
         reader
-            .take(SMALL_STREAM.min(size))
+            .take(MAX_BUFFERED_STREAM.min(size))
             .read_to_end(&mut beginning)
             .map_err(cannot_take)?;
-        if size <= SMALL_STREAM {
-            // One byte more must not be there.
+        if size <= MAX_BUFFERED_STREAM {
+            // There must not be one byte more.
             let more = reader
                 .take(1)
                 .read_to_end(&mut beginning)
                 .map_err(cannot_take)?;
             check_length(beginning.len() as u64, size, more > 0)?;
-            let mut passed = Passing::new(&beginning[..], self.0.hasher.map(|new| new(kind, size)));
+            let mut passed =
+                HashingReader::new(&beginning[..], self.0.hasher.map(|new| new(kind, size)));
             io::copy(&mut passed, &mut io::sink()).map_err(cannot_take)?;
             passed.check(&id)?;
             return self.prepare(kind, id, &beginning);
@@ -234,7 +234,7 @@ impl Store {
         let compressed = self.0.compression.is_worth_it(&beginning)?;
         self.0.blobs.put(&object_key(&id), &mut |out| {
             let content = Cursor::new(&beginning).chain(&mut *reader).take(size + 1);
-            let mut content = Passing::new(content, self.0.hasher.map(|new| new(kind, size)));
+            let mut content = HashingReader::new(content, self.0.hasher.map(|new| new(kind, size)));
             let copied = if compressed {
                 let mut encoder = zstd::Encoder::new(out, LEVEL).map_err(cannot_store)?;
                 let copied = io::copy(&mut content, &mut encoder).map_err(cannot_store)?;
@@ -251,7 +251,7 @@ impl Store {
 
     fn new_blob(&self, kind: ObjectKind, id: ObjectId, size: u64, compressed: bool) -> NewObject {
         let NewObject(row, _) = new_object(kind, id, size, compressed, ObjectPlace::Blob);
-        NewObject(row, Assured::Blob(Arc::clone(&self.0.blobs)))
+        NewObject(row, PresenceCheck::Blob(Arc::clone(&self.0.blobs)))
     }
 
     /// Begins a bulk write: many objects in few packs.
@@ -260,7 +260,7 @@ impl Store {
     }
 
     /// Drops an object from the cache, because it was removed or erased.
-    pub(crate) fn forget(&self, id: &ObjectId) {
+    pub(crate) fn evict(&self, id: &ObjectId) {
         self.0.cache.remove(id);
     }
 
@@ -280,7 +280,7 @@ impl Store {
         } else {
             return Err(damaged(id));
         };
-        check_whole(self.0.hasher, row.kind, id, &bytes)?;
+        verify_bytes(self.0.hasher, row.kind, id, &bytes)?;
         let bytes: Arc<[u8]> = bytes.into();
         self.0.cache.put(*id, row.kind, &bytes);
         Ok(Some((row.kind, bytes)))
@@ -319,7 +319,7 @@ impl Store {
         mut row: Option<ObjectRow>,
         mut tx: Option<&dyn ReadTx>,
     ) -> Result<Option<(ObjectRow, Option<Box<dyn Read + Send>>)>> {
-        for _ in 0..LOOKUPS {
+        for _ in 0..MAX_LOOKUPS {
             let Some(found) = row else { return Ok(None) };
             let reader = match found.place {
                 ObjectPlace::Row(_) => return Ok(Some((found, None))),
@@ -386,10 +386,10 @@ pub(crate) fn new_object(
         place,
         stored_at: Timestamp::now(),
     };
-    NewObject(row, Assured::Inline)
+    NewObject(row, PresenceCheck::NotNeeded)
 }
 
-/// What was about to be named again was erased or collected before that.
+/// The error of a transaction that names an object which was erased or collected meanwhile.
 pub(crate) fn removed_meanwhile() -> Error {
     Error::new(
         ErrorCode::StoreUnavailable,
@@ -398,7 +398,7 @@ pub(crate) fn removed_meanwhile() -> Error {
     .with_hint("nothing was changed; try again")
 }
 
-/// A content that comes as a stream says itself why it ends, if it is not the disk.
+/// The error of a failed write. The error of a stream that was being stored is passed on.
 pub(crate) fn cannot_store(error: io::Error) -> Error {
     error.downcast::<Error>().unwrap_or_else(|error| {
         Error::new(
@@ -430,18 +430,18 @@ fn check_length(given: u64, promised: u64, more: bool) -> Result<()> {
     .with_hint("it was changed while it was read; try again"))
 }
 
-/// Content on its way into the store, hashed as it passes.
-struct Passing<R> {
+/// Hashes content while it is read into the store.
+struct HashingReader<R> {
     inner: R,
     hasher: Option<Box<dyn ContentHasher>>,
 }
 
-impl<R: Read> Passing<R> {
+impl<R: Read> HashingReader<R> {
     fn new(inner: R, hasher: Option<Box<dyn ContentHasher>>) -> Self {
-        Passing { inner, hasher }
+        HashingReader { inner, hasher }
     }
 
-    /// Whether what passed is the content of this id.
+    /// Fails unless the content read so far has this id.
     fn check(&mut self, id: &ObjectId) -> Result<()> {
         let hashed = self.hasher.take().map(ContentHasher::finish).transpose()?;
         if hashed.is_none_or(|hashed| hashed == *id) {
@@ -453,7 +453,7 @@ impl<R: Read> Passing<R> {
     }
 }
 
-impl<R: Read> Read for Passing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         if let Some(hasher) = &mut self.hasher {

@@ -1,14 +1,14 @@
-//! The part of the store's rows and traits that is about requests which may be repeated: what each
-//! made is noted under its key, in the transaction that makes it.
+//! Idempotency keys: what a request made is recorded under its key, in the transaction that makes
+//! it, so that a repeated request makes nothing twice.
 
 use offshoot_core::{AgentId, Result, Timestamp};
 
 use crate::rows::WorkspaceKey;
 
-/// What is noted of a request.
+/// The record of one request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRow {
-    /// The hash of whose request it is and of the key that came with it.
+    /// The hash of the caller and of the idempotency key.
     pub key: [u8; 32],
     /// The hash of what was asked for.
     pub content: [u8; 32],
@@ -33,19 +33,19 @@ pub struct MadeRow {
 
 /// What can be asked about requests.
 pub trait RequestReads {
-    /// What is noted under a key.
+    /// The record of a key.
     fn request(&self, key: &[u8; 32]) -> Result<Option<RequestRow>>;
 }
 
 /// What can be changed about requests.
 pub trait RequestWrites {
-    /// Notes one thing that a request made, in the place of what had its number before. `key`,
-    /// `content` and `at` are taken from the row, and kept as they are if there is one of that key.
+    /// Records one thing that a request made, and replaces an earlier one of its number. `key`,
+    /// `content` and `at` are taken from the row, unless there is a record of that key.
     fn note_made(&mut self, request: &RequestRow, made: &MadeRow) -> Result<()>;
 
-    /// Forgets what is noted under a key.
+    /// Removes the record of a key.
     fn forget_request(&mut self, key: &[u8; 32]) -> Result<()>;
 
-    /// Forgets the oldest notes of before this time, at most so many, by an index. Returns how many.
+    /// Removes the oldest records of before this time, at most so many, by an index. Returns how many.
     fn forget_requests(&mut self, before: Timestamp, limit: usize) -> Result<usize>;
 }

@@ -15,8 +15,8 @@ pub struct WorkspaceKey(pub i64);
 
 /// What a row of the workspace table is.
 ///
-/// A project is kept like a workspace that has no directory: head, snapshots, history and counters
-/// are the same things, so whatever works on those works on both.
+/// A project is kept like a workspace that has no directory: it has head, snapshots, history and
+/// counters too, so the code for those works on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkspaceKind {
     /// A workspace that began empty.
@@ -61,7 +61,7 @@ pub struct WorkspaceRow {
     pub synced_revision: i64,
     /// Whether its directory exists.
     pub materialized: bool,
-    /// Whether its path was given to anyone, so that outside programs may have changed it.
+    /// Whether its path was handed out, so that outside programs may have changed it.
     pub handed_out: bool,
     /// When it was created.
     pub created_at: Timestamp,
@@ -145,16 +145,16 @@ pub struct ObjectRow {
 ///
 /// Only [`crate::Store`] makes these, which is how INV-1 is kept.
 #[derive(Clone)]
-pub struct NewObject(pub(crate) ObjectRow, pub(crate) Assured);
+pub struct NewObject(pub(crate) ObjectRow, pub(crate) PresenceCheck);
 
-/// Why the bytes of a [`NewObject`] are there when a transaction names it.
+/// What a transaction that names a [`NewObject`] checks, to be sure that its bytes still exist.
 #[derive(Clone)]
-pub(crate) enum Assured {
-    /// They are in its row, or in a pack that nobody else knows of.
-    Inline,
-    /// They were put here as a blob, which whoever erased the same content may have taken since.
+pub(crate) enum PresenceCheck {
+    /// Nothing: they are in its row, or in a pack that no row names yet.
+    NotNeeded,
+    /// The blob, which may have been removed since by an erasure of the same content.
     Blob(Arc<dyn BlobStore>),
-    /// An earlier transaction gave it a row, which may have been removed since.
+    /// The row that an earlier transaction gave it, which may have been removed since.
     Row,
 }
 
@@ -165,15 +165,15 @@ impl std::fmt::Debug for NewObject {
 }
 
 impl NewObject {
-    /// The same without its bytes, for who has stored it and names it in a later transaction, which
-    /// fails if it was removed meanwhile.
+    /// This object without its bytes, to name it in a transaction after the one that stored it. That
+    /// transaction fails if the object was removed meanwhile.
     #[must_use]
-    pub fn once_stored(&self) -> NewObject {
+    pub fn without_bytes(&self) -> NewObject {
         let row = ObjectRow {
             place: ObjectPlace::Row(Vec::new()),
             ..self.0
         };
-        NewObject(row, Assured::Row)
+        NewObject(row, PresenceCheck::Row)
     }
 
     /// Its id.
@@ -236,7 +236,7 @@ pub struct TokenRow {
     pub id: String,
     /// The SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// What its holder may do, in the engine's own words.
+    /// What its holder may do, in a format of the engine.
     pub scope: String,
     /// What it is for, as its issuer said.
     pub label: Option<String>,
@@ -296,7 +296,7 @@ words! {
         WorkspaceCreate = "workspace_create",
         /// The workspace was deleted; `after` is its last snapshot.
         WorkspaceDelete = "workspace_delete",
-        /// Its directory was removed because nobody used it; `after` is its last snapshot.
+        /// Its directory was removed because it was not used; `after` is its last snapshot.
         WorkspaceClean = "workspace_clean",
         /// Content was erased on request.
         Purge = "purge",
@@ -330,7 +330,7 @@ words! {
 words! {
     /// The way by which a change came in.
     Via {
-        /// A call through one of the doors.
+        /// A call of the CLI, HTTP or MCP.
         Call = "call",
         /// An upload.
         Upload = "upload",
@@ -338,7 +338,7 @@ words! {
         Sync = "sync",
         /// A restore wrote it.
         Restore = "restore",
-        /// Recovery after an unclean stop put it right or kept what it found.
+        /// Recovery after an unclean stop repaired it or kept what it found.
         Recovery = "recovery",
         /// A merge brought it.
         Merge = "merge",

@@ -45,7 +45,7 @@ pub struct SqliteOptions {
     pub reader_cache_bytes: i64,
     /// How long a writer waits for one of another process.
     pub lock_timeout: Duration,
-    /// Notes the statements of one thread; for tests.
+    /// Logs the statements of one thread, for tests.
     pub statements: Option<StatementLog>,
 }
 
@@ -102,7 +102,7 @@ impl SqliteStore {
         let mut connection = migrate::open_connection(&self.path, self.options.reader_cache_bytes)?;
         connection.pragma_update(None, "query_only", true).sql()?;
         if let Some(log) = &self.options.statements {
-            log.follow(&mut connection)?;
+            log.attach(&mut connection)?;
         }
         Ok(connection)
     }
@@ -154,7 +154,7 @@ impl MetaStore for SqliteStore {
     }
 
     fn tidy(&self) -> Result<()> {
-        self.writer.alone(|connection| {
+        self.writer.exclusive(|connection| {
             // About 8 MiB at a time; the next call goes on.
             let mut vacuum = connection
                 .prepare("PRAGMA incremental_vacuum(2048)")
@@ -177,10 +177,10 @@ impl MetaStore for SqliteStore {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
-        self.writer.alone(|connection| {
+        self.writer.exclusive(|connection| {
             let rewritten = connection.execute_batch("VACUUM").sql();
             if rewritten.is_err() {
-                // What it wrote until the disk was full is in the log and nobody's.
+                // What it wrote until the disk was full is in the log and belongs to no commit.
                 let _ = truncate_log(connection);
             }
             rewritten?;
@@ -234,7 +234,7 @@ struct Tx<'c> {
     /// The operator last looked up: most transactions have one only.
     operator: Option<(Operator, i64)>,
     /// Whether the first statement has to begin the transaction: SQLite takes its view when it
-    /// reads the first row, and who asks nothing needs none.
+    /// reads the first row, and a transaction without statements needs none.
     is_to_begin: Cell<bool>,
 }
 

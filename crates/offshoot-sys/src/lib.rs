@@ -7,22 +7,23 @@
 #[cfg(not(unix))]
 compile_error!("Offshoot needs a Unix: directories are opened relative to file descriptors");
 
+mod byte_lock;
 mod dir;
 mod lock;
 mod memory;
 #[cfg(target_os = "linux")]
 mod mount;
 mod open;
-mod range_lock;
 mod rename;
 mod sparse;
 mod stat;
 mod system;
 mod xattr;
 
+pub use byte_lock::{ByteLock, ByteLockFile};
 pub use dir::{DirReader, NameKind};
 pub use lock::{FileLock, LockMode};
-pub use memory::give_back_when_idle;
+pub use memory::trim_heap_when_idle;
 #[cfg(target_os = "linux")]
 pub use mount::{
     Overlay, attach_mount, clone_mount, is_mount_point, is_mount_used, is_on_overlay,
@@ -30,12 +31,12 @@ pub use mount::{
 };
 #[cfg(target_os = "linux")]
 pub use open::open_beneath;
-pub use open::{DIR_HANDLE, Links, has_open_beneath};
-pub use range_lock::{LockRange, RangeLock};
+pub use open::{DIR_HANDLE, FollowLinks, has_open_beneath};
 pub use rename::{rename_exchange, rename_noreplace};
 pub use sparse::next_hole;
 pub use stat::{FileKind, Special, Stat, fstat, lstat_at};
 pub use system::{
-    boot_id, clone_file, create_private, effective_user, raise_open_files, syncfs, write_private,
+    boot_id, clone_file, create_private, effective_user, raise_open_file_limit, syncfs,
+    write_private,
 };
 pub use xattr::{OverlayXattrs, get_xattr, make_whiteout, set_xattr, xattr_names};

@@ -1,8 +1,8 @@
 //! Lock files: `flock` on a file that exists for nothing else.
 //!
 //! The kernel releases the lock when the holder dies, however it dies. That is why no pid is ever
-//! written into a lock file: it would only be a lie after a crash. What a lock file can say is that
-//! its holder was in the midst of something, because that is still true when the holder has died
+//! written into a lock file: it would only be a lie after a crash. What a lock file can record is
+//! that its holder has not finished, because that is still true after the holder has died
 //! ([`FileLock::set_unfinished`]).
 
 use std::fs::File;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// Who else may hold the lock at the same time.
+/// How many holders a lock may have at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
     /// Any number of holders of this mode.
     Shared,
-    /// Nobody.
+    /// One holder.
     Exclusive,
 }
 
@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 impl FileLock {
-    /// Takes the lock if it is free. `None` means that somebody holds it.
+    /// Takes the lock if it is free. `None` means that it is held.
     pub fn try_acquire(path: &Path, mode: LockMode) -> io::Result<Option<FileLock>> {
         loop {
             let file = open_lock_file(path)?;
@@ -59,11 +59,11 @@ impl FileLock {
     /// `flock` cannot wait for a limited time, so this polls, at first every few microseconds:
     /// most locks are held for less than a millisecond.
     pub fn acquire(path: &Path, mode: LockMode, timeout: Duration) -> io::Result<Option<FileLock>> {
-        let mut patience = Patience::new(timeout);
+        let mut backoff = Backoff::new(timeout);
         let mut file = open_lock_file(path)?;
         loop {
             if !try_flock(&file, mode)? {
-                if !patience.pause() {
+                if !backoff.pause() {
                     return Ok(None);
                 }
             } else if is_current(&file, path)? {
@@ -90,21 +90,21 @@ impl FileLock {
 
     /// Removes the lock file and releases the lock. Only for a holder of the exclusive mode.
     ///
-    /// Whoever waits on the removed file notices and starts over with a new one.
+    /// A call of [`Self::acquire`] that waits for the removed file notices and makes a new one.
     pub fn remove(self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
     }
 }
 
-/// Pauses that grow, until a time has passed.
-pub(crate) struct Patience {
+/// Pauses that double until a deadline has passed.
+pub(crate) struct Backoff {
     deadline: Option<Instant>,
     next: Duration,
 }
 
-impl Patience {
+impl Backoff {
     pub(crate) fn new(timeout: Duration) -> Self {
-        Patience {
+        Backoff {
             deadline: Instant::now().checked_add(timeout),
             next: FIRST_PAUSE,
         }
@@ -156,8 +156,8 @@ fn try_flock(file: &File, mode: LockMode) -> io::Result<bool> {
     }
 }
 
-/// Whether the name still leads to the file that was locked; it may have been removed while we
-/// waited, and then somebody else may hold a lock on a new file of the same name.
+/// Whether `path` still names the locked file. It may have been removed while this call waited, and
+/// another process may hold a lock on a new file of that name.
 fn is_current(file: &File, path: &Path) -> io::Result<bool> {
     let held = file.metadata()?;
     match std::fs::symlink_metadata(path) {

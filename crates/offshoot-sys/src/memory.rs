@@ -1,52 +1,52 @@
-//! Memory that the allocator keeps although nobody uses it.
+//! Returning freed memory, which the allocator keeps, to the system.
 
 use std::time::Duration;
 
-/// How often the process looks at what it has done.
-const LOOK: Duration = Duration::from_secs(10);
-/// A process that needed less of the processor between two looks has nothing to do.
-const IDLE: Duration = Duration::from_millis(500);
-/// What is freed by less work than this is not worth a look through all of the heap.
-const WORTH_IT: Duration = Duration::from_millis(100);
+/// How often the thread compares the processor time of the process.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// A process that used less processor time than this in an interval is idle.
+const IDLE_CPU_TIME: Duration = Duration::from_millis(500);
+/// After less processor time than this since the last trim, another one is not worth its cost.
+const MIN_CPU_TIME: Duration = Duration::from_millis(100);
 
 /// Starts a thread that gives freed memory back to the system once this process has been idle for
 /// some seconds. The allocator of the C library keeps it otherwise, for each thread's part of the
 /// heap, until the end of the process. Does nothing where the allocator has no such call.
-pub fn give_back_when_idle() {
+pub fn trim_heap_when_idle() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         let thread = std::thread::Builder::new().name("offshoot-memory".into());
-        // Without the thread the process is larger than it need be, and works.
-        let _ = thread.spawn(watch);
+        // Without the thread the process works, and is larger than it need be.
+        let _ = thread.spawn(trim_when_idle);
     }
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn watch() {
-    let mut seen = processor_time();
-    let mut worked = Duration::ZERO;
+fn trim_when_idle() {
+    let mut before = cpu_time();
+    let mut since_trim = Duration::ZERO;
     loop {
-        std::thread::sleep(LOOK);
-        let now = processor_time();
-        let used = now.saturating_sub(std::mem::replace(&mut seen, now));
-        worked += used;
-        if used < IDLE && worked > WORTH_IT {
-            give_back();
-            worked = Duration::ZERO;
+        std::thread::sleep(CHECK_INTERVAL);
+        let now = cpu_time();
+        let used = now.saturating_sub(std::mem::replace(&mut before, now));
+        since_trim += used;
+        if used < IDLE_CPU_TIME && since_trim > MIN_CPU_TIME {
+            trim_heap();
+            since_trim = Duration::ZERO;
         }
     }
 }
 
-/// What this process has used of the processors since it began.
+/// The processor time of this process since its start.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn processor_time() -> Duration {
+fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "the C library has no safe form of this call")]
-fn give_back() {
+fn trim_heap() {
     // SAFETY: the call takes the locks of the allocator by itself and moves no memory that is in
     // use; it may be made by any thread at any time.
     unsafe {
@@ -76,7 +76,7 @@ mod tests {
         let newest = blocks.pop().unwrap();
         drop(blocks);
         let kept = resident();
-        give_back();
+        trim_heap();
         let given = kept.saturating_sub(resident());
         assert!(
             given > BLOCK * BLOCKS / 2,

@@ -27,14 +27,14 @@ const OVERLAY_MAGIC: i64 = 0x794c_7630;
 pub struct Overlay<'a> {
     /// Read-only directories, the newest first; at least one and at most 500.
     pub lowers: &'a [BorrowedFd<'a>],
-    /// Where changes go. Nobody else may write there while it is mounted.
+    /// Where changes go. No other program may write there while it is mounted.
     pub upper: BorrowedFd<'a>,
     /// An empty directory for the kernel, on the file system of the upper.
     pub work: BorrowedFd<'a>,
-    /// Where the kernel keeps its notes.
+    /// Where the kernel keeps its metadata.
     pub xattrs: OverlayXattrs,
-    /// Whether directories of a lower can be renamed. The notes that this leaves in the upper
-    /// are followed without a check, so the upper must be out of everybody's reach.
+    /// Whether directories of a lower can be renamed. The kernel follows the redirects that this
+    /// leaves in the upper without a check, so no other program may reach the upper.
     pub redirect_dir: bool,
 }
 
@@ -43,8 +43,8 @@ impl Overlay<'_> {
     /// before that ends the mount.
     ///
     /// `metacopy` is off, so that every file in the upper holds its data, and `index` is off,
-    /// because it ties an upper to inode numbers that a copied data directory does not keep. What
-    /// an agent makes in it gives nobody a privilege: set-id bits and devices have no effect.
+    /// because it ties an upper to inode numbers that a copied data directory does not keep.
+    /// Set-id bits and devices that an agent makes in it have no effect.
     pub fn mount(&self) -> io::Result<OwnedFd> {
         let context = fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         for lower in self.lowers {
@@ -93,7 +93,7 @@ pub fn clone_mount(path: &Path) -> io::Result<OwnedFd> {
     Ok(open_tree(CWD, path, flags)?)
 }
 
-/// Ends the mount at `path`; EBUSY if a file or a working directory of somebody is on it.
+/// Ends the mount at `path`; EBUSY if a process has a file open or its working directory there.
 ///
 /// Syncs the file system of the upper: from a millisecond to a second and more.
 pub fn unmount_idle(path: &Path) -> io::Result<()> {
@@ -102,7 +102,7 @@ pub fn unmount_idle(path: &Path) -> io::Result<()> {
 
 /// Takes the mount at `path` away at once; it ends when its last user is gone.
 ///
-/// If nobody uses it, that is now, at the cost of [`unmount_idle`].
+/// Without users it ends at once, at the cost of [`unmount_idle`].
 pub fn unmount_lazily(path: &Path) -> io::Result<()> {
     Ok(unmount(
         path,
@@ -118,10 +118,10 @@ pub fn set_read_only(path: &Path, read_only: bool) -> io::Result<()> {
     Ok(mount_remount(path, flags, c"")?)
 }
 
-/// Whether somebody uses the mount at `path`: has a file of it open, or works in it. One call.
+/// Whether a process has a file open or its working directory in the mount at `path`. One call.
 ///
-/// The kernel marks a mount that nobody uses, and ends it at the second such call if nobody looked
-/// at it in between.
+/// The kernel marks an unused mount as expired, and ends it at the second such call if it was not
+/// accessed in between.
 pub fn is_mount_used(path: &Path) -> io::Result<bool> {
     match unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::EXPIRE) {
         Err(Errno::BUSY) => Ok(true),

@@ -30,13 +30,13 @@ pub const DIR_HANDLE: OFlags = OFlags::RDONLY
 #[cfg(target_os = "linux")]
 const RACE_RETRIES: usize = 128;
 
-/// What a lookup does with symbolic links.
+/// Which symbolic links a lookup follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
-    /// Follow those that stay beneath the directory.
-    Inner,
-    /// Follow none, not even on the way.
-    None,
+pub enum FollowLinks {
+    /// Links whose target stays beneath the directory.
+    Beneath,
+    /// None, not even on the way.
+    Never,
 }
 
 /// `openat2` with `RESOLVE_BENEATH`: opens `path` only if all of it lies beneath `dir`.
@@ -47,10 +47,10 @@ pub fn open_beneath(
     dir: impl AsFd,
     path: &[u8],
     flags: OFlags,
-    links: Links,
+    links: FollowLinks,
 ) -> io::Result<OwnedFd> {
     let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    if links == Links::None {
+    if links == FollowLinks::Never {
         resolve |= ResolveFlags::NO_SYMLINKS;
     }
     let path = if path.is_empty() { b"." } else { path };
@@ -68,11 +68,12 @@ pub fn open_beneath(
 pub fn has_open_beneath() -> bool {
     #[cfg(target_os = "linux")]
     {
-        static ANSWER: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        *ANSWER.get_or_init(|| {
+        static AVAILABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        *AVAILABLE.get_or_init(|| {
             // Old kernels answer ENOSYS and old seccomp profiles EPERM: either way it is no use.
-            rustix::fs::open("/", DIR_HANDLE, Mode::empty())
-                .is_ok_and(|root| open_beneath(root, b".", DIR_HANDLE, Links::Inner).is_ok())
+            rustix::fs::open("/", DIR_HANDLE, Mode::empty()).is_ok_and(|root| {
+                open_beneath(root, b".", DIR_HANDLE, FollowLinks::Beneath).is_ok()
+            })
         })
     }
     #[cfg(not(target_os = "linux"))]

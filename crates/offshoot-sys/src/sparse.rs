@@ -1,4 +1,4 @@
-//! Holes of sparse files: what is not on disk need not be read from there.
+//! Finding the holes of sparse files, so that they need not be read.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the kernel says about one thing on disk, as a plain struct.
+//! The result of `stat` as a plain struct.
 
 use std::ffi::CStr;
 use std::fmt;

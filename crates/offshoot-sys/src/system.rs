@@ -1,4 +1,4 @@
-//! Small questions to the system as a whole.
+//! Calls about the system or the process as a whole, and about private files.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -23,13 +23,13 @@ pub fn syncfs(fd: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Writes a file that only its owner may read, whatever the umask; one that is there is replaced and
-/// put right.
+/// Writes a file that only its owner may read, whatever the umask. An existing file is truncated,
+/// and its permission bits are corrected.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_private(path)?.write_all(bytes)
 }
 
-/// The same without content.
+/// Creates an empty file that only its owner may read, as [`write_private`] does.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let file = File::options()
         .write(true)
@@ -44,7 +44,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 }
 
 /// Lets this process open as many files as the system allows it, and says how many that is.
-pub fn raise_open_files() -> io::Result<u64> {
+pub fn raise_open_file_limit() -> io::Result<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
@@ -55,19 +55,19 @@ pub fn raise_open_files() -> io::Result<u64> {
 
 /// A value that differs after every start of the machine; none where the system has no such thing.
 ///
-/// Whoever finds another value than the one remembered knows that the page cache was lost.
+/// A value that differs from a stored one tells that the page cache was lost since.
 pub fn boot_id() -> Option<String> {
     // It cannot change while this process lives.
-    static BOOT: OnceLock<Option<String>> = OnceLock::new();
+    static BOOT_ID: OnceLock<Option<String>> = OnceLock::new();
     let read = || {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
     };
-    BOOT.get_or_init(read).clone()
+    BOOT_ID.get_or_init(read).clone()
 }
 
-/// The number of the user that this process acts as. What works for one need not for another.
+/// The effective user id of this process.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -1,4 +1,4 @@
-//! The notes of an overlay in its directories: extended attributes and whiteouts.
+//! Extended attributes and whiteouts, in which an overlay keeps its metadata.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-/// Longer values are of no interest to anybody here; a path is the longest.
+/// The longest value that is read: the longest path.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-const LONGEST: usize = 4096;
+const MAX_VALUE_LEN: usize = 4096;
 
-/// Which extended attributes an overlay keeps its notes in.
+/// The namespace of the extended attributes in which an overlay keeps its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlayXattrs {
     /// `trusted.overlay.*`: needs root, and no unprivileged program can write them.
@@ -20,11 +20,11 @@ pub enum OverlayXattrs {
 }
 
 impl OverlayXattrs {
-    /// Those that this process can write, found out by doing. Root in a user namespace, or in a
-    /// container that may do little, cannot write the `trusted` ones.
+    /// The namespace that this process can write, found out by trying. Root in a user namespace,
+    /// or in a container with few capabilities, cannot write `trusted` attributes.
     pub fn best() -> OverlayXattrs {
-        static ANSWER: std::sync::OnceLock<OverlayXattrs> = std::sync::OnceLock::new();
-        *ANSWER.get_or_init(|| {
+        static DETECTED: std::sync::OnceLock<OverlayXattrs> = std::sync::OnceLock::new();
+        *DETECTED.get_or_init(|| {
             if may_write_trusted() {
                 OverlayXattrs::Trusted
             } else {
@@ -33,8 +33,8 @@ impl OverlayXattrs {
         })
     }
 
-    /// The note that a directory hides everything of the same path in lower layers (`y`), or that
-    /// files in it may be whiteouts by their attribute (`x`).
+    /// The attribute of a directory that hides everything at its path in lower layers (`y`), or
+    /// whose files may be whiteouts by their attribute (`x`).
     pub fn opaque(self) -> &'static CStr {
         match self {
             OverlayXattrs::Trusted => c"trusted.overlay.opaque",
@@ -42,7 +42,7 @@ impl OverlayXattrs {
         }
     }
 
-    /// The note of where a renamed directory has its lower part.
+    /// The attribute of a renamed directory with the path of its lower part.
     pub fn redirect(self) -> &'static CStr {
         match self {
             OverlayXattrs::Trusted => c"trusted.overlay.redirect",
@@ -50,7 +50,7 @@ impl OverlayXattrs {
         }
     }
 
-    /// The note that an empty file is a whiteout.
+    /// The attribute that makes an empty file a whiteout.
     pub fn whiteout(self) -> &'static CStr {
         match self {
             OverlayXattrs::Trusted => c"trusted.overlay.whiteout",
@@ -62,7 +62,7 @@ impl OverlayXattrs {
 #[cfg(target_os = "linux")]
 fn may_write_trusted() -> bool {
     use rustix::fs::{MemfdFlags, memfd_create};
-    // The kernel looks at the right to do it before it asks the file system, so any file serves.
+    // The kernel checks the permission before it asks the file system, so any file serves.
     let Ok(file) = memfd_create(c"offshoot", MemfdFlags::CLOEXEC) else {
         return rustix::process::geteuid().is_root();
     };
@@ -86,7 +86,7 @@ pub fn get_xattr(file: impl AsFd, name: &CStr) -> io::Result<Option<Vec<u8>>> {
         Err(error) if is_absent(error) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let mut large = vec![0_u8; LONGEST];
+    let mut large = vec![0_u8; MAX_VALUE_LEN];
     let length = rustix::fs::fgetxattr(&file, name, &mut large[..])?;
     large.truncate(length);
     Ok(Some(large))

@@ -260,8 +260,8 @@ impl LoopImage {
 /// stopped for as short as possible.
 ///
 /// This is a process of its own: a thread of the load that waits in a page fault, such as on the
-/// shared memory of SQLite, keeps every thread of its own process from getting memory, and whoever
-/// has to end the freeze would wait for it.
+/// shared memory of SQLite, keeps every thread of its own process from getting memory, so a thread
+/// of the test could not end the freeze.
 const FREEZE_AND_COPY: &str = r#"
 fsfreeze --freeze "$1" || exit
 timeout 120 cp --sparse=auto "$2" "$3"

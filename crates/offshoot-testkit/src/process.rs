@@ -106,7 +106,7 @@ impl Process {
         }
     }
 
-    /// Signals the group. Not after the child was reaped: its id may belong to someone else by
+    /// Signals the group. Not after the child was reaped: its id may belong to another process by
     /// then.
     fn signal_group(&self, signal: Signal) {
         if self.exited.is_some() {

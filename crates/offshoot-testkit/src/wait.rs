@@ -1,10 +1,10 @@
-//! Waiting for something that another thread or process does, instead of for some time.
+//! Waiting for a condition instead of sleeping for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// Long enough for a machine that has much else to do; nobody waits for it when all is well.
+/// Long enough for a busy machine; a passing test never waits so long.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long to leave the processor to the others between two looks.
+/// How long to sleep between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until something is true.

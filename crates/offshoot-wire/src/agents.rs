@@ -1,4 +1,4 @@
-//! Agents.
+//! Agents and their workspaces.
 
 use offshoot_core::{AgentId, WorkspaceId};
 use offshoot_engine as engine;
@@ -46,7 +46,7 @@ pub struct SpawnedAgent {
 }
 
 impl SpawnedAgent {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(agent: &engine::Agent, token: &engine::IssuedToken) -> Self {
         SpawnedAgent {
             agent: Agent::from(agent),
@@ -77,7 +77,7 @@ pub struct AgentEnded {
 }
 
 impl AgentEnded {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(id: &AgentId) -> Self {
         AgentEnded {
             id: id.to_string(),
@@ -94,7 +94,7 @@ pub struct AgentWorkspace {
 }
 
 impl AgentWorkspace {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(id: &AgentId, workspace: &WorkspaceId) -> Self {
         AgentWorkspace {
             id: id.to_string(),

@@ -7,9 +7,9 @@ use imara_diff::{
 };
 
 /// Git looks at so many bytes to see whether a file is text.
-const LOOKED_AT: usize = 8000;
-/// Beyond this a difference line by line is of no use to anyone.
-const TOO_LARGE: usize = 32 << 20;
+const SNIFFED_BYTES: usize = 8000;
+/// Larger contents are not compared line by line.
+const MAX_TEXT_BYTES: usize = 32 << 20;
 
 /// The difference between two contents.
 pub struct TextDiff {
@@ -41,7 +41,7 @@ pub fn compare(before: &[u8], after: &[u8]) -> Option<TextDiff> {
 }
 
 fn is_text(content: &[u8]) -> bool {
-    content.len() <= TOO_LARGE && !content[..content.len().min(LOOKED_AT)].contains(&0)
+    content.len() <= MAX_TEXT_BYTES && !content[..content.len().min(SNIFFED_BYTES)].contains(&0)
 }
 
 /// Prints hunks. The printer's trait knows only text while files are bytes, so each byte travels

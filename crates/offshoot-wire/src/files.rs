@@ -192,7 +192,7 @@ impl From<engine::Window> for Window {
 }
 
 impl Window {
-    /// The same over bytes at hand, such as those of a snapshot.
+    /// A window of content that is in memory, such as a file of a snapshot.
     pub fn of(bytes: &[u8], offset: u64, length: usize) -> Self {
         let length = length.min(engine::MAX_WINDOW);
         let skip = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -230,8 +230,8 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of base64 in either alphabet, with or without padding and line ends; none if it is
-/// none.
+/// The bytes of base64 in either alphabet, with or without padding and line ends; none if the text is
+/// no base64.
 pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

@@ -1,5 +1,5 @@
-//! The JSON shapes of answers and requests, one for each thing, whichever door shows it. They are not
-//! the engine's types: the two meet here and only here.
+//! The JSON shapes of answers and requests, which the command line, HTTP and MCP share. They are not
+//! the engine's types: only this crate converts between the two.
 //!
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.
@@ -117,7 +117,7 @@ fn texts(paths: &[RelPath]) -> Vec<String> {
     paths.iter().map(RelPath::to_text).collect()
 }
 
-/// What stands at a path. Only its words are here, for schemas: values are the core's.
+/// What stands at a path. This type is only for schemas: values are those of the core.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[expect(dead_code, reason = "only the schema is used")]

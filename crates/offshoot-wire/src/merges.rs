@@ -1,4 +1,4 @@
-//! Merges, how they are decided, and who wrote what.
+//! The results of merges, the settings that decide them, and blame.
 
 use offshoot_core::{Error, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_engine as engine;
@@ -17,7 +17,7 @@ pub struct Completed {
     snapshot: Option<String>,
     workspace_snapshot: Option<String>,
     merged: Vec<String>,
-    conflicts: Vec<Conflict>,
+    conflicts: Vec<PendingConflict>,
     unchanged: Vec<String>,
     auto_resolved: Vec<AutoResolved>,
     decided: Vec<Decided>,
@@ -38,7 +38,8 @@ pub struct Completed {
 
 /// A conflict that waits for a decision.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Conflict {
+#[schemars(rename = "Conflict")]
+pub(super) struct PendingConflict {
     path: String,
     /// All parts in one text; none means the whole path.
     part: Option<String>,
@@ -47,9 +48,9 @@ pub(super) struct Conflict {
     review_id: Option<String>,
 }
 
-impl From<&engine::PendingConflict> for Conflict {
+impl From<&engine::PendingConflict> for PendingConflict {
     fn from(one: &engine::PendingConflict) -> Self {
-        Conflict {
+        PendingConflict {
             path: one.path.to_text(),
             part: part(&one.parts),
             parts: one.parts.clone(),
@@ -77,7 +78,7 @@ struct Decided {
     lost_by: Option<String>,
     /// The message that had led to it.
     lost_message_id: Option<String>,
-    /// The same for what the project has, or had, there.
+    /// The agent, or else the operator, that had written what the project has, or had, there.
     ours_by: Option<String>,
     ours_message_id: Option<String>,
 }
@@ -96,7 +97,7 @@ pub(super) fn part(parts: &[String]) -> Option<String> {
 
 impl From<&engine::Completed> for Completed {
     fn from(done: &engine::Completed) -> Self {
-        let together = |one: &engine::AutoResolved| AutoResolved {
+        let auto_resolved = |one: &engine::AutoResolved| AutoResolved {
             path: one.path.to_text(),
             method: one.method.clone(),
         };
@@ -123,9 +124,9 @@ impl From<&engine::Completed> for Completed {
             snapshot: hex(done.snapshot),
             workspace_snapshot: hex(done.theirs),
             merged: texts(&done.merged),
-            conflicts: done.conflicts.iter().map(Conflict::from).collect(),
+            conflicts: done.conflicts.iter().map(PendingConflict::from).collect(),
             unchanged: texts(&done.unchanged),
-            auto_resolved: done.auto_resolved.iter().map(together).collect(),
+            auto_resolved: done.auto_resolved.iter().map(auto_resolved).collect(),
             decided: done.decided.iter().map(decided).collect(),
             left_out: done.left_out.iter().map(left_out).collect(),
             ignored_removed: done.ignored_removed.into(),
@@ -138,7 +139,7 @@ impl From<&engine::Completed> for Completed {
     }
 }
 
-/// Merges a workspace. Conflicts are an answer, not an error, unless all or nothing was asked for.
+/// Merges a workspace. Conflicts are a result, not an error, unless an atomic merge was requested.
 pub fn complete(
     access: &engine::Access,
     id: &WorkspaceId,
@@ -146,7 +147,7 @@ pub fn complete(
 ) -> Result<Completed> {
     let completed = access.complete(id, &asked.options(), asked.dry_run)?;
     let shape = Completed::from(&completed);
-    // What landed has landed, also if a conflict of an earlier merge still waits.
+    // A merge that landed is no error, even if a conflict of an earlier merge is still pending.
     let has_landed = completed.snapshot.is_some();
     if !asked.asks_for_all_or_nothing() || has_landed || !access.still_waits(&completed)? {
         return Ok(shape);
@@ -211,7 +212,7 @@ pub struct Undone {
 }
 
 impl Undone {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(merge: &str, project: &str, snapshot: &engine::Snapshot) -> Self {
         Undone {
             merge_id: merge.to_owned(),
@@ -221,7 +222,7 @@ impl Undone {
     }
 }
 
-/// The answer to bringing back what lost.
+/// The answer to restoring content that lost by a policy.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TakenBack {
     merge_id: String,
@@ -230,7 +231,7 @@ pub struct TakenBack {
 }
 
 impl TakenBack {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(merge: &str, path: &RelPath, snapshot: &engine::Snapshot) -> Self {
         TakenBack {
             merge_id: merge.to_owned(),
@@ -258,7 +259,7 @@ struct PathPolicy {
 }
 
 impl MergeSettings {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(project: &ProjectId, settings: &engine::MergeSettings) -> Self {
         let policy = |one: &engine::PathPolicy| PathPolicy {
             path: one.path.clone(),
@@ -294,13 +295,13 @@ struct BlameLine {
 }
 
 impl Blame {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(path: &RelPath, lines: &[engine::BlameLine]) -> Self {
         Blame::part(path, lines, 0, usize::MAX, usize::MAX)
     }
 
-    /// The same without the first `offset` lines, and at most so many lines and characters; the
-    /// first line is told in any case, cut if it is longer.
+    /// One page of a blame: without the first `offset` lines, and at most so many lines and
+    /// characters. The first line is always included, truncated if it is longer.
     pub fn part(
         path: &RelPath,
         lines: &[engine::BlameLine],

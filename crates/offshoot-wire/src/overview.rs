@@ -1,4 +1,4 @@
-//! Forks beside each other.
+//! The open forks of a project, and which paths they both changed.
 
 use offshoot_engine as engine;
 use schemars::JsonSchema;
@@ -134,7 +134,7 @@ impl WorkspacesAndForks {
     }
 }
 
-/// Projects and their forks, for a person who looks after all of them.
+/// All projects and their forks, for an administrator.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Overview {
     projects: Vec<ProjectOverview>,

@@ -72,7 +72,7 @@ pub struct NewFork {
 const MAX_FORKS: u16 = 256;
 
 impl NewFork {
-    /// What the engine is asked for, and how often.
+    /// The options for the engine, and the number of forks.
     pub fn options(&self) -> Result<(engine::ForkOptions, u16)> {
         let count = self.count.unwrap_or(1);
         if count == 0 || count > MAX_FORKS {
@@ -140,7 +140,7 @@ pub struct CompleteRequest {
 }
 
 impl CompleteRequest {
-    /// What the engine is asked for.
+    /// The options for the engine.
     pub fn options(&self) -> engine::CompleteOptions {
         engine::CompleteOptions {
             policy: self.policy.map(PolicyWord::policy),
@@ -151,7 +151,7 @@ impl CompleteRequest {
         }
     }
 
-    /// Whether all or nothing was asked for by this request.
+    /// Whether this request asks for an atomic merge.
     pub fn asks_for_all_or_nothing(&self) -> bool {
         !self.dry_run && self.landing.is_some_and(LandingWord::is_atomic)
     }
@@ -177,7 +177,7 @@ impl LandingWord {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyWord {
-    /// Somebody decides.
+    /// A person or an agent decides.
     Review,
     /// The later completion wins.
     LastWriterWins,
@@ -307,12 +307,12 @@ impl NewCandidate {
 /// A role has no control characters; it is limited in bytes, so that not all of these fit.
 const ROLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
 
-/// An agent to let come into being.
+/// An agent to create.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
-    /// Its id, which nobody else has or had; without it one that begins with its role. Only admins
-    /// and whoever has the project choose one.
+    /// Its id, which no other agent has or had; without it one that begins with its role. Only admins
+    /// and holders of a token of the project choose one.
     #[serde(default)]
     #[schemars(regex(pattern = ID_PATTERN))]
     pub id: Option<String>,

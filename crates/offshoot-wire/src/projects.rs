@@ -7,7 +7,7 @@ use offshoot_engine as engine;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::merges::Conflict;
+use super::merges::PendingConflict;
 use super::snapshots::{ChangedPath, Refused, Snapshot, changed_paths, refused};
 use super::{EntryType, Time, hex, texts, time};
 
@@ -175,7 +175,7 @@ struct Version {
 }
 
 impl Versions {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(path: &RelPath, versions: &[engine::FileVersion]) -> Self {
         let version = |version: &engine::FileVersion| Version {
             snapshot: Snapshot::from(&version.snapshot),
@@ -218,7 +218,7 @@ impl Fork {
         &self.id
     }
 
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(fork: &engine::Fork, path: Option<&Path>) -> Self {
         Fork {
             id: fork.workspace.id.to_string(),
@@ -278,11 +278,11 @@ pub struct Updated {
     changes: Vec<ChangedPath>,
     merged: Vec<String>,
     /// Paths at which the workspace now has what the project has; the reviews keep its own.
-    conflicts: Vec<Conflict>,
+    conflicts: Vec<PendingConflict>,
 }
 
 impl Updated {
-    /// The shape of what the engine answers.
+    /// Converts the result of the engine.
     pub fn new(workspace: &str, dry_run: bool, updated: &engine::Updated) -> Self {
         Updated {
             workspace: workspace.to_owned(),
@@ -292,7 +292,11 @@ impl Updated {
             kept_snapshot: hex(updated.kept),
             changes: changed_paths(&updated.changes),
             merged: texts(&updated.merged),
-            conflicts: updated.conflicts.iter().map(Conflict::from).collect(),
+            conflicts: updated
+                .conflicts
+                .iter()
+                .map(PendingConflict::from)
+                .collect(),
         }
     }
 }

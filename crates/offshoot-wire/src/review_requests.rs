@@ -29,7 +29,7 @@ pub enum ChoiceWord {
 }
 
 impl ChoiceWord {
-    /// The same for a part; none for what is about the whole file.
+    /// The choice for a part; none for a choice that is about the whole file.
     fn for_part(self) -> Option<engine::PartChoice> {
         match self {
             ChoiceWord::Ours => Some(engine::PartChoice::Ours),
@@ -115,7 +115,7 @@ impl ResolveRequest {
         }
     }
 
-    /// What the engine is asked for.
+    /// The options for the engine.
     pub fn resolution<'a>(&self, bytes: &'a [u8]) -> Result<engine::Resolution<'a>> {
         let Some(parts) = &self.parts else {
             if self.ours.is_some() {
@@ -184,7 +184,8 @@ pub struct ResolveManyRequest {
 }
 
 impl ResolveManyRequest {
-    /// The rule; none if reviews are named. One of the two must be given: nobody means everything.
+    /// The rule; none if reviews are named. One of the two must be given, so that a request without
+    /// either does not mean everything.
     pub fn rule(&self) -> Result<Option<engine::ReviewFilter>> {
         let filter = engine::ReviewFilter {
             states: engine::ReviewStates::Open,

@@ -122,7 +122,7 @@ impl From<&engine::Review> for Review {
 }
 
 impl Review {
-    /// The same with what each side did; none where there are no lines.
+    /// A review with the changes of each side; none where there are no lines.
     pub fn with_differences(
         review: &engine::Review,
         ours: Option<Vec<u8>>,
@@ -205,7 +205,7 @@ struct NotResolved {
 }
 
 impl ManyResolved {
-    /// The shape of what would be decided.
+    /// Converts the plan of the engine.
     pub fn planned(reviews: &[engine::Review], more: bool) -> Self {
         ManyResolved {
             reviews: reviews.iter().map(Review::from).collect(),
@@ -214,7 +214,7 @@ impl ManyResolved {
         }
     }
 
-    /// The shape of what the engine answers for each.
+    /// Converts the results of the engine.
     pub fn new(outcomes: &[(String, Result<engine::Resolved>)], more: bool) -> Self {
         let mut all = ManyResolved::planned(&[], more);
         for (id, outcome) in outcomes {

@@ -1,4 +1,4 @@
-//! States of a workspace and what led from one to the next.
+//! Snapshots, changes between them, and the history of a workspace.
 
 use offshoot_core::{Change, ChangeKind, ChangeSet, EntryKind, RelPath, Result};
 use offshoot_engine as engine;
@@ -276,7 +276,7 @@ pub struct History {
     pub history: Vec<Value>,
 }
 
-/// One line of the history, read back from the shape that every door shows.
+/// One line of the history, parsed back from its JSON.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct HistoryLine {
     /// Its number, which is also its event number.
@@ -289,7 +289,7 @@ pub struct HistoryLine {
     pub via: String,
     /// Where; empty for what concerns the workspace as a whole.
     pub path: String,
-    /// Who.
+    /// The operator.
     pub operator: String,
     /// The revision of the workspace that it made.
     pub version: i64,

@@ -153,7 +153,7 @@ impl NewToken {
     }
 }
 
-/// Who a credential stands for.
+/// The principal of a credential.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Me {
     operator: String,

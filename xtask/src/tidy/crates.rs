@@ -1,11 +1,11 @@
-//! Rules for manifests: which package may know which, and who owns an outside library.
+//! Rules for manifests: which package may use which, and which packages may use an outside library.
 
 use super::Finding;
 use super::repository::Repository;
 
 /// What each package may depend on. Downwards only; the siblings exec, fs, store, git and merge do
 /// not know each other, and the engine composes them.
-const MAY_KNOW: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     (
         "offshoot-cli",
         &[
@@ -34,7 +34,7 @@ const MAY_KNOW: [(&str, &[&str]); 14] = [
 const TESTKIT: &str = "offshoot-testkit";
 
 /// Outside libraries, by the beginning of their names, and the packages that may use them.
-const OWNERS: [(&str, &[&str]); 9] = [
+const LIBRARY_USERS: [(&str, &[&str]); 9] = [
     ("rusqlite", &["offshoot-store"]),
     ("libsqlite3-sys", &["offshoot-store"]),
     ("gix-", &["offshoot-git"]),
@@ -58,7 +58,7 @@ struct Dependency {
 pub(super) fn dependencies_point_downwards(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, path, manifest) in repository.packages() {
-        let allowed = MAY_KNOW
+        let allowed = MAY_USE
             .iter()
             .find(|(name, _)| *name == package)
             .map(|(_, known)| *known);
@@ -89,7 +89,7 @@ pub(super) fn outside_libraries_have_one_owner(repository: &Repository) -> Vec<F
     for (package, path, manifest) in repository.packages() {
         for dependency in dependencies(manifest) {
             let name = dependency.name.as_str();
-            let owned = OWNERS.iter().find(|(prefix, _)| {
+            let owned = LIBRARY_USERS.iter().find(|(prefix, _)| {
                 // A beginning that ends with a dash stands for a family of crates.
                 name == *prefix || (prefix.ends_with('-') && name.starts_with(prefix))
             });

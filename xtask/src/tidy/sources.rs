@@ -5,10 +5,10 @@ use super::repository::Repository;
 use super::rust_code::{has_word, without_text};
 
 /// More lines than this fail.
-const MOST_LINES: usize = 1000;
+const MAX_LINES: usize = 1000;
 
 /// More lines than this are a reason to look for a seam.
-const MANY_LINES: usize = 600;
+const WARN_LINES: usize = 600;
 
 /// The only package that may hold unsafe code.
 const UNSAFE_OWNER: &str = "crates/offshoot-sys/";
@@ -32,11 +32,11 @@ pub(super) fn files_are_short(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in repository.rust_files() {
         let lines = text.lines().count();
-        if lines > MOST_LINES {
-            let message = format!("{lines} lines, at most {MOST_LINES} are allowed; split it");
+        if lines > MAX_LINES {
+            let message = format!("{lines} lines, at most {MAX_LINES} are allowed; split it");
             findings.push(Finding::error(path, 0, message));
-        } else if lines > MANY_LINES {
-            let message = format!("{lines} lines; past {MANY_LINES} look for a seam");
+        } else if lines > WARN_LINES {
+            let message = format!("{lines} lines; past {WARN_LINES} look for a seam");
             findings.push(Finding::warning(path, 0, message));
         }
     }
@@ -112,9 +112,9 @@ mod tests {
             let findings = files_are_short(&Repository::of(&[("a.rs", &text)]));
             findings.first().map(|finding| finding.severity)
         };
-        assert_eq!(found(MANY_LINES), None);
-        assert_eq!(found(MOST_LINES), Some(super::super::Severity::Warning));
-        assert_eq!(found(MOST_LINES + 1), Some(super::super::Severity::Error));
+        assert_eq!(found(WARN_LINES), None);
+        assert_eq!(found(MAX_LINES), Some(super::super::Severity::Warning));
+        assert_eq!(found(MAX_LINES + 1), Some(super::super::Severity::Error));
     }
 
     #[test]

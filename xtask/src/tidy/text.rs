@@ -3,7 +3,7 @@
 use super::Finding;
 use super::repository::Repository;
 
-/// Content that is kept byte for byte as somebody else wrote it.
+/// Content that comes from elsewhere and is kept byte for byte.
 fn is_verbatim(path: &str) -> bool {
     path == "LICENSE" || path.contains("/fixtures/") || path.ends_with(".snap")
 }
@@ -25,7 +25,7 @@ pub(super) fn whitespace_is_clean(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// The repository does not know where somebody checked it out or who they are.
+/// The repository names no directory and no user of a developer's machine.
 pub(super) fn no_path_of_a_machine(repository: &Repository) -> Vec<Finding> {
     // Put together here, so that this file does not find itself.
     let places = [

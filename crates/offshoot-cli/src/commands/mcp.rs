@@ -26,7 +26,7 @@ fn serve(cx: &mut Context<'_>, target: &McpTarget) -> CommandResult {
         Registry::limited(&target.tools)?
     };
     let access = access_of(cx, principal, target)?;
-    offshoot_sys::give_back_when_idle();
+    offshoot_sys::trim_heap_when_idle();
     serve_stdio(access, tools)?;
     Ok(Exit::Done)
 }

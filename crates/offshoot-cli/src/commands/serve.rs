@@ -10,9 +10,9 @@ use crate::output::{CommandResult, Exit, Failure, Output};
 pub(super) fn run(cx: &mut Context<'_>, args: &Serve) -> CommandResult {
     let mut options = cx.settings.server.options(args)?;
     let _log = Log::start(&cx.settings.log.value, args.log_json);
-    offshoot_sys::give_back_when_idle();
+    offshoot_sys::trim_heap_when_idle();
     // Half of the files are for connections, the rest for what their requests open.
-    if let Ok(files) = offshoot_sys::raise_open_files() {
+    if let Ok(files) = offshoot_sys::raise_open_file_limit() {
         let most = usize::try_from(files / 2).unwrap_or(usize::MAX).max(1);
         if most < options.limits.max_connections {
             cx.output.note(format_args!(

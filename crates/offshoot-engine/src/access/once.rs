@@ -82,7 +82,7 @@ impl AccessControl {
         mut make: impl FnMut(Noting, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         // Requests with other keys do not wait for this one.
-        let turn = self.context.locks.name(&request.lock_name(), PATIENCE);
+        let turn = self.context.locks.lock_name(&request.lock_name(), PATIENCE);
         let _turn = turn.map_err(|error| match error.code() {
             ErrorCode::WorkspaceBusy => Error::new(
                 ErrorCode::WorkspaceBusy,

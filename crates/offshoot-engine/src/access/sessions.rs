@@ -19,7 +19,7 @@ impl Access {
             Err(error) if error.code() == ErrorCode::PathTraversalBlocked => error,
             settled => return settled,
         };
-        match RelPath::parse_loose_inner(bytes) {
+        match RelPath::parse_loose_with_dotdot(bytes) {
             Ok(path) if self.workspace(id).is_ok_and(|one| is_session(&one)) => Ok(path),
             _ => Err(refused),
         }

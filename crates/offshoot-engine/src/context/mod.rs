@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, FaultPlan, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{Form, NameLock, ProviderName, Reserve, WorkspaceLock, WorkspaceLocks};
+use offshoot_fs::{NameLock, PathResolver, ProviderName, Reserve, WorkspaceLock, WorkspaceLocks};
 use offshoot_store::{
     BlobStore, DiskBlobs, FaultyBlobs, FaultyMeta, MetaStore, NewHasher, SqliteOptions,
     SqliteStore, StatementLog, Store, WorkspaceRow,
@@ -35,7 +35,7 @@ pub struct EngineOptions {
     /// How long an operation waits for a workspace that another one holds, or for the store.
     pub lock_timeout: Duration,
     /// Which form of the safe directory is used; none means the best that works here.
-    pub form: Option<Form>,
+    pub form: Option<PathResolver>,
     /// The provider of every fork; none means the best that works here.
     pub provider: Option<ProviderName>,
     /// The most bytes of one file. A larger one in a directory is named and left alone, and one
@@ -89,7 +89,7 @@ pub struct Context {
 impl Drop for Context {
     fn drop(&mut self) {
         // A failure here costs nothing but the recovery at the next start.
-        let _ = self.reserve.lend(|| self.store.meta().tidy());
+        let _ = self.reserve.release_for(|| self.store.meta().tidy());
         if !self.needs_recovery() {
             self.marker.end();
         }
@@ -191,12 +191,12 @@ impl Context {
     /// Whether the disk has room for what the log of the store holds, and for a write beside it.
     fn has_room_for_log(&self) -> bool {
         let log = std::fs::metadata(self.data.log()).map_or(0, |log| log.len());
-        self.reserve.leaves(log + self.reserve.size())
+        self.reserve.has_free(log + self.reserve.size())
     }
 
-    /// Runs work that frees space; see [`Reserve::lend`].
+    /// Runs work that frees space; see [`Reserve::release_for`].
     pub(crate) fn freeing<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
-        self.reserve.lend(work)
+        self.reserve.release_for(work)
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -214,7 +214,7 @@ impl Context {
 
     /// The lock on a name, for a caller with less patience.
     pub(crate) fn name_lock_within(&self, id: &WorkspaceId, timeout: Duration) -> Result<NameLock> {
-        self.locks.name(&format!("name-{id}"), timeout)
+        self.locks.lock_name(&format!("name-{id}"), timeout)
     }
 
     /// Removes the lock files of a workspace that is gone for good.
@@ -222,7 +222,7 @@ impl Context {
         // A request that waits for one of them finds out that there is nothing to do. If that takes
         // too long, empty files are left.
         let name = Self::lock_name(row);
-        let _ = self.locks.forget(&name, Duration::from_secs(1));
+        let _ = self.locks.remove_files(&name, Duration::from_secs(1));
     }
 
     /// The lock under which several callers may change single files at once.
@@ -248,5 +248,5 @@ pub(crate) fn held_by_another(error: Error, what: &str) -> Error {
 /// The bytes that a data directory sets aside for a full disk, and how many of them are; none if it
 /// was not opened yet. It is not opened.
 pub fn reserve_in(dir: &Path) -> (u64, Option<u64>) {
-    Reserve::look(&DataDir::at(dir).reserve())
+    Reserve::inspect(&DataDir::at(dir).reserve())
 }

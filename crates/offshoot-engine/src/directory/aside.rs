@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_fs::{ForkDirs, InUse, Provider};
+use offshoot_fs::{ForkDirs, ProcessUsage, Provider};
 use offshoot_store::{ForkRow, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState};
 
 use crate::content::rows::{fork_row, open_row_by_key};
@@ -13,11 +13,11 @@ use crate::directory::Directories;
 impl Directories {
     /// Whether somebody uses the directory of a workspace, or works in it, as seen by one look at
     /// all processes.
-    pub(crate) fn is_used(&self, row: &WorkspaceRow, seen: &InUse) -> Result<bool> {
+    pub(crate) fn is_used(&self, row: &WorkspaceRow, seen: &ProcessUsage) -> Result<bool> {
         match self.mount_of(row)? {
             Some((provider, dirs)) => provider.is_used(&dirs),
             None => Ok(seen
-                .user_of(&self.context.data.workspace(&row.id))?
+                .process_using(&self.context.data.workspace(&row.id))?
                 .is_some()),
         }
     }

@@ -102,7 +102,7 @@ impl Directories {
             if here.stat(&git)?.is_some() {
                 here.remove_tree(&git)?;
             }
-            return provider.carry(old, new, &git);
+            return provider.move_path(old, new, &git);
         }
         self.move_git_files(provider, old, new, &there, &here)?;
         let layer = self.git_layer_path(fork)?;
@@ -135,7 +135,7 @@ impl Directories {
                 continue;
             }
             here.mkdir_all(&path.parent().unwrap_or_default(), 0o755)?;
-            provider.carry(old, new, &path)?;
+            provider.move_path(old, new, &path)?;
         }
         Ok(())
     }

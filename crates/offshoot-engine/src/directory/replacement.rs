@@ -65,7 +65,7 @@ impl Directories {
         if old.private.is_dir() {
             for path in &note.carry {
                 let path = RelPath::parse_text(path)?;
-                provider.carry(&old, &aside, &path)?;
+                provider.move_path(&old, &aside, &path)?;
             }
             if let Some(from) = &note.git_from {
                 self.move_git(&*provider, &old, &aside, row, fork, from)?;

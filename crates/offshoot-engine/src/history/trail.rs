@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use offshoot_core::{ObjectId, RelPath, Result, Timestamp};
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Grain, Limits, Units};
+use offshoot_merge::{Granularity, Limits, Units};
 use offshoot_store::{HistoryFilter, HistoryOp, HistoryRow, NewHistory, ReadTx, Via, WorkspaceKey};
 
 /// How many lines of history are read at once.
@@ -154,7 +154,7 @@ enum MarkState {
 
 /// What a content became of a base, unit by unit.
 pub(crate) struct Changed {
-    pub(crate) grain: Grain,
+    pub(crate) grain: Granularity,
     pub(crate) base: Units,
     pub(crate) now: Units,
     pub(crate) marks: Vec<Mark>,
@@ -162,7 +162,7 @@ pub(crate) struct Changed {
 
 impl Changed {
     /// None if one of them cannot be cut.
-    pub(crate) fn new(base: &[u8], now: &[u8], grain: Grain) -> Option<Changed> {
+    pub(crate) fn new(base: &[u8], now: &[u8], grain: Granularity) -> Option<Changed> {
         let limits = Limits::default();
         let (base, now) = (
             Units::cut(base, grain, &limits)?,
@@ -208,7 +208,7 @@ impl Changed {
         let (mut base, mut unit) = (&self.base, mark.unit);
         if !mark.came {
             (base, unit) = self.gone(mark);
-            let there = base.followed_to(began_with, &Limits::default()).unit(unit);
+            let there = base.map_to(began_with, &Limits::default()).unit(unit);
             if let Some(there) = there {
                 (base, unit) = (began_with, there);
             }
@@ -302,7 +302,7 @@ impl Changed {
                 Some(newer) => steps[newer].1.cut(tx, objects, self.grain)?,
                 None => self.now.clone(),
             };
-            let followed = before.followed_to(&after, &limits);
+            let followed = before.map_to(&after, &limits);
             let in_base = self.base.places_in(&before, &limits);
             for (number, mark) in self.marks.iter_mut().enumerate() {
                 if begins[number] == Some(at) {
@@ -349,7 +349,7 @@ enum Place {
 struct Before(Option<ObjectId>);
 
 impl Before {
-    fn cut(self, tx: &dyn ReadTx, objects: &dyn ObjectReader, grain: Grain) -> Result<Units> {
+    fn cut(self, tx: &dyn ReadTx, objects: &dyn ObjectReader, grain: Granularity) -> Result<Units> {
         match self.0 {
             Some(id) => Ok(cut_object(tx, objects, &id, grain)?.unwrap_or_default()),
             None => Ok(Units::default()),
@@ -362,7 +362,7 @@ pub(crate) fn cut_object(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
     id: &ObjectId,
-    grain: Grain,
+    grain: Granularity,
 ) -> Result<Option<Units>> {
     let limits = Limits::default();
     if tx.object_size(id)?.is_none_or(|size| size > limits.bytes) {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use offshoot_core::{Cause, EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_git::ObjectReader;
-use offshoot_merge::{Conflict, ConflictKind, Grain, Limits, TreeEntry, Units};
+use offshoot_merge::{Conflict, ConflictKind, Granularity, Limits, TreeEntry, Units};
 use offshoot_store::{
     ForkRow, HistoryFilter, HistoryOp, HistoryRow, MergeRow, ReadTx, ReviewRow, Via, WorkspaceRow,
 };
@@ -222,7 +222,7 @@ impl<'a> Authors<'a> {
         let (Some(base), Some(now)) = (base, now) else {
             return Ok(None);
         };
-        Ok(Changed::new(&base, &now, Grain::Lines))
+        Ok(Changed::new(&base, &now, Granularity::Lines))
     }
 
     /// The paths of a conflict that ours has changed, where it stands there as a whole.

@@ -57,8 +57,8 @@ pub(crate) fn decide(
         .map(|ours| choice(policy, ours.as_ref(), priority))
         .collect::<Option<_>>()?;
     let edits = match &conflict.content {
-        Some(_) => conflict.settle_parts(&choices)?,
-        None => conflict.settle(*choices.first()?)?,
+        Some(_) => conflict.resolve_parts(&choices)?,
+        None => conflict.resolve(*choices.first()?)?,
     };
     let all = [Choice::Theirs, Choice::Ours, Choice::Union];
     let decided = all

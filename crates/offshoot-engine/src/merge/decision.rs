@@ -63,7 +63,7 @@ impl Merges {
             Wanted::Choice(choice) => match conflict {
                 Some(conflict) => {
                     let edits = conflict
-                        .settle(*choice)
+                        .resolve(*choice)
                         .ok_or_else(|| cannot_join(&review.path))?;
                     if details.lands_in == LandsIn::Project {
                         refuse_result(&bench, &review.path, &edits)?;
@@ -80,7 +80,7 @@ impl Merges {
                     .ok_or_else(|| nothing_in_parts(&review.path))?;
                 let choices = parts.for_conflict(conflict)?;
                 let edits = conflict
-                    .settle_parts(&choices)
+                    .resolve_parts(&choices)
                     .ok_or_else(|| cannot_join_parts(&review.path))?;
                 if details.lands_in == LandsIn::Project {
                     refuse_result(&bench, &review.path, &edits)?;
@@ -155,7 +155,7 @@ fn edits_of_protected(
     let mut proposal = again.proposal;
     for conflict in &again.conflicts {
         let edits = conflict
-            .settle(choice)
+            .resolve(choice)
             .ok_or_else(|| cannot_join(&conflict.path))?;
         refuse_result(objects, &conflict.path, &edits)?;
         let more = state_edits(store, objects, states, &edits)?;

@@ -82,7 +82,7 @@ fn merge_through(
     let mut options = options.clone();
     // Files of a nested repository make sense only as a whole.
     for pattern in [".git/**", "**/.git/**"] {
-        let rule = (Pattern::new(pattern), offshoot_merge::Engine::Binary);
+        let rule = (Pattern::new(pattern), offshoot_merge::MergeEngine::Binary);
         options.rules.engines.insert(0, rule);
     }
     let mut outcome = merge_trees(&changes, &head, &head, &options)?;

@@ -318,7 +318,7 @@ impl Merges {
             .directories
             .provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
         let dirs = self.directories.fork_dirs(row, fork.place);
-        let walked = provider.changes_but(&stack.layers, &dirs, closed)?;
+        let walked = provider.changes_pruned(&stack.layers, &dirs, closed)?;
         let seen = |one: offshoot_fs::Difference| {
             let now = one.now;
             let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));

@@ -102,7 +102,9 @@ impl ProjectImport {
         }
         taken.waiting = 0;
         let full = std::mem::take(&mut taken.objects);
-        taken.stored.extend(full.iter().map(NewObject::once_stored));
+        taken
+            .stored
+            .extend(full.iter().map(NewObject::without_bytes));
         drop(taken);
         self.store(&full)?;
         Ok(size)

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result};
-use offshoot_fs::{Memo, Names, SafeDir, Scan, ScanEntry, ScanFilter, Seen};
+use offshoot_fs::{ChangedFile, DirNames, Memo, SafeDir, Scan, ScanEntry, ScanFilter};
 use offshoot_git::IgnoreRules;
 use offshoot_store::{Bulk, BulkWriter};
 
@@ -153,7 +153,7 @@ impl Projects {
     fn read_files(
         &self,
         dir: &SafeDir,
-        files: &[Seen],
+        files: &[ChangedFile],
         bulk: &BulkWriter,
         progress: &mut dyn FnMut(ImportProgress),
     ) -> Result<Read> {
@@ -220,7 +220,7 @@ impl Projects {
     fn read_one(
         &self,
         dir: &SafeDir,
-        seen: &Seen,
+        seen: &ChangedFile,
         bulk: &BulkWriter,
         read: &mut Read,
     ) -> Result<()> {
@@ -408,7 +408,12 @@ impl ScanFilter for SourceFilter<'_> {
         IgnoreRules::root()
     }
 
-    fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
+    fn enter(
+        &self,
+        rules: &IgnoreRules,
+        path: &RelPath,
+        names: &DirNames<'_>,
+    ) -> Option<IgnoreRules> {
         if !self.ignore_rules {
             return None;
         }

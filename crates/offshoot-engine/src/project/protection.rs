@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use offshoot_core::{EntryKind, Error, ErrorCode, ProjectId, RelPath, Result};
-use offshoot_git::{folded, may_be_short};
+use offshoot_git::{folded, may_be_short_name};
 use offshoot_merge::{Conflict, Pattern};
 use offshoot_store::{ReadTx, WorkspaceKey};
 
@@ -119,7 +119,11 @@ impl Protection {
         let mut all = vec![path.clone()];
         let parts = path.split(|&byte| byte == b'/').enumerate();
         for (number, part) in parts.filter(|(_, part)| part.contains(&b'~')) {
-            for name in self.names.iter().filter(|name| may_be_short(part, name)) {
+            for name in self
+                .names
+                .iter()
+                .filter(|name| may_be_short_name(part, name))
+            {
                 for n in 0..all.len() {
                     let mut parts: Vec<&[u8]> = all[n].split(|&byte| byte == b'/').collect();
                     parts[number] = name;

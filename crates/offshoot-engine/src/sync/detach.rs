@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use offshoot_core::{Error, ErrorCode, Result};
-use offshoot_fs::{ForkDirs, Provider, SafeDir, Uses, find_user};
+use offshoot_fs::{ForkDirs, Provider, SafeDir, UseKind, find_process_using};
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::rows::open_row_by_key;
@@ -42,9 +42,9 @@ enum How {
 impl Synchronizer {
     /// Takes a directory out of everybody's reach; `workspace_busy` if somebody uses it. The caller
     /// holds the exclusive lock.
-    pub(crate) fn detach(&self, row: &WorkspaceRow, uses: Uses) -> Result<Detached<'_>> {
+    pub(crate) fn detach(&self, row: &WorkspaceRow, uses: UseKind) -> Result<Detached<'_>> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
-        let known = row.handed_out || uses == Uses::Any;
+        let known = row.handed_out || uses == UseKind::Any;
         let mut detached = Detached {
             sync: self,
             row,
@@ -69,7 +69,7 @@ impl Synchronizer {
         std::fs::rename(self.context.data.workspace(&row.id), &aside).map_err(cannot_move)?;
         detached.how = How::Aside(aside.clone());
         let started = Instant::now();
-        while let Some(who) = find_user(&aside, uses)? {
+        while let Some(who) = find_process_using(&aside, uses)? {
             if started.elapsed() > BUSY_GRACE {
                 return Err(busy(&who));
             }

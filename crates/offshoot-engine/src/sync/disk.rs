@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use offshoot_core::{
     EntryKind, ErrorCode, Layout, MAX_DEPTH, ObjectKind, RelPath, Result, SESSION_METADATA,
 };
-use offshoot_fs::{Names, SafeDir, ScanEntry, ScanFilter, Stat};
+use offshoot_fs::{DirNames, SafeDir, ScanEntry, ScanFilter, Stat};
 use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, WorkspaceRow};
 
@@ -263,7 +263,12 @@ impl ScanFilter for SyncFilter<'_> {
         IgnoreRules::root()
     }
 
-    fn enter(&self, rules: &IgnoreRules, path: &RelPath, names: &Names<'_>) -> Option<IgnoreRules> {
+    fn enter(
+        &self,
+        rules: &IgnoreRules,
+        path: &RelPath,
+        names: &DirNames<'_>,
+    ) -> Option<IgnoreRules> {
         rules_in(self.dir, rules, path, names)
     }
 
@@ -311,7 +316,7 @@ pub(crate) fn rules_in(
     dir: &SafeDir,
     rules: &IgnoreRules,
     path: &RelPath,
-    names: &Names<'_>,
+    names: &DirNames<'_>,
 ) -> Option<IgnoreRules> {
     let read = |name: &[u8]| {
         if !names.contains(name) {

@@ -215,11 +215,10 @@ impl Synchronizer {
         let on_disk = |path: &RelPath| rule_file(looking.dir, path);
         let rules = Rules::new(&on_disk);
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
-        let seen = self.directories.provider_that_made(provider)?.changes_but(
-            &stack.layers,
-            &dirs,
-            &mut closed,
-        )?;
+        let seen = self
+            .directories
+            .provider_that_made(provider)?
+            .changes_pruned(&stack.layers, &dirs, &mut closed)?;
         // What killed writers staged. Nobody writes now.
         if seen.may_hold_stages {
             looking.dir.clear_stages()?;
@@ -289,7 +288,7 @@ pub(crate) fn leaves_out_dirs(
     ask(&mut |path, _| leaves_out(index, &rules, path, true))
 }
 
-/// What [`offshoot_fs::Provider::changes_but`] asks.
+/// What [`offshoot_fs::Provider::changes_pruned`] asks.
 pub(crate) type Closed<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
 
 impl Walk<'_> {

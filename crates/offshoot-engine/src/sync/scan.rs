@@ -12,7 +12,7 @@ use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, Error, ErrorCode, ObjectId, Operator, RelPath, Result, Timestamp,
     WorkspaceId, cancel,
 };
-use offshoot_fs::{DirState, Memo, SafeDir, Scan, Seen};
+use offshoot_fs::{ChangedFile, DirState, Memo, SafeDir, Scan};
 use offshoot_store::{
     Bulk, BulkWriter, Durability, HistoryFilter, HistoryOp, NewObject, ReadTx, Via, WorkspaceKind,
     WorkspaceRow,
@@ -351,7 +351,7 @@ impl Synchronizer {
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
-        unknown: &[Seen],
+        unknown: &[ChangedFile],
         bulk: &BulkWriter,
         hashing: &Hashing,
     ) -> Result<()> {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 use offshoot_fs::{
-    CopyUp, ForkDirs, InUse, Provider, ProviderName, SafeDir, Uses, is_fork_mounted, mounts_below,
-    provider_named,
+    CopyUp, ForkDirs, ProcessUsage, Provider, ProviderName, SafeDir, UseKind, is_fork_mounted,
+    mounts_below, provider_named,
 };
 
 use crate::context::data_dir::DataDir;
@@ -110,13 +110,13 @@ fn refuse_used(overlay: &dyn Provider, target: &Path) -> Result<()> {
 /// The same for workspaces that are no mounts. Looks at the processes of the machine once, and at
 /// every file of these workspaces.
 fn refuse_used_directories(data: &DataDir, mounts: &[PathBuf]) -> Result<()> {
-    let used = InUse::look(Uses::Any);
+    let used = ProcessUsage::collect(UseKind::Any);
     for name in names_in(&data.workspaces())? {
         let path = data.workspaces().join(name);
         if mounts.contains(&path) || !path.is_dir() {
             continue;
         }
-        if let Some(user) = used.user_of(&path)? {
+        if let Some(user) = used.process_using(&path)? {
             return Err(in_use(&path, &user));
         }
     }

@@ -11,7 +11,7 @@ use offshoot_core::{
     Cause, EMPTY_TREE, EntryKind, ErrorCode, Layout, ObjectId, ObjectKind, RelPath, Result,
     Timestamp, WorkspaceId,
 };
-use offshoot_fs::Uses;
+use offshoot_fs::UseKind;
 use offshoot_git::{Commit, ObjectReader, encode_tree, read_tree, walk_objects};
 use offshoot_store::{
     Durability, EntryRow, ForkRow, HistoryFilter, HistoryOp, ReadTx, SnapshotRow, Via,
@@ -123,7 +123,7 @@ impl Upkeep {
             }
             if !gone.is_empty() {
                 self.store()
-                    .erase_beside_others(&self.unnamed_of(&named)?)?;
+                    .erase_incrementally(&self.unnamed_of(&named)?)?;
             }
             Ok(gone)
         })
@@ -141,7 +141,7 @@ impl Upkeep {
             return Ok(false);
         };
         if now.state == WorkspaceState::Open {
-            let detached = self.sync.detach(&now, Uses::Any)?;
+            let detached = self.sync.detach(&now, UseKind::Any)?;
             // What outside programs changed is a use, and a sync notes it as one.
             let synced = detached.sync(false, Durability::Synced)?;
             if !synced.changes.is_empty() || look()?.is_none() {
@@ -170,7 +170,7 @@ impl Upkeep {
                 tx.erase_oldest_history(row.key, PIECE)
             })
         };
-        while reserve.held() < reserve.size() && erase()? == PIECE {
+        while reserve.allocated() < reserve.size() && erase()? == PIECE {
             // So that the log begins anew, and what was freed is. A reader may be in the way.
             let _ = self.store().meta().tidy();
         }

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use offshoot_core::{Cause, ErrorCode, ObjectId, ObjectKind, Result, Timestamp, WorkspaceId};
-use offshoot_fs::{InUse, Uses};
+use offshoot_fs::{ProcessUsage, UseKind};
 use offshoot_git::{Commit, ObjectReader, walk_objects};
-use offshoot_store::{Collected, Durability, HistoryOp, ReadTx, WorkspaceRow};
+use offshoot_store::{Durability, GarbageReport, HistoryOp, ReadTx, WorkspaceRow};
 
 use crate::content::objects::StoredObjects;
 use crate::content::rows::open_row_by_key;
@@ -47,7 +47,7 @@ pub struct Cleaned {
     /// Workspaces whose directory went away.
     pub workspaces: Vec<CleanedWorkspace>,
     /// What garbage collection gave back; none in a plan.
-    pub collected: Option<Collected>,
+    pub collected: Option<GarbageReport>,
 }
 
 impl Upkeep {
@@ -133,7 +133,7 @@ impl Upkeep {
             }
             self.directories.bring_back_held(&row)?;
             let synced = self.sync.sync_with(&row, false, Durability::Relaxed)?;
-            let in_use = in_use.get_or_insert_with(|| InUse::look(Uses::Any));
+            let in_use = in_use.get_or_insert_with(|| ProcessUsage::collect(UseKind::Any));
             if !synced.changes.is_empty() || self.directories.is_used(&row, in_use)? {
                 continue;
             }
@@ -180,7 +180,7 @@ impl Upkeep {
         if !self.may_be_cleaned(row, before)? {
             return Ok(None);
         }
-        let detached = self.sync.detach(row, Uses::Any)?;
+        let detached = self.sync.detach(row, UseKind::Any)?;
         let mut synced = detached.sync(false, Durability::Synced)?;
         if !synced.changes.is_empty() {
             // An outside program is at work in it.
@@ -225,7 +225,7 @@ impl Upkeep {
 
     /// Collects content that nothing names and that is older than the guard. Never needs twice
     /// the disk: packs are rewritten one at a time.
-    pub fn collect_garbage(&self, age_guard: Duration) -> Result<Collected> {
+    pub fn collect_garbage(&self, age_guard: Duration) -> Result<GarbageReport> {
         let before = Timestamp(self.context.now().0.saturating_sub(micros(age_guard)));
         let reachable = self.reachable()?;
         self.store().collect(&reachable, before)

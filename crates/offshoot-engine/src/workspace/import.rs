@@ -200,7 +200,7 @@ impl Taken {
 }
 
 fn take_bytes(object: &mut NewObject) -> NewObject {
-    let stored = object.once_stored();
+    let stored = object.without_bytes();
     std::mem::replace(object, stored)
 }
 

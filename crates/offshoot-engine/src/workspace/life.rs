@@ -7,7 +7,7 @@ use offshoot_core::{
     Cause, Error, ErrorCode, Layout, ObjectId, RelPath, Result, SESSION_DIRS, Timestamp,
     WorkspaceId,
 };
-use offshoot_fs::Uses;
+use offshoot_fs::UseKind;
 use offshoot_store::{
     Durability, HistoryOp, NewObject, ReadTx, SnapshotRow, WorkspaceKind, WorkspaceRow,
     WorkspaceState,
@@ -391,7 +391,7 @@ impl Workspaces {
         };
         let lock = self.directories.exclusive(&row)?;
         // Whoever could write to it after this look would write in vain.
-        let detached = self.sync.detach(&row, Uses::Changing)?;
+        let detached = self.sync.detach(&row, UseKind::Write)?;
         let synced = detached.sync(include_ignored, Durability::Relaxed)?;
         if !may_go(&row)? {
             return Ok(Deleted::not());

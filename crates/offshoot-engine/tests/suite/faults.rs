@@ -9,7 +9,7 @@ use crate::fixture::consistency::{out_of_line, prove_store};
 use crate::fixture::{TestEngine, chmod, p, try_write, user};
 use offshoot_core::{ErrorCode, Result, WorkspaceId};
 use offshoot_engine::{Content, Engine, WriteOptions};
-use offshoot_fs::Form;
+use offshoot_fs::PathResolver;
 use offshoot_testkit::DirImage;
 
 /// No operation here makes more calls than this: beyond it the test itself is broken.
@@ -71,7 +71,7 @@ struct Case<'a> {
     keeps_first: bool,
 }
 
-fn every_fault(form: Option<Form>, case: &Case<'_>) {
+fn every_fault(form: Option<PathResolver>, case: &Case<'_>) {
     for failing in [Failing::Once, Failing::FromThenOn] {
         let mut bed = TestEngine::with_form(form);
         let (before, after) = clean_run(&bed, case);
@@ -259,7 +259,7 @@ fn fault_write_beside_outside_programs() {
 #[test]
 fn fault_write_by_the_portable_form() {
     every_fault(
-        Some(Form::Portable),
+        Some(PathResolver::Portable),
         &Case {
             prepare: &some_files,
             operate: &|engine, ws| put(engine, ws, "x/y/z.txt", b"deep"),
@@ -537,7 +537,7 @@ fn fault_restore_of_one_path() {
 
 #[test]
 fn fault_restore_in_a_workspace_of_our_own() {
-    for form in [None, Some(Form::Portable)] {
+    for form in [None, Some(PathResolver::Portable)] {
         every_fault(
             form,
             &Case {
@@ -573,7 +573,7 @@ fn fault_restore_in_a_workspace_of_our_own() {
 
 #[test]
 fn fault_sync() {
-    for form in [None, Some(Form::Portable)] {
+    for form in [None, Some(PathResolver::Portable)] {
         // The directory is the same before and after; what is recorded is what changes.
         let mut bed = TestEngine::with_form(form);
         for n in 1..MOST_CALLS {

@@ -4,17 +4,17 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 
-use super::bench::Put::{Dir, File, FileMode, Link, Opaque, Whiteout, WhiteoutByAttribute};
-use super::bench::{Bench, is_root, mode, names, rel, set_mode};
+use super::fixture::LayerItem::{Dir, File, FileMode, Link, Opaque, Whiteout, WhiteoutByAttribute};
+use super::fixture::{Fixture, is_root, mode, names, rel, set_mode};
 use crate::DifferenceKind;
 
-pub(super) fn basic(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn basic(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("foo", "foo"),
         File("a/b/c/deep", "deep"),
         File("a/kept", "kept"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     assert_eq!(fork.read("foo"), "foo");
     assert_eq!(fork.read("a/b/c/deep"), "deep");
     assert!(fork.lines().is_empty(), "nothing has changed yet");
@@ -28,18 +28,18 @@ pub(super) fn basic(bench: &Bench<'_>) {
     assert_eq!(found[2].now.unwrap().size, 7);
     assert_eq!(found[0].base.unwrap().kind, crate::FileKind::Dir);
     // What changed can be frozen, and a fork of that shows the same.
-    let delta = bench.fresh("delta");
+    let delta = fixture.fresh("delta");
     fork.delta(&delta);
-    let next = bench.fork(&[&delta, &layer]);
+    let next = fixture.fork(&[&delta, &layer]);
     assert_eq!(next.image(), fork.image());
     assert!(next.lines().is_empty());
 }
 
-pub(super) fn newer_layers_win(bench: &Bench<'_>) {
-    let oldest = bench.layer(&[File("all", "1"), File("d/one", "1"), File("d/both", "1")]);
-    let middle = bench.layer(&[File("all", "2"), File("d/both", "2")]);
-    let newest = bench.layer(&[File("all", "3"), File("d/three", "3")]);
-    let fork = bench.fork(&[&newest, &middle, &oldest]);
+pub(super) fn newer_layers_win(fixture: &Fixture<'_>) {
+    let oldest = fixture.layer(&[File("all", "1"), File("d/one", "1"), File("d/both", "1")]);
+    let middle = fixture.layer(&[File("all", "2"), File("d/both", "2")]);
+    let newest = fixture.layer(&[File("all", "3"), File("d/three", "3")]);
+    let fork = fixture.fork(&[&newest, &middle, &oldest]);
     for (name, content) in [
         ("all", "3"),
         ("d/one", "1"),
@@ -53,7 +53,7 @@ pub(super) fn newer_layers_win(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["- all", "? d/both"]);
 }
 
-pub(super) fn updated_in_many_layers(bench: &Bench<'_>) {
+pub(super) fn updated_in_many_layers(fixture: &Fixture<'_>) {
     let mut layers = Vec::new();
     for number in 0..6 {
         let own = format!("own-{number}");
@@ -63,20 +63,20 @@ pub(super) fn updated_in_many_layers(bench: &Bench<'_>) {
         if number > 0 {
             parts.push(Whiteout(&last));
         }
-        layers.insert(0, bench.layer(&parts));
+        layers.insert(0, fixture.layer(&parts));
     }
-    let fork = bench.fork(&layers.iter().collect::<Vec<_>>());
+    let fork = fixture.fork(&layers.iter().collect::<Vec<_>>());
     assert_eq!(fork.read("etc/hosts"), "content 5");
     assert_eq!(names(&fork.dirs.target), ["etc", "own-5"]);
     fork.write("own-3", "back");
     assert_eq!(fork.lines(), ["+ own-3"], "it was gone in the layers");
 }
 
-pub(super) fn deleted_files(bench: &Bench<'_>) {
-    let base = bench.layer(&[File("gone", "x"), File("kept", "x"), File("dir/f", "x")]);
-    let delta = bench.layer(&[Whiteout("gone"), Whiteout("dir"), Whiteout("never-was")]);
-    let empty = bench.layer(&[]);
-    let fork = bench.fork(&[&empty, &delta, &base]);
+pub(super) fn deleted_files(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[File("gone", "x"), File("kept", "x"), File("dir/f", "x")]);
+    let delta = fixture.layer(&[Whiteout("gone"), Whiteout("dir"), Whiteout("never-was")]);
+    let empty = fixture.layer(&[]);
+    let fork = fixture.fork(&[&empty, &delta, &base]);
     assert_eq!(names(&fork.dirs.target), ["kept"]);
     assert!(fork.lines().is_empty());
     fs::remove_file(fork.path("kept")).unwrap();
@@ -88,22 +88,22 @@ pub(super) fn deleted_files(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["+ gone", "? kept"]);
 }
 
-pub(super) fn whiteouts_of_both_forms(bench: &Bench<'_>) {
-    let base = bench.layer(&[
+pub(super) fn whiteouts_of_both_forms(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[
         File("d/one", "x"),
         File("d/two", "x"),
         File("top", "x"),
         File("sub/f", "x"),
         File("e/empty", ""),
     ]);
-    let delta = bench.layer(&[
+    let delta = fixture.layer(&[
         Whiteout("d/one"),
         WhiteoutByAttribute("d/two"),
         WhiteoutByAttribute("top"),
         WhiteoutByAttribute("sub"),
         File("d/empty", ""),
     ]);
-    let fork = bench.fork(&[&delta, &base]);
+    let fork = fixture.fork(&[&delta, &base]);
     assert_eq!(names(&fork.dirs.target), ["d", "e"]);
     assert_eq!(names(&fork.path("d")), ["empty"]);
     assert_eq!(names(&fork.path("e")), ["empty"]);
@@ -114,13 +114,13 @@ pub(super) fn whiteouts_of_both_forms(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["- d/empty", "+ d/two", "+ top"]);
 }
 
-pub(super) fn removed_then_made_again(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn removed_then_made_again(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("d/old", "x"),
         File("d/sub/f", "x"),
         File("d/both", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     fs::remove_dir_all(fork.path("d")).unwrap();
     assert_eq!(fork.lines(), ["- d"]);
     fs::create_dir(fork.path("d")).unwrap();
@@ -137,20 +137,20 @@ pub(super) fn removed_then_made_again(bench: &Bench<'_>) {
     assert_eq!(names(&fork.path("d")), ["both", "new", "sub"]);
 }
 
-pub(super) fn opaque_directories(bench: &Bench<'_>) {
-    let base = bench.layer(&[
+pub(super) fn opaque_directories(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[
         File("d/old", "x"),
         File("d/sub/f", "x"),
         File("e/kept", "x"),
     ]);
-    let delta = bench.layer(&[
+    let delta = fixture.layer(&[
         Opaque("d", 0o755),
         File("d/new", "x"),
         Dir("d/sub", 0o755),
         Opaque("e/inner", 0o755),
     ]);
-    let newest = bench.layer(&[File("d/newest", "x")]);
-    let fork = bench.fork(&[&newest, &delta, &base]);
+    let newest = fixture.layer(&[File("d/newest", "x")]);
+    let fork = fixture.fork(&[&newest, &delta, &base]);
     assert_eq!(names(&fork.path("d")), ["new", "newest", "sub"]);
     assert!(names(&fork.path("d/sub")).is_empty());
     assert_eq!(names(&fork.path("e")), ["inner", "kept"]);
@@ -161,9 +161,9 @@ pub(super) fn opaque_directories(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["- d"]);
 }
 
-pub(super) fn rename_files(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("d/one", "1"), File("two", "2"), File("three", "3")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn rename_files(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("d/one", "1"), File("two", "2"), File("three", "3")]);
+    let fork = fixture.fork(&[&layer]);
     fs::rename(fork.path("d/one"), fork.path("moved")).unwrap();
     fs::rename(fork.path("two"), fork.path("three")).unwrap();
     assert_eq!(fork.lines(), ["- d/one", "+ moved", "? three", "- two"]);
@@ -175,16 +175,16 @@ pub(super) fn rename_files(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["? d/one", "? three", "- two"]);
 }
 
-pub(super) fn rename_directories(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn rename_directories(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("d/one", "1"),
         File("d/sub/two", "2"),
         Link("d/link", "one"),
         File("other/three", "3"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     let renamed = fs::rename(fork.path("d"), fork.path("e"));
-    if !bench.provider.capabilities().renames_base_dirs {
+    if !fixture.provider.capabilities().renames_base_dirs {
         assert_eq!(
             renamed.unwrap_err().kind(),
             std::io::ErrorKind::CrossesDevices
@@ -213,7 +213,7 @@ pub(super) fn rename_directories(bench: &Bench<'_>) {
             _ => None,
         };
         // Only an overlay knows where content comes from.
-        let expected = untouched.filter(|_| bench.mounts()).map(rel);
+        let expected = untouched.filter(|_| fixture.mounts()).map(rel);
         assert_eq!(found.content_of, expected, "{}", found.path);
     }
     fork.write("e/one", "changed");
@@ -240,13 +240,13 @@ pub(super) fn rename_directories(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), expected);
 }
 
-pub(super) fn rename_chains(bench: &Bench<'_>) {
-    if !bench.provider.capabilities().renames_base_dirs {
+pub(super) fn rename_chains(fixture: &Fixture<'_>) {
+    if !fixture.provider.capabilities().renames_base_dirs {
         return;
     }
-    let oldest = bench.layer(&[File("a/b/c/f", "1"), File("a/b/g", "2"), File("x/y", "3")]);
-    let newest = bench.layer(&[File("a/b/h", "4"), Whiteout("a/b/g")]);
-    let fork = bench.fork(&[&newest, &oldest]);
+    let oldest = fixture.layer(&[File("a/b/c/f", "1"), File("a/b/g", "2"), File("x/y", "3")]);
+    let newest = fixture.layer(&[File("a/b/h", "4"), Whiteout("a/b/g")]);
+    let fork = fixture.fork(&[&newest, &oldest]);
     fs::rename(fork.path("a/b"), fork.path("a/r")).unwrap();
     fs::rename(fork.path("a/r/c"), fork.path("x/c")).unwrap();
     fs::rename(fork.path("a"), fork.path("x/a")).unwrap();
@@ -277,15 +277,15 @@ pub(super) fn rename_chains(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), expected);
 }
 
-pub(super) fn modes(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn modes(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         FileMode("script", "x", 0o755),
         FileMode("secret", "x", 0o600),
         Dir("private", 0o700),
         Dir("sticky", 0o1777),
         File("private/f", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     for (name, expected) in [
         ("script", 0o755),
         ("secret", 0o600),
@@ -306,10 +306,10 @@ pub(super) fn modes(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["? script"]);
 }
 
-pub(super) fn directory_modes_in_layers(bench: &Bench<'_>) {
-    let base = bench.layer(&[Dir("d", 0o700), Dir("d/in", 0o711), File("d/in/f", "x")]);
-    let delta = bench.layer(&[Dir("d", 0o755), Dir("d/in", 0o711), File("d/in/g", "x")]);
-    let fork = bench.fork(&[&delta, &base]);
+pub(super) fn directory_modes_in_layers(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[Dir("d", 0o700), Dir("d/in", 0o711), File("d/in/f", "x")]);
+    let delta = fixture.layer(&[Dir("d", 0o755), Dir("d/in", 0o711), File("d/in/g", "x")]);
+    let fork = fixture.fork(&[&delta, &base]);
     assert_eq!(
         (mode(&fork.path("d")), mode(&fork.path("d/in"))),
         (0o755, 0o711)
@@ -318,19 +318,19 @@ pub(super) fn directory_modes_in_layers(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["? d/in/f"]);
 }
 
-pub(super) fn root_mode(bench: &Bench<'_>) {
+pub(super) fn root_mode(fixture: &Fixture<'_>) {
     for perm in [0o755, 0o750, 0o777] {
-        let layer = bench.layer(&[Dir(".", perm), File("f", "x")]);
-        let fork = bench.fork(&[&layer]);
+        let layer = fixture.layer(&[Dir(".", perm), File("f", "x")]);
+        let fork = fixture.fork(&[&layer]);
         assert_eq!(mode(&fork.dirs.target), perm);
     }
 }
 
-pub(super) fn owners(bench: &Bench<'_>) {
+pub(super) fn owners(fixture: &Fixture<'_>) {
     if !is_root() {
         return;
     }
-    let place = bench.fresh("layer");
+    let place = fixture.fresh("layer");
     let owner = crate::Owner {
         uid: 1234,
         gid: 2345,
@@ -339,7 +339,7 @@ pub(super) fn owners(bench: &Bench<'_>) {
     layer.file(&rel("d/f"), 0o644, &mut &b"x"[..]).unwrap();
     layer.symlink(&rel("d/l"), b"f").unwrap();
     layer.finish().unwrap();
-    let fork = bench.fork(&[&place]);
+    let fork = fixture.fork(&[&place]);
     for name in [".", "d", "d/f", "d/l"] {
         let stat = fs::symlink_metadata(fork.path(name)).unwrap();
         assert_eq!((stat.uid(), stat.gid()), (1234, 2345), "{name}");
@@ -350,15 +350,15 @@ pub(super) fn owners(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["? d/f"]);
 }
 
-pub(super) fn symbolic_links(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn symbolic_links(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         Link("link", "file"),
         Link("dangling", "nowhere/at all"),
         Link("dirlink", "d"),
         File("file", "x"),
         File("d/f", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     assert_eq!(fork.read("link"), "x");
     assert_eq!(fork.read("dirlink/f"), "x");
     assert_eq!(
@@ -376,9 +376,9 @@ pub(super) fn symbolic_links(bench: &Bench<'_>) {
     assert_eq!(fork.lines(), ["t dirlink", "t file", "? link"]);
 }
 
-pub(super) fn hard_links(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("one", "x"), File("d/two", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn hard_links(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("one", "x"), File("d/two", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fs::hard_link(fork.path("one"), fork.path("d/three")).unwrap();
     fs::hard_link(fork.path("d/three"), fork.path("four")).unwrap();
     fork.write("four", "all three");
@@ -388,29 +388,29 @@ pub(super) fn hard_links(bench: &Bench<'_>) {
     fs::remove_file(fork.path("one")).unwrap();
     assert_eq!(fork.lines(), ["+ d/three", "+ four", "- one"]);
     // As a layer they are separate files.
-    let delta = bench.fresh("delta");
+    let delta = fixture.fresh("delta");
     fork.delta(&delta);
-    let next = bench.fork(&[&delta, &layer]);
+    let next = fixture.fork(&[&delta, &layer]);
     next.write("four", "alone");
     assert_eq!(next.read("d/three"), "all three");
 }
 
-pub(super) fn type_changes(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn type_changes(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("file", "x"),
         File("dir/f", "x"),
         File("dir/sub/g", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     fs::remove_file(fork.path("file")).unwrap();
     fs::create_dir(fork.path("file")).unwrap();
     fork.write("file/inside", "x");
     fs::remove_dir_all(fork.path("dir")).unwrap();
     fork.write("dir", "a file now");
     assert_eq!(fork.lines(), ["t dir", "t file", "+ file/inside"]);
-    let delta = bench.fresh("delta");
+    let delta = fixture.fresh("delta");
     fork.delta(&delta);
-    let next = bench.fork(&[&delta, &layer]);
+    let next = fixture.fork(&[&delta, &layer]);
     assert_eq!(next.image(), fork.image());
     fs::remove_file(next.path("dir")).unwrap();
     fs::create_dir_all(next.path("dir/sub")).unwrap();
@@ -422,14 +422,14 @@ pub(super) fn type_changes(bench: &Bench<'_>) {
     );
 }
 
-pub(super) fn touched_files(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn touched_files(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("opened", "x"),
         File("bits", "x"),
         File("times", "x"),
         File("read", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     drop(
         fs::File::options()
             .read(true)
@@ -462,10 +462,10 @@ pub(super) fn touched_files(bench: &Bench<'_>) {
     assert!(fork.changes().iter().any(|found| found.path == rel("read")));
 }
 
-pub(super) fn large_files(bench: &Bench<'_>) {
+pub(super) fn large_files(fixture: &Fixture<'_>) {
     let content = "0123456789abcdef".repeat(1 << 19);
-    let layer = bench.layer(&[File("large", &content)]);
-    let fork = bench.fork(&[&layer]);
+    let layer = fixture.layer(&[File("large", &content)]);
+    let fork = fixture.fork(&[&layer]);
     let mut file = fs::File::options()
         .append(true)
         .open(fork.path("large"))
@@ -489,9 +489,9 @@ pub(super) fn large_files(bench: &Bench<'_>) {
     assert!(fs::read(layer.join("large")).unwrap() == content.as_bytes());
 }
 
-pub(super) fn empty_directories(bench: &Bench<'_>) {
-    let layer = bench.layer(&[Dir("empty", 0o755), Dir("a/b/c", 0o755)]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn empty_directories(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[Dir("empty", 0o755), Dir("a/b/c", 0o755)]);
+    let fork = fixture.fork(&[&layer]);
     assert!(names(&fork.path("empty")).is_empty());
     fs::remove_dir(fork.path("a/b/c")).unwrap();
     fs::create_dir_all(fork.path("new/deep")).unwrap();

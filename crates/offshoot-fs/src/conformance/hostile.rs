@@ -8,11 +8,11 @@ use std::os::unix::fs::symlink;
 use offshoot_core::RelPath;
 use offshoot_sys::{get_xattr, make_whiteout, set_xattr};
 
-use super::bench::Put::{File, FileMode};
-use super::bench::{Bench, mode, names, set_mode, write_layer};
+use super::fixture::LayerItem::{File, FileMode};
+use super::fixture::{Fixture, mode, names, set_mode, write_layer};
 use crate::{ForkDirs, LayerWriter, ProviderName};
 
-pub(super) fn odd_names(bench: &Bench<'_>) {
+pub(super) fn odd_names(fixture: &Fixture<'_>) {
     let long = vec![b'n'; 255];
     let odd: [&[u8]; 8] = [
         b"\xff\xfe",
@@ -24,7 +24,7 @@ pub(super) fn odd_names(bench: &Bench<'_>) {
         b"\x1b[31m",
         &long,
     ];
-    let place = bench.fresh("layer");
+    let place = fixture.fresh("layer");
     let mut layer = LayerWriter::new(&place).unwrap();
     for name in odd {
         let dir = RelPath::parse(name).unwrap();
@@ -36,7 +36,7 @@ pub(super) fn odd_names(bench: &Bench<'_>) {
             .unwrap();
     }
     layer.finish().unwrap();
-    let fork = bench.fork(&[&place]);
+    let fork = fixture.fork(&[&place]);
     let mut expected = Vec::new();
     for name in odd {
         let dir = fork.dirs.target.join(OsStr::from_bytes(name));
@@ -49,45 +49,45 @@ pub(super) fn odd_names(bench: &Bench<'_>) {
     assert_eq!(found, expected);
 }
 
-pub(super) fn odd_layer_paths(bench: &Bench<'_>) {
-    let odd = bench
+pub(super) fn odd_layer_paths(fixture: &Fixture<'_>) {
+    let odd = fixture
         .dir
         .join(OsStr::from_bytes(b"a:b,c d=\\e\"\n\xff,upperdir=x"));
-    let long = bench
+    let long = fixture
         .dir
         .join("l".repeat(200))
         .join("o".repeat(200))
         .join("n".repeat(200));
     fs::create_dir_all(&odd).unwrap();
     fs::create_dir_all(&long).unwrap();
-    let layers = [odd.join("one:two"), long.join("g"), bench.fresh("plain")];
+    let layers = [odd.join("one:two"), long.join("g"), fixture.fresh("plain")];
     for (number, layer) in layers.iter().enumerate() {
         let name = format!("from-{number}");
         write_layer(layer, &[File(&name, "x"), File("all", &name)]);
     }
     for dir in [&odd, &long] {
         let dirs = ForkDirs::new(dir.join("private:,"), dir.join("target:, \\"));
-        let fork = bench.fork_at(&layers.iter().collect::<Vec<_>>(), dirs);
+        let fork = fixture.fork_at(&layers.iter().collect::<Vec<_>>(), dirs);
         assert_eq!(fork.read("all"), "from-0");
         assert_eq!(
             names(&fork.dirs.target),
             ["all", "from-0", "from-1", "from-2"]
         );
         fork.write("all", "changed");
-        bench.provider.close(&fork.dirs).unwrap();
-        bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+        fixture.provider.close(&fork.dirs).unwrap();
+        fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
         assert_eq!(fork.lines(), ["? all"]);
     }
 }
 
-pub(super) fn forged_attributes(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn forged_attributes(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("d/f", "x"),
         File("d/sub/g", "x"),
         File("other/secret", "x"),
         File("file", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("d/empty", "");
     let set = |name: &str, note: &std::ffi::CStr, value: &[u8]| {
         let file = fs::File::open(fork.path(name)).unwrap();
@@ -116,18 +116,18 @@ pub(super) fn forged_attributes(bench: &Bench<'_>) {
         );
     };
     check();
-    bench.provider.close(&fork.dirs).unwrap();
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
     check();
 }
 
-pub(super) fn forged_whiteouts(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("d/f", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn forged_whiteouts(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("d/f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     let dir = fs::File::open(fork.path("d")).unwrap();
     let made = make_whiteout(&dir, c"forged");
     drop(dir);
-    if bench.is(ProviderName::Overlay) {
+    if fixture.is(ProviderName::Overlay) {
         assert!(made.is_err(), "the kernel keeps this device to itself");
         assert!(fork.lines().is_empty());
     } else if made.is_ok() {
@@ -136,13 +136,13 @@ pub(super) fn forged_whiteouts(bench: &Bench<'_>) {
     assert_eq!(fork.read("d/f"), "x");
 }
 
-pub(super) fn set_id_and_attributes(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn set_id_and_attributes(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         FileMode("setuid", "x", 0o6755),
-        super::bench::Put::Dir("setgid", 0o2755),
+        super::fixture::LayerItem::Dir("setgid", 0o2755),
         File("f", "x"),
     ]);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     assert_eq!(
         mode(&fork.path("setuid")),
         0o755,
@@ -161,29 +161,29 @@ pub(super) fn set_id_and_attributes(bench: &Bench<'_>) {
         assert_eq!(get_xattr(&file, c"user.mine").unwrap().unwrap(), b"value");
     }
     drop(file);
-    let delta = bench.fresh("delta");
+    let delta = fixture.fresh("delta");
     fork.delta(&delta);
-    let next = bench.fork(&[&delta, &layer]);
+    let next = fixture.fork(&[&delta, &layer]);
     assert_eq!(mode(&next.path("f")), 0o755);
     let file = fs::File::open(next.path("f")).unwrap();
     assert_eq!(get_xattr(&file, c"user.mine").unwrap(), None);
 }
 
-pub(super) fn links_that_lead_out(bench: &Bench<'_>) {
-    let outside = bench.fresh("outside");
+pub(super) fn links_that_lead_out(fixture: &Fixture<'_>) {
+    let outside = fixture.fresh("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
     let target = outside.to_str().unwrap();
-    let base = bench.layer(&[super::bench::Put::Link("link", target)]);
+    let base = fixture.layer(&[super::fixture::LayerItem::Link("link", target)]);
     // A directory where a lower layer has a link: the link must not be walked through.
-    let delta = bench.layer(&[File("link/f", "x")]);
-    let fork = bench.fork(&[&delta, &base]);
+    let delta = fixture.layer(&[File("link/f", "x")]);
+    let fork = fixture.fork(&[&delta, &base]);
     assert_eq!(names(&fork.path("link")), ["f"]);
     fs::remove_dir_all(fork.path("link")).unwrap();
     symlink(&outside, fork.path("link")).unwrap();
     fs::create_dir(fork.path("d")).unwrap();
     symlink(&outside, fork.path("d/out")).unwrap();
     assert_eq!(fork.lines(), ["+ d", "+ d/out", "t link"]);
-    bench.provider.cleanup(&fork.dirs).unwrap();
+    fixture.provider.cleanup(&fork.dirs).unwrap();
     assert_eq!(names(&outside), ["secret"], "nothing outside was removed");
 }

@@ -8,30 +8,33 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use offshoot_core::ErrorCode;
 
-use super::bench::Put::{Dir, File, Link};
-use super::bench::{Bench, image, is_root, names, rel, remove, set_mode, write_layer};
+use super::fixture::LayerItem::{Dir, File, Link};
+use super::fixture::{Fixture, image, is_root, names, rel, remove, set_mode, write_layer};
 use crate::{Ensured, ForkDirs, LayerState, LayerWriter, layer_state};
 
-pub(super) fn second_fork_refused(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn second_fork_refused(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
-    let error = bench.provider.create(&fork.layers, &fork.dirs).unwrap_err();
+    let error = fixture
+        .provider
+        .create(&fork.layers, &fork.dirs)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
     assert_eq!(fork.read("f"), "changed", "the fork is unharmed");
     // A target that somebody else made is not taken over either.
-    let taken = ForkDirs::new(bench.fresh("private"), bench.fresh("target"));
+    let taken = ForkDirs::new(fixture.fresh("private"), fixture.fresh("target"));
     fs::create_dir(&taken.target).unwrap();
     fs::write(taken.target.join("theirs"), "x").unwrap();
-    let error = bench.provider.create(&fork.layers, &taken).unwrap_err();
+    let error = fixture.provider.create(&fork.layers, &taken).unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
     assert_eq!(names(&taken.target), ["theirs"]);
     assert!(!taken.private.exists(), "nothing is left");
 }
 
-pub(super) fn forks_are_isolated(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "base"), File("d/g", "base")]);
-    let (one, two) = (bench.fork(&[&layer]), bench.fork(&[&layer]));
+pub(super) fn forks_are_isolated(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "base"), File("d/g", "base")]);
+    let (one, two) = (fixture.fork(&[&layer]), fixture.fork(&[&layer]));
     one.write("f", "one");
     fs::remove_dir_all(two.path("d")).unwrap();
     two.write("new", "two");
@@ -64,8 +67,8 @@ fn fingerprint(dir: &Path, into: &mut Vec<(PathBuf, u32, u64, i64, i64, u64)>) {
     into.sort();
 }
 
-pub(super) fn layers_do_not_change(bench: &Bench<'_>) {
-    let layer = bench.layer(&[
+pub(super) fn layers_do_not_change(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[
         File("f", "x"),
         File("d/g", "x"),
         Link("l", "f"),
@@ -74,7 +77,7 @@ pub(super) fn layers_do_not_change(bench: &Bench<'_>) {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     fingerprint(&layer, &mut before);
     let content = image(&layer);
-    let fork = bench.fork(&[&layer]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
     fork.write("d/new", "new");
     set_mode(&fork.path("d/g"), 0o600);
@@ -82,15 +85,15 @@ pub(super) fn layers_do_not_change(bench: &Bench<'_>) {
     let _ = fs::rename(fork.path("d"), fork.path("d2"));
     fs::hard_link(fork.path("f"), fork.path("f2")).unwrap();
     fs::remove_file(fork.path("l")).unwrap();
-    bench.provider.close(&fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
     drop(fork);
     fingerprint(&layer, &mut after);
     assert_eq!(before, after);
     assert_eq!(content, image(&layer));
 }
 
-pub(super) fn layers_are_frozen(bench: &Bench<'_>) {
-    let place = bench.fresh("layer");
+pub(super) fn layers_are_frozen(fixture: &Fixture<'_>) {
+    let place = fixture.fresh("layer");
     assert_eq!(layer_state(&place).unwrap(), LayerState::Incomplete);
     let mut first = LayerWriter::new(&place).unwrap();
     let mut second = LayerWriter::new(&place).unwrap();
@@ -117,70 +120,70 @@ pub(super) fn layers_are_frozen(bench: &Bench<'_>) {
     assert_eq!(layer_state(&place).unwrap(), LayerState::CompleteBeforeBoot);
     remove(&place);
     assert_eq!(layer_state(&place).unwrap(), LayerState::Incomplete);
-    assert!(names(bench.dir).is_empty(), "nothing is left");
+    assert!(names(fixture.dir).is_empty(), "nothing is left");
 }
 
-pub(super) fn unfinished_layers(bench: &Bench<'_>) {
-    let mut layer = LayerWriter::new(bench.fresh("layer")).unwrap();
+pub(super) fn unfinished_layers(fixture: &Fixture<'_>) {
+    let mut layer = LayerWriter::new(fixture.fresh("layer")).unwrap();
     layer.dir(&rel("read-only"), 0o500).unwrap();
     layer
         .file(&rel("read-only/f"), 0o400, &mut &b"x"[..])
         .unwrap();
-    assert_eq!(names(bench.dir).len(), 1);
+    assert_eq!(names(fixture.dir).len(), 1);
     drop(layer);
-    assert!(names(bench.dir).is_empty());
+    assert!(names(fixture.dir).is_empty());
 }
 
-pub(super) fn missing_layer(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x")]);
-    let dirs = ForkDirs::new(bench.fresh("private"), bench.fresh("target"));
-    let error = bench
+pub(super) fn missing_layer(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x")]);
+    let dirs = ForkDirs::new(fixture.fresh("private"), fixture.fresh("target"));
+    let error = fixture
         .provider
-        .create(&[layer, bench.fresh("none")], &dirs)
+        .create(&[layer, fixture.fresh("none")], &dirs)
         .unwrap_err();
     let shown = format!("{error}");
     assert!(!shown.contains('/'), "no host path: {shown}");
     assert!(!dirs.private.exists() && !dirs.target.exists());
 }
 
-pub(super) fn ensure_is_idempotent(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn ensure_is_idempotent(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
     for _ in 0..3 {
-        let ensured = bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+        let ensured = fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
         assert_eq!(ensured, Ensured::Present);
     }
     assert_eq!(fork.read("f"), "changed");
-    let nowhere = ForkDirs::new(bench.fresh("private"), bench.fresh("target"));
-    assert!(bench.provider.ensure(&fork.layers, &nowhere).is_err());
+    let nowhere = ForkDirs::new(fixture.fresh("private"), fixture.fresh("target"));
+    assert!(fixture.provider.ensure(&fork.layers, &nowhere).is_err());
     assert!(!nowhere.target.exists());
 }
 
-pub(super) fn close_and_ensure(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x"), File("d/g", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn close_and_ensure(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x"), File("d/g", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
     fs::remove_dir_all(fork.path("d")).unwrap();
     let (before, lines) = (fork.image(), fork.lines());
     for _ in 0..2 {
-        bench.provider.close(&fork.dirs).unwrap();
-        bench.provider.close(&fork.dirs).unwrap();
+        fixture.provider.close(&fork.dirs).unwrap();
+        fixture.provider.close(&fork.dirs).unwrap();
         assert_eq!(fork.lines(), lines, "changes are known without a mount");
-        let ensured = bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
-        assert_eq!(ensured == Ensured::Mounted, bench.mounts());
+        let ensured = fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+        assert_eq!(ensured == Ensured::Mounted, fixture.mounts());
         assert_eq!(fork.image(), before);
     }
 }
 
-pub(super) fn bare_target(bench: &Bench<'_>) {
-    if !bench.mounts() {
+pub(super) fn bare_target(fixture: &Fixture<'_>) {
+    if !fixture.mounts() {
         return;
     }
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
-    bench.provider.close(&fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
     assert!(names(&fork.dirs.target).is_empty());
     if !is_root() {
         return;
@@ -191,44 +194,47 @@ pub(super) fn bare_target(bench: &Bench<'_>) {
     assert!(std::os::unix::fs::symlink("f", fork.path("lost")).is_err());
     assert!(fs::rename(&layer, fork.path("lost")).is_err());
     assert!(fs::remove_dir(&fork.dirs.target).is_err());
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
     assert_eq!(names(&fork.dirs.target), ["f"]);
     assert_eq!(fork.read("f"), "changed");
     fork.write("works", "again");
 }
 
 /// On a file system without the flag a program may write to a bare target: that is not buried.
-pub(super) fn occupied_target(bench: &Bench<'_>) {
-    if !bench.mounts() {
+pub(super) fn occupied_target(fixture: &Fixture<'_>) {
+    if !fixture.mounts() {
         return;
     }
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
-    bench.provider.close(&fork.dirs).unwrap();
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
+    fixture.provider.close(&fork.dirs).unwrap();
     let bare = fs::File::open(&fork.dirs.target).unwrap();
     offshoot_sys::set_immutable(&bare, false).unwrap();
     drop(bare);
     fork.write("written", "to the bare target");
-    let error = bench.provider.ensure(&fork.layers, &fork.dirs).unwrap_err();
+    let error = fixture
+        .provider
+        .ensure(&fork.layers, &fork.dirs)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
-    assert!(bench.provider.cleanup(&fork.dirs).is_err());
+    assert!(fixture.provider.cleanup(&fork.dirs).is_err());
     assert_eq!(fork.read("written"), "to the bare target");
     fs::remove_file(fork.path("written")).unwrap();
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
 }
 
-pub(super) fn close_while_in_use(bench: &Bench<'_>) {
-    if !bench.mounts() {
+pub(super) fn close_while_in_use(fixture: &Fixture<'_>) {
+    if !fixture.mounts() {
         return;
     }
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     let open = fs::File::open(fork.path("f")).unwrap();
-    let error = bench.provider.close(&fork.dirs).unwrap_err();
+    let error = fixture.provider.close(&fork.dirs).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert_eq!(fork.read("f"), "x", "it is still mounted");
     drop(open);
-    bench.provider.close(&fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
 }
 
 /// A place that must not be mounted, and is not when this is dropped.
@@ -244,29 +250,35 @@ impl Drop for Unmounted<'_> {
     }
 }
 
-pub(super) fn one_mount_per_upper(bench: &Bench<'_>) {
-    if !bench.mounts() {
+pub(super) fn one_mount_per_upper(fixture: &Fixture<'_>) {
+    if !fixture.mounts() {
         return;
     }
-    let layer = bench.layer(&[File("f", "x")]);
-    let fork = bench.fork(&[&layer]);
-    let elsewhere = ForkDirs::new(&fork.dirs.private, bench.fresh("target"));
+    let layer = fixture.layer(&[File("f", "x")]);
+    let fork = fixture.fork(&[&layer]);
+    let elsewhere = ForkDirs::new(&fork.dirs.private, fixture.fresh("target"));
     let _guard = Unmounted(&elsewhere.target);
-    let error = bench.provider.ensure(&fork.layers, &elsewhere).unwrap_err();
+    let error = fixture
+        .provider
+        .ensure(&fork.layers, &elsewhere)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     assert!(names(&elsewhere.target).is_empty());
-    let error = bench.provider.create(&fork.layers, &elsewhere).unwrap_err();
+    let error = fixture
+        .provider
+        .create(&fork.layers, &elsewhere)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
-    // Whoever comes at the same time gets the same mount.
+    // Concurrent calls get the same mount.
     for _ in 0..20 {
-        bench.provider.close(&fork.dirs).unwrap();
+        fixture.provider.close(&fork.dirs).unwrap();
         let mounted = AtomicUsize::new(0);
         let start = Barrier::new(4);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     start.wait();
-                    let ensured = bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+                    let ensured = fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
                     let once = usize::from(ensured == Ensured::Mounted);
                     mounted.fetch_add(once, Ordering::SeqCst);
                 });
@@ -274,25 +286,25 @@ pub(super) fn one_mount_per_upper(bench: &Bench<'_>) {
         });
         assert_eq!(mounted.into_inner(), 1);
     }
-    bench.provider.close(&fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
     assert!(
         names(&fork.dirs.target).is_empty(),
         "there was one mount only"
     );
 }
 
-pub(super) fn moved_target(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x"), File("gone", "x")]);
-    let mut fork = bench.fork(&[&layer]);
+pub(super) fn moved_target(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x"), File("gone", "x")]);
+    let mut fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
     fs::remove_file(fork.path("gone")).unwrap();
     let (before, lines) = (fork.image(), fork.lines());
     let move_to = |dirs: &ForkDirs, target: &Path| {
-        bench
+        fixture
             .provider
             .move_target(std::slice::from_ref(&layer), dirs, target)
     };
-    let taken = bench.fork(&[&layer]);
+    let taken = fixture.fork(&[&layer]);
     let error = move_to(&fork.dirs, &taken.dirs.target).unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
     assert_eq!(fork.image(), before);
@@ -304,63 +316,68 @@ pub(super) fn moved_target(bench: &Bench<'_>) {
     assert_eq!(fork.dirs.target, place);
     assert_eq!((fork.image(), fork.lines()), (before, lines));
     assert!(!old.exists());
-    bench.provider.close(&fork.dirs).unwrap();
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
     fork.write("works", "here");
 }
 
-pub(super) fn other_layers_refused(bench: &Bench<'_>) {
-    if !bench.mounts() {
+pub(super) fn other_layers_refused(fixture: &Fixture<'_>) {
+    if !fixture.mounts() {
         return;
     }
     let (layer, other) = (
-        bench.layer(&[File("f", "x")]),
-        bench.layer(&[File("f", "y")]),
+        fixture.layer(&[File("f", "x")]),
+        fixture.layer(&[File("f", "y")]),
     );
-    let fork = bench.fork(&[&layer]);
-    bench.provider.close(&fork.dirs).unwrap();
+    let fork = fixture.fork(&[&layer]);
+    fixture.provider.close(&fork.dirs).unwrap();
     assert!(
-        bench
+        fixture
             .provider
             .ensure(std::slice::from_ref(&other), &fork.dirs)
             .is_err()
     );
-    assert!(bench.provider.ensure(&[other, layer], &fork.dirs).is_err());
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    assert!(
+        fixture
+            .provider
+            .ensure(&[other, layer], &fork.dirs)
+            .is_err()
+    );
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
 }
 
-pub(super) fn cleanup_twice(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x"), Dir("read-only", 0o555)]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn cleanup_twice(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x"), Dir("read-only", 0o555)]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("f", "changed");
     fs::write(fork.dirs.private.join("fork.json"), "{}").unwrap();
-    bench.provider.cleanup(&fork.dirs).unwrap();
+    fixture.provider.cleanup(&fork.dirs).unwrap();
     assert!(!fork.dirs.target.exists() && !fork.dirs.private.exists());
-    bench.provider.cleanup(&fork.dirs).unwrap();
+    fixture.provider.cleanup(&fork.dirs).unwrap();
     // The same names can be used again.
-    bench.provider.create(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.create(&fork.layers, &fork.dirs).unwrap();
     assert_eq!(fork.read("f"), "x");
     // Half of it is gone, as after a killed clean-up.
-    bench.provider.close(&fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
     fs::remove_dir_all(&fork.dirs.private).unwrap();
-    bench.provider.cleanup(&fork.dirs).unwrap();
+    fixture.provider.cleanup(&fork.dirs).unwrap();
     assert!(!fork.dirs.target.exists());
 }
 
-pub(super) fn cleanup_while_in_use(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "content")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn cleanup_while_in_use(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "content")]);
+    let fork = fixture.fork(&[&layer]);
     let mut open = fs::File::open(fork.path("f")).unwrap();
-    bench.provider.cleanup(&fork.dirs).unwrap();
+    fixture.provider.cleanup(&fork.dirs).unwrap();
     assert!(!fork.dirs.target.exists() && !fork.dirs.private.exists());
     let mut content = String::new();
     std::io::Read::read_to_string(&mut open, &mut content).unwrap();
     assert_eq!(content, "content");
 }
 
-pub(super) fn lost_record(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("same", "x"), File("changed", "x"), File("gone/f", "x")]);
-    let fork = bench.fork(&[&layer]);
+pub(super) fn lost_record(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("same", "x"), File("changed", "x"), File("gone/f", "x")]);
+    let fork = fixture.fork(&[&layer]);
     fork.write("changed", "y");
     fs::remove_dir_all(fork.path("gone")).unwrap();
     let _ = fs::remove_file(fork.dirs.private.join("record"));
@@ -373,10 +390,10 @@ pub(super) fn lost_record(bench: &Bench<'_>) {
     );
 }
 
-pub(super) fn changes_under_load(bench: &Bench<'_>) {
-    let place = bench.fresh("layer");
+pub(super) fn changes_under_load(fixture: &Fixture<'_>) {
+    let place = fixture.fresh("layer");
     write_layer(&place, &[File("steady", "x"), File("d/e/f", "x")]);
-    let fork = bench.fork(&[&place]);
+    let fork = fixture.fork(&[&place]);
     fork.write("steady", "changed");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -394,7 +411,7 @@ pub(super) fn changes_under_load(bench: &Bench<'_>) {
             }
         });
         for _ in 0..100 {
-            let found = bench.provider.changes(&fork.layers, &fork.dirs);
+            let found = fixture.provider.changes(&fork.layers, &fork.dirs);
             let seen = found.map(|found| found.iter().any(|found| found.path == rel("steady")));
             if !matches!(seen, Ok(true)) {
                 stop.store(true, Ordering::SeqCst);

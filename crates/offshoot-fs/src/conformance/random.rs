@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::RelPath;
 
-use super::bench::{Bench, Image, Node, image, sign};
+use super::fixture::{Fixture, Node, TreeImage, image, sign};
 use crate::{Difference, LayerWriter};
 
 /// Forks, each on one layer more than the one before.
@@ -67,7 +67,7 @@ fn edit(root: &Path, random: &mut Random) {
 }
 
 /// What a full comparison of two trees finds.
-fn compare_slowly(base: &Image, now: &Image) -> BTreeMap<RelPath, char> {
+fn compare_slowly(base: &TreeImage, now: &TreeImage) -> BTreeMap<RelPath, char> {
     let mut found = BTreeMap::new();
     for path in base.keys().chain(now.keys()) {
         let how = match (base.get(path), now.get(path)) {
@@ -85,7 +85,7 @@ fn compare_slowly(base: &Image, now: &Image) -> BTreeMap<RelPath, char> {
 }
 
 /// What a provider said, with content compared and every directory spelt out.
-fn spelt_out(changes: &[Difference], base: &Image, now: &Image) -> BTreeMap<RelPath, char> {
+fn spelt_out(changes: &[Difference], base: &TreeImage, now: &TreeImage) -> BTreeMap<RelPath, char> {
     let mut found = BTreeMap::new();
     for change in changes {
         let path = &change.path;
@@ -110,14 +110,14 @@ fn spelt_out(changes: &[Difference], base: &Image, now: &Image) -> BTreeMap<RelP
     found
 }
 
-pub(super) fn random_edits(bench: &Bench<'_>, stacks: u64) {
+pub(super) fn random_edits(fixture: &Fixture<'_>, stacks: u64) {
     for seed in 0..stacks {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9) + 1);
-        let empty = bench.fresh("layer");
+        let empty = fixture.fresh("layer");
         LayerWriter::new(&empty).unwrap().finish().unwrap();
         let mut layers = vec![empty];
         for depth in 0..FORKS {
-            let fork = bench.fork(&layers.iter().collect::<Vec<_>>());
+            let fork = fixture.fork(&layers.iter().collect::<Vec<_>>());
             let base = image(&fork.dirs.target);
             for round in 0..ROUNDS {
                 for _ in 0..=random.below(20) {
@@ -135,10 +135,10 @@ pub(super) fn random_edits(bench: &Bench<'_>, stacks: u64) {
                     fork.lines()
                 );
             }
-            let delta = bench.fresh("layer");
+            let delta = fixture.fresh("layer");
             fork.delta(&delta);
             layers.insert(0, delta);
-            let next = bench.fork(&layers.iter().collect::<Vec<_>>());
+            let next = fixture.fork(&layers.iter().collect::<Vec<_>>());
             assert_eq!(next.image(), fork.image(), "seed {seed}, as layer {depth}");
         }
     }

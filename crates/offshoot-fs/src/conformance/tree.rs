@@ -3,14 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::bench::Put::{Dir, File, Link, Opaque, Whiteout};
-use super::bench::{Bench, Image, Node, names, rel, remove};
+use super::fixture::LayerItem::{Dir, File, Link, Opaque, Whiteout};
+use super::fixture::{Fixture, Node, TreeImage, names, rel, remove};
 use crate::{FileKind, ForkDirs, LayerStack, MAX_LAYERS};
 
 /// What [`LayerStack::flatten`] shows, as a value.
-fn flattened(layers: &[PathBuf]) -> Image {
+fn flattened(layers: &[PathBuf]) -> TreeImage {
     let stack = LayerStack::open(layers).unwrap();
-    let mut image = Image::new();
+    let mut image = TreeImage::new();
     for entry in stack.flatten() {
         let entry = entry.unwrap();
         let above = entry.path.parent().unwrap();
@@ -34,8 +34,8 @@ fn flattened(layers: &[PathBuf]) -> Image {
     image
 }
 
-pub(super) fn flatten_is_the_fork(bench: &Bench<'_>) {
-    let base = bench.layer(&[
+pub(super) fn flatten_is_the_fork(fixture: &Fixture<'_>) {
+    let base = fixture.layer(&[
         File("d/f", "1"),
         File("d/g", "2"),
         Dir("empty", 0o700),
@@ -44,7 +44,7 @@ pub(super) fn flatten_is_the_fork(bench: &Bench<'_>) {
         File("file", "4"),
         File("was-dir/f", "5"),
     ]);
-    let delta = bench.layer(&[
+    let delta = fixture.layer(&[
         Whiteout("d/f"),
         Opaque("e", 0o755),
         File("e/z", "6"),
@@ -52,12 +52,12 @@ pub(super) fn flatten_is_the_fork(bench: &Bench<'_>) {
         File("was-dir", "8"),
         Whiteout("file"),
     ]);
-    let newest = bench.layer(&[
+    let newest = fixture.layer(&[
         File("d/f", "9"),
         File("file/in", "10"),
         Dir("was-dir", 0o711),
     ]);
-    let fork = bench.fork(&[&newest, &delta, &base]);
+    let fork = fixture.fork(&[&newest, &delta, &base]);
     assert_eq!(flattened(&fork.layers), fork.image());
     assert_eq!(names(&fork.path("was-dir")), [""; 0]);
     let stack = LayerStack::open(&fork.layers).unwrap();
@@ -74,7 +74,7 @@ pub(super) fn flatten_is_the_fork(bench: &Bench<'_>) {
     }
 }
 
-pub(super) fn many_layers(bench: &Bench<'_>) {
+pub(super) fn many_layers(fixture: &Fixture<'_>) {
     let mut layers: Vec<PathBuf> = Vec::new();
     for number in 0..MAX_LAYERS {
         let own = format!("dir/own-{number}");
@@ -84,26 +84,26 @@ pub(super) fn many_layers(bench: &Bench<'_>) {
         if number > 2 && number % 3 == 0 {
             parts.push(Whiteout(&older));
         }
-        layers.insert(0, bench.layer(&parts));
+        layers.insert(0, fixture.layer(&parts));
     }
-    let fork = bench.fork(&layers.iter().collect::<Vec<_>>());
+    let fork = fixture.fork(&layers.iter().collect::<Vec<_>>());
     assert_eq!(fork.read("all"), "127");
     assert_eq!(fork.read("dir/own-0"), "0");
     assert_eq!(flattened(&layers), fork.image());
     fork.write("dir/own-0", "changed");
     fs::remove_file(fork.path("dir/own-2")).unwrap();
     assert_eq!(fork.lines(), ["? dir/own-0", "- dir/own-2"]);
-    bench.provider.close(&fork.dirs).unwrap();
-    bench.provider.ensure(&fork.layers, &fork.dirs).unwrap();
+    fixture.provider.close(&fork.dirs).unwrap();
+    fixture.provider.ensure(&fork.layers, &fork.dirs).unwrap();
     assert_eq!(fork.read("dir/own-0"), "changed");
 }
 
-pub(super) fn too_many_layers(bench: &Bench<'_>) {
-    let layer = bench.layer(&[File("f", "x")]);
-    let dirs = ForkDirs::new(bench.fresh("private"), bench.fresh("target"));
+pub(super) fn too_many_layers(fixture: &Fixture<'_>) {
+    let layer = fixture.layer(&[File("f", "x")]);
+    let dirs = ForkDirs::new(fixture.fresh("private"), fixture.fresh("target"));
     for count in [0, MAX_LAYERS + 1] {
         let layers = vec![layer.clone(); count];
-        let error = bench.provider.create(&layers, &dirs).unwrap_err();
+        let error = fixture.provider.create(&layers, &dirs).unwrap_err();
         assert_eq!(error.code(), offshoot_core::ErrorCode::InvalidRequest);
         assert!(!dirs.private.exists() && !dirs.target.exists());
     }

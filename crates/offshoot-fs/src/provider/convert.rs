@@ -1,9 +1,9 @@
 //! Turning the changes of an overlay fork into those of a copy, without mounting it: for a fork that
 //! cannot be mounted any more.
 //!
-//! What the upper means is read as [`crate::upper`] reads it, so deleted, replaced and renamed
-//! directories come out as the mount would show them. The copy belongs to nobody yet, and the upper
-//! is only read: whatever happens, it is whole.
+//! The upper is read by [`crate::upper`], so deleted, replaced and renamed directories come out as
+//! the mount would show them. No workspace uses the copy yet, and the upper is only read: a failure
+//! does it no harm.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,35 +16,35 @@ use rustix::fs::{Gid, SeekFrom, Timespec, Timestamps, Uid, fchown, futimens, see
 use rustix::io::Errno;
 
 use super::ForkDirs;
-use super::overlay::noted_xattrs;
+use super::overlay::recorded_xattrs;
 use crate::stack::LayerStack;
 use crate::tree_writer::KEPT_PERM;
-use crate::upper::{UpperNotes, upper_differences};
+use crate::upper::{UpperFormat, upper_differences};
 use crate::{Difference, SafeDir, Staged, Sync, read_error, write_error};
 
-/// Writes what an overlay fork changed into a fresh copy of the same layers, ignored files and what
-/// belongs to the fork alone included, and waits until it is on disk. The overlay is not mounted.
+/// Writes all changes of an overlay fork, also of ignored files and of its own layer, into a fresh
+/// copy of its layers and syncs them. The overlay is not mounted.
 ///
 /// Returns paths of sockets, devices and the like, which a copy does not have. The cost follows the
-/// upper. `permission_denied` where this process cannot read what the kernel noted in the upper, and
-/// `unsupported` where it is not known in which attributes it did: it would take replaced
-/// directories for merged ones, and show again what was deleted.
+/// upper. `permission_denied` where this process cannot read the overlay attributes of the upper, and
+/// `unsupported` where their namespace is not recorded: without them, replaced directories would be
+/// taken for merged ones, and deleted files would come back.
 pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Result<Vec<RelPath>> {
-    let xattrs = noted_xattrs(from, OverlayXattrs::best())?.ok_or_else(|| {
+    let xattrs = recorded_xattrs(from, OverlayXattrs::best())?.ok_or_else(|| {
         Error::new(
             ErrorCode::Unsupported,
             "it is not known how the overlay noted the changes of the workspace",
         )
         .with_hint("complete it where it was made, or fork again")
     })?;
-    let stack = LayerStack::open_with(layers, xattrs)?.with_nothing_own();
+    let stack = LayerStack::open_with(layers, xattrs)?.including_own();
     let upper = SafeDir::open(from.upper())?.following_no_links();
-    let notes = UpperNotes {
+    let format = UpperFormat {
         xattrs,
         follow_redirects: xattrs == OverlayXattrs::Trusted,
     };
-    let found = upper_differences(&stack, upper.root(), notes, &mut |_, _| false)?;
-    let copy = Copying {
+    let found = upper_differences(&stack, upper.root(), format, &mut |_, _| false)?;
+    let copy = ChangeCopier {
         stack,
         upper,
         target: SafeDir::open(&to.target)?.following_no_links(),
@@ -62,7 +62,7 @@ pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Resul
                 .map(|now| (&difference.path, now)),
         );
     }
-    // Last and from below: a directory may refuse what has to be written into it.
+    // Last and from below: a read-only directory could not be filled.
     for (path, now) in dirs.into_iter().rev() {
         copy.target.set_perm(path, now.perm & KEPT_PERM)?;
     }
@@ -70,13 +70,13 @@ pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Resul
     Ok(left_out)
 }
 
-struct Copying {
+struct ChangeCopier {
     stack: LayerStack,
     upper: SafeDir,
     target: SafeDir,
 }
 
-impl Copying {
+impl ChangeCopier {
     /// Brings one path in line. Returns false if a copy cannot have what is there.
     fn apply(&self, difference: &Difference) -> Result<bool> {
         let path = &difference.path;
@@ -95,7 +95,7 @@ impl Copying {
                 self.target.mkdir_all(path, 0o700)?;
                 let dir = self.target.open_dir_for_scan(path);
                 let made = dir.map_err(|error| read_error(path, error))?;
-                self.give(path, &made, self.dir_owner(path)?)?;
+                self.set_owner(path, &made, self.dir_owner(path)?)?;
             }
             FileKind::File => self.file(difference, &now)?,
             FileKind::Symlink => {
@@ -121,7 +121,7 @@ impl Copying {
         copy_sparsely(&mut source, &mut staged).map_err(|error| write_error(path, error))?;
         self.target.commit(staged, path, false, Sync::None)?;
         let (made, _) = self.target.open_file(path)?;
-        self.give(path, &made, owner)?;
+        self.set_owner(path, &made, owner)?;
         let mtime = Timespec {
             tv_sec: now.mtime_ns.div_euclid(1_000_000_000) as _,
             tv_nsec: now.mtime_ns.rem_euclid(1_000_000_000) as _,
@@ -133,8 +133,8 @@ impl Copying {
         futimens(&made, &times).map_err(|errno| write_error(path, errno.into()))
     }
 
-    /// Who owns a directory of the fork. One that is in the layers alone was moved with a directory
-    /// above it; layers have one owner, which the root of the upper has too.
+    /// The owner of a directory of the fork. A directory that only the layers have was moved with
+    /// its parent; layers have one owner, which the root of the upper has too.
     fn dir_owner(&self, path: &RelPath) -> Result<(u32, u32)> {
         let owner = match self.upper.stat(path)? {
             Some(_) => self
@@ -146,7 +146,7 @@ impl Copying {
         owner.map_err(|error| read_error(path, error))
     }
 
-    fn give(&self, path: &RelPath, made: &impl AsFd, (uid, gid): (u32, u32)) -> Result<()> {
+    fn set_owner(&self, path: &RelPath, made: &impl AsFd, (uid, gid): (u32, u32)) -> Result<()> {
         let found = owner_of(made).map_err(|error| read_error(path, error))?;
         if found == (uid, gid) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Forks as copies of what the layers show: with shared extents (`reflink`) or without (`copy`).
 //!
-//! `reflink` never falls back to copying: whoever asked for it wants to know that it does not
-//! work here.
+//! `reflink` never falls back to copying: a caller that requires it must learn that it does not work
+//! here.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -15,17 +15,17 @@ use offshoot_sys::{FileKind, Stat, clone_file, fstat, lstat_at};
 use rustix::fs::{Timespec, Timestamps, futimens};
 use rustix::io::Errno;
 
-use super::record::{ForkRecord, Recorded};
+use super::record::{ForkRecord, RecordedStat};
 use super::{
-    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider,
-    ProviderName, Walked, busy, exists, failed, make_private_dir, missing, removing_of,
+    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkChanges, ForkDirs,
+    Provider, ProviderName, busy, exists, failed, make_private_dir, missing, removal_dir,
 };
 use crate::difference::{BaseEntry, Difference};
 use crate::errors::is;
 use crate::layer::remove_host_tree;
 use crate::stack::{LayerEntry, LayerStack};
 use crate::tree_writer::{KEPT_PERM, Owner, TreeWriter};
-use crate::{SafeDir, Uses, Walk, find_user, write_error};
+use crate::{SafeDir, UseKind, Walk, find_process_using, write_error};
 
 /// Makes forks as copies whose files share their extents with the layers: btrfs, XFS and others.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,21 +68,21 @@ macro_rules! provide_copies {
                 }
             }
 
-            fn changes_but(
+            fn changes_pruned(
                 &self,
                 layers: &[PathBuf],
                 fork: &ForkDirs,
-                closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-            ) -> Result<Walked> {
-                changes(layers, fork, closed)
+                prune: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+            ) -> Result<ForkChanges> {
+                changes(layers, fork, prune)
             }
 
             fn close(&self, fork: &ForkDirs) -> Result<()> {
-                refuse_users(fork)
+                refuse_if_used(fork)
             }
 
             fn is_used(&self, fork: &ForkDirs) -> Result<bool> {
-                Ok(find_user(&fork.target, Uses::Any)?.is_some())
+                Ok(find_process_using(&fork.target, UseKind::Any)?.is_some())
             }
 
             fn freeze(&self, _fork: &ForkDirs) -> Result<()> {
@@ -105,7 +105,7 @@ macro_rules! provide_copies {
                 move_target(fork, target)
             }
 
-            fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
+            fn move_path(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
                 super::move_below(&from.target, &to.target, path)
             }
 
@@ -129,11 +129,11 @@ provide_copies!(
     |mut from, mut to| io::copy(&mut from, &mut to).map(drop)
 );
 
-type Method = fn(&File, &File) -> io::Result<()>;
+type CloneFile = fn(&File, &File) -> io::Result<()>;
 
 fn create(
     name: ProviderName,
-    method: Method,
+    method: CloneFile,
     layers: &[PathBuf],
     fork: &ForkDirs,
 ) -> Result<Created> {
@@ -148,7 +148,7 @@ fn create(
         }
         // What a killed process left.
         remove_host_tree(&building)?;
-        let mut copy = Copy::begin(name, &stack, &building, method)?;
+        let mut copy = CopyBuilder::begin(name, &stack, &building, method)?;
         for entry in stack.flatten() {
             copy.entry(&entry?)?;
         }
@@ -177,28 +177,28 @@ fn create(
 }
 
 /// A copy in the making.
-struct Copy<'a> {
+struct CopyBuilder<'a> {
     name: ProviderName,
     stack: &'a LayerStack,
     tree: TreeWriter,
-    method: Method,
-    copied: Copied,
+    method: CloneFile,
+    copied: CopyResult,
 }
 
 #[derive(Default)]
-struct Copied {
+struct CopyResult {
     record: ForkRecord,
     files: u64,
     bytes: u64,
 }
 
-impl<'a> Copy<'a> {
+impl<'a> CopyBuilder<'a> {
     fn begin(
         name: ProviderName,
         stack: &'a LayerStack,
         building: &Path,
-        method: Method,
-    ) -> Result<Copy<'a>> {
+        method: CloneFile,
+    ) -> Result<CopyBuilder<'a>> {
         let root = stack.root_metadata().map_err(cannot_make)?;
         let begin = || {
             fs::create_dir(building)?;
@@ -214,12 +214,12 @@ impl<'a> Copy<'a> {
             tree.dir(&RelPath::root(), root.permissions().mode())?;
             io::Result::Ok(tree)
         };
-        Ok(Copy {
+        Ok(CopyBuilder {
             name,
             stack,
             tree: begin().map_err(cannot_make)?,
             method,
-            copied: Copied::default(),
+            copied: CopyResult::default(),
         })
     }
 
@@ -229,7 +229,7 @@ impl<'a> Copy<'a> {
         let recorded = match entry.stat.kind {
             FileKind::Dir => {
                 self.tree.dir(path, entry.stat.perm).map_err(in_copy)?;
-                let mut recorded = Recorded::of(&entry.stat);
+                let mut recorded = RecordedStat::of(&entry.stat);
                 recorded.base.perm &= KEPT_PERM;
                 recorded
             }
@@ -237,20 +237,20 @@ impl<'a> Copy<'a> {
                 let from = self.stack.open_file(entry)?;
                 let to = self.tree.file(path).map_err(in_copy)?;
                 (self.method)(&from, &to).map_err(|error| self.cannot_fill(path, error))?;
-                self.settle(&to, entry).map_err(in_copy)?
+                self.set_metadata(&to, entry).map_err(in_copy)?
             }
             FileKind::Symlink => {
                 let target = self.stack.read_link(entry)?;
                 self.link(path, &target).map_err(in_copy)?
             }
-            // A layer has none, whoever wrote it.
+            // No layer holds special files.
             FileKind::Other(_) => return Ok(()),
         };
         self.copied.record.entries.insert(path.clone(), recorded);
         Ok(())
     }
 
-    /// That a file system cannot share content is no trouble with one file.
+    /// If the file system cannot share content, the error names no single file.
     fn cannot_fill(&self, path: &RelPath, error: io::Error) -> Error {
         let never = [
             Errno::OPNOTSUPP,
@@ -270,13 +270,13 @@ impl<'a> Copy<'a> {
         write_error(path, error)
     }
 
-    fn settle(&mut self, to: &File, entry: &LayerEntry) -> io::Result<Recorded> {
-        self.tree.settle(to, entry.stat.perm)?;
+    fn set_metadata(&mut self, to: &File, entry: &LayerEntry) -> io::Result<RecordedStat> {
+        self.tree.set_metadata(to, entry.stat.perm)?;
         let mtime = Timespec {
             tv_sec: entry.stat.mtime_ns.div_euclid(1_000_000_000) as _,
             tv_nsec: entry.stat.mtime_ns.rem_euclid(1_000_000_000) as _,
         };
-        // As in an overlay, files look as old as they are: builds rely on it.
+        // As in an overlay, files keep their modification time: builds rely on it.
         futimens(
             to,
             &Timestamps {
@@ -287,18 +287,18 @@ impl<'a> Copy<'a> {
         let stat = fstat(to)?;
         self.copied.files += 1;
         self.copied.bytes += stat.size;
-        Ok(Recorded::of(&stat))
+        Ok(RecordedStat::of(&stat))
     }
 
-    fn link(&mut self, path: &RelPath, target: &[u8]) -> io::Result<Recorded> {
+    fn link(&mut self, path: &RelPath, target: &[u8]) -> io::Result<RecordedStat> {
         self.tree.symlink(path, target)?;
         let name = self.tree.enter_parent(path)?;
-        Ok(Recorded::of(&lstat_at(self.tree.here(), &name)?))
+        Ok(RecordedStat::of(&lstat_at(self.tree.here(), &name)?))
     }
 
-    /// Waits until the clock of the file system has moved on, so that every change that anybody
-    /// makes from now on has another time than what was recorded.
-    fn finish(self, private: &Path) -> Result<Copied> {
+    /// Waits until the clock of the file system has moved on, so that every later change has another
+    /// time than the recorded one.
+    fn finish(self, private: &Path) -> Result<CopyResult> {
         let entries = self.copied.record.entries.values();
         let newest = entries
             .filter(|entry| entry.base.kind != FileKind::Dir)
@@ -320,15 +320,15 @@ impl<'a> Copy<'a> {
     }
 }
 
-/// Takes the copy out of sight in one step: half of one would look as if its user had removed the
-/// rest.
+/// Moves the copy away in one step, then removes it: half of a copy would look as if its user had
+/// deleted the rest.
 fn cleanup(fork: &ForkDirs) -> Result<()> {
     let cannot_remove = |error| failed("the directory of the workspace cannot be removed", error);
     if fs::symlink_metadata(&fork.target).is_ok() {
         make_private_dir(&fork.private).map_err(cannot_remove)?;
     }
     let lock = fork.private.is_dir().then(|| fork.lock()).transpose()?;
-    let removing = removing_of(fork);
+    let removing = removal_dir(fork);
     remove_host_tree(&removing)?;
     match fs::rename(&fork.target, &removing) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_remove(error)),
@@ -339,13 +339,14 @@ fn cleanup(fork: &ForkDirs) -> Result<()> {
     Ok(())
 }
 
-/// Whoever could change the copy after it was left behind would do so in vain.
-fn refuse_users(fork: &ForkDirs) -> Result<()> {
+/// Fails if a process could still change the copy after the fork has left it: the change would be
+/// lost.
+fn refuse_if_used(fork: &ForkDirs) -> Result<()> {
     if !fork.target.is_dir() {
         return Ok(());
     }
     let started = std::time::Instant::now();
-    while let Some(who) = find_user(&fork.target, Uses::Changing)? {
+    while let Some(who) = find_process_using(&fork.target, UseKind::Write)? {
         if started.elapsed() > BUSY_GRACE {
             return Err(busy(&who));
         }
@@ -369,8 +370,8 @@ fn move_target(fork: &ForkDirs, target: &Path) -> Result<ForkDirs> {
 fn changes(
     layers: &[PathBuf],
     fork: &ForkDirs,
-    closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-) -> Result<Walked> {
+    prune: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+) -> Result<ForkChanges> {
     let stack = LayerStack::open(layers)?;
     let record = match ForkRecord::read(&record_of(fork)) {
         Some(record) => record,
@@ -398,11 +399,11 @@ fn changes(
             let base = recorded.map(|recorded| recorded.base);
             found.extend(Difference::between(path.clone(), base, *stat, None));
         }
-        let stop = recorded.is_none() && stat.is_dir() && closed(path, stat);
+        let stop = recorded.is_none() && stat.is_dir() && prune(path, stat);
         Ok(if stop { Walk::Skip } else { Walk::Enter })
     })?;
     for (path, recorded) in &record.entries {
-        // What is gone with a directory is not named again.
+        // A deleted directory stands for everything that was below it.
         if !stack.is_own(path)
             && !seen.contains(path)
             && dirs.contains(&path.parent().unwrap_or_default())
@@ -411,19 +412,19 @@ fn changes(
         }
     }
     found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
-    Ok(Walked {
+    Ok(ForkChanges {
         differences: found,
-        // To look for them is little beside the walk.
+        // Looking for staged files costs little beside the walk.
         may_hold_stages: true,
     })
 }
 
-/// For a fork whose record was lost: every file may have changed.
+/// The record to use for a fork whose own was lost: every file may have changed.
 fn record_without_times(stack: &LayerStack) -> Result<ForkRecord> {
     let mut record = ForkRecord::default();
     for entry in stack.flatten() {
         let entry = entry?;
-        let mut recorded = Recorded::of(&entry.stat);
+        let mut recorded = RecordedStat::of(&entry.stat);
         recorded.base = BaseEntry {
             perm: entry.stat.perm & KEPT_PERM,
             ..recorded.base

@@ -1,8 +1,8 @@
 //! Forks as overlay mounts: made in the time of a mount, whatever the project's size.
 //!
-//! What the lock file holds: the target and the names of the layers of the last mount. An upper is
-//! never mounted at two places at once, which the kernel would allow with wrong results, and never
-//! on other layers than it was begun on.
+//! The lock file of a fork holds the target and the names of the layers of its last mount. With it,
+//! an upper is never mounted at two places at once, which the kernel would allow with wrong results,
+//! and never on other layers than its first ones.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,20 +21,22 @@ use offshoot_sys::{
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use rustix::io::Errno;
 
-use super::elsewhere::is_shown_elsewhere;
+use super::other_mounts::is_mounted_elsewhere;
 use super::{
-    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkDirs, Provider,
-    ProviderName, Walked, busy, exists, failed, make_private_dir, missing, move_below, removing_of,
+    BUSY_GRACE, Capabilities, CopyUp, CreateCost, Created, Ensured, ForkChanges, ForkDirs,
+    Provider, ProviderName, busy, exists, failed, make_private_dir, missing, move_below,
+    removal_dir,
 };
 use crate::errors::is;
 use crate::layer::remove_host_tree;
 use crate::stack::{LayerStack, OPEN_DIR};
 use crate::tree_writer::KEPT_PERM;
-use crate::upper::{UpperNotes, upper_differences};
+use crate::upper::{UpperFormat, upper_differences};
 use crate::{SafeDir, Walk};
 
-/// So long a mount may be shown elsewhere before that counts as use.
-const COPY_GRACE: Duration = Duration::from_millis(1_000);
+/// How long a mount may also be at another place before that counts as use: a starting container
+/// has a copy of every mount for a moment.
+const MOUNT_COPY_GRACE: Duration = Duration::from_millis(1_000);
 
 /// Makes forks as overlay mounts.
 #[derive(Clone, Copy, Debug)]
@@ -49,17 +51,18 @@ impl OverlayProvider {
         OverlayProvider::with_xattrs(OverlayXattrs::best(), copy_up)
     }
 
-    /// With notes in the given attributes: `User` inside of a user namespace.
+    /// With metadata in the given attributes: `User` inside of a user namespace.
     pub fn with_xattrs(xattrs: OverlayXattrs, copy_up: CopyUp) -> OverlayProvider {
         OverlayProvider { xattrs, copy_up }
     }
 
-    /// The kernel refuses to follow notes that every user can write.
+    /// The kernel does not follow redirects in attributes that every user can write.
     fn redirects(&self) -> bool {
         self.xattrs == OverlayXattrs::Trusted
     }
 
-    /// Mounts a fork. One whose upper was made just now has no earlier mount to ask about.
+    /// Mounts a fork. Returns whether the bare target refuses writes. A new fork (`is_new`) has no
+    /// record of an earlier mount to check.
     fn mount(
         &self,
         layers: &[PathBuf],
@@ -67,13 +70,13 @@ impl OverlayProvider {
         fork: &ForkDirs,
         is_new: bool,
     ) -> Result<bool> {
-        let note = MountNote::of(layers, fork)?;
+        let record = MountRecord::of(layers, fork)?;
         if !is_new {
-            note.check(fork)?;
+            record.check(fork)?;
         }
         let (upper, work) = (open_dir(&fork.upper())?, open_dir(&fork.work())?);
         let target = open_dir(&fork.target)?;
-        let guarded = guard(&target).map_err(cannot_mount)?;
+        let guarded = refuse_writes(&target).map_err(cannot_mount)?;
         let lowers: Vec<BorrowedFd<'_>> = stack.fds().iter().map(AsFd::as_fd).collect();
         let overlay = Overlay {
             lowers: &lowers,
@@ -82,8 +85,8 @@ impl OverlayProvider {
             xattrs: self.xattrs,
             redirect_dir: self.redirects(),
         };
-        // First the note, then the mount: a mount without a note could not be refused later.
-        note.write(fork).map_err(cannot_mount)?;
+        // The record is written before the mount: a second mount is refused by it.
+        record.write(fork).map_err(cannot_mount)?;
         overlay
             .mount()
             .and_then(|mount| attach_mount(mount, &target))
@@ -91,10 +94,10 @@ impl OverlayProvider {
         Ok(guarded)
     }
 
-    /// The same with the attributes in which the notes of a fork are. Whoever made it may have had
-    /// other rights than this process.
+    /// This provider with the attributes that the fork uses: the process that made the fork may have
+    /// had other privileges.
     fn of_fork(&self, fork: &ForkDirs) -> Result<OverlayProvider> {
-        let xattrs = noted_xattrs(fork, self.xattrs)?.unwrap_or(self.xattrs);
+        let xattrs = recorded_xattrs(fork, self.xattrs)?.unwrap_or(self.xattrs);
         Ok(OverlayProvider { xattrs, ..*self })
     }
 
@@ -104,7 +107,7 @@ impl OverlayProvider {
             OverlayXattrs::Trusted => TRUSTED,
             OverlayXattrs::User => USER,
         };
-        offshoot_sys::write_private(&xattrs_note(fork), kind).map_err(cannot_make)?;
+        offshoot_sys::write_private(&xattrs_record(fork), kind).map_err(cannot_make)?;
         make_upper(&stack, fork).map_err(cannot_make)?;
         let guarded = self.mount(layers, &stack, fork, true)?;
         Ok(Created {
@@ -180,20 +183,20 @@ impl Provider for OverlayProvider {
         Ok(Ensured::Mounted)
     }
 
-    fn changes_but(
+    fn changes_pruned(
         &self,
         layers: &[PathBuf],
         fork: &ForkDirs,
-        closed: &mut dyn FnMut(&RelPath, &Stat) -> bool,
-    ) -> Result<Walked> {
+        prune: &mut dyn FnMut(&RelPath, &Stat) -> bool,
+    ) -> Result<ForkChanges> {
         let own = self.of_fork(fork)?;
         let stack = LayerStack::open_with(layers, own.xattrs)?;
         let upper = open_dir(&fork.upper())?;
-        let notes = UpperNotes {
+        let format = UpperFormat {
             xattrs: own.xattrs,
             follow_redirects: own.redirects(),
         };
-        upper_differences(&stack, upper.as_fd(), notes, closed)
+        upper_differences(&stack, upper.as_fd(), format, prune)
     }
 
     fn close(&self, fork: &ForkDirs) -> Result<()> {
@@ -204,8 +207,8 @@ impl Provider for OverlayProvider {
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
         }
-        refuse_shown_elsewhere(fork)?;
-        unmount_patiently(&fork.target)
+        refuse_if_mounted_elsewhere(fork)?;
+        unmount_with_retries(&fork.target)
     }
 
     fn is_used(&self, fork: &ForkDirs) -> Result<bool> {
@@ -213,7 +216,7 @@ impl Provider for OverlayProvider {
             return Ok(false);
         }
         let used = is_mount_used(&fork.target)
-            .and_then(|used| Ok(used || is_shown_elsewhere(&fork.target)?));
+            .and_then(|used| Ok(used || is_mounted_elsewhere(&fork.target)?));
         used.map_err(cannot_unmount)
     }
 
@@ -221,7 +224,7 @@ impl Provider for OverlayProvider {
         if !is_mounted(&fork.target).map_err(cannot_unmount)? {
             return Ok(());
         }
-        refuse_shown_elsewhere(fork)?;
+        refuse_if_mounted_elsewhere(fork)?;
         let started = Instant::now();
         loop {
             match set_read_only(&fork.target, true) {
@@ -252,19 +255,19 @@ impl Provider for OverlayProvider {
             return Err(exists());
         }
         self.close(fork)?;
-        // Whatever happens between here and there, the upper is whole and can be mounted.
+        // A crash between the two leaves an upper that is whole and can be mounted.
         remove_target(&fork.target)?;
         self.ensure(layers, &moved)?;
         Ok(moved)
     }
 
-    fn carry(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
+    fn move_path(&self, from: &ForkDirs, to: &ForkDirs, path: &RelPath) -> Result<()> {
         let redirect = self.of_fork(from)?.xattrs.redirect();
         let upper = SafeDir::open(from.upper())?.following_no_links();
         let stands_on_layers = |path: &RelPath| -> Result<bool> {
             let dir = open_dir(&from.upper().join(OsStr::from_bytes(path.as_bytes())))?;
-            let note = get_xattr(&dir, redirect).map_err(cannot_mount)?;
-            Ok(note.is_some())
+            let value = get_xattr(&dir, redirect).map_err(cannot_mount)?;
+            Ok(value.is_some())
         };
         let Some(stat) = upper.stat(path)? else {
             return Ok(());
@@ -295,7 +298,7 @@ impl Provider for OverlayProvider {
         }
         remove_target(&fork.target)?;
         // In one step: half of an upper would look as if the changes in the rest were undone.
-        let removing = removing_of(fork);
+        let removing = removal_dir(fork);
         remove_host_tree(&removing)?;
         match fs::rename(fork.upper(), &removing) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -303,19 +306,18 @@ impl Provider for OverlayProvider {
             }
             _ => {}
         }
-        // The lock file goes with the rest; whoever waits for it finds no fork afterwards.
+        // The lock file is removed as well; a call that waits for it finds no fork afterwards.
         remove_host_tree(&fork.private)?;
         drop(lock);
         Ok(())
     }
 }
 
-/// Whoever sees the mount at another place could go on with it there.
-fn refuse_shown_elsewhere(fork: &ForkDirs) -> Result<()> {
-    // Whoever starts a container has, for a moment, a copy of every mount there is.
+/// Fails if the fork is mounted at another place, where processes could go on using it.
+fn refuse_if_mounted_elsewhere(fork: &ForkDirs) -> Result<()> {
     let started = Instant::now();
-    while is_shown_elsewhere(&fork.target).map_err(cannot_unmount)? {
-        if started.elapsed() > COPY_GRACE {
+    while is_mounted_elsewhere(&fork.target).map_err(cannot_unmount)? {
+        if started.elapsed() > MOUNT_COPY_GRACE {
             return Err(busy("a container or another mount shows it"));
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -323,9 +325,9 @@ fn refuse_shown_elsewhere(fork: &ForkDirs) -> Result<()> {
     Ok(())
 }
 
-/// Ends a mount that nobody uses. Not lazily: a mount that lives on unseen would become a second one
-/// on the same upper.
-fn unmount_patiently(target: &Path) -> Result<()> {
+/// Ends an unused mount. Not lazily: a detached mount that lives on would be a second one on the same
+/// upper.
+fn unmount_with_retries(target: &Path) -> Result<()> {
     let started = Instant::now();
     loop {
         match unmount_idle(target) {
@@ -342,21 +344,21 @@ fn unmount_patiently(target: &Path) -> Result<()> {
     }
 }
 
-/// What the note beside a fork says about where the kernel keeps its own.
+/// The content of the file beside a fork that records its attribute namespace.
 const TRUSTED: &[u8] = b"trusted";
 const USER: &[u8] = b"user";
 
-fn xattrs_note(fork: &ForkDirs) -> PathBuf {
+fn xattrs_record(fork: &ForkDirs) -> PathBuf {
     fork.private.join("xattrs")
 }
 
-/// The attributes in which the kernel keeps its notes about a fork; none if that was not recorded.
-/// `permission_denied` if this process, which can read `readable`, cannot read them.
-pub(super) fn noted_xattrs(
+/// The attribute namespace that a fork uses; none if that was not recorded. `permission_denied` if
+/// this process, which can read `readable`, cannot read it.
+pub(super) fn recorded_xattrs(
     fork: &ForkDirs,
     readable: OverlayXattrs,
 ) -> Result<Option<OverlayXattrs>> {
-    let noted = match fs::read(xattrs_note(fork)) {
+    let noted = match fs::read(xattrs_record(fork)) {
         Ok(noted) if noted == TRUSTED => OverlayXattrs::Trusted,
         Ok(noted) if noted == USER => OverlayXattrs::User,
         // Not there, or torn by a power cut.
@@ -373,28 +375,28 @@ pub(super) fn noted_xattrs(
 }
 
 /// What the last mount of a fork was made of.
-struct MountNote(Vec<u8>);
+struct MountRecord(Vec<u8>);
 
-impl MountNote {
+impl MountRecord {
     /// Layers by their last names: the data directory may be moved as a whole.
-    fn of(layers: &[PathBuf], fork: &ForkDirs) -> Result<MountNote> {
+    fn of(layers: &[PathBuf], fork: &ForkDirs) -> Result<MountRecord> {
         let target = std::path::absolute(&fork.target).map_err(cannot_mount)?;
-        let mut note = target.into_os_string().into_encoded_bytes();
+        let mut record = target.into_os_string().into_encoded_bytes();
         for layer in layers {
-            note.push(0);
-            note.extend_from_slice(layer.file_name().unwrap_or_default().as_bytes());
+            record.push(0);
+            record.extend_from_slice(layer.file_name().unwrap_or_default().as_bytes());
         }
-        Ok(MountNote(note))
+        Ok(MountRecord(record))
     }
 
-    fn layers(note: &[u8]) -> &[u8] {
-        let end = note.iter().position(|&byte| byte == 0);
-        &note[end.unwrap_or(note.len())..]
+    fn layers(record: &[u8]) -> &[u8] {
+        let end = record.iter().position(|&byte| byte == 0);
+        &record[end.unwrap_or(record.len())..]
     }
 
-    fn target(note: &[u8]) -> &Path {
-        let end = note.iter().position(|&byte| byte == 0);
-        Path::new(OsStr::from_bytes(&note[..end.unwrap_or(note.len())]))
+    fn target(record: &[u8]) -> &Path {
+        let end = record.iter().position(|&byte| byte == 0);
+        Path::new(OsStr::from_bytes(&record[..end.unwrap_or(record.len())]))
     }
 
     /// Refuses a second mount of the same upper, and one on other layers. Under the lock.
@@ -404,14 +406,16 @@ impl MountNote {
         if last.is_empty() {
             return Ok(());
         }
-        if MountNote::layers(&last) != MountNote::layers(&self.0) {
+        if MountRecord::layers(&last) != MountRecord::layers(&self.0) {
             return Err(
                 Error::internal("the changes of the workspace belong to other layers")
                     .with_hint("move the workspace to the new base with `offshoot update`"),
             );
         }
-        let elsewhere = MountNote::target(&last);
-        if elsewhere != MountNote::target(&self.0) && is_mounted(elsewhere).map_err(cannot_mount)? {
+        let elsewhere = MountRecord::target(&last);
+        if elsewhere != MountRecord::target(&self.0)
+            && is_mounted(elsewhere).map_err(cannot_mount)?
+        {
             return Err(busy("it is mounted at another place"));
         }
         Ok(())
@@ -439,9 +443,9 @@ fn make_upper(stack: &LayerStack, fork: &ForkDirs) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the bare target refuse writes. Where the file system has no such flag, its bits at least
-/// stop everybody but root.
-fn guard(target: &OwnedFd) -> io::Result<bool> {
+/// Makes the bare target refuse writes. Where the file system has no immutable flag, the permission
+/// bits stop every user but root.
+fn refuse_writes(target: &OwnedFd) -> io::Result<bool> {
     match set_immutable(target, true) {
         Ok(()) => Ok(true),
         Err(_) => {
@@ -451,8 +455,8 @@ fn guard(target: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Where the flag of the bare target is missing, somebody may have written to it. A mount would
-/// bury that.
+/// Fails if the bare target is not empty: without the immutable flag it may have been written to, and
+/// a mount would hide that.
 fn refuse_occupied(target: &Path) -> Result<()> {
     let mut names = fs::read_dir(target).map_err(cannot_mount)?;
     if names.next().is_none() {
@@ -474,7 +478,7 @@ fn remove_target(target: &Path) -> Result<()> {
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(cannot_unmount(error.into())),
     }
-    // Only an empty directory goes: what stands in a bare target is not ours to discard (INV-5).
+    // Only an empty directory is removed: files in a bare target must not be lost (INV-5).
     fs::remove_dir(target).map_err(cannot_unmount)
 }
 

@@ -41,13 +41,13 @@ impl std::fmt::Debug for Choice {
     }
 }
 
-/// Tries each provider in a temporary directory below `dir`, the best first. Whoever is killed
-/// meanwhile leaves it there, perhaps with a mount in it, until somebody tries again or calls
-/// [`sweep_probes`].
+/// Tries each provider in a temporary directory below `dir`, the best first. A process that is killed
+/// meanwhile leaves the directory, perhaps with a mount in it, to the next call of this function or
+/// of [`sweep_probes`].
 ///
 /// Costs a mount, an unmount and a few files: milliseconds, more on a disk with much to sync.
 pub fn probe(dir: &Path) -> Result<Vec<Probe>> {
-    let area = ProbeArea::new(dir)?;
+    let area = ProbeDir::new(dir)?;
     let copy_up = if try_provider(&ReflinkProvider, &area).is_ok() {
         CopyUp::Shared
     } else {
@@ -139,28 +139,28 @@ pub fn provider_named(name: ProviderName, copy_up: CopyUp) -> Result<Box<dyn Pro
     }
 }
 
-/// How the directories begin in which providers are tried.
-const AREA: &str = ".offshoot-probe-";
+/// The prefix of the directories in which providers are tried.
+const PROBE_DIR_PREFIX: &str = ".offshoot-probe-";
 
-/// A directory that is gone when this is dropped. It is locked as long as somebody tries something in
-/// it: what a killed process left is told from the rest by that.
-struct ProbeArea {
+/// A directory for one probe, removed when this is dropped. It is locked during the probe; an
+/// unlocked one was left by a killed process.
+struct ProbeDir {
     path: PathBuf,
     _held: fs::File,
 }
 
-impl ProbeArea {
-    fn new(dir: &Path) -> Result<ProbeArea> {
+impl ProbeDir {
+    fn new(dir: &Path) -> Result<ProbeDir> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         sweep_probes(dir);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Another process may probe the same place, and so may another thread.
-        let path = dir.join(format!("{AREA}{}-{number}", std::process::id()));
-        let made = || -> io::Result<ProbeArea> {
-            // Nobody may take it for a leftover between its creation and its lock.
+        let path = dir.join(format!("{PROBE_DIR_PREFIX}{}-{number}", std::process::id()));
+        let made = || -> io::Result<ProbeDir> {
+            // It must not be taken for a leftover between its creation and its lock.
             let _no_sweep = lock_dir(dir, fs::File::lock_shared)?;
             fs::create_dir(&path)?;
-            Ok(ProbeArea {
+            Ok(ProbeDir {
                 _held: lock_dir(&path, fs::File::lock)?,
                 path: path.clone(),
             })
@@ -169,7 +169,7 @@ impl ProbeArea {
     }
 }
 
-impl Drop for ProbeArea {
+impl Drop for ProbeDir {
     fn drop(&mut self) {
         let _ = remove_host_tree(&self.path);
     }
@@ -181,15 +181,16 @@ fn lock_dir(dir: &Path, lock: impl Fn(&fs::File) -> io::Result<()>) -> io::Resul
     Ok(dir)
 }
 
-/// Removes what processes that were killed while they tried providers left below a directory, mounts
-/// included. What cannot be removed now is by the next one.
+/// Removes what killed probes left below a directory, mounts included. What cannot be removed now is
+/// left to the next call.
 pub fn sweep_probes(dir: &Path) {
     let free = |path: &Path| lock_dir(path, |dir| dir.try_lock().map_err(io::Error::from)).ok();
     let leftovers = || -> io::Result<Vec<PathBuf>> {
         let names = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
         let ours = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default();
-            name.as_encoded_bytes().starts_with(AREA.as_bytes())
+            name.as_encoded_bytes()
+                .starts_with(PROBE_DIR_PREFIX.as_bytes())
         };
         names
             .filter(|path| path.as_ref().map_or(true, ours))
@@ -220,7 +221,7 @@ fn fork_in(area: &Path, name: ProviderName) -> ForkDirs {
 }
 
 /// Makes a small fork, changes it, looks at the changes, and removes it.
-fn try_provider(provider: &dyn Provider, area: &ProbeArea) -> Result<()> {
+fn try_provider(provider: &dyn Provider, area: &ProbeDir) -> Result<()> {
     let name = provider.name();
     let layer = area.path.join(format!("{name}-layer"));
     let fork = fork_in(&area.path, name);

@@ -18,16 +18,16 @@ const HEADER: &[u8] = b"offshoot fork record 1\n";
 
 /// The parts of a stat that change with the file. No program can set the change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Recorded {
+pub(super) struct RecordedStat {
     pub(super) base: BaseEntry,
     pub(super) ino: u64,
     mtime_ns: i128,
     pub(super) ctime_ns: i128,
 }
 
-impl Recorded {
-    pub(super) fn of(stat: &Stat) -> Recorded {
-        Recorded {
+impl RecordedStat {
+    pub(super) fn of(stat: &Stat) -> RecordedStat {
+        RecordedStat {
             base: stat.into(),
             ino: stat.ino,
             mtime_ns: stat.mtime_ns,
@@ -37,14 +37,14 @@ impl Recorded {
 
     /// Whether the file was certainly not touched since.
     pub(super) fn untouched(&self, now: &Stat) -> bool {
-        *self == Recorded::of(now)
+        *self == RecordedStat::of(now)
     }
 }
 
 /// All files, links and directories of a fork as it was made.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ForkRecord {
-    pub(super) entries: BTreeMap<RelPath, Recorded>,
+    pub(super) entries: BTreeMap<RelPath, RecordedStat>,
 }
 
 impl ForkRecord {
@@ -95,7 +95,7 @@ impl ForkRecord {
             let length = u32::from_le_bytes(take(&mut rest)?) as usize;
             let (path, after) = rest.split_at_checked(length)?;
             rest = after;
-            let entry = Recorded {
+            let entry = RecordedStat {
                 base: BaseEntry { kind, perm, size },
                 ino,
                 mtime_ns,
@@ -113,7 +113,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*first)
 }
 
-/// FNV-1a: enough to tell a torn file; nobody but us writes here.
+/// FNV-1a, which is enough to detect a torn file; no other program writes here.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(ForkRecord::read(&place), None);
         let mut record = ForkRecord::default();
         for (number, name) in [&b"a"[..], b"a/\xff\n", b"z"].into_iter().enumerate() {
-            let entry = Recorded {
+            let entry = RecordedStat {
                 base: BaseEntry {
                     kind: FileKind::File,
                     perm: 0o644,

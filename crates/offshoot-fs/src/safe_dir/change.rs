@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::stage::check_target;
-use super::{DirFd, Place, READ, SafeDir, Sync, reopen_dir};
+use super::{DirFd, ParentAndName, READ, SafeDir, Sync, reopen_dir};
 use crate::errors::{is, lookup_error, special_error, write_error};
 
 impl SafeDir {
@@ -65,7 +65,7 @@ impl SafeDir {
         from: &RelPath,
         to: &RelPath,
         make_parents: bool,
-        rename: impl Fn(&Place<'_>, &Place<'_>) -> io::Result<()>,
+        rename: impl Fn(&ParentAndName<'_>, &ParentAndName<'_>) -> io::Result<()>,
     ) -> Result<()> {
         check_target(to)?;
         let old = self.place_to_change(from)?;
@@ -85,7 +85,7 @@ impl SafeDir {
                 .map_err(|error| lookup_error(&parent, error))?
         };
         let name = CString::new(to.name()).map_err(|error| write_error(to, error.into()))?;
-        let new = Place { dir, name };
+        let new = ParentAndName { dir, name };
         match self.hit("rename").and_then(|()| rename(&old, &new)) {
             Ok(()) => Ok(()),
             Err(error) if is(&error, Errno::NOENT) => Err(write_error(from, error)),
@@ -107,7 +107,7 @@ impl SafeDir {
                 .map_err(|error| write_error(path, error));
         }
         let place = self
-            .place(path)
+            .parent_and_name(path)
             .map_err(|error| lookup_error(path, error))?;
         let opened = self.hit("open").and_then(|()| {
             Ok(openat(
@@ -144,7 +144,12 @@ impl SafeDir {
     /// A handle of `O_PATH` needs no permission, and its entry in `/proc` leads to exactly the
     /// thing that was opened, whatever is renamed meanwhile.
     #[cfg(target_os = "linux")]
-    fn set_perm_unreadable(&self, path: &RelPath, place: &Place<'_>, mode: Mode) -> Result<()> {
+    fn set_perm_unreadable(
+        &self,
+        path: &RelPath,
+        place: &ParentAndName<'_>,
+        mode: Mode,
+    ) -> Result<()> {
         use std::os::fd::AsRawFd;
         let change = || -> io::Result<FileKind> {
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -164,7 +169,12 @@ impl SafeDir {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn set_perm_unreadable(&self, path: &RelPath, _place: &Place<'_>, _mode: Mode) -> Result<()> {
+    fn set_perm_unreadable(
+        &self,
+        path: &RelPath,
+        _place: &ParentAndName<'_>,
+        _mode: Mode,
+    ) -> Result<()> {
         Err(write_error(path, Errno::ACCESS.into()))
     }
 
@@ -214,7 +224,7 @@ impl SafeDir {
         let mode = Mode::from_raw_mode(perm as _);
         let is_new = match mkdirat(parent, name, mode) {
             Ok(()) => true,
-            // Somebody else was faster, which is as good.
+            // Another process made it at the same time, which is as good.
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(errno.into()),
         };
@@ -231,18 +241,19 @@ impl SafeDir {
         Ok(DirFd::Opened(dir))
     }
 
-    /// The place of something that is to be removed or moved.
-    pub(super) fn place_to_change(&self, path: &RelPath) -> Result<Place<'_>> {
+    /// The parent and name of a path that is to be removed or moved.
+    pub(super) fn place_to_change(&self, path: &RelPath) -> Result<ParentAndName<'_>> {
         if path.is_root() {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
                 "the workspace itself cannot be removed or moved",
             ));
         }
-        self.place(path).map_err(|error| lookup_error(path, error))
+        self.parent_and_name(path)
+            .map_err(|error| lookup_error(path, error))
     }
 }
 
-fn is_dir(place: &Place<'_>) -> bool {
+fn is_dir(place: &ParentAndName<'_>) -> bool {
     offshoot_sys::lstat_at(&place.dir, &place.name).is_ok_and(|stat| stat.kind == FileKind::Dir)
 }

@@ -1,8 +1,8 @@
-//! Removing a whole tree without following a link, however deep it is and whoever plays with it.
+//! Removing a whole tree of any depth without following a link, even while it is changed.
 //!
 //! Directories are entered one name at a time. Only the lowest few of the way down are kept open,
-//! for a tree may be deeper than the limit of open files; going back up then uses `..`, and the
-//! directory found must be the one that we came from.
+//! because a tree may be deeper than the limit of open files. Going back up then uses `..`, and the
+//! directory found must be the one that was entered before.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -15,12 +15,12 @@ use offshoot_sys::{DirReader, FileKind, fstat, lstat_at};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::{Place, READ_DIR, SafeDir};
+use super::{ParentAndName, READ_DIR, SafeDir};
 use crate::errors::{is, write_error};
 
 /// Directories of the way down that stay open.
 const OPEN_LEVELS: usize = 32;
-/// How often a tree is tried again that somebody changes while it is removed.
+/// How often the removal of a tree that changes meanwhile is tried again.
 const RACE_RETRIES: usize = 64;
 
 impl SafeDir {
@@ -32,7 +32,7 @@ impl SafeDir {
         let mut tries = 0;
         loop {
             match self.remove_place(&place) {
-                // Somebody plays with the tree: there is less of it at each try.
+                // Another process changes the tree. Each try leaves less of it.
                 Err(error) if raced(&error) && tries < RACE_RETRIES => tries += 1,
                 Err(error) if is(&error, Errno::NOENT) && tries > 0 => return Ok(()),
                 answer => return answer.map_err(|error| write_error(path, error)),
@@ -40,7 +40,7 @@ impl SafeDir {
         }
     }
 
-    fn remove_place(&self, place: &Place<'_>) -> io::Result<()> {
+    fn remove_place(&self, place: &ParentAndName<'_>) -> io::Result<()> {
         let answer = self.unlink(&place.dir, &place.name, AtFlags::empty());
         match answer {
             Err(error) if is(&error, Errno::ISDIR) => self.remove_dirs(place),
@@ -55,7 +55,7 @@ impl SafeDir {
         }
     }
 
-    fn remove_dirs(&self, place: &Place<'_>) -> io::Result<()> {
+    fn remove_dirs(&self, place: &ParentAndName<'_>) -> io::Result<()> {
         let mut descent = Descent {
             open: VecDeque::new(),
             levels: Vec::new(),
@@ -64,7 +64,7 @@ impl SafeDir {
         while let Some(level) = descent.levels.last_mut() {
             if let Some(name) = level.subdirs.pop() {
                 let here = descent.here()?;
-                gone_is_fine(descent.enter(&here, &name))?;
+                ignore_not_found(descent.enter(&here, &name))?;
             } else if !level.emptied {
                 level.emptied = true;
                 let here = descent.here()?;
@@ -73,9 +73,9 @@ impl SafeDir {
                     level.subdirs = subdirs;
                 }
             } else if let Some((parent, name)) = descent.leave()? {
-                gone_is_fine(self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR))?;
+                ignore_not_found(self.unlink_inside(&parent, &name, AtFlags::REMOVEDIR))?;
             } else {
-                return gone_is_fine(self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR));
+                return ignore_not_found(self.unlink(&place.dir, &place.name, AtFlags::REMOVEDIR));
             }
         }
         Ok(())
@@ -129,8 +129,8 @@ impl SafeDir {
     }
 }
 
-/// A race that another try may win: something appeared in a directory that was emptied, a
-/// directory turned into something else, or was moved away while we were below it.
+/// Whether the error is a lost race, so that another try may succeed: a name appeared in an emptied
+/// directory, or a directory was replaced, or moved away during the removal of its content.
 fn raced(error: &io::Error) -> bool {
     [
         Errno::NOTEMPTY,
@@ -143,7 +143,7 @@ fn raced(error: &io::Error) -> bool {
     .any(|&errno| is(error, errno))
 }
 
-fn gone_is_fine(answer: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(answer: io::Result<()>) -> io::Result<()> {
     match answer {
         Err(error) if is(&error, Errno::NOENT) => Ok(()),
         answer => answer,

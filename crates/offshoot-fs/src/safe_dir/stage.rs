@@ -1,8 +1,8 @@
-//! Whole files or nothing: content is staged beside its place and renamed into it.
+//! Atomic writes: content is staged in a file of its own, which is renamed to its path when whole.
 //!
 //! Writing in place would destroy the old content on a full disk and show half of the new one to
-//! readers. Staged files lie at the root of the directory, so that one look finds what a killed
-//! process left behind.
+//! readers. Staged files lie at the root of the directory, so that listing the root finds what a
+//! killed process left behind.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -82,7 +82,7 @@ impl Staged {
         self.modified = Some(modified);
     }
 
-    /// Leaves so many bytes out. They read as zeros and, where the file system can, take no space.
+    /// Skips `length` bytes. They read as zeros and, where the file system can, take no space.
     pub fn leave_hole(&mut self, length: u64) -> io::Result<()> {
         self.dir.hit("write")?;
         self.written += length;
@@ -97,8 +97,7 @@ impl Staged {
 }
 
 impl SafeDir {
-    /// Begins a file with these permission bits. It is readable by nobody else until it is
-    /// committed.
+    /// Begins a file with these permission bits. Until it is committed, only its owner may read it.
     pub fn stage(&self, perm: u32) -> Result<Staged> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -210,7 +209,7 @@ impl SafeDir {
 
     /// Removes what earlier processes staged and never committed. Returns how many there were.
     ///
-    /// Only for a moment when nobody else writes to the directory.
+    /// Only for a moment when no other call writes to the directory.
     pub fn clear_stages(&self) -> Result<usize> {
         let root = RelPath::root();
         let dir = self

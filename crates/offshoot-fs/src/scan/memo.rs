@@ -57,11 +57,11 @@ pub struct MemoEntry {
     pub racy: bool,
 }
 
-/// What must be equal for an entry to be the same.
+/// The parts of a `stat` that are equal as long as a path has not changed.
 ///
 /// Of a directory only the permission bits count: its times change with what is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Essentials {
+pub(super) struct Fingerprint {
     kind: EntryKind,
     perm: u32,
     size: u64,
@@ -70,13 +70,13 @@ pub(super) struct Essentials {
     ino: u64,
 }
 
-impl Essentials {
+impl Fingerprint {
     pub(super) fn of(stat: &Stat, kind: EntryKind) -> Self {
         // Times outside of the years 1678 to 2262 become equal here; those of the far future are
         // racy anyway.
         let clamp = |ns: i128| ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         match kind {
-            EntryKind::Dir => Essentials {
+            EntryKind::Dir => Fingerprint {
                 kind,
                 perm: stat.perm,
                 size: 0,
@@ -84,7 +84,7 @@ impl Essentials {
                 ctime_ns: 0,
                 ino: 0,
             },
-            EntryKind::File | EntryKind::Symlink => Essentials {
+            EntryKind::File | EntryKind::Symlink => Fingerprint {
                 kind,
                 perm: stat.perm,
                 size: stat.size,
@@ -102,8 +102,8 @@ impl Essentials {
 
 /// An entry as it stands in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stored {
-    pub(super) essentials: Essentials,
+pub(super) struct StoredEntry {
+    pub(super) fingerprint: Fingerprint,
     pub(super) racy: bool,
     pub(super) id: Option<ObjectId>,
 }
@@ -123,7 +123,7 @@ impl<'a> MemoDir<'a> {
         self.memo.entry_name(self.range.start + index)
     }
 
-    pub(super) fn entry(&self, index: usize) -> Stored {
+    pub(super) fn entry(&self, index: usize) -> StoredEntry {
         self.memo.entry(self.range.start + index)
     }
 }
@@ -202,7 +202,7 @@ impl Memo {
         while low < high {
             let middle = low + (high - low) / 2;
             match dir.name(middle).cmp(path.name()) {
-                std::cmp::Ordering::Equal => return Some(dir.entry(middle).shown()),
+                std::cmp::Ordering::Equal => return Some(dir.entry(middle).memo_entry()),
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
             }
@@ -215,8 +215,12 @@ impl Memo {
         (0..self.dirs).flat_map(move |index| {
             let path = self.dir_rel_path(index);
             let dir = self.dir(index);
-            (0..dir.len())
-                .map(move |entry| (path.join_name(dir.name(entry)), dir.entry(entry).shown()))
+            (0..dir.len()).map(move |entry| {
+                (
+                    path.join_name(dir.name(entry)),
+                    dir.entry(entry).memo_entry(),
+                )
+            })
         })
     }
 
@@ -298,14 +302,14 @@ impl Memo {
         self.text(u32_at(&self.bytes, at), u16_at(&self.bytes, at + 4))
     }
 
-    fn entry(&self, index: usize) -> Stored {
+    fn entry(&self, index: usize) -> StoredEntry {
         let at = self.entry_at(index);
         let raw = &self.bytes[at..at + ENTRY_SIZE];
         let kind = kind_of(raw[6]).unwrap_or(EntryKind::File);
         let mut id = [0; 20];
         id.copy_from_slice(&raw[44..64]);
-        Stored {
-            essentials: Essentials {
+        StoredEntry {
+            fingerprint: Fingerprint {
                 kind,
                 perm: u32_at(raw, 8) as u32,
                 size: u64_at(raw, 12),
@@ -354,12 +358,12 @@ impl Memo {
     }
 }
 
-impl Stored {
-    fn shown(&self) -> MemoEntry {
+impl StoredEntry {
+    fn memo_entry(&self) -> MemoEntry {
         MemoEntry {
-            kind: self.essentials.kind,
-            perm: self.essentials.perm,
-            size: self.essentials.size,
+            kind: self.fingerprint.kind,
+            perm: self.fingerprint.perm,
+            size: self.fingerprint.size,
             id: self.id,
             racy: self.racy,
         }
@@ -376,9 +380,9 @@ pub(super) fn build(
 ) -> Memo {
     let mut builder = Builder::default();
     for listing in listings {
-        let is_there = |name: &[u8], essentials: &Essentials| {
+        let is_there = |name: &[u8], fingerprint: &Fingerprint| {
             vanished.is_empty()
-                || !essentials.is_dir()
+                || !fingerprint.is_dir()
                 || !vanished.contains(&listing.path.join_name(name))
         };
         let first = builder.begin_dir(&listing.path);
@@ -386,7 +390,7 @@ pub(super) fn build(
             ListingContent::Same(index) => {
                 for entry in old.dir_entries(*index) {
                     let (name, stored) = (old.entry_name(entry), old.entry(entry));
-                    if is_there(name, &stored.essentials) {
+                    if is_there(name, &stored.fingerprint) {
                         builder.add(name, &stored);
                     }
                 }
@@ -395,7 +399,7 @@ pub(super) fn build(
                 for entry in entries {
                     let start = entry.name_start as usize;
                     let name = &names[start..start + entry.name_len as usize];
-                    if is_there(name, &entry.essentials) {
+                    if is_there(name, &entry.fingerprint) {
                         add_fresh(&mut builder, &listing.path, name, entry, &hashed);
                     }
                 }
@@ -414,19 +418,19 @@ fn add_fresh(
     hashed: &impl Fn(&RelPath) -> Option<ObjectId>,
 ) {
     let id = entry.id.or_else(|| {
-        if entry.essentials.is_dir() {
+        if entry.fingerprint.is_dir() {
             None
         } else {
             hashed(&dir.join_name(name))
         }
     });
-    // What nobody has read has a place too, or nobody would notice that it is gone. It is looked at
-    // again each time.
-    let unread = id.is_none() && !entry.essentials.is_dir();
+    // A file that was not hashed has an entry too, so that its removal is noticed. Each scan reports
+    // it as unknown again.
+    let unread = id.is_none() && !entry.fingerprint.is_dir();
     builder.add(
         name,
-        &Stored {
-            essentials: entry.essentials,
+        &StoredEntry {
+            fingerprint: entry.fingerprint,
             racy: entry.racy || unread,
             id,
         },
@@ -458,21 +462,21 @@ impl Builder {
         self.dirs.extend_from_slice(&(count as u32).to_le_bytes());
     }
 
-    fn add(&mut self, name: &[u8], stored: &Stored) {
+    fn add(&mut self, name: &[u8], stored: &StoredEntry) {
         let id = stored.id.as_ref().map_or(&[0; 20], ObjectId::as_bytes);
         let flags = if stored.racy { FLAG_RACY } else { 0 }
             | if stored.id.is_some() { FLAG_HAS_ID } else { 0 };
-        let essentials = &stored.essentials;
+        let fingerprint = &stored.fingerprint;
         let mut raw = [0; ENTRY_SIZE];
         raw[0..4].copy_from_slice(&(self.names.len() as u32).to_le_bytes());
         raw[4..6].copy_from_slice(&(name.len() as u16).to_le_bytes());
-        raw[6] = essentials.kind as u8;
+        raw[6] = fingerprint.kind as u8;
         raw[7] = flags;
-        raw[8..12].copy_from_slice(&essentials.perm.to_le_bytes());
-        raw[12..20].copy_from_slice(&essentials.size.to_le_bytes());
-        raw[20..28].copy_from_slice(&essentials.mtime_ns.to_le_bytes());
-        raw[28..36].copy_from_slice(&essentials.ctime_ns.to_le_bytes());
-        raw[36..44].copy_from_slice(&essentials.ino.to_le_bytes());
+        raw[8..12].copy_from_slice(&fingerprint.perm.to_le_bytes());
+        raw[12..20].copy_from_slice(&fingerprint.size.to_le_bytes());
+        raw[20..28].copy_from_slice(&fingerprint.mtime_ns.to_le_bytes());
+        raw[28..36].copy_from_slice(&fingerprint.ctime_ns.to_le_bytes());
+        raw[36..44].copy_from_slice(&fingerprint.ino.to_le_bytes());
         raw[44..64].copy_from_slice(id);
         self.entries.extend_from_slice(&raw);
         self.names.extend_from_slice(name);
@@ -509,7 +513,7 @@ fn kind_of(byte: u8) -> Option<EntryKind> {
         .find(|&kind| kind as u8 == byte)
 }
 
-/// A checksum against torn and rotten files, not against enemies: four lanes of multiply and
+/// A checksum against torn and damaged files, not against forged ones: four lanes of multiply and
 /// rotate, so that ten megabytes cost a millisecond or two.
 fn checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

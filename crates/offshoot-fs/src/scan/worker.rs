@@ -1,4 +1,4 @@
-//! The work of a scan on one directory: read its names, look at each, compare with the memo.
+//! The work of a scan on one directory: read its names, `stat` each, compare with the memo.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -10,9 +10,10 @@ use offshoot_core::{EntryKind, MAX_PATH, ObjectId, RelPath, Result};
 use offshoot_sys::{DirReader, FileKind, Stat, lstat_at};
 use rustix::io::Errno;
 
-use super::memo::{Essentials, MemoDir, Stored};
+use super::memo::{Fingerprint, MemoDir, StoredEntry};
 use super::{
-    DirState, Job, Memo, Names, Refusal, Scan, ScanCounts, ScanEntry, ScanFilter, Seen, SeenDir,
+    ChangedFile, DirNames, DirState, Job, Memo, Refusal, Scan, ScanCounts, ScanEntry, ScanFilter,
+    ScannedDir,
 };
 use crate::STAGE_PREFIX;
 use crate::errors::{is, read_error};
@@ -22,7 +23,7 @@ use crate::safe_dir::vanished;
 pub(super) struct Task<C> {
     path: RelPath,
     context: Arc<C>,
-    /// How the parent saw it; none for the root.
+    /// Its permission bits and how it compares with the memo; none for the root.
     seen: Option<(u32, DirState)>,
 }
 
@@ -119,7 +120,7 @@ fn sort_key(name: &[u8]) -> u64 {
 pub(super) struct FreshEntry {
     pub(super) name_start: u32,
     pub(super) name_len: u32,
-    pub(super) essentials: Essentials,
+    pub(super) fingerprint: Fingerprint,
     pub(super) racy: bool,
     /// The content; none for directories and for what the caller has yet to hash.
     pub(super) id: Option<ObjectId>,
@@ -151,10 +152,10 @@ impl Listing {
 
 /// What one worker found.
 #[derive(Default)]
-pub(super) struct Found {
-    unknown: Vec<Seen>,
+pub(super) struct WorkerResult {
+    unknown: Vec<ChangedFile>,
     missing: Vec<RelPath>,
-    dirs: Vec<SeenDir>,
+    dirs: Vec<ScannedDir>,
     refused: Vec<(RelPath, Refusal)>,
     ignored: Vec<RelPath>,
     counts: ScanCounts,
@@ -163,8 +164,8 @@ pub(super) struct Found {
     vanished: Vec<RelPath>,
 }
 
-impl Found {
-    pub(super) fn append(&mut self, mut other: Found) {
+impl WorkerResult {
+    pub(super) fn append(&mut self, mut other: WorkerResult) {
         self.unknown.append(&mut other.unknown);
         self.missing.append(&mut other.missing);
         self.dirs.append(&mut other.dirs);
@@ -201,7 +202,7 @@ impl Found {
     }
 
     /// Reports a directory of the memo with all below it.
-    fn miss_tree(&mut self, memo: &Memo, dir: &RelPath) {
+    fn report_missing_tree(&mut self, memo: &Memo, dir: &RelPath) {
         self.missing.push(dir.clone());
         memo.for_each_below(dir, |path| self.missing.push(path));
     }
@@ -209,13 +210,13 @@ impl Found {
 
 /// An entry of the memo, by its number in its directory.
 #[derive(Clone, Copy)]
-struct Old {
+struct OldEntry {
     index: usize,
-    stored: Stored,
+    stored: StoredEntry,
 }
 
 /// What the memo knows about the directory being scanned, and how far it was compared.
-struct MemoSide<'memo> {
+struct MemoCursor<'memo> {
     memo: &'memo Memo,
     path: RelPath,
     dir: Option<(usize, MemoDir<'memo>)>,
@@ -224,10 +225,10 @@ struct MemoSide<'memo> {
     unchanged: bool,
 }
 
-impl<'memo> MemoSide<'memo> {
+impl<'memo> MemoCursor<'memo> {
     fn new(memo: &'memo Memo, path: RelPath) -> Self {
         let dir = memo.find_dir(&path).map(|index| (index, memo.dir(index)));
-        MemoSide {
+        MemoCursor {
             memo,
             unchanged: dir.is_some(),
             path,
@@ -237,7 +238,7 @@ impl<'memo> MemoSide<'memo> {
     }
 
     /// The memo's entry of this name; those before it are missing.
-    fn advance_to(&mut self, name: &[u8], found: &mut Found) -> Option<Old> {
+    fn advance_to(&mut self, name: &[u8], found: &mut WorkerResult) -> Option<OldEntry> {
         while let Some((_, dir)) = &self.dir
             && self.at < dir.len()
         {
@@ -246,7 +247,7 @@ impl<'memo> MemoSide<'memo> {
             if order == Ordering::Greater {
                 return None;
             }
-            let old = Old {
+            let old = OldEntry {
                 index,
                 stored: dir.entry(index),
             };
@@ -259,12 +260,12 @@ impl<'memo> MemoSide<'memo> {
         None
     }
 
-    fn report_missing(&mut self, old: Option<Old>, found: &mut Found) {
+    fn report_missing(&mut self, old: Option<OldEntry>, found: &mut WorkerResult) {
         if let (Some(old), Some((_, dir))) = (old, &self.dir) {
             self.unchanged = false;
             let path = self.path.join_name(dir.name(old.index));
-            if old.stored.essentials.is_dir() {
-                found.miss_tree(self.memo, &path);
+            if old.stored.fingerprint.is_dir() {
+                found.report_missing_tree(self.memo, &path);
             } else {
                 found.missing.push(path);
             }
@@ -272,11 +273,11 @@ impl<'memo> MemoSide<'memo> {
     }
 
     /// What the next memo says about this directory.
-    fn finish(mut self, scratch: &Scratch, found: &mut Found) -> Listing {
+    fn finish(mut self, scratch: &Scratch, found: &mut WorkerResult) -> Listing {
         while let Some((_, dir)) = &self.dir
             && self.at < dir.len()
         {
-            let old = Old {
+            let old = OldEntry {
                 index: self.at,
                 stored: dir.entry(self.at),
             };
@@ -297,13 +298,13 @@ impl<'memo> MemoSide<'memo> {
     }
 }
 
-/// What became of one name.
-enum Looked {
-    /// It is for the memo.
-    At(Stat, EntryKind),
-    /// It was left out by the filter or refused; the memo's entry is not missing either.
+/// What the filter and the disk say about one name.
+enum EntryOutcome {
+    /// It exists and belongs in the memo.
+    Present(Stat, EntryKind),
+    /// The filter left it out, or it was refused. An entry of the memo is not reported missing.
     LeftOut,
-    /// It went away.
+    /// It is gone.
     Gone,
 }
 
@@ -313,7 +314,7 @@ impl<F: ScanFilter> Job<'_, F> {
         &self,
         task: Task<F::Context>,
         scratch: &mut Scratch,
-        found: &mut Found,
+        found: &mut WorkerResult,
         new: &mut Vec<Task<F::Context>>,
     ) -> Result<()> {
         let opened = self.dir.open_dir_for_scan(&task.path).and_then(|fd| {
@@ -324,7 +325,7 @@ impl<F: ScanFilter> Job<'_, F> {
         let fd = match opened {
             Ok(fd) => fd,
             Err(error) if task.seen.is_some() && vanished(&error) => {
-                found.miss_tree(self.memo, &task.path);
+                found.report_missing_tree(self.memo, &task.path);
                 found.vanished.push(task.path);
                 return Ok(());
             }
@@ -336,7 +337,7 @@ impl<F: ScanFilter> Job<'_, F> {
         };
         if let Some((perm, state)) = task.seen {
             let empty = scratch.index.is_empty();
-            found.dirs.push(SeenDir {
+            found.dirs.push(ScannedDir {
                 path: task.path.clone(),
                 perm,
                 state,
@@ -345,7 +346,7 @@ impl<F: ScanFilter> Job<'_, F> {
         }
         let own = self
             .filter
-            .enter(&task.context, &task.path, &Names { scratch });
+            .enter(&task.context, &task.path, &DirNames { scratch });
         let context = own.map_or(task.context, Arc::new);
         self.compare_dir(fd.as_fd(), task.path, &context, scratch, found, new)
     }
@@ -357,18 +358,18 @@ impl<F: ScanFilter> Job<'_, F> {
         path: RelPath,
         context: &Arc<F::Context>,
         scratch: &mut Scratch,
-        found: &mut Found,
+        found: &mut WorkerResult,
         new: &mut Vec<Task<F::Context>>,
     ) -> Result<()> {
-        let mut memo = MemoSide::new(self.memo, path);
+        let mut memo = MemoCursor::new(self.memo, path);
         scratch.entries.clear();
         begin_path(&mut scratch.path, &memo.path);
         for position in 0..scratch.index.len() {
             let name = scratch.index[position];
             let old = memo.advance_to(scratch.name(name), found);
-            match self.look_at(fd, name, context, scratch, found)? {
-                Looked::At(stat, kind) => {
-                    let dir = self.take(name, old, &stat, kind, &mut memo, scratch, found);
+            match self.stat_entry(fd, name, context, scratch, found)? {
+                EntryOutcome::Present(stat, kind) => {
+                    let dir = self.compare_entry(name, old, &stat, kind, &mut memo, scratch, found);
                     let task = |(path, seen)| Task {
                         path,
                         context: context.clone(),
@@ -376,8 +377,8 @@ impl<F: ScanFilter> Job<'_, F> {
                     };
                     new.extend(dir.map(task));
                 }
-                Looked::LeftOut => memo.unchanged &= old.is_none(),
-                Looked::Gone => memo.report_missing(old, found),
+                EntryOutcome::LeftOut => memo.unchanged &= old.is_none(),
+                EntryOutcome::Gone => memo.report_missing(old, found),
             }
         }
         let listing = memo.finish(scratch, found);
@@ -386,19 +387,19 @@ impl<F: ScanFilter> Job<'_, F> {
     }
 
     /// Compares one entry with what the memo says of it. Returns a directory to be scanned.
-    fn take(
+    fn compare_entry(
         &self,
         name: NameRef,
-        old: Option<Old>,
+        old: Option<OldEntry>,
         stat: &Stat,
         kind: EntryKind,
-        memo: &mut MemoSide<'_>,
+        memo: &mut MemoCursor<'_>,
         scratch: &mut Scratch,
-        found: &mut Found,
+        found: &mut WorkerResult,
     ) -> Option<(RelPath, Option<(u32, DirState)>)> {
-        let essentials = Essentials::of(stat, kind);
-        let trusted = old.filter(|old| !old.stored.racy && old.stored.essentials == essentials);
-        let same_class = old.filter(|old| old.stored.essentials.is_dir() == essentials.is_dir());
+        let fingerprint = Fingerprint::of(stat, kind);
+        let trusted = old.filter(|old| !old.stored.racy && old.stored.fingerprint == fingerprint);
+        let same_class = old.filter(|old| old.stored.fingerprint.is_dir() == fingerprint.is_dir());
         if same_class.is_none() {
             memo.report_missing(old, found);
         }
@@ -406,7 +407,7 @@ impl<F: ScanFilter> Job<'_, F> {
         scratch.entries.push(FreshEntry {
             name_start: name.start,
             name_len: name.len,
-            essentials,
+            fingerprint,
             racy: kind != EntryKind::Dir && self.is_racy(stat),
             id: trusted.and_then(|old| old.stored.id),
         });
@@ -420,7 +421,7 @@ impl<F: ScanFilter> Job<'_, F> {
             return Some((path(), Some((stat.perm, state))));
         }
         if trusted.is_none() {
-            found.unknown.push(Seen {
+            found.unknown.push(ChangedFile {
                 path: path(),
                 stat: *stat,
             });
@@ -429,36 +430,36 @@ impl<F: ScanFilter> Job<'_, F> {
     }
 
     /// Asks the filter and the disk about one name.
-    fn look_at(
+    fn stat_entry(
         &self,
         fd: BorrowedFd<'_>,
         name: NameRef,
         context: &Arc<F::Context>,
         scratch: &mut Scratch,
-        found: &mut Found,
-    ) -> Result<Looked> {
+        found: &mut WorkerResult,
+    ) -> Result<EntryOutcome> {
         let dir_len = scratch.path.len();
         let bytes = name.start as usize..(name.start + name.len) as usize;
         scratch.path.extend_from_slice(&scratch.bytes[bytes]);
-        let looked = self.look_at_path(fd, name, context, scratch, dir_len, found);
+        let outcome = self.stat_path(fd, name, context, scratch, dir_len, found);
         scratch.path.truncate(dir_len);
-        looked
+        outcome
     }
 
-    fn look_at_path(
+    fn stat_path(
         &self,
         fd: BorrowedFd<'_>,
         name: NameRef,
         context: &Arc<F::Context>,
         scratch: &Scratch,
         dir_len: usize,
-        found: &mut Found,
-    ) -> Result<Looked> {
+        found: &mut WorkerResult,
+    ) -> Result<EntryOutcome> {
         let path = scratch.path.as_slice();
         if path.len() > MAX_PATH {
             let dir = RelPath::from_normal(&path[..dir_len - 1]);
             found.refused.push((dir, Refusal::TooLong));
-            return Ok(Looked::LeftOut);
+            return Ok(EntryOutcome::LeftOut);
         }
         let skip = |kind: EntryKind| {
             self.filter.skip(
@@ -470,21 +471,21 @@ impl<F: ScanFilter> Job<'_, F> {
                 },
             )
         };
-        // The directory usually tells the kind, which saves the look at what is left out.
-        let told = name.kind.and_then(FileKind::entry_kind);
-        if told.is_some_and(skip) {
+        // The directory usually lists the kind, which saves a `stat` of what is left out.
+        let listed_kind = name.kind.and_then(FileKind::entry_kind);
+        if listed_kind.is_some_and(skip) {
             found.ignored.push(RelPath::from_normal(path));
-            return Ok(Looked::LeftOut);
+            return Ok(EntryOutcome::LeftOut);
         }
         let stat = match lstat_at(fd, scratch.c_name(name)) {
             Ok(stat) => stat,
-            Err(error) if is(&error, Errno::NOENT) => return Ok(Looked::Gone),
+            Err(error) if is(&error, Errno::NOENT) => return Ok(EntryOutcome::Gone),
             // The directory may be read but not entered.
             Err(error) if is(&error, Errno::ACCESS) => {
                 found
                     .refused
                     .push((RelPath::from_normal(path), Refusal::Unreadable));
-                return Ok(Looked::LeftOut);
+                return Ok(EntryOutcome::LeftOut);
             }
             Err(error) => return Err(read_error(&RelPath::from_normal(path), error)),
         };
@@ -493,18 +494,18 @@ impl<F: ScanFilter> Job<'_, F> {
                 found
                     .refused
                     .push((RelPath::from_normal(path), Refusal::Special(special)));
-                return Ok(Looked::Gone);
+                return Ok(EntryOutcome::Gone);
             }
             FileKind::File => EntryKind::File,
             FileKind::Symlink => EntryKind::Symlink,
             FileKind::Dir => EntryKind::Dir,
         };
-        if told != Some(kind) && skip(kind) {
+        if listed_kind != Some(kind) && skip(kind) {
             found.ignored.push(RelPath::from_normal(path));
-            return Ok(Looked::LeftOut);
+            return Ok(EntryOutcome::LeftOut);
         }
         count(&mut found.counts, kind, &stat);
-        Ok(Looked::At(stat, kind))
+        Ok(EntryOutcome::Present(stat, kind))
     }
 
     fn is_racy(&self, stat: &Stat) -> bool {

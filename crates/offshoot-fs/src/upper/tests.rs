@@ -7,14 +7,14 @@ use offshoot_sys::{make_whiteout, set_xattr};
 
 use super::*;
 
-struct Hand {
+struct ManualUpper {
     host: tempfile::TempDir,
     layers: Vec<PathBuf>,
 }
 
-impl Hand {
+impl ManualUpper {
     /// A base with some files and an empty upper.
-    fn new() -> Hand {
+    fn new() -> ManualUpper {
         let host = offshoot_testkit::scratch();
         let base = host.path().join("base");
         for file in ["d/one", "d/sub/two", "e/three", "top"] {
@@ -23,7 +23,7 @@ impl Hand {
             fs::write(path, file).unwrap();
         }
         fs::create_dir(host.path().join("upper")).unwrap();
-        Hand {
+        ManualUpper {
             layers: vec![base],
             host,
         }
@@ -41,20 +41,20 @@ impl Hand {
     fn lines(&self, xattrs: OverlayXattrs, follow_redirects: bool) -> Vec<String> {
         let stack = LayerStack::open_with(&self.layers, xattrs).unwrap();
         let upper = File::open(self.upper("")).unwrap();
-        let notes = UpperNotes {
+        let format = UpperFormat {
             xattrs,
             follow_redirects,
         };
-        let found = upper_differences(&stack, upper.as_fd(), notes, &mut |_, _| false)
+        let found = upper_differences(&stack, upper.as_fd(), format, &mut |_, _| false)
             .unwrap()
             .differences;
         let line = |found: &Difference| format!("{:?} {}", found.kind(), found.path);
         found.iter().map(line).collect()
     }
 
-    /// Sets a `user` note; where the file system has none the test cannot run.
-    fn note(&self, dir: &File, note: &CStr, value: &[u8]) -> bool {
-        let set = set_xattr(dir, note, value).is_ok();
+    /// Sets a `user` attribute; where the file system has none the test cannot run.
+    fn set_user_xattr(&self, dir: &File, name: &CStr, value: &[u8]) -> bool {
+        let set = set_xattr(dir, name, value).is_ok();
         if !set {
             offshoot_testkit::skip("this file system has no extended attributes");
         }
@@ -66,47 +66,53 @@ const USER: OverlayXattrs = OverlayXattrs::User;
 
 #[test]
 fn a_whiteout_of_nothing_says_nothing() {
-    let hand = Hand::new();
-    let dir = hand.dir("d");
+    let manual = ManualUpper::new();
+    let dir = manual.dir("d");
     make_whiteout(&dir, c"never-was").unwrap();
     make_whiteout(&dir, c"one").unwrap();
-    make_whiteout(hand.dir("new"), c"inside").unwrap();
+    make_whiteout(manual.dir("new"), c"inside").unwrap();
     // Overlays make whiteouts as links of one file.
-    fs::hard_link(hand.upper("d/one"), hand.upper("e")).unwrap();
+    fs::hard_link(manual.upper("d/one"), manual.upper("e")).unwrap();
     let expected = ["Deleted d/one", "Deleted e", "Added new"];
-    assert_eq!(hand.lines(USER, false), expected);
+    assert_eq!(manual.lines(USER, false), expected);
 }
 
 #[test]
 fn whiteouts_by_attribute_count_only_where_the_directory_says_so() {
-    let hand = Hand::new();
-    let dir = hand.dir("d");
-    let file = File::create(hand.upper("d/one")).unwrap();
-    if !hand.note(&file, USER.whiteout(), b"y") {
+    let manual = ManualUpper::new();
+    let dir = manual.dir("d");
+    let file = File::create(manual.upper("d/one")).unwrap();
+    if !manual.set_user_xattr(&file, USER.whiteout(), b"y") {
         return;
     }
-    assert_eq!(hand.lines(USER, false), ["Maybe d/one"]);
-    assert!(hand.note(&dir, USER.opaque(), b"x"));
-    File::create(hand.upper("d/empty")).unwrap();
-    assert_eq!(hand.lines(USER, false), ["Added d/empty", "Deleted d/one"]);
-    // With `trusted` notes all of this is the work of an agent.
+    assert_eq!(manual.lines(USER, false), ["Maybe d/one"]);
+    assert!(manual.set_user_xattr(&dir, USER.opaque(), b"x"));
+    File::create(manual.upper("d/empty")).unwrap();
+    assert_eq!(
+        manual.lines(USER, false),
+        ["Added d/empty", "Deleted d/one"]
+    );
+    // With `trusted` attributes all of this is the work of an agent.
     let inert = ["Added d/empty", "Maybe d/one"];
-    assert_eq!(hand.lines(OverlayXattrs::Trusted, true), inert);
+    assert_eq!(manual.lines(OverlayXattrs::Trusted, true), inert);
 }
 
 #[test]
 fn opaque_directories_count_only_in_the_right_attributes() {
-    let hand = Hand::new();
-    let dir = hand.dir("d");
-    if !hand.note(&dir, USER.opaque(), b"y") {
+    let manual = ManualUpper::new();
+    let dir = manual.dir("d");
+    if !manual.set_user_xattr(&dir, USER.opaque(), b"y") {
         return;
     }
-    let perm = fs::metadata(hand.layers[0].join("d"))
+    let perm = fs::metadata(manual.layers[0].join("d"))
         .unwrap()
         .permissions();
     dir.set_permissions(perm).unwrap();
-    assert_eq!(hand.lines(USER, false), ["Deleted d/one", "Deleted d/sub"]);
-    assert!(hand.lines(OverlayXattrs::Trusted, true).is_empty());
+    assert_eq!(
+        manual.lines(USER, false),
+        ["Deleted d/one", "Deleted d/sub"]
+    );
+    assert!(manual.lines(OverlayXattrs::Trusted, true).is_empty());
 }
 
 #[test]
@@ -128,27 +134,27 @@ fn redirects_are_followed_only_when_asked_and_only_inside() {
         (b"/top", &[]),
         (b"/d/one/two", &[]),
     ] {
-        let hand = Hand::new();
-        let dir = hand.dir("new");
-        if !hand.note(&dir, USER.redirect(), redirect) {
+        let manual = ManualUpper::new();
+        let dir = manual.dir("new");
+        if !manual.set_user_xattr(&dir, USER.redirect(), redirect) {
             return;
         }
         let mut expected = vec!["Added new"];
-        assert_eq!(hand.lines(USER, false), expected);
-        assert_eq!(hand.lines(OverlayXattrs::Trusted, true), expected);
+        assert_eq!(manual.lines(USER, false), expected);
+        assert_eq!(manual.lines(OverlayXattrs::Trusted, true), expected);
         expected.extend(shown);
         let text = String::from_utf8_lossy(redirect);
-        assert_eq!(hand.lines(USER, true), expected, "{text}");
+        assert_eq!(manual.lines(USER, true), expected, "{text}");
     }
 }
 
 #[test]
 fn links_and_staged_files_are_not_entered_or_shown() {
-    let hand = Hand::new();
-    std::os::unix::fs::symlink(&hand.layers[0], hand.upper("out")).unwrap();
-    std::os::unix::fs::symlink("/", hand.upper("d")).unwrap();
+    let manual = ManualUpper::new();
+    std::os::unix::fs::symlink(&manual.layers[0], manual.upper("out")).unwrap();
+    std::os::unix::fs::symlink("/", manual.upper("d")).unwrap();
     let staged = [STAGE_PREFIX, b"7"].concat();
     let staged = String::from_utf8(staged).unwrap();
-    fs::write(hand.upper(&staged), "half").unwrap();
-    assert_eq!(hand.lines(USER, true), ["Type d", "Added out"]);
+    fs::write(manual.upper(&staged), "half").unwrap();
+    assert_eq!(manual.lines(USER, true), ["Type d", "Added out"]);
 }

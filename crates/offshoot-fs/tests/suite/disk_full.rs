@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use offshoot_core::{Error, ErrorCode, RelPath, Result};
 use offshoot_fs::{
-    CopyProvider, CopyUp, ForkDirs, Form, LayerWriter, OverlayProvider, Provider, Reserve, SafeDir,
-    Sync,
+    CopyProvider, CopyUp, ForkDirs, LayerWriter, OverlayProvider, PathResolver, Provider, Reserve,
+    SafeDir, Sync,
 };
 
 /// A file system of one megabyte, unmounted also when a test fails.
@@ -53,11 +53,11 @@ fn rel(path: &str) -> RelPath {
 #[test]
 fn no_space_for_the_content() {
     let _turn = alone();
-    for form in [Form::Kernel, Form::Portable] {
+    for resolver in [PathResolver::Kernel, PathResolver::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m") else {
             return;
         };
-        let dir = SafeDir::open_with(disk.path(), form).unwrap();
+        let dir = SafeDir::open_with(disk.path(), resolver).unwrap();
         let old = vec![b'o'; 300_000];
         dir.write(&rel("d/f"), &old, 0o644, Sync::Durable).unwrap();
         for sync in [Sync::None, Sync::Durable] {
@@ -85,11 +85,11 @@ fn no_space_for_the_content() {
 #[test]
 fn no_space_for_the_name() {
     let _turn = alone();
-    for form in [Form::Kernel, Form::Portable] {
+    for resolver in [PathResolver::Kernel, PathResolver::Portable] {
         let Some(disk) = SmallDisk::mount("size=1m,nr_inodes=4") else {
             return;
         };
-        let dir = SafeDir::open_with(disk.path(), form).unwrap();
+        let dir = SafeDir::open_with(disk.path(), resolver).unwrap();
         dir.write(&rel("f"), b"old", 0o644, Sync::None).unwrap();
         dir.write(&rel("g"), b"old", 0o644, Sync::None).unwrap();
         dir.write(&rel("h"), b"old", 0o644, Sync::None).unwrap();
@@ -167,12 +167,12 @@ fn what_is_set_aside_is_lent_and_nobody_else_gets_it() {
     let reserve = Reserve::open(&at("reserve"));
     let size = reserve.size();
     assert_eq!(size, (4 << 20) / 32);
-    assert_eq!(Reserve::look(&at("reserve")), (size, Some(0)));
+    assert_eq!(Reserve::inspect(&at("reserve")), (size, Some(0)));
     reserve.require().unwrap();
-    assert_eq!(reserve.held(), size);
+    assert_eq!(reserve.allocated(), size);
     assert!(store("foreign", 4 << 20).unwrap_err().is_disk_full());
 
-    let lent = reserve.lend(|| {
+    let lent = reserve.release_for(|| {
         let other = Reserve::open(&at("reserve"));
         let refused = other.require().unwrap_err();
         assert_eq!(refused.code(), ErrorCode::QuotaExceeded);
@@ -181,16 +181,16 @@ fn what_is_set_aside_is_lent_and_nobody_else_gets_it() {
     lent.unwrap();
     // What was used of it is missing, so nothing may be stored.
     assert!(reserve.require().is_err());
-    let refused = reserve.lend(|| store("more", size)).unwrap_err();
+    let refused = reserve.release_for(|| store("more", size)).unwrap_err();
     assert!(refused.is_disk_full(), "{refused:?}");
     assert!(refused.hint().unwrap().contains("purge"), "{refused:?}");
     // What fails for other reasons is passed on as it is.
     let other = reserve
-        .lend(|| Err::<(), _>(Error::invalid("no")))
+        .release_for(|| Err::<(), _>(Error::invalid("no")))
         .unwrap_err();
     assert_eq!(other.code(), ErrorCode::InvalidRequest);
 
     std::fs::remove_file(at("foreign")).unwrap();
     reserve.require().unwrap();
-    assert_eq!(reserve.held(), size);
+    assert_eq!(reserve.allocated(), size);
 }

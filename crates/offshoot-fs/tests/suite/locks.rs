@@ -119,11 +119,11 @@ fn forgotten_locks_start_over() {
     drop(locks.exclusive("ws", NOW).unwrap());
     let held = locks.shared("ws", NOW).unwrap();
     assert_eq!(
-        locks.forget("ws", NOW).unwrap_err().code(),
+        locks.remove_files("ws", NOW).unwrap_err().code(),
         ErrorCode::WorkspaceBusy
     );
     drop(held);
-    locks.forget("ws", NOW).unwrap();
+    locks.remove_files("ws", NOW).unwrap();
     let left = std::fs::read_dir(host.path().join("locks")).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["names"], "the one file of all names");
@@ -140,7 +140,7 @@ fn forgotten_locks_start_over() {
             });
         }
         for _ in 0..50 {
-            locks.forget("ws", SOON).unwrap();
+            locks.remove_files("ws", SOON).unwrap();
         }
     });
 }
@@ -177,7 +177,7 @@ fn holder_process_body() {
     let _held: Box<dyn std::fmt::Debug> =
         match std::env::var("OFFSHOOT_TEST_LOCK_MODE").unwrap().as_str() {
             "shared" => Box::new(locks.shared("ws", NOW).unwrap()),
-            "name" => Box::new(locks.name("ws", NOW).unwrap()),
+            "name" => Box::new(locks.lock_name("ws", NOW).unwrap()),
             _ => Box::new(locks.exclusive("ws", NOW).unwrap()),
         };
     println!("lock is held");
@@ -210,10 +210,10 @@ fn processes_exclude_each_other_and_kill_releases() {
     assert!(!locks.exclusive("ws", NOW).unwrap().is_abandoned());
 
     let mut named = holder_process(&host, "name");
-    assert!(locks.name("ws", Duration::from_millis(50)).is_err());
-    drop(locks.name("other", NOW).unwrap());
+    assert!(locks.lock_name("ws", Duration::from_millis(50)).is_err());
+    drop(locks.lock_name("other", NOW).unwrap());
     named.kill().unwrap();
-    drop(locks.name("ws", SOON).unwrap());
+    drop(locks.lock_name("ws", SOON).unwrap());
     named.wait().unwrap();
 }
 
@@ -228,8 +228,8 @@ fn names_exclude_threads_and_other_engines_and_need_no_file() {
             let inside = &inside;
             scope.spawn(move || {
                 for n in 0..100 {
-                    let _other = locks.name(&format!("t{thread}-{n}"), SOON).unwrap();
-                    let _held = locks.name("one", Duration::from_secs(60)).unwrap();
+                    let _other = locks.lock_name(&format!("t{thread}-{n}"), SOON).unwrap();
+                    let _held = locks.lock_name("one", Duration::from_secs(60)).unwrap();
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                     inside.fetch_sub(1, Ordering::SeqCst);
                 }

@@ -1,4 +1,4 @@
-//! An overlay becomes a copy, whoever made it and whatever its files are.
+//! An overlay fork becomes a copy, whichever user made it and whatever its files are.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -79,7 +79,7 @@ fn an_overlay_is_read_as_whoever_made_it_wrote_it() {
         let (from, to, again) = (dirs("from"), dirs("to"), dirs("again"));
         made_by.create(&layers, &from).unwrap();
         work_in(&from.target);
-        // Whoever has more rights sees the same changes, and mounts it the same way.
+        // A process with more privileges finds the same changes and mounts the fork the same way.
         let by_root = OverlayProvider::new(CopyUp::WholeFile);
         let seen = made_by.changes(&layers, &from).unwrap();
         assert_eq!(by_root.changes(&layers, &from).unwrap(), seen);
@@ -92,7 +92,7 @@ fn an_overlay_is_read_as_whoever_made_it_wrote_it() {
         assert!(copy_changes(&layers, &from, &to).unwrap().is_empty());
         assert_converted(&to.target);
 
-        // Where it is not known who made it nothing is guessed.
+        // Without the record of the attribute namespace, nothing is guessed.
         fs::remove_file(from.private.join("xattrs")).unwrap();
         CopyProvider.create(&layers, &again).unwrap();
         let refused = copy_changes(&layers, &from, &again).unwrap_err();

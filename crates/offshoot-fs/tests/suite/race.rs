@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use offshoot_core::{ErrorCode, RelPath, Result};
-use offshoot_fs::{Form, Memo, NoFilter, SafeDir, Sync, Walk, scan};
+use offshoot_fs::{Memo, NoFilter, PathResolver, SafeDir, Sync, Walk, scan};
 
 const INSIDE: &[u8] = b"inside";
 const SECRET: &[u8] = b"secret";
@@ -202,7 +202,7 @@ fn naive_read(root: &Path) -> Option<Vec<u8>> {
         .flatten()
 }
 
-fn attack(form: Form) {
+fn attack(resolver: PathResolver) {
     let soak = std::env::var_os("OFFSHOOT_SOAK").is_some();
     let (reads, writes) = if soak {
         (200_000, 100_000)
@@ -210,7 +210,7 @@ fn attack(form: Form) {
         (4_000, 2_000)
     };
     let arena = Arena::new();
-    let dir = SafeDir::open_with(&arena.root, form).unwrap();
+    let dir = SafeDir::open_with(&arena.root, resolver).unwrap();
     let before = arena.outside_state();
     let (mut read, mut written) = (Tally::default(), Tally::default());
     let swaps = arena.under_attack(|| {
@@ -221,7 +221,7 @@ fn attack(form: Form) {
     let escapes = read.escapes + written.escapes + touched;
     let refused = read.refused + written.refused;
     println!(
-        "soak: race: form={form:?} reads={reads} writes={writes} escapes={escapes} refused={refused} \
+        "soak: race: resolver={resolver:?} reads={reads} writes={writes} escapes={escapes} refused={refused} \
          swaps={swaps} done={}",
         read.done + written.done
     );
@@ -240,12 +240,12 @@ fn attack(form: Form) {
 
 #[test]
 fn race_nothing_escapes_the_kernel_form() {
-    attack(Form::Kernel);
+    attack(PathResolver::Kernel);
 }
 
 #[test]
 fn race_nothing_escapes_the_portable_form() {
-    attack(Form::Portable);
+    attack(PathResolver::Portable);
 }
 
 /// Proves that the arena is dangerous: the usual way of checking does leak in it.
@@ -261,16 +261,16 @@ fn race_checking_first_and_opening_later_escapes() {
             escapes += u64::from(naive_read(&root).is_some_and(|content| content == SECRET));
         }
     });
-    println!("soak: race: form=naive tries={tries} escapes={escapes}");
+    println!("soak: race: resolver=naive tries={tries} escapes={escapes}");
     assert!(escapes > 0, "the harness has become harmless");
 }
 
 /// A tree is removed whole while somebody else keeps adding to it.
 #[test]
 fn race_removal_ends_while_others_write() {
-    for form in [Form::Kernel, Form::Portable] {
+    for resolver in [PathResolver::Kernel, PathResolver::Portable] {
         let host = tempfile::tempdir().unwrap();
-        let dir = SafeDir::open_with(host.path(), form).unwrap();
+        let dir = SafeDir::open_with(host.path(), resolver).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

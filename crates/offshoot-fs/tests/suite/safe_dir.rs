@@ -1,10 +1,10 @@
-//! How a safe directory is read, and what it refuses, checked over both forms.
+//! How a safe directory is read, and what it refuses, checked with both resolvers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use offshoot_core::{ErrorCode, RelPath};
-use offshoot_fs::{FileKind, Form, SafeDir, Special, Sync, Walk};
+use offshoot_fs::{FileKind, PathResolver, SafeDir, Special, Sync, Walk};
 
 use crate::common::{Fixture, code, mkfifo, rel, suite};
 
@@ -23,8 +23,8 @@ suite! {
     errors_show_no_host_path
 }
 
-fn reads_and_writes(form: Form) {
-    let fixture = Fixture::new(form);
+fn reads_and_writes(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let path = rel("a/b/c.txt");
     let stat = fixture
         .dir
@@ -67,8 +67,8 @@ fn reads_and_writes(form: Form) {
     assert_eq!(fixture.stages(), 0);
 }
 
-fn windows(form: Form) {
-    let fixture = Fixture::new(form);
+fn windows(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let path = rel("w");
     fixture
         .dir
@@ -86,8 +86,8 @@ fn windows(form: Form) {
     }
 }
 
-fn links_inside_are_followed(form: Form) {
-    let fixture = Fixture::new(form);
+fn links_inside_are_followed(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     fixture
         .dir
         .write(&rel("real/dir/file"), b"inner", 0o644, Sync::None)
@@ -136,8 +136,8 @@ fn links_inside_are_followed(form: Form) {
     );
 }
 
-fn links_that_leave_are_refused(form: Form) {
-    let fixture = Fixture::new(form);
+fn links_that_leave_are_refused(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     fs::create_dir(fixture.root.join("d")).unwrap();
     symlink(&fixture.outside, fixture.root.join("absolute")).unwrap();
     symlink("../outside", fixture.root.join("relative")).unwrap();
@@ -208,8 +208,8 @@ fn links_that_leave_are_refused(form: Form) {
     assert_eq!(fs::read_dir(&fixture.outside).unwrap().count(), 1);
 }
 
-fn link_loops_end(form: Form) {
-    let fixture = Fixture::new(form);
+fn link_loops_end(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     symlink("b", fixture.root.join("a")).unwrap();
     symlink("a", fixture.root.join("b")).unwrap();
     assert_eq!(code(fixture.dir.read(&rel("a"))), ErrorCode::InvalidRequest);
@@ -236,8 +236,8 @@ fn link_loops_end(form: Form) {
     );
 }
 
-fn special_files_never_block(form: Form) {
-    let fixture = Fixture::new(form);
+fn special_files_never_block(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     mkfifo(&fixture.root.join("fifo"));
     symlink("fifo", fixture.root.join("to-fifo")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(fixture.root.join("socket")).unwrap();
@@ -275,8 +275,8 @@ fn special_files_never_block(form: Form) {
     assert_eq!(fixture.dir.read(&rel("fifo")).unwrap(), b"now a file");
 }
 
-fn stat_and_absence(form: Form) {
-    let fixture = Fixture::new(form);
+fn stat_and_absence(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     fixture
         .dir
         .write(&rel("file"), b"x", 0o644, Sync::None)
@@ -313,8 +313,8 @@ fn stat_and_absence(form: Form) {
     assert_eq!(stat.modified().0 as u128, modified.as_micros());
 }
 
-fn listing_is_sorted_and_hides_stages(form: Form) {
-    let fixture = Fixture::new(form);
+fn listing_is_sorted_and_hides_stages(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     for name in ["b", "a", "c/d"] {
         fixture
             .dir
@@ -340,8 +340,8 @@ fn listing_is_sorted_and_hides_stages(form: Form) {
     );
 }
 
-fn walk_shows_parents_first(form: Form) {
-    let fixture = Fixture::new(form);
+fn walk_shows_parents_first(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     for name in ["b/x", "a/y/z", "a/b", "a.b"] {
         fixture
             .dir
@@ -371,8 +371,8 @@ fn walk_shows_parents_first(form: Form) {
     assert_eq!(walk("link", ""), ["link/b", "link/y", "link/y/z"]);
 }
 
-fn names_are_bytes(form: Form) {
-    let fixture = Fixture::new(form);
+fn names_are_bytes(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     // NFC and NFD of the same letter are two files.
     let names: [&[u8]; 6] = [
@@ -402,8 +402,8 @@ fn names_are_bytes(form: Form) {
     }
 }
 
-fn longest_names(form: Form) {
-    let fixture = Fixture::new(form);
+fn longest_names(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let name = RelPath::parse(&[b'n'; 255]).unwrap();
     fixture
         .dir
@@ -422,11 +422,11 @@ fn longest_names(form: Form) {
     assert!(fixture.dir.stat(&longest).unwrap().is_some());
 }
 
-fn errors_show_no_host_path(form: Form) {
-    let fixture = Fixture::new(form);
+fn errors_show_no_host_path(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     symlink(&fixture.outside, fixture.root.join("out")).unwrap();
     let host = fixture.root.parent().unwrap().to_str().unwrap();
-    let gone = SafeDir::open_with(fixture.root.join("not-there"), form);
+    let gone = SafeDir::open_with(fixture.root.join("not-there"), resolver);
     for error in [
         gone.map(drop).unwrap_err(),
         fixture.dir.read(&rel("none")).unwrap_err(),

@@ -1,11 +1,11 @@
-//! How a safe directory is changed, checked over both forms.
+//! How a safe directory is changed, checked with both resolvers.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 
 use offshoot_core::{ErrorCode, FaultPlan};
-use offshoot_fs::{FileKind, Form, Sync};
+use offshoot_fs::{FileKind, PathResolver, Sync};
 
 use crate::common::{Fixture, code, mkfifo, rel, suite};
 
@@ -24,8 +24,8 @@ suite! {
     reserved_names_and_the_root_are_refused
 }
 
-fn staged_files_vanish_unless_committed(form: Form) {
-    let fixture = Fixture::new(form);
+fn staged_files_vanish_unless_committed(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let mut staged = fixture.dir.stage(0o644).unwrap();
     staged.write_all(b"half").unwrap();
     assert_eq!((fixture.stages(), staged.stat().unwrap().size), (1, 4));
@@ -37,8 +37,8 @@ fn staged_files_vanish_unless_committed(form: Form) {
     assert_eq!(fixture.stages(), 0);
 }
 
-fn commit_replaces_files_and_links_but_not_directories(form: Form) {
-    let fixture = Fixture::new(form);
+fn commit_replaces_files_and_links_but_not_directories(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     fs::write(fixture.root.join("file"), "old").unwrap();
     let (mut reader, _) = dir.open_file(&rel("file")).unwrap();
@@ -64,8 +64,8 @@ fn commit_replaces_files_and_links_but_not_directories(form: Form) {
     assert_eq!(fixture.stages(), 0);
 }
 
-fn symlinks_are_made_at_once(form: Form) {
-    let fixture = Fixture::new(form);
+fn symlinks_are_made_at_once(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     for target in [&b"one"[..], b"\xff\n", b"/etc/passwd"] {
         let stat = dir.symlink(&rel("d/link"), target).unwrap();
@@ -83,8 +83,8 @@ fn symlinks_are_made_at_once(form: Form) {
     assert_eq!(fixture.stages(), 0);
 }
 
-fn directories(form: Form) {
-    let fixture = Fixture::new(form);
+fn directories(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     dir.mkdir_all(&rel("."), 0o755).unwrap();
     dir.mkdir_all(&rel("a/b/c"), 0o777).unwrap();
@@ -117,8 +117,8 @@ fn directories(form: Form) {
     }
 }
 
-fn removing(form: Form) {
-    let fixture = Fixture::new(form);
+fn removing(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     dir.write(&rel("d/f"), b"", 0o644, Sync::None).unwrap();
     symlink("f", fixture.root.join("d/link")).unwrap();
@@ -148,8 +148,8 @@ fn removing(form: Form) {
     assert!(dir.list(&rel(".")).unwrap().is_empty());
 }
 
-fn deep_trees_are_removed(form: Form) {
-    let fixture = Fixture::new(form);
+fn deep_trees_are_removed(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     // A thousand levels as a path, then deeper than any path can be by moving the tree down.
     let deep = rel(&vec!["d"; 1_000].join("/"));
     fixture.dir.mkdir_all(&deep, 0o755).unwrap();
@@ -169,8 +169,8 @@ fn deep_trees_are_removed(form: Form) {
     assert!(fixture.dir.list(&rel(".")).unwrap().is_empty());
 }
 
-fn read_only_directories_are_removed(form: Form) {
-    let fixture = Fixture::new(form);
+fn read_only_directories_are_removed(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     fixture
         .dir
         .write(&rel("cache/m/file"), b"", 0o444, Sync::None)
@@ -180,8 +180,8 @@ fn read_only_directories_are_removed(form: Form) {
     assert_eq!(fixture.dir.stat(&rel("cache")).unwrap(), None);
 }
 
-fn renames(form: Form) {
-    let fixture = Fixture::new(form);
+fn renames(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     dir.write(&rel("a/f"), b"1", 0o644, Sync::None).unwrap();
     dir.write(&rel("g"), b"2", 0o644, Sync::None).unwrap();
@@ -221,8 +221,8 @@ fn renames(form: Form) {
     assert_eq!(dir.read_link(&rel("moved")).unwrap(), b"z");
 }
 
-fn permissions(form: Form) {
-    let fixture = Fixture::new(form);
+fn permissions(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     let perm = |path: &str| dir.stat(&rel(path)).unwrap().unwrap().perm;
     dir.write(&rel("f"), b"", 0o644, Sync::None).unwrap();
@@ -246,8 +246,8 @@ fn permissions(form: Form) {
     );
 }
 
-fn copies(form: Form) {
-    let fixture = Fixture::new(form);
+fn copies(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
     dir.write(&rel("a"), &content, 0o751, Sync::None).unwrap();
@@ -260,8 +260,8 @@ fn copies(form: Form) {
     );
 }
 
-fn every_fault_leaves_the_old_content(form: Form) {
-    let fixture = Fixture::new(form);
+fn every_fault_leaves_the_old_content(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let plan = FaultPlan::default();
     let dir = fixture.dir.clone().with_faults(plan.clone());
     let path = rel("a/f");
@@ -296,8 +296,8 @@ fn every_fault_leaves_the_old_content(form: Form) {
     }
 }
 
-fn reserved_names_and_the_root_are_refused(form: Form) {
-    let fixture = Fixture::new(form);
+fn reserved_names_and_the_root_are_refused(resolver: PathResolver) {
+    let fixture = Fixture::new(resolver);
     let dir = &fixture.dir;
     dir.write(&rel("f"), b"", 0o644, Sync::None).unwrap();
     let reserved = rel(".offshoot-stage-x");

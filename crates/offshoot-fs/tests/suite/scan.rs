@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use offshoot_core::{EntryKind, ErrorCode, FaultPlan, RelPath};
 use offshoot_fs::{
-    DirState, Memo, Names, NoFilter, RACY_WINDOW, Refusal, SafeDir, Scan, ScanEntry, ScanFilter,
+    DirNames, DirState, Memo, NoFilter, RACY_WINDOW, Refusal, SafeDir, Scan, ScanEntry, ScanFilter,
     Special, Sync, scan,
 };
 
@@ -338,7 +338,7 @@ impl ScanFilter for Rules {
         &self,
         context: &Self::Context,
         path: &RelPath,
-        names: &Names<'_>,
+        names: &DirNames<'_>,
     ) -> Option<Self::Context> {
         self.entered.lock().unwrap().push(path.to_text());
         if !names.contains(b".ignore") {

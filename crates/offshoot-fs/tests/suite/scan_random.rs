@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use offshoot_core::{EntryKind, ObjectId, RelPath};
-use offshoot_fs::{Form, Memo, NoFilter, SafeDir, scan};
+use offshoot_fs::{Memo, NoFilter, PathResolver, SafeDir, scan};
 
 use crate::common::{Fixture, id_of};
 
@@ -62,8 +62,8 @@ fn random_changes_are_always_found() {
     } else {
         150
     };
-    for form in [Form::Kernel, Form::Portable] {
-        let fixture = Fixture::new(form);
+    for resolver in [PathResolver::Kernel, PathResolver::Portable] {
+        let fixture = Fixture::new(resolver);
         let dir = fixture.dir.clone();
         let mut random = 42;
         let mut memo = Memo::empty();

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use crate::common::Git;
 use offshoot_core::ObjectId;
-use offshoot_git::{Commits, Fetch, GitProtocol, GitRepository, UploadPack};
+use offshoot_git::{CommitGraph, FetchRequest, GitProtocol, GitRepository, UploadPack};
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers from a fixed seed.
 struct Dice(u64);
 
 impl Dice {
@@ -90,8 +90,8 @@ fn a_fetch_sends_what_is_missing_and_little_else() {
             let haves: Vec<ObjectId> = (0..dice.below(4))
                 .map(|_| ids[dice.below(COMMITS)])
                 .collect();
-            let mut commits = Commits::new(&repository);
-            let common = commits.reached(&[want], &haves).unwrap();
+            let mut commits = CommitGraph::new(&repository);
+            let common = commits.filter_reachable(&[want], &haves).unwrap();
             let wanted_commits = reachable(&git, &[want], "commits");
             if !clock_jumps {
                 let known: HashSet<_> = haves
@@ -101,10 +101,10 @@ fn a_fetch_sends_what_is_missing_and_little_else() {
                 assert_eq!(common.iter().collect::<HashSet<_>>(), known, "seed {seed}");
             }
             assert!(common.iter().all(|id| wanted_commits.contains(id)));
-            let fetch = Fetch {
+            let fetch = FetchRequest {
                 wants: vec![want],
                 common: common.clone(),
-                ..Fetch::default()
+                ..FetchRequest::default()
             };
             let plan = commits.plan(&fetch).unwrap();
             let sent: HashSet<ObjectId> = plan.objects.iter().copied().collect();

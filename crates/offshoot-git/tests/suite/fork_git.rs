@@ -114,7 +114,8 @@ fn git_reads_no_file_to_see_that_nothing_changed() {
     let git = origin();
     let base = head(&git);
     let fork = fork_of(&git, base, None);
-    // A change that only somebody who reads can see: same size, and `stat` in the index as it is now.
+    // A change that only reading the file can find: the size is equal, and so is the `stat` in the
+    // index.
     fs::write(fork.path().join("a0"), "0a").unwrap();
     let from = GitRepository::open(git.path()).unwrap();
     let tree = read_commit(&from, &base).unwrap().tree;

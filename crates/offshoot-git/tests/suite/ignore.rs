@@ -162,7 +162,7 @@ fn every_verdict_is_that_of_git() {
         prop_assert_eq!(&ours, &theirs);
         hits.set(hits.get() + ours.len());
 
-        // The chain on a walk gives the same, and so does git's own walk.
+        // The chain of rules on a walk and git's own walk agree with it.
         let walked = walk(&files, &all);
         prop_assert_eq!(&walked, &theirs);
         let kept = lines(&git.run(&["ls-files", "-z", "--others", "--exclude-standard"], b""));

@@ -110,8 +110,8 @@ fn compare(git: &Git, at: &Path) -> GitRepository {
     );
 
     let tips: Vec<ObjectId> = git_refs.values().copied().collect();
-    let cut = repository.shallow().unwrap();
-    let order = parents_first(&repository, &tips, &cut).unwrap();
+    let shallow = repository.shallow().unwrap();
+    let order = parents_first(&repository, &tips, &shallow).unwrap();
     let theirs = git.text(&["-C", dir, "rev-list", "--all"], b"");
     let theirs: HashSet<ObjectId> = theirs.lines().map(|id| id.parse().unwrap()).collect();
     assert_eq!(order.iter().copied().collect::<HashSet<_>>(), theirs);
@@ -119,7 +119,7 @@ fn compare(git: &Git, at: &Path) -> GitRepository {
     let mut seen = HashSet::new();
     for id in order {
         let parents = read_commit(&repository, &id).unwrap().parents;
-        assert!(cut.contains(&id) || parents.iter().all(|parent| seen.contains(parent)));
+        assert!(shallow.contains(&id) || parents.iter().all(|parent| seen.contains(parent)));
         seen.insert(id);
     }
     repository

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::emit::{Entry, Pair};
 use super::keyed::Keys;
-use super::merge::{Merger, Refused, Source, Three};
+use super::merge::{Merger, Refused, Source, ThreeSides};
 use super::parse::{Container, Kind};
 use crate::conflict::{Choice, PartKind, Side};
 use crate::diff::{Hunk, diff, is_subsequence};
@@ -27,7 +27,7 @@ impl<'a> Merger<'a> {
     /// Merges two arrays over their base.
     pub(super) fn array(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
     ) -> Result<Vec<u8>, Refused> {
         for identity in IDENTITIES {
             let keys = (
@@ -36,7 +36,7 @@ impl<'a> Merger<'a> {
                 identities(self.theirs, containers.theirs, identity),
             );
             if let (Some(base), Some(ours), Some(theirs)) = keys {
-                let keys = Three {
+                let keys = ThreeSides {
                     base: &base,
                     ours: &ours,
                     theirs: &theirs,
@@ -47,7 +47,7 @@ impl<'a> Merger<'a> {
         self.sequence(containers)
     }
 
-    fn sequence(&mut self, containers: Three<&'a Container<'a>>) -> Result<Vec<u8>, Refused> {
+    fn sequence(&mut self, containers: ThreeSides<&'a Container<'a>>) -> Result<Vec<u8>, Refused> {
         let shapes = |source: &Source<'_>, container: &Container<'_>| -> Vec<u32> {
             container
                 .items
@@ -79,14 +79,14 @@ impl<'a> Merger<'a> {
     /// Elements that mean the same on all sides; their layout may still differ.
     fn unchanged(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         layout: Side,
         from: (usize, usize, usize),
         until: usize,
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
         for step in 0..until - from.0 {
-            let places = Three {
+            let places = ThreeSides {
                 base: from.0 + step,
                 ours: from.1 + step,
                 theirs: from.2 + step,
@@ -99,9 +99,9 @@ impl<'a> Merger<'a> {
     /// Merges the elements at three places.
     fn element(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         layout: Side,
-        places: Three<usize>,
+        places: ThreeSides<usize>,
         entries: &mut Vec<Entry<'a>>,
     ) -> Result<(), Refused> {
         let node = |side: Side| containers.of(side).items[places.of(side)].value;
@@ -122,7 +122,7 @@ impl<'a> Merger<'a> {
 
     fn cluster(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         theirs: &[u32],
@@ -139,7 +139,7 @@ impl<'a> Merger<'a> {
             && cluster.base.len() == cluster.theirs.len()
         {
             for step in 0..cluster.base.len() {
-                let places = Three {
+                let places = ThreeSides {
                     base: cluster.base.start + step,
                     ours: cluster.ours.start + step,
                     theirs: cluster.theirs.start + step,
@@ -152,10 +152,10 @@ impl<'a> Merger<'a> {
         Ok(())
     }
 
-    /// Both put elements at the same place: ours first, then theirs, what is alike once.
+    /// Merges elements that both put at one place: ours first, then theirs, equal ones once.
     fn both_inserted(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         theirs: &[u32],
@@ -191,7 +191,7 @@ impl<'a> Merger<'a> {
     }
 
     /// Whether all three arrays are texts in their order; one text or none tells nothing.
-    fn is_kept_sorted(&self, containers: Three<&Container<'_>>) -> bool {
+    fn is_kept_sorted(&self, containers: ThreeSides<&Container<'_>>) -> bool {
         let sorted = |source: &Source<'_>, container: &Container<'_>| {
             let values = container.items.iter().map(|item| source.value(item.value));
             values.clone().all(|value| value.starts_with(b"\"")) && values.map(text).is_sorted()
@@ -205,7 +205,7 @@ impl<'a> Merger<'a> {
     /// Elements that both replaced in different ways.
     fn conflicting(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         cluster: &Cluster,
         ours: &[u32],
         entries: &mut Vec<Entry<'a>>,
@@ -215,7 +215,7 @@ impl<'a> Merger<'a> {
             let end = source.item_range(items.last()?).end;
             Some(items.first()?.start..end)
         };
-        let ranges = Three {
+        let ranges = ThreeSides {
             base: span(self.base, containers.base, &cluster.base),
             ours: span(self.ours, containers.ours, &cluster.ours),
             theirs: span(self.theirs, containers.theirs, &cluster.theirs),
@@ -248,7 +248,7 @@ impl<'a> Merger<'a> {
 
     fn take(
         &self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         side: Side,
         range: Range<usize>,
         entries: &mut Vec<Entry<'a>>,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::merge::{Form, Merger, Refused, Source, Three, Value};
+use super::merge::{JsonFormat, Merger, Refused, Source, ThreeSides, Value};
 use super::parse::{Container, Kind};
 use crate::conflict::Side;
 
@@ -22,7 +22,7 @@ impl<'a> Merger<'a> {
     /// A merge that kept ours' blanks would silently undo a reformatting by theirs.
     pub(super) fn layout(
         &self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         ours: &[Pair],
         theirs: &[Pair],
         both: &[Pair],
@@ -44,7 +44,7 @@ impl<'a> Merger<'a> {
     /// Writes a container with its brackets.
     pub(super) fn emit(
         &self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         layout: Side,
         entries: &[Entry<'a>],
         object: bool,
@@ -54,7 +54,7 @@ impl<'a> Merger<'a> {
             containers,
             layout,
         };
-        if self.form == Form::Lines && !object && self.is_root(containers) {
+        if self.form == JsonFormat::Lines && !object && self.is_root(containers) {
             return writer.lines(entries);
         }
         let mut out = vec![if object { b'{' } else { b'[' }];
@@ -87,7 +87,7 @@ impl<'a> Merger<'a> {
         elsewhere.unwrap_or_else(|| if spaced() == Some(true) { b" " } else { b"" })
     }
 
-    fn is_root(&self, containers: Three<&'a Container<'a>>) -> bool {
+    fn is_root(&self, containers: ThreeSides<&'a Container<'a>>) -> bool {
         self.ours.is_root(containers.ours)
     }
 }
@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
 
 struct Writer<'m, 'a> {
     merger: &'m Merger<'a>,
-    containers: Three<&'a Container<'a>>,
+    containers: ThreeSides<&'a Container<'a>>,
     layout: Side,
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use super::emit::{Entry, Pair};
-use super::merge::{Merger, Refused, Three};
+use super::merge::{Merger, Refused, ThreeSides};
 use super::parse::{Container, Item};
 use crate::conflict::{Choice, PartKind, Side};
 
@@ -12,13 +12,13 @@ use crate::conflict::{Choice, PartKind, Side};
 pub(super) type Keys<'k> = Vec<Cow<'k, [u8]>>;
 
 /// Where a key stands on the three sides.
-type Places = Three<Option<usize>>;
+type Places = ThreeSides<Option<usize>>;
 
 impl<'a> Merger<'a> {
     /// Merges the members of an object.
     pub(super) fn object(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
     ) -> Result<Vec<u8>, Refused> {
         let keys = |container: &'a Container<'a>| -> Keys<'a> {
             container
@@ -27,7 +27,7 @@ impl<'a> Merger<'a> {
                 .map(|item| Cow::Borrowed(item.key.as_ref()))
                 .collect()
         };
-        let all = Three {
+        let all = ThreeSides {
             base: &keys(containers.base),
             ours: &keys(containers.ours),
             theirs: &keys(containers.theirs),
@@ -42,8 +42,8 @@ impl<'a> Merger<'a> {
     /// Merges items by their keys.
     pub(super) fn keyed(
         &mut self,
-        containers: Three<&'a Container<'a>>,
-        keys: Three<&Keys<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
+        keys: ThreeSides<&Keys<'a>>,
         object: bool,
     ) -> Result<Vec<u8>, Refused> {
         let index = |keys: &'_ Keys<'a>| -> HashMap<Vec<u8>, usize> {
@@ -53,7 +53,7 @@ impl<'a> Merger<'a> {
                 .collect()
         };
         let (base, ours, theirs) = (index(keys.base), index(keys.ours), index(keys.theirs));
-        let places = |key: &[u8]| Three {
+        let places = |key: &[u8]| ThreeSides {
             base: base.get(key).copied(),
             ours: ours.get(key).copied(),
             theirs: theirs.get(key).copied(),
@@ -92,7 +92,7 @@ impl<'a> Merger<'a> {
     /// Merges one item; none when it is gone.
     fn keyed_item(
         &mut self,
-        containers: Three<&'a Container<'a>>,
+        containers: ThreeSides<&'a Container<'a>>,
         places: Places,
         layout: Side,
     ) -> Result<Option<Entry<'a>>, Refused> {
@@ -152,7 +152,7 @@ impl<'a> Merger<'a> {
         let (kind, ranges) = if side == Side::Ours {
             (
                 PartKind::RemovedByTheirs,
-                Three {
+                ThreeSides {
                     base,
                     ours: changed,
                     theirs: None,
@@ -161,7 +161,7 @@ impl<'a> Merger<'a> {
         } else {
             (
                 PartKind::RemovedByOurs,
-                Three {
+                ThreeSides {
                     base,
                     ours: None,
                     theirs: changed,
@@ -189,7 +189,7 @@ fn spine(ours: &[Pair], theirs: &[Pair], both: &[Pair]) -> Result<Side, Refused>
 
 /// All keys in merged order, and whether both sides added something at the same place.
 fn merged_order<'a>(
-    keys: Three<&Keys<'a>>,
+    keys: ThreeSides<&Keys<'a>>,
     spine: Side,
     object: bool,
 ) -> (Vec<Cow<'a, [u8]>>, bool) {
@@ -201,7 +201,7 @@ fn merged_order<'a>(
     let in_base: HashSet<&[u8]> = keys.base.iter().map(AsRef::as_ref).collect();
     let in_spine: HashSet<&[u8]> = spine_keys.iter().map(AsRef::as_ref).collect();
     let in_other: HashSet<&[u8]> = other_keys.iter().map(AsRef::as_ref).collect();
-    // An object that everyone keeps sorted stays so, whoever came first.
+    // An object that is sorted on all sides stays sorted.
     let sorted = object
         && [keys.base, keys.ours, keys.theirs]
             .iter()

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::Form;
+use super::JsonFormat;
 use super::parse::{Document, Item, Kind, NodeId, Shapes, parse, parse_lines};
 
-/// One of them.
+/// One such value.
 pub(crate) struct Leaf<'a> {
     /// The keys that lead to it. Which element of a list it is does not show, so that one that
     /// moved up because another went away is the same.
@@ -15,13 +15,13 @@ pub(crate) struct Leaf<'a> {
     pub(crate) range: Range<usize>,
 }
 
-/// All of them: members in the order of their keys, elements in their own. None if it is no such
-/// document.
-pub(crate) fn leaves(bytes: &[u8], form: Form, depth: usize) -> Option<Vec<Leaf<'_>>> {
+/// All leaves of a document: members in the order of their keys, elements in their own. None if the
+/// bytes are no such document.
+pub(crate) fn leaves(bytes: &[u8], form: JsonFormat, depth: usize) -> Option<Vec<Leaf<'_>>> {
     let mut shapes = Shapes::off();
     let document = match form {
-        Form::Document => parse(bytes, depth, &mut shapes),
-        Form::Lines => parse_lines(bytes, depth, &mut shapes),
+        JsonFormat::Document => parse(bytes, depth, &mut shapes),
+        JsonFormat::Lines => parse_lines(bytes, depth, &mut shapes),
     };
     let document = document.ok()?;
     let mut found = Vec::new();

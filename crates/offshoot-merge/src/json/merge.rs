@@ -10,7 +10,7 @@ use crate::reason::{Reason, Reasons, ResolvedPart};
 
 /// How a file holds its JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum JsonFormat {
     /// One value.
     Document,
     /// One value per line.
@@ -26,26 +26,26 @@ pub(crate) enum Refused {
     BothReformatted,
     /// A choice does not fit the conflict, such as a union of two numbers.
     ChoiceDoesNotFit,
-    /// Both added something at one place, and that is for someone to decide.
+    /// Both added something at one place, and the rules make that a conflict.
     NotAllowed,
 }
 
 /// The merged bytes, and what conflicts in them.
 #[derive(Debug)]
 pub(crate) struct JsonMerge {
-    /// The merged document; each conflict is settled by its choice, or holds ours.
+    /// The merged document; each conflict is resolved by its choice, or holds ours.
     pub(crate) bytes: Vec<u8>,
     pub(crate) conflicts: Vec<PartConflict>,
     /// What both sides changed and was put together nevertheless.
     pub(crate) resolved: Vec<ResolvedPart>,
 }
 
-/// Merges three documents. `choices` settles conflicts by their order; the rest take ours.
+/// Merges three documents. `choices` resolves conflicts by their order; the rest take ours.
 pub(crate) fn merge_json(
     base: &[u8],
     ours: &[u8],
     theirs: &[u8],
-    form: Form,
+    form: JsonFormat,
     choices: &[Choice],
     allowed: Reasons,
     limits: &Limits,
@@ -53,8 +53,8 @@ pub(crate) fn merge_json(
     let mut shapes = Shapes::new(base.len() + ours.len());
     let mut read = |bytes| {
         let document = match form {
-            Form::Document => parse(bytes, limits.depth, &mut shapes),
-            Form::Lines => parse_lines(bytes, limits.depth, &mut shapes),
+            JsonFormat::Document => parse(bytes, limits.depth, &mut shapes),
+            JsonFormat::Lines => parse_lines(bytes, limits.depth, &mut shapes),
         };
         document
             .map(|document| Source { bytes, document })
@@ -129,15 +129,15 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The same thing on the three sides.
+/// One value or item on each of the three sides.
 #[derive(Clone, Copy)]
-pub(super) struct Three<T> {
+pub(super) struct ThreeSides<T> {
     pub(super) base: T,
     pub(super) ours: T,
     pub(super) theirs: T,
 }
 
-impl<T: Copy> Three<T> {
+impl<T: Copy> ThreeSides<T> {
     pub(super) fn of(&self, side: Side) -> T {
         match side {
             Side::Base => self.base,
@@ -154,7 +154,7 @@ pub(super) struct Merger<'a> {
     pub(super) theirs: &'a Source<'a>,
     /// How many different values the three documents hold.
     pub(super) shapes: usize,
-    pub(super) form: Form,
+    pub(super) form: JsonFormat,
     choices: &'a [Choice],
     pub(super) pointer: Vec<String>,
     conflicts: Vec<PartConflict>,
@@ -213,10 +213,10 @@ impl<'a> Merger<'a> {
         let base_kind = base.map(|node| self.base.kind(node));
         match (base_kind, self.ours.kind(ours), self.theirs.kind(theirs)) {
             (Some(Kind::Object(base)), Kind::Object(ours), Kind::Object(theirs)) => self
-                .object(Three { base, ours, theirs })
+                .object(ThreeSides { base, ours, theirs })
                 .map(|bytes| Some(Cow::Owned(bytes))),
             (None, Kind::Object(ours), Kind::Object(theirs)) => {
-                let containers = Three {
+                let containers = ThreeSides {
                     base: &NOTHING,
                     ours,
                     theirs,
@@ -224,7 +224,7 @@ impl<'a> Merger<'a> {
                 self.object(containers).map(|bytes| Some(Cow::Owned(bytes)))
             }
             (Some(Kind::Array(base)), Kind::Array(ours), Kind::Array(theirs)) => self
-                .array(Three { base, ours, theirs })
+                .array(ThreeSides { base, ours, theirs })
                 .map(|bytes| Some(Cow::Owned(bytes))),
             _ => self.whole_value(base, ours, theirs),
         }
@@ -263,7 +263,7 @@ impl<'a> Merger<'a> {
         } else {
             PartKind::BothAdded
         };
-        let ranges = Three {
+        let ranges = ThreeSides {
             base: base.map(|node| self.base.range(node)),
             ours: Some(self.ours.range(ours)),
             theirs: Some(self.theirs.range(theirs)),
@@ -276,11 +276,11 @@ impl<'a> Merger<'a> {
         }
     }
 
-    /// Records a conflict at the present pointer and tells how it is settled.
+    /// Records a conflict at the present pointer and returns how it is resolved.
     pub(super) fn conflict(
         &mut self,
         kind: PartKind,
-        ranges: Three<Option<Range<usize>>>,
+        ranges: ThreeSides<Option<Range<usize>>>,
     ) -> Choice {
         let choice = self
             .choices
@@ -288,7 +288,7 @@ impl<'a> Merger<'a> {
             .copied()
             .unwrap_or(Choice::Ours);
         let pointer = self.pointer_text();
-        let Three { base, ours, theirs } = ranges;
+        let ThreeSides { base, ours, theirs } = ranges;
         let part = Part::Json { pointer };
         self.conflicts.push(PartConflict {
             part,

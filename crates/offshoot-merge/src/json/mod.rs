@@ -10,19 +10,19 @@ mod spelling;
 mod versions;
 
 pub(crate) use leaves::leaves;
-pub(crate) use merge::{Form, merge_json};
+pub(crate) use merge::{JsonFormat, merge_json};
 
 use parse::{NotJson, Shapes};
 
 /// Whether these bytes are a document of that form without duplicate keys.
-pub(crate) fn is_sound(bytes: &[u8], form: Form, depth: usize) -> bool {
+pub(crate) fn is_sound(bytes: &[u8], form: JsonFormat, depth: usize) -> bool {
     check(bytes, form, depth).is_ok()
 }
 
-fn check(bytes: &[u8], form: Form, depth: usize) -> Result<(), NotJson> {
+fn check(bytes: &[u8], form: JsonFormat, depth: usize) -> Result<(), NotJson> {
     let mut shapes = Shapes::off();
     match form {
-        Form::Document => parse::parse(bytes, depth, &mut shapes).map(drop),
-        Form::Lines => parse::parse_lines(bytes, depth, &mut shapes).map(drop),
+        JsonFormat::Document => parse::parse(bytes, depth, &mut shapes).map(drop),
+        JsonFormat::Lines => parse::parse_lines(bytes, depth, &mut shapes).map(drop),
     }
 }

@@ -1,6 +1,6 @@
 //! Versions in package manifests and lock files: where both sides raised one, the higher stays.
 
-use super::merge::{Merger, Three};
+use super::merge::{Merger, ThreeSides};
 use super::parse::{Container, NodeId};
 use crate::conflict::Side;
 use crate::reason::Reason;
@@ -44,7 +44,7 @@ impl<'a> Merger<'a> {
     }
 
     /// The side with the higher version of a whole object.
-    pub(super) fn higher_object(&self, containers: Three<&Container<'_>>) -> Option<Side> {
+    pub(super) fn higher_object(&self, containers: ThreeSides<&Container<'_>>) -> Option<Side> {
         let version = |container: &Container<'_>| {
             let mut items = container.items.iter();
             items

@@ -12,7 +12,7 @@ use crate::outcome::{Conflict, ConflictKind, MergeOutcome, Merged};
 ///
 /// An edit that is withdrawn may leave something in the way of the next one, so this goes on until
 /// nothing more is in the way.
-pub(super) fn settle_blocked(
+pub(super) fn withdraw_blocked_edits(
     theirs: &[PathChange],
     head: &dyn Head,
     ours: &HashMap<RelPath, Option<TreeEntry>>,
@@ -71,7 +71,7 @@ pub(super) fn settle_blocked(
     }
 }
 
-/// Notes for each conflict what would have to go if it were settled in favour of theirs or base.
+/// Records for each conflict what would have to go if it were resolved in favour of theirs or base.
 fn note_what_is_in_the_way(
     tree: &mut MergedTree<'_>,
     edits: &Edits,

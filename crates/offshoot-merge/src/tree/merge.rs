@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use offshoot_core::{GitMode, RelPath, Result};
 
-use super::blocked::settle_blocked;
+use super::blocked::withdraw_blocked_edits;
 use super::directory;
 use super::rename::find_renames;
-use super::table::{Cell, Kind, decide};
+use super::table::{Decision, Kind, decide};
 use super::{Contents, Head, PathChange, TreeEntry};
 use crate::conflict::Side;
 use crate::content::{ContentMerge, Method, Sides, merge_content};
 use crate::limits::Limits;
 use crate::outcome::{AutoResolution, Conflict, ConflictKind, Edit, MergeOutcome, Merged};
 use crate::reason::ResolvedPart;
-use crate::rules::{Engine, Rules};
+use crate::rules::{MergeEngine, Rules};
 
 /// How trees are merged.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ pub fn merge_trees(
     let mut merge = TreeMerge::new(theirs, head, contents, options)?;
     if !options.no_renames {
         merge.follow_renames()?;
-        merge.settle_displaced()?;
+        merge.add_displaced_conflicts()?;
     }
     for change in theirs {
         if !merge.handled.contains(&change.path) {
@@ -54,7 +54,7 @@ pub fn merge_trees(
         ours,
         ..
     } = merge;
-    settle_blocked(theirs, head, &ours, &moved_from, &mut edits, &mut outcome)?;
+    withdraw_blocked_edits(theirs, head, &ours, &moved_from, &mut edits, &mut outcome)?;
     outcome.edits = edits
         .into_iter()
         .map(|(path, to)| Edit { path, to })
@@ -91,7 +91,7 @@ struct TreeMerge<'a> {
 }
 
 /// One file on three sides, with the path that the result gets.
-struct Meeting<'p> {
+struct FileVersions<'p> {
     path: &'p RelPath,
     base: Option<TreeEntry>,
     ours: Option<TreeEntry>,
@@ -208,8 +208,8 @@ impl<'a> TreeMerge<'a> {
         Ok(())
     }
 
-    /// Reports what one side added to a directory that the other side renamed.
-    fn settle_displaced(&mut self) -> Result<()> {
+    /// Adds a conflict for each leaf that one side added to a directory which the other side renamed.
+    fn add_displaced_conflicts(&mut self) -> Result<()> {
         let mut sides = directory::Sides {
             theirs: self.theirs,
             ours: &mut self.ours,
@@ -221,7 +221,7 @@ impl<'a> TreeMerge<'a> {
             }
             let entry = Some(displaced.entry);
             let by_ours = displaced.by == Side::Ours;
-            let meeting = Meeting {
+            let versions = FileVersions {
                 path: &displaced.to,
                 base: None,
                 ours: entry.filter(|_| by_ours),
@@ -229,7 +229,7 @@ impl<'a> TreeMerge<'a> {
                 renamed_from: Some(&displaced.from),
                 ours_path: by_ours.then_some(&displaced.from),
             };
-            self.conflict(&meeting, ConflictKind::DirectoryRenamed);
+            self.conflict(&versions, ConflictKind::DirectoryRenamed);
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl<'a> TreeMerge<'a> {
         };
         self.handled.insert(from.clone());
         self.handled.insert(path.clone());
-        let meeting = Meeting {
+        let versions = FileVersions {
             path,
             base: change.before,
             ours,
@@ -277,18 +277,22 @@ impl<'a> TreeMerge<'a> {
             ours_path: ours_path.filter(|_| ours.is_some()),
         };
         match (ours, theirs) {
-            (None, _) => self.conflict(&meeting, ConflictKind::RemovedByOurs),
-            (_, None) => self.conflict(&meeting, ConflictKind::RemovedByTheirs),
+            (None, _) => self.conflict(&versions, ConflictKind::RemovedByOurs),
+            (_, None) => self.conflict(&versions, ConflictKind::RemovedByTheirs),
             (Some(ours), Some(theirs)) => {
                 let base = change.before.map_or(Kind::Absent, Kind::of);
                 match decide(base, Kind::of(ours), Kind::of(theirs)) {
-                    Cell::MergeContent => return self.merge_files(&meeting),
-                    _ if ours == theirs => self.take(&meeting, ours),
-                    Cell::BothChanged if Some(theirs) == change.before => self.take(&meeting, ours),
-                    Cell::BothChanged if Some(ours) == change.before => self.take(&meeting, theirs),
-                    Cell::BothChanged => self.conflict(&meeting, ConflictKind::BothChanged),
+                    Decision::MergeContent => return self.merge_files(&versions),
+                    _ if ours == theirs => self.take(&versions, ours),
+                    Decision::BothChanged if Some(theirs) == change.before => {
+                        self.take(&versions, ours);
+                    }
+                    Decision::BothChanged if Some(ours) == change.before => {
+                        self.take(&versions, theirs);
+                    }
+                    Decision::BothChanged => self.conflict(&versions, ConflictKind::BothChanged),
                     // A rename never hides that the other side made something else of it.
-                    _ => self.conflict(&meeting, ConflictKind::TypesDiffer),
+                    _ => self.conflict(&versions, ConflictKind::TypesDiffer),
                 }
             }
         }
@@ -333,7 +337,7 @@ impl<'a> TreeMerge<'a> {
             self.outcome.unchanged.push(path.clone());
             return Ok(());
         }
-        let meeting = Meeting {
+        let versions = FileVersions {
             path,
             base,
             ours,
@@ -357,41 +361,42 @@ impl<'a> TreeMerge<'a> {
         let base_kind = kind(base, Some(&self.base_directories));
         let theirs_kind = kind(theirs, Some(&self.theirs_directories));
         let conflict = match decide(base_kind, kind(ours, None), theirs_kind) {
-            Cell::KeepOurs => return Ok(()),
-            Cell::Descend => {
+            Decision::KeepOurs => return Ok(()),
+            Decision::Descend => {
                 if ours.is_none() {
                     self.outcome.unchanged.push(path.clone());
                 }
                 return Ok(());
             }
             // Whether the head's directory is empty by then is seen when all edits are known.
-            Cell::FileOrDirectory if base.is_none() && theirs.is_some() => {
+            Decision::FileOrDirectory if base.is_none() && theirs.is_some() => {
                 self.edits
                     .insert(path.clone(), theirs.map(Merged::Existing));
                 return Ok(());
             }
-            Cell::TakeTheirs => {
+            Decision::TakeTheirs => {
                 self.edits
                     .insert(path.clone(), theirs.map(Merged::Existing));
                 return Ok(());
             }
-            Cell::MergeContent => return self.merge_files(&meeting),
-            Cell::BothAdded => return self.both_added(&meeting),
-            Cell::BothChanged => ConflictKind::BothChanged,
-            Cell::TypesDiffer => ConflictKind::TypesDiffer,
-            Cell::RemovedByOurs => ConflictKind::RemovedByOurs,
-            Cell::RemovedByTheirs => ConflictKind::RemovedByTheirs,
+            Decision::MergeContent => return self.merge_files(&versions),
+            Decision::BothAdded => return self.both_added(&versions),
+            Decision::BothChanged => ConflictKind::BothChanged,
+            Decision::TypesDiffer => ConflictKind::TypesDiffer,
+            Decision::RemovedByOurs => ConflictKind::RemovedByOurs,
+            Decision::RemovedByTheirs => ConflictKind::RemovedByTheirs,
             // The side with the directory removed the leaf that the other changed.
-            Cell::FileOrDirectory if theirs.is_none() => ConflictKind::RemovedByTheirs,
-            Cell::FileOrDirectory => ConflictKind::RemovedByOurs,
+            Decision::FileOrDirectory if theirs.is_none() => ConflictKind::RemovedByTheirs,
+            Decision::FileOrDirectory => ConflictKind::RemovedByOurs,
         };
-        self.conflict(&meeting, conflict);
+        self.conflict(&versions, conflict);
         Ok(())
     }
 
     /// Merges two files over a third.
-    fn merge_files(&mut self, meeting: &Meeting<'_>) -> Result<()> {
-        let (Some(base), Some(ours), Some(theirs)) = (meeting.base, meeting.ours, meeting.theirs)
+    fn merge_files(&mut self, versions: &FileVersions<'_>) -> Result<()> {
+        let (Some(base), Some(ours), Some(theirs)) =
+            (versions.base, versions.ours, versions.theirs)
         else {
             return Ok(());
         };
@@ -404,7 +409,7 @@ impl<'a> TreeMerge<'a> {
             None
         };
         if let Some(id) = id {
-            self.take(meeting, TreeEntry { mode, id });
+            self.take(versions, TreeEntry { mode, id });
             return Ok(());
         }
         let sides = Sides {
@@ -412,18 +417,18 @@ impl<'a> TreeMerge<'a> {
             ours: self.contents.read(&ours.id)?,
             theirs: self.contents.read(&theirs.id)?,
         };
-        let engine = self.options.rules.engine(meeting.path.as_bytes());
-        self.merged_content(meeting, mode, &sides, engine);
+        let engine = self.options.rules.engine(versions.path.as_bytes());
+        self.merged_content(versions, mode, &sides, engine);
         Ok(())
     }
 
     /// Two files that were both added: what they have in common is no conflict.
-    fn both_added(&mut self, meeting: &Meeting<'_>) -> Result<()> {
-        let (Some(ours), Some(theirs)) = (meeting.ours, meeting.theirs) else {
+    fn both_added(&mut self, versions: &FileVersions<'_>) -> Result<()> {
+        let (Some(ours), Some(theirs)) = (versions.ours, versions.theirs) else {
             return Ok(());
         };
         if ours.id == theirs.id {
-            self.conflict(meeting, ConflictKind::ModesDiffer);
+            self.conflict(versions, ConflictKind::ModesDiffer);
             return Ok(());
         }
         let sides = Sides {
@@ -432,19 +437,19 @@ impl<'a> TreeMerge<'a> {
             theirs: self.contents.read(&theirs.id)?,
         };
         if ours.mode != theirs.mode {
-            self.conflict(meeting, ConflictKind::BothAdded);
+            self.conflict(versions, ConflictKind::BothAdded);
             return Ok(());
         }
-        self.merged_content(meeting, ours.mode, &sides, Engine::Lines);
+        self.merged_content(versions, ours.mode, &sides, MergeEngine::Lines);
         Ok(())
     }
 
     fn merged_content(
         &mut self,
-        meeting: &Meeting<'_>,
+        versions: &FileVersions<'_>,
         mode: GitMode,
         sides: &Sides,
-        engine: Engine,
+        engine: MergeEngine,
     ) {
         match merge_content(
             sides,
@@ -459,7 +464,7 @@ impl<'a> TreeMerge<'a> {
                         .filter(|_| bytes == merged.bytes)
                         .map(|entry| entry.id)
                 };
-                let id = same(&sides.ours, meeting.ours).or(same(&sides.theirs, meeting.theirs));
+                let id = same(&sides.ours, versions.ours).or(same(&sides.theirs, versions.theirs));
                 let to = match id {
                     Some(id) => Merged::Existing(TreeEntry { mode, id }),
                     None => Merged::New {
@@ -467,16 +472,16 @@ impl<'a> TreeMerge<'a> {
                         bytes: merged.bytes,
                     },
                 };
-                self.write(meeting, to);
-                self.resolved(meeting, merged.method, merged.parts);
+                self.write(versions, to);
+                self.resolved(versions, merged.method, merged.parts);
             }
             ContentMerge::Conflict(content) => {
-                let kind = if meeting.base.is_some_and(|base| Kind::of(base).is_file()) {
+                let kind = if versions.base.is_some_and(|base| Kind::of(base).is_file()) {
                     ConflictKind::BothChanged
                 } else {
                     ConflictKind::BothAdded
                 };
-                self.conflict(meeting, kind);
+                self.conflict(versions, kind);
                 if let Some(conflict) = self.outcome.conflicts.last_mut() {
                     conflict.content = Some(content);
                     conflict.mode = mode;
@@ -486,42 +491,42 @@ impl<'a> TreeMerge<'a> {
     }
 
     /// Takes content that exists, where both sides changed something.
-    fn take(&mut self, meeting: &Meeting<'_>, entry: TreeEntry) {
-        self.write(meeting, Merged::Existing(entry));
-        self.resolved(meeting, Method::Same, Vec::new());
+    fn take(&mut self, versions: &FileVersions<'_>, entry: TreeEntry) {
+        self.write(versions, Merged::Existing(entry));
+        self.resolved(versions, Method::Same, Vec::new());
     }
 
-    fn write(&mut self, meeting: &Meeting<'_>, to: Merged) {
-        let there = meeting.ours_path.is_none() && meeting.ours.is_some();
-        let same = matches!(to, Merged::Existing(entry) if Some(entry) == meeting.ours);
-        if let Some(from) = meeting.ours_path {
+    fn write(&mut self, versions: &FileVersions<'_>, to: Merged) {
+        let there = versions.ours_path.is_none() && versions.ours.is_some();
+        let same = matches!(to, Merged::Existing(entry) if Some(entry) == versions.ours);
+        if let Some(from) = versions.ours_path {
             self.edits.insert(from.clone(), None);
-            self.moved_from.insert(meeting.path.clone(), from.clone());
+            self.moved_from.insert(versions.path.clone(), from.clone());
         }
         if !(there && same) {
-            self.edits.insert(meeting.path.clone(), Some(to));
+            self.edits.insert(versions.path.clone(), Some(to));
         }
     }
 
-    fn resolved(&mut self, meeting: &Meeting<'_>, method: Method, parts: Vec<ResolvedPart>) {
+    fn resolved(&mut self, versions: &FileVersions<'_>, method: Method, parts: Vec<ResolvedPart>) {
         self.outcome.auto_resolved.push(AutoResolution {
-            path: meeting.path.clone(),
+            path: versions.path.clone(),
             method,
-            renamed_from: meeting.renamed_from.cloned(),
+            renamed_from: versions.renamed_from.cloned(),
             parts,
         });
     }
 
-    fn conflict(&mut self, meeting: &Meeting<'_>, kind: ConflictKind) {
-        let either = meeting.theirs.or(meeting.ours);
+    fn conflict(&mut self, versions: &FileVersions<'_>, kind: ConflictKind) {
+        let either = versions.theirs.or(versions.ours);
         self.outcome.conflicts.push(Conflict {
-            path: meeting.path.clone(),
+            path: versions.path.clone(),
             kind,
-            base: meeting.base,
-            ours: meeting.ours,
-            theirs: meeting.theirs,
-            related: meeting.renamed_from.cloned().into_iter().collect(),
-            ours_path: meeting.ours_path.cloned(),
+            base: versions.base,
+            ours: versions.ours,
+            theirs: versions.theirs,
+            related: versions.renamed_from.cloned().into_iter().collect(),
+            ours_path: versions.ours_path.cloned(),
             in_the_way: BTreeMap::new(),
             content: None,
             mode: either.map_or(GitMode::File, |entry| entry.mode),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use offshoot_core::{GitMode, ObjectId, RelPath, Result};
 
 pub use merge::{MergeOptions, merge_trees};
-pub use table::{Cell, Kind, decide};
+pub use table::{Decision, Kind, decide};
 
 /// What stands at a path of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,9 +13,9 @@ use super::{Contents, PathChange, TreeEntry};
 use crate::content::is_binary;
 use crate::tree::table::Kind;
 
-/// Two files are the same one if at least half of the larger is in both.
+/// A pair is a rename if at least half of the larger file is in both.
 const MIN_SIMILARITY: f64 = 0.5;
-/// For files of the same name alone the bar is higher, for then nothing else was compared.
+/// The threshold for a match by file name alone, higher because no other pair was compared.
 const MIN_SIMILARITY_BY_NAME: f64 = 0.75;
 /// Beyond this many comparisons only equal content counts.
 const MAX_COMPARISONS: usize = 1_000_000;
@@ -24,7 +24,7 @@ const MAX_PIECE: usize = 64;
 
 /// Where the `wanted` of a side's removed paths went, among the paths that it added.
 ///
-/// The others are there for equal content only: who moved unchanged leaves no target for a look-alike.
+/// The other removed paths are matched by equal content only, so that their targets are taken.
 pub(super) fn find_renames(
     sources: &[(RelPath, TreeEntry)],
     wanted: &HashSet<&RelPath>,

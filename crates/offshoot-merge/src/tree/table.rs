@@ -36,7 +36,7 @@ impl Kind {
 /// The table is asked last: a side that left the path as it was in the base loses to the other,
 /// and two sides that are equal need no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cell {
+pub enum Decision {
     /// The head stays as it is.
     KeepOurs,
     /// The workspace's version is taken over.
@@ -59,45 +59,45 @@ pub enum Cell {
     Descend,
 }
 
-impl Cell {
-    /// The same decision with the sides swapped.
+impl Decision {
+    /// This decision with the sides swapped.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {
-            Cell::KeepOurs => Cell::TakeTheirs,
-            Cell::TakeTheirs => Cell::KeepOurs,
-            Cell::RemovedByOurs => Cell::RemovedByTheirs,
-            Cell::RemovedByTheirs => Cell::RemovedByOurs,
+            Decision::KeepOurs => Decision::TakeTheirs,
+            Decision::TakeTheirs => Decision::KeepOurs,
+            Decision::RemovedByOurs => Decision::RemovedByTheirs,
+            Decision::RemovedByTheirs => Decision::RemovedByOurs,
             same => same,
         }
     }
 }
 
 /// The decision for a path; the docs print all 125.
-pub fn decide(base: Kind, ours: Kind, theirs: Kind) -> Cell {
+pub fn decide(base: Kind, ours: Kind, theirs: Kind) -> Decision {
     use Kind::{Absent, Directory, Link};
     match (base, ours, theirs) {
         // Both removed it, or it was never there.
-        (_, Absent, Absent) => Cell::Descend,
-        (_, Directory, Directory) => Cell::Descend,
+        (_, Absent, Absent) => Decision::Descend,
+        (_, Directory, Directory) => Decision::Descend,
         // One side removed it and the other has a directory there: only its content matters.
-        (_, Absent, Directory) | (_, Directory, Absent) => Cell::Descend,
+        (_, Absent, Directory) | (_, Directory, Absent) => Decision::Descend,
         // Nothing, or a directory, was there before: one side put a leaf.
-        (Absent | Directory, Absent, _) => Cell::TakeTheirs,
-        (Absent | Directory, _, Absent) => Cell::KeepOurs,
+        (Absent | Directory, Absent, _) => Decision::TakeTheirs,
+        (Absent | Directory, _, Absent) => Decision::KeepOurs,
         // A leaf was there before: removed here, changed there.
-        (_, Absent, _) => Cell::RemovedByOurs,
-        (_, _, Absent) => Cell::RemovedByTheirs,
-        (_, Directory, _) | (_, _, Directory) => Cell::FileOrDirectory,
+        (_, Absent, _) => Decision::RemovedByOurs,
+        (_, _, Absent) => Decision::RemovedByTheirs,
+        (_, Directory, _) | (_, _, Directory) => Decision::FileOrDirectory,
         // Two leaves from here on.
         (base, ours, theirs) if ours.is_file() && theirs.is_file() => {
             if base.is_file() {
-                Cell::MergeContent
+                Decision::MergeContent
             } else {
-                Cell::BothAdded
+                Decision::BothAdded
             }
         }
-        (_, Link, Link) => Cell::BothChanged,
-        _ => Cell::TypesDiffer,
+        (_, Link, Link) => Decision::BothChanged,
+        _ => Decision::TypesDiffer,
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::git::Repository;
 use crate::support::{Store, Tree, entry, merge, path};
 use offshoot_core::GitMode;
-use offshoot_merge::{Cell, Kind, decide};
+use offshoot_merge::{Decision, Kind, decide};
 
 fn word(kind: Kind) -> &'static str {
     match kind {
@@ -15,18 +15,18 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-fn meaning(cell: Cell) -> &'static str {
+fn meaning(cell: Decision) -> &'static str {
     match cell {
-        Cell::KeepOurs => "keep ours",
-        Cell::TakeTheirs => "take theirs",
-        Cell::MergeContent => "merge content",
-        Cell::BothAdded => "conflict: both added",
-        Cell::BothChanged => "conflict: both changed",
-        Cell::TypesDiffer => "conflict: types differ",
-        Cell::RemovedByOurs => "conflict: removed by ours",
-        Cell::RemovedByTheirs => "conflict: removed by theirs",
-        Cell::FileOrDirectory => "conflict: file or directory",
-        Cell::Descend => "descend",
+        Decision::KeepOurs => "keep ours",
+        Decision::TakeTheirs => "take theirs",
+        Decision::MergeContent => "merge content",
+        Decision::BothAdded => "conflict: both added",
+        Decision::BothChanged => "conflict: both changed",
+        Decision::TypesDiffer => "conflict: types differ",
+        Decision::RemovedByOurs => "conflict: removed by ours",
+        Decision::RemovedByTheirs => "conflict: removed by theirs",
+        Decision::FileOrDirectory => "conflict: file or directory",
+        Decision::Descend => "descend",
     }
 }
 
@@ -142,7 +142,10 @@ fn every_cell_is_as_clean_as_in_git() {
             "{base:?} {ours:?} {theirs:?}: {cell:?}, {:?}",
             outcome.conflicts
         );
-        let clean = matches!(cell, Cell::KeepOurs | Cell::TakeTheirs | Cell::Descend);
+        let clean = matches!(
+            cell,
+            Decision::KeepOurs | Decision::TakeTheirs | Decision::Descend
+        );
         assert_eq!(outcome.conflicts.is_empty(), clean, "{case}");
         assert_eq!(by_git.is_some(), clean, "git differs: {case}");
         if let Some(by_git) = by_git {

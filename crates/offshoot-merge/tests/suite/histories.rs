@@ -367,7 +367,7 @@ fn a_hundred_agents_add_keys_to_one_json_file() {
 
 /// Settling every conflict by one choice gives a tree that can be written.
 #[test]
-fn settled_conflicts_land() {
+fn resolved_conflicts_land() {
     use offshoot_merge::Choice;
     for seed in 0..1_000 {
         let History {
@@ -382,16 +382,16 @@ fn settled_conflicts_land() {
         };
         for choice in [Choice::Ours, Choice::Theirs, Choice::Base] {
             let edits = conflict
-                .settle(choice)
+                .resolve(choice)
                 .unwrap_or_else(|| panic!("{conflict:#?}"));
-            let settled = apply(&store, &merged, &edits);
+            let resolved = apply(&store, &merged, &edits);
             if choice == Choice::Theirs && conflict.content.is_none() {
                 let at = conflict.related.get(1).unwrap_or(&conflict.path);
                 let moved = (conflict.kind == ConflictKind::DirectoryRenamed)
                     .then_some(conflict.ours)
                     .flatten();
                 assert_eq!(
-                    settled.get(at),
+                    resolved.get(at),
                     conflict.theirs.or(moved).as_ref(),
                     "seed {seed}: {conflict:#?}"
                 );

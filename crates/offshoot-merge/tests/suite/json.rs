@@ -2,7 +2,8 @@
 
 use crate::support::Chance;
 use offshoot_merge::{
-    Choice, Engine, FileMerge, MergeFileOptions, Method, Part, PartKind, Pattern, Rules, merge_file,
+    Choice, FileMerge, MergeEngine, MergeFileOptions, Method, Part, PartKind, Pattern, Rules,
+    merge_file,
 };
 
 fn merged(base: &str, ours: &str, theirs: &str) -> FileMerge {
@@ -263,7 +264,7 @@ fn a_line_merge_never_yields_a_duplicate_key() {
 }
 
 #[test]
-fn each_pointer_is_settled_on_its_own() {
+fn each_pointer_is_resolved_on_its_own() {
     let outcome = merged(
         r#"{"a":1,"b":1,"l":[1,2,3],"x":0}"#,
         r#"{"a":2,"l":[1,4,5,3],"x":0}"#,
@@ -321,9 +322,15 @@ fn rules_choose_the_engine() {
         merge_file(path.as_bytes(), bytes[0], bytes[1], bytes[2], &options)
     };
     assert!(!run("x/y.webmanifest", Rules::default()).is_clean());
-    assert!(run("x/y.webmanifest", engine("*.webmanifest", Engine::Json)).is_clean());
-    assert!(run("x/y.data", engine("x/**", Engine::Json)).is_clean());
-    assert!(!run("x/y.json", engine("*.json", Engine::Binary)).is_clean());
+    assert!(
+        run(
+            "x/y.webmanifest",
+            engine("*.webmanifest", MergeEngine::Json)
+        )
+        .is_clean()
+    );
+    assert!(run("x/y.data", engine("x/**", MergeEngine::Json)).is_clean());
+    assert!(!run("x/y.json", engine("*.json", MergeEngine::Binary)).is_clean());
     for (pattern, path, expected) in [
         ("*.json", "a/b.json", true),
         ("/*.json", "a/b.json", false),
@@ -447,14 +454,14 @@ fn generated_documents_stay_sound_and_mirror() {
             by_structure += usize::from(*method == Method::Json);
         }
         for choice in [Choice::Ours, Choice::Theirs, Choice::Base] {
-            let settled = outcome
+            let resolved = outcome
                 .resolve_all(choice)
                 .unwrap_or_else(|| panic!("{case}"));
-            let parsed: Result<serde_json::Value, _> = serde_json::from_slice(&settled);
+            let parsed: Result<serde_json::Value, _> = serde_json::from_slice(&resolved);
             assert!(
                 parsed.is_ok(),
                 "{case}\n{}",
-                String::from_utf8_lossy(&settled)
+                String::from_utf8_lossy(&resolved)
             );
         }
         clean += usize::from(outcome.is_clean());

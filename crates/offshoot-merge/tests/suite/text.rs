@@ -216,7 +216,7 @@ fn bytes_outside_the_hunks_stay_as_they_are() {
 }
 
 #[test]
-fn each_part_is_settled_on_its_own() {
+fn each_part_is_resolved_on_its_own() {
     let base = "1\n2\n3\n4\n5\n6\n7\n";
     let ours = "one\n2\n3\n4\n5\n6\nseven\n";
     let theirs = "eins\n2\n3\nvier\n5\n6\nsieben";

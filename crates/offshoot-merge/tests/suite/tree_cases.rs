@@ -108,12 +108,12 @@ fn a_file_goes_along_with_its_directory_when_that_is_chosen() {
         let [conflict] = outcome.conflicts.as_slice() else {
             panic!("{outcome:#?}")
         };
-        let settled = |choice| {
-            let edits = conflict.settle(choice).unwrap();
+        let resolved = |choice| {
+            let edits = conflict.resolve(choice).unwrap();
             text(&store, &apply(&store, &merged, &edits))
         };
-        assert_eq!(settled(Choice::Theirs), "e/a=1 e/b=2 e/c=3");
-        assert_eq!(settled(Choice::Ours), text(&store, &merged));
-        assert_eq!(settled(Choice::Base), "e/a=1 e/b=2");
+        assert_eq!(resolved(Choice::Theirs), "e/a=1 e/b=2 e/c=3");
+        assert_eq!(resolved(Choice::Ours), text(&store, &merged));
+        assert_eq!(resolved(Choice::Base), "e/a=1 e/b=2");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::State;
-use offshoot_agent::find::{Place, Wanted, find};
+use offshoot_agent::find::{SearchQuery, SearchScope, find};
 use offshoot_core::Error;
 use offshoot_engine::Pattern;
 
@@ -29,14 +29,14 @@ impl Drop for StopWhenDropped {
 /// `GET /search`
 pub(crate) async fn search(State(app): State<Shared>, caller: Caller, query: Query) -> Answer {
     let place = match (query.parsed("workspace")?, query.parsed("project")?) {
-        (Some(id), None) => Place::Workspace(id),
-        (None, Some(id)) => Place::Project(id),
+        (Some(id), None) => SearchScope::Workspace(id),
+        (None, Some(id)) => SearchScope::Project(id),
         _ => {
             let message = "either `workspace` or `project` says where to look";
             return Err(Error::invalid(message).into());
         }
     };
-    let wanted = Wanted {
+    let wanted = SearchQuery {
         name: query.owned("name")?,
         text: query.owned("text")?,
         glob: query.text("path")?.map(Pattern::parse).transpose()?,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use offshoot_agent::find::{Place, Wanted, find};
+use offshoot_agent::find::{SearchQuery, SearchScope, find};
 use offshoot_core::Operator;
 use offshoot_engine::Principal;
 use offshoot_testkit::HostDir;
@@ -279,17 +279,17 @@ fn a_search_is_bounded_and_ends_when_nobody_waits() {
 
     let owner = Principal::owner(Operator::user());
     let access = running.engine.access.acting_as(Arc::new(owner), None);
-    let wanted = Wanted {
+    let wanted = SearchQuery {
         name: Some("f".to_owned()),
         limit: 100,
-        ..Wanted::default()
+        ..SearchQuery::default()
     };
     let asked = Cell::new(0);
     let stop = || {
         asked.set(asked.get() + 1);
         asked.get() > 3
     };
-    let place = Place::Workspace("w".parse().unwrap());
+    let place = SearchScope::Workspace("w".parse().unwrap());
     let found = find(&access, &place, &wanted, &stop).unwrap();
     assert_eq!(found.matches.len(), 3);
 }

@@ -187,7 +187,7 @@ pub(super) fn the_same_key_may_be_put_at_once(blobs: &dyn BlobStore) {
                 for round in 0..4 {
                     let key = format!("round/{round}");
                     put(blobs, &key, &bytes);
-                    // Whole from the first moment on, whoever puts it again.
+                    // Whole from the first moment on, also while other threads put it again.
                     assert!(get(blobs, &key, 0, None).unwrap() == bytes);
                 }
             });

@@ -5,7 +5,7 @@ use offshoot_core::{
     Timestamp,
 };
 
-use crate::rows::Assured;
+use crate::rows::PresenceCheck;
 use crate::{
     Durability, EntryRow, HistoryOp, MetaStore, NewHistory, NewObject, ObjectPlace, ObjectRow,
     ReadTx, SnapshotRow, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
@@ -141,5 +141,5 @@ pub(super) fn object(id: ObjectId, place: ObjectPlace, stored_at: Timestamp) -> 
         place,
         stored_at,
     };
-    NewObject(row, Assured::Inline)
+    NewObject(row, PresenceCheck::NotNeeded)
 }

@@ -2,12 +2,11 @@
 
 use rusqlite::Connection;
 
-/// Each finds rows that must not be, one text for each.
+/// Queries for rows that must not exist; each returns one text per row.
 ///
-/// They hold at the end of every transaction, so that a view of one moment never shows a row of
-/// which another one is still to come.
+/// Transactions are atomic, so a view never shows a row whose counterpart is still to come.
 const MUST_BE_EMPTY: &[&str] = &[
-    // What one row names in another without a foreign key.
+    // References between rows without a foreign key.
     "SELECT 'workspace ' || key || ' has a head that is none of its snapshots' FROM workspace
      WHERE head IS NOT NULL AND NOT EXISTS
         (SELECT 1 FROM snapshot WHERE workspace = workspace.key AND id = workspace.head)",
@@ -22,7 +21,7 @@ const MUST_BE_EMPTY: &[&str] = &[
      WHERE NOT EXISTS (SELECT 1 FROM workspace WHERE key = fork.workspace AND kind = 1)",
     "SELECT 'review ' || id || ' belongs to a merge that is not there' FROM review
      WHERE merge <> '' AND NOT EXISTS (SELECT 1 FROM merge WHERE id = review.merge)",
-    // Numbers that follow from others.
+    // Numbers that are computed from others.
     "SELECT 'the snapshots of workspace ' || workspace || ' are not numbered from 1 on'
      FROM snapshot GROUP BY workspace HAVING min(number) <> 1 OR max(number) <> count(*)",
     "SELECT 'candidates of review ' || review || ' are not numbered from 1 on'
@@ -53,7 +52,7 @@ const MUST_BE_EMPTY: &[&str] = &[
         WHEN 'review' THEN (SELECT max(number) FROM review) END",
 ];
 
-/// What is wrong, all of it as of one moment.
+/// All damage, found in one view of the database.
 pub(super) fn find(connection: &Connection) -> Vec<String> {
     let mut found = Vec::new();
     let mut ask = |sql: &str, tell: &dyn Fn(&rusqlite::Row<'_>) -> rusqlite::Result<String>| {
@@ -63,7 +62,7 @@ pub(super) fn find(connection: &Connection) -> Vec<String> {
         });
         match told {
             Ok(told) => found.extend(told),
-            // Damage that keeps SQLite from looking any further is what was looked for.
+            // An error that ends the check is a finding too.
             Err(error) => found.push(error.to_string()),
         }
     };

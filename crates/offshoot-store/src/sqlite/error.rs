@@ -8,7 +8,7 @@ use rusqlite::ErrorCode as Sqlite;
 
 /// Gives every `rusqlite::Result` a short way into [`Result`].
 pub(super) trait SqlResult<T> {
-    /// The value, or the error in our words.
+    /// The value, or the error as an [`Error`].
     fn sql(self) -> Result<T>;
 }
 

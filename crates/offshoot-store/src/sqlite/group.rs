@@ -1,14 +1,14 @@
 //! Group commit: writers that wait at the same time share one transaction and one sync.
 //!
 //! There is no writer thread. Each caller runs its own closure on its own thread, one after the
-//! other, inside a transaction that they share; the one behind whom nobody waits commits for all.
+//! other, inside a transaction that they share; the last one in the queue commits for all.
 //!
-//! Why nobody waits for ever: a writer is counted in `waiting` before it queues for the lock and
-//! discounted once it has it. Whoever leaves the batch open has seen somebody counted, and that
-//! somebody cannot do anything but take the lock and come to the same decision. Every way out of
-//! a turn (success, error, panic) goes through [`State::end_turn`]. Another process that holds the
-//! store and does not let go is waited for until a deadline, which runs from the moment at which a
-//! writer came: those who queue behind each other wait at the same time.
+//! Why no writer waits for ever: a writer is counted in `waiting` before it queues for the lock,
+//! and no longer once it has the lock. A writer that leaves the batch open has seen another one
+//! counted, and that one takes the lock and comes to the same decision. Every way out of
+//! [`State::run`] (success, error, panic) goes through [`State::finish_member`]. If another process
+//! holds the store, a writer waits until a deadline, which runs from the moment at which it came, so
+//! that the times of writers in the queue do not add up.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -28,17 +28,17 @@ use super::{SqliteOptions, StatementLog, Tx};
 use crate::{Durability, WriteTx};
 
 /// A batch commits at this size even if more writers wait.
-const MOST_MEMBERS: usize = 256;
+const MAX_BATCH_MEMBERS: usize = 256;
 
 thread_local! {
-    /// The writer in whose transaction this thread is, so that nesting is an error, not a hang.
-    static INSIDE: Cell<usize> = const { Cell::new(0) };
+    /// The writer whose transaction this thread runs, so that nesting is an error, not a deadlock.
+    static ACTIVE_WRITER: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The one writing connection of a process and the batch that is open on it.
 pub(super) struct GroupWriter {
     /// How long a writer waits for other processes.
-    patience: Duration,
+    lock_timeout: Duration,
     waiting: AtomicUsize,
     state: Mutex<State>,
 }
@@ -56,25 +56,25 @@ struct State {
 }
 
 struct OpenBatch {
-    outcome: Arc<Outcome>,
+    outcome: Arc<BatchOutcome>,
     durability: Durability,
     /// Writers whose work is in the transaction.
     members: usize,
 }
 
-/// Where the members of a batch learn whether it was committed.
+/// Whether a batch was committed; its members wait for this.
 ///
-/// They wait without a lock: all wake at once, and would stand in line for it.
+/// They wait without a lock: all wake at once, and would queue for it.
 #[derive(Default)]
-struct Outcome(OnceLock<std::result::Result<(), NotCommitted>>);
+struct BatchOutcome(OnceLock<std::result::Result<(), NotCommitted>>);
 
-/// Why a batch was not committed; told to each of its members.
+/// Why a batch was not committed; each of its members returns it.
 struct NotCommitted {
     disk_full: bool,
     cause: String,
 }
 
-impl Outcome {
+impl BatchOutcome {
     fn publish(&self, result: std::result::Result<(), NotCommitted>) {
         // A batch ends once.
         let _ = self.0.set(result);
@@ -89,7 +89,7 @@ impl Outcome {
 }
 
 /// How one writer's work ended.
-enum Turn {
+enum WorkOutcome {
     Done,
     Failed(Error),
     Panicked(Box<dyn Any + Send>),
@@ -98,7 +98,7 @@ enum Turn {
 impl GroupWriter {
     pub(super) fn open(path: &Path, options: &SqliteOptions, process_lock: ProcessLock) -> Self {
         GroupWriter {
-            patience: options.lock_timeout,
+            lock_timeout: options.lock_timeout,
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
                 path: path.to_owned(),
@@ -118,28 +118,28 @@ impl GroupWriter {
         durability: Durability,
         work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<()> {
-        let _inside = Inside::enter(self)?;
-        let deadline = Instant::now() + self.patience;
+        let _nesting = NestingGuard::enter(self)?;
+        let deadline = Instant::now() + self.lock_timeout;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut state = lock(&self.state);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
 
         let outcome = state.join(durability, deadline)?;
-        let (turn, intact) = state.run(work);
+        let (ended, intact) = state.run(work);
         let others = self.waiting.load(Ordering::SeqCst);
-        state.end_turn(&turn, intact, others);
+        state.finish_member(&ended, intact, others);
         drop(state);
-        match turn {
-            Turn::Done => outcome.wait(),
-            Turn::Failed(error) => Err(error),
-            Turn::Panicked(payload) => resume_unwind(payload),
+        match ended {
+            WorkOutcome::Done => outcome.wait(),
+            WorkOutcome::Failed(error) => Err(error),
+            WorkOutcome::Panicked(payload) => resume_unwind(payload),
         }
     }
 
     /// Runs `work` outside of any transaction while no other writer of any process is active.
-    pub(super) fn alone<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-        let _inside = Inside::enter(self)?;
-        let deadline = Instant::now() + self.patience;
+    pub(super) fn exclusive<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let _nesting = NestingGuard::enter(self)?;
+        let deadline = Instant::now() + self.lock_timeout;
         let mut state = lock(&self.state);
         if state.batch.is_some() {
             state.close_batch();
@@ -156,7 +156,7 @@ impl State {
         if self.connection.is_none() {
             let mut connection = open_connection(&self.path, self.cache_bytes)?;
             if let Some(log) = &self.statements {
-                log.follow(&mut connection)?;
+                log.attach(&mut connection)?;
             }
             self.connection = Some(connection);
             self.synchronous = Durability::Synced;
@@ -167,7 +167,7 @@ impl State {
     }
 
     /// Makes sure that a batch is open which is durable enough. After an error none is open.
-    fn join(&mut self, durability: Durability, deadline: Instant) -> Result<Arc<Outcome>> {
+    fn join(&mut self, durability: Durability, deadline: Instant) -> Result<Arc<BatchOutcome>> {
         if let Some(batch) = &self.batch {
             if batch.durability == Durability::Synced || durability == Durability::Relaxed {
                 return Ok(batch.outcome.clone());
@@ -181,7 +181,7 @@ impl State {
             self.process_lock.release();
             return Err(name_full_disk(error, &self.path));
         }
-        let outcome = Arc::new(Outcome::default());
+        let outcome = Arc::new(BatchOutcome::default());
         self.batch = Some(OpenBatch {
             outcome: outcome.clone(),
             durability,
@@ -191,7 +191,7 @@ impl State {
     }
 
     fn begin(&mut self, durability: Durability, deadline: Instant) -> Result<()> {
-        // A program that is not ours may hold the database without our lock.
+        // Another program may lock the database without the lock file.
         let left = deadline.saturating_duration_since(Instant::now());
         self.connection()?
             .busy_timeout(left.min(BUSY_TIMEOUT))
@@ -209,19 +209,19 @@ impl State {
         execute(self.connection()?, "BEGIN IMMEDIATE")
     }
 
-    /// Runs one writer's work. The flag says whether the shared transaction still is what it was
-    /// before, plus this work if it was done.
+    /// Runs one writer's work. The flag says whether the shared transaction is intact: it holds the
+    /// work of the earlier writers, and this work if it succeeded.
     ///
-    /// It runs in a savepoint, for which every page that it changes is copied first. The first of a
-    /// batch does without: if it fails, the whole transaction can go.
-    fn run(&mut self, work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>) -> (Turn, bool) {
+    /// The work runs in a savepoint, which copies every page before it is changed. The first writer
+    /// of a batch needs none: if it fails, the whole transaction is rolled back.
+    fn run(&mut self, work: &mut dyn FnMut(&mut dyn WriteTx) -> Result<()>) -> (WorkOutcome, bool) {
         let is_first = self.batch.as_ref().is_some_and(|batch| batch.members == 0);
         let connection = match self.connection() {
             Ok(connection) => connection,
-            Err(error) => return (Turn::Failed(error), false),
+            Err(error) => return (WorkOutcome::Failed(error), false),
         };
         if !is_first && let Err(error) = execute(connection, "SAVEPOINT member") {
-            return (Turn::Failed(error), false);
+            return (WorkOutcome::Failed(error), false);
         }
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut Tx::new(connection))));
         let done = matches!(result, Ok(Ok(())));
@@ -231,24 +231,24 @@ impl State {
             intact = !is_first && execute(connection, "ROLLBACK TO member").is_ok();
         }
         intact = intact && (is_first || execute(connection, "RELEASE member").is_ok());
-        let turn = match result {
-            Ok(Ok(())) => Turn::Done,
-            Ok(Err(error)) => Turn::Failed(name_full_disk(error, &self.path)),
-            Err(payload) => Turn::Panicked(payload),
+        let ended = match result {
+            Ok(Ok(())) => WorkOutcome::Done,
+            Ok(Err(error)) => WorkOutcome::Failed(name_full_disk(error, &self.path)),
+            Err(payload) => WorkOutcome::Panicked(payload),
         };
-        (turn, intact)
+        (ended, intact)
     }
 
-    /// Decides what becomes of the batch after one writer's turn, if so many others wait for theirs.
-    fn end_turn(&mut self, turn: &Turn, intact: bool, others: usize) {
+    /// Commits, rolls back or leaves open the batch after one writer's work, if so many others wait.
+    fn finish_member(&mut self, ended: &WorkOutcome, intact: bool, others: usize) {
         let Some(batch) = &mut self.batch else { return };
-        batch.members += usize::from(matches!(turn, Turn::Done));
+        batch.members += usize::from(matches!(ended, WorkOutcome::Done));
         if !intact {
             self.fail_batch(NotCommitted {
-                disk_full: matches!(turn, Turn::Failed(error) if error.is_disk_full()),
+                disk_full: matches!(ended, WorkOutcome::Failed(error) if error.is_disk_full()),
                 cause: "the transaction was rolled back by the database".to_owned(),
             });
-        } else if others == 0 || batch.members >= MOST_MEMBERS {
+        } else if others == 0 || batch.members >= MAX_BATCH_MEMBERS {
             self.close_batch();
         }
     }
@@ -318,33 +318,34 @@ impl NotCommitted {
     }
 }
 
-/// A panic while the lock is held is a writer's own and was cleaned up after.
+/// Ignores poisoning: a panic while the lock is held comes from a writer's work, and its changes
+/// were rolled back.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Marks the thread as being inside a transaction of one writer.
-struct Inside {
+/// Marks the thread as running a transaction of one writer.
+struct NestingGuard {
     outer: usize,
 }
 
-impl Inside {
+impl NestingGuard {
     fn enter(writer: &GroupWriter) -> Result<Self> {
         let address = std::ptr::from_ref(writer).addr();
-        let outer = INSIDE.get();
+        let outer = ACTIVE_WRITER.get();
         if outer == address {
             return Err(Error::internal(
                 "a write transaction was begun inside another",
             ));
         }
-        INSIDE.set(address);
-        Ok(Inside { outer })
+        ACTIVE_WRITER.set(address);
+        Ok(NestingGuard { outer })
     }
 }
 
-impl Drop for Inside {
+impl Drop for NestingGuard {
     fn drop(&mut self) {
-        INSIDE.set(self.outer);
+        ACTIVE_WRITER.set(self.outer);
     }
 }
 
@@ -487,7 +488,7 @@ mod tests {
                     scope.spawn(move || {
                         let mut fates = Vec::new();
                         let mut random = writer * 2 + 1;
-                        for turn in 0..each {
+                        for round in 0..each {
                             random = random
                                 .wrapping_mul(6_364_136_223_846_793_005)
                                 .wrapping_add(1);
@@ -498,7 +499,7 @@ mod tests {
                                 other if other % 8 < 2 => other % 8,
                                 _ => FINE,
                             };
-                            let key = format!("{writer} {turn}");
+                            let key = format!("{writer} {round}");
                             let relaxed = random >> 60 == 0;
                             let durability = if relaxed {
                                 Durability::Relaxed
@@ -508,7 +509,7 @@ mod tests {
                             let done = one_write(store, &key, fate, durability);
                             assert!(!done || fate == FINE, "fate {fate} was acknowledged");
                             fates.push((key, done));
-                            if turn % 20 == 7 && writer == 0 {
+                            if round % 20 == 7 && writer == 0 {
                                 store.tidy().unwrap();
                             }
                         }

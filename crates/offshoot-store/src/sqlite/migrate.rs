@@ -135,8 +135,8 @@ pub(super) fn open_connection(path: &Path, cache_bytes: i64) -> Result<Connectio
     connection
         .pragma_update(None, "trusted_schema", false)
         .sql()?;
-    // What is deleted is overwritten at once, so that erased content is not found in free pages and
-    // nobody has to wait until the whole file is written anew.
+    // Deleted rows are overwritten at once, so that free pages hold no erased content and the file
+    // need not be written anew for that.
     connection
         .pragma_update(None, "secure_delete", true)
         .sql()?;
@@ -221,7 +221,7 @@ mod tests {
         assert!(connection.prepare("SELECT * FROM half").is_err());
     }
 
-    /// Earlier versions had directories whose path nobody was given.
+    /// Earlier versions did not record whether the path of a directory was handed out.
     #[test]
     fn a_directory_of_an_earlier_version_counts_as_given_to_somebody() {
         let dir = tempfile::tempdir().unwrap();

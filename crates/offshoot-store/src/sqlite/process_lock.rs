@@ -1,8 +1,8 @@
 //! The lock file at which the writers of several processes queue instead of polling SQLite.
 //!
-//! Whoever holds it may be stopped, so nobody waits for it without an end. The kernel cannot wait
-//! for a file lock until a time, and asking again and again would lose against those who queue. So
-//! where it is held a thread waits in the kernel, and the writer waits for that thread.
+//! The process that holds it may be stopped, so waiting needs a deadline. The kernel has no time-out
+//! for file locks, and polling would lose against processes that wait in the kernel. So a thread
+//! waits in the kernel, and the writer waits for that thread until its deadline.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -23,14 +23,14 @@ struct Shared {
 
 struct State {
     phase: Phase,
-    /// Whether somebody still waits for the thread that asks.
+    /// Whether a writer still waits for the thread that waits in the kernel.
     wanted: bool,
 }
 
 enum Phase {
     Free,
     /// A thread waits in the kernel.
-    Asked,
+    Waiting,
     Held,
     Failed(std::io::Error),
 }
@@ -58,7 +58,7 @@ impl ProcessLock {
         })))
     }
 
-    /// Waits for the lock until a time; `store_unavailable` if somebody held it all the while.
+    /// Waits for the lock; `store_unavailable` if it was held until the deadline.
     pub(super) fn acquire(&self, deadline: Instant) -> Result<()> {
         let mut state = self.0.lock();
         if matches!(state.phase, Phase::Free) {
@@ -71,16 +71,16 @@ impl ProcessLock {
                     let shared = self.0.clone();
                     std::thread::Builder::new()
                         .name("offshoot-store-lock".into())
-                        .spawn(move || shared.ask())
+                        .spawn(move || shared.wait_in_kernel())
                         .map_err(lock_failed)?;
-                    state.phase = Phase::Asked;
+                    state.phase = Phase::Waiting;
                 }
                 Err(TryLockError::Error(error)) => return Err(lock_failed(error)),
             }
         }
-        // A thread that somebody gave up waiting for asks for whoever comes next.
+        // If an earlier writer gave up, its thread still waits in the kernel, now for this one.
         state.wanted = true;
-        while matches!(state.phase, Phase::Asked) {
+        while matches!(state.phase, Phase::Waiting) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 state.wanted = false;
@@ -112,16 +112,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits in the kernel, however long, and hands the lock to who wants it then.
-    fn ask(&self) {
-        let asked = loop {
+    /// Waits in the kernel without a limit. Releases the lock at once if no writer wants it by then.
+    fn wait_in_kernel(&self) {
+        let locked = loop {
             match self.file.lock() {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                asked => break asked,
+                locked => break locked,
             }
         };
         let mut state = self.lock();
-        state.phase = match (asked, state.wanted) {
+        state.phase = match (locked, state.wanted) {
             (Ok(()), true) => Phase::Held,
             (Ok(()), false) => {
                 let _ = self.file.unlock();

@@ -83,7 +83,7 @@ fn agent(row: &Row<'_>) -> Decoded<AgentRow> {
 
 impl ProjectReads for Tx<'_> {
     fn project(&self, id: &ProjectId) -> Result<Option<WorkspaceRow>> {
-        // Two statements for the same reason as for workspaces.
+        // Two statements, for the reason given at `workspace`.
         let open = self.one(
             concat!(
                 "SELECT ",

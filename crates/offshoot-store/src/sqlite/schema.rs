@@ -286,18 +286,18 @@ UPDATE agent SET workspace_key = (
 /// without a directory has no other place for it.
 ///
 /// Earlier versions made the directory of a workspace with its first write. Since this one there is
-/// a directory only where somebody was given its path, and what stands in it may be changed from
-/// outside. A directory that is there already stays and counts as given to somebody: whoever found
-/// it loses nothing, and cleaning up takes it away like any other.
+/// a directory only where its path was handed out, and outside programs may change what is in it. A
+/// directory that exists already stays and counts as handed out: a program that uses it loses
+/// nothing, and cleaning up removes it like any other.
 const VERSION_7: &str = "
 ALTER TABLE history ADD COLUMN modified INTEGER;
 UPDATE workspace SET handed_out = 1 WHERE materialized = 1;
 ";
 
-/// What requests with a key made is kept in tables of its own, which name rows and not names. The
-/// notes before were settings, whose hashes of requests nothing can be compared with any more.
+/// What requests with an idempotency key made is kept in tables of its own, which name rows and not
+/// names. Earlier versions kept it in settings, whose hashes cannot be compared any more.
 ///
-/// A store with merges of which nobody knows that they brought no `.git` says so in a setting, and the
+/// A store whose merges may have brought a `.git` says so in a setting, and the
 /// engine looks at them once. Before, every project had a setting that said the opposite.
 const VERSION_8: &str = "
 CREATE TABLE request (

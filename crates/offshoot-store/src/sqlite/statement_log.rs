@@ -43,8 +43,8 @@ impl StatementLog {
         self.rows.swap(0, Ordering::Relaxed)
     }
 
-    /// Notes what a connection runs from now on.
-    pub(super) fn follow(&self, connection: &mut Connection) -> Result<()> {
+    /// Logs what a connection runs from now on.
+    pub(super) fn attach(&self, connection: &mut Connection) -> Result<()> {
         let log = self.clone();
         let note = move |event: TraceEvent<'_>| {
             if std::thread::current().id() != log.thread {

@@ -11,7 +11,7 @@ use super::codec::{
 use super::error::SqlResult;
 use super::read::{bounds_below, split};
 use crate::objects::{object_key, removed_meanwhile};
-use crate::rows::Assured;
+use crate::rows::PresenceCheck;
 use crate::{
     EntryRow, NewHistory, NewObject, ObjectPlace, SnapshotRow, TokenRow, WorkspaceKey,
     WorkspaceKind, WorkspaceRow, WriteTx,
@@ -35,7 +35,7 @@ impl Tx<'_> {
         self.statement(sql)?.execute(parameters).sql()
     }
 
-    /// The number of an operator, who is remembered by name once only.
+    /// The number of an operator, whose name is stored once.
     pub(super) fn operator(&mut self, operator: &Operator) -> Result<i64> {
         if let Some((known, key)) = &self.operator
             && known == operator
@@ -250,7 +250,7 @@ impl WriteTx for Tx<'_> {
 
     fn put_object(&mut self, object: &NewObject) -> Result<bool> {
         let NewObject(row, assured) = object;
-        if matches!(assured, Assured::Row) {
+        if matches!(assured, PresenceCheck::Row) {
             let renewed = self.renew_object(&row.id)?;
             return renewed.then_some(false).ok_or_else(removed_meanwhile);
         }
@@ -285,7 +285,7 @@ impl WriteTx for Tx<'_> {
         )?;
         if added == 0 {
             self.renew_object(&row.id)?;
-        } else if let Assured::Blob(blobs) = assured
+        } else if let PresenceCheck::Blob(blobs) = assured
             && blobs.size(&object_key(&row.id))?.is_none()
         {
             // Blobs are erased in transactions, so one that is there now stays.

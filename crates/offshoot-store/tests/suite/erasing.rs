@@ -113,7 +113,7 @@ fn what_was_ready_before_and_is_named_after_it_is_refused_or_whole() {
         put(&store, &prepare(&store, one)).unwrap();
     }
     let ready = SIZES.map(|one| prepare(&store, one));
-    let stored = ready.clone().map(|object| object.once_stored());
+    let stored = ready.clone().map(|object| object.without_bytes());
     let erased = store.erase(&look(&store)).unwrap();
     assert_eq!((erased.objects, erased.blobs_removed), (2, 1));
     for object in &stored {

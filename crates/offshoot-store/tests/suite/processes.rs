@@ -76,7 +76,7 @@ fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
     let mut lines = BufReader::new(child.take_stdout().unwrap()).lines();
     assert!(lines.by_ref().any(|line| line.unwrap() == "holds"));
     child.pause();
-    // Those who queue behind each other wait at the same time, not one after the other.
+    // Writers in the queue wait at the same time, not one after the other.
     let began = Instant::now();
     let write = |key: &str| store.write(Durability::Synced, &mut |tx| tx.put_setting(key, "1"));
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
     let waited = began.elapsed();
     assert!(waited >= PATIENCE, "{waited:?}");
     assert!(waited < PATIENCE * WRITERS as u32 / 2, "{waited:?}");
-    // Who opens the store meanwhile is told, too, and who reads is not disturbed.
+    // Opening the store fails meanwhile, too, and reads go on.
     let opened = SqliteStore::open(&path, options).map(drop);
     assert_eq!(opened.unwrap_err().code(), ErrorCode::StoreUnavailable);
     store

@@ -89,7 +89,7 @@ fn collection_keeps_the_reachable_and_the_young() {
 
     assert_eq!(store.collect(&everything, FUTURE).unwrap().objects, 0);
     let young = store.collect(&reachable, PAST).unwrap();
-    assert_eq!(young, offshoot_store::Collected::default());
+    assert_eq!(young, offshoot_store::GarbageReport::default());
 
     let collected = store.collect(&reachable, FUTURE).unwrap();
     assert_eq!(collected.objects, 10 + 80 + 10);

@@ -94,7 +94,7 @@ fn renames_with_conditions() {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_is_opened_above_the_directory() {
-    use offshoot_sys::{DIR_HANDLE, Links, has_open_beneath, open_beneath};
+    use offshoot_sys::{DIR_HANDLE, FollowLinks, has_open_beneath, open_beneath};
     assert!(has_open_beneath());
     let host = tempfile::tempdir().unwrap();
     fs::create_dir_all(host.path().join("root/in")).unwrap();
@@ -102,11 +102,11 @@ fn nothing_is_opened_above_the_directory() {
     symlink("in", host.path().join("root/link")).unwrap();
     let root = File::open(host.path().join("root")).unwrap();
     let open = |path: &[u8], links| open_beneath(&root, path, DIR_HANDLE, links);
-    assert!(open(b"", Links::None).is_ok());
-    assert!(open(b"link", Links::Inner).is_ok());
-    assert!(open(b"link", Links::None).is_err());
+    assert!(open(b"", FollowLinks::Never).is_ok());
+    assert!(open(b"link", FollowLinks::Beneath).is_ok());
+    assert!(open(b"link", FollowLinks::Never).is_err());
     for out in [&b"up"[..], b"..", b"/", b"in/../.."] {
-        assert!(open(out, Links::Inner).is_err(), "{out:?}");
+        assert!(open(out, FollowLinks::Beneath).is_err(), "{out:?}");
     }
     assert_eq!(boot_id().unwrap().len(), 36);
 }
@@ -128,7 +128,7 @@ fn locks_of_one_process_exclude_each_other() {
     assert!(try_lock(LockMode::Shared).is_some());
 }
 
-/// Whoever waits on a lock file that is removed meanwhile must not believe to hold the lock.
+/// A waiter for a lock file that is removed meanwhile does not get the lock of the removed file.
 #[test]
 fn a_removed_lock_file_is_noticed() {
     let host = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{ErrorCode, ObjectId, RelPath, Result};
-use offshoot_fs::{FileKind, Form, STAGE_PREFIX, SafeDir};
+use offshoot_fs::{FileKind, PathResolver, STAGE_PREFIX, SafeDir};
 
 /// A workspace beside a secret, as in real life.
 pub(crate) struct Fixture {
@@ -23,14 +23,14 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn new(form: Form) -> Fixture {
+    pub(crate) fn new(resolver: PathResolver) -> Fixture {
         let host = tempfile::tempdir().unwrap();
         let root = host.path().join("root");
         let outside = host.path().join("outside");
         fs::create_dir(&root).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret"), "secret").unwrap();
-        let dir = SafeDir::open_with(&root, form).unwrap();
+        let dir = SafeDir::open_with(&root, resolver).unwrap();
         Fixture {
             dir,
             root,
@@ -82,11 +82,11 @@ pub(crate) fn id_of(dir: &SafeDir, path: &RelPath) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
-/// Runs each test over both forms.
+/// Runs each test with both resolvers.
 macro_rules! suite {
     ($($test:ident)*) => {
-        mod kernel { $(#[test] fn $test() { super::$test(offshoot_fs::Form::Kernel); })* }
-        mod portable { $(#[test] fn $test() { super::$test(offshoot_fs::Form::Portable); })* }
+        mod kernel { $(#[test] fn $test() { super::$test(offshoot_fs::PathResolver::Kernel); })* }
+        mod portable { $(#[test] fn $test() { super::$test(offshoot_fs::PathResolver::Portable); })* }
     };
 }
 pub(crate) use suite;

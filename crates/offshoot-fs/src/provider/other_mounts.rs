@@ -1,9 +1,8 @@
-//! Whether a mount is shown at another place too: by a bind mount, or in a container.
+//! Whether a fork is mounted at another place too: by a bind mount, or in a container.
 //!
-//! Such a place keeps the file system alive after the mount itself is gone, and nothing that the
-//! kernel answers to an unmount says so. Whoever writes there would write into changes that the
-//! fork has left behind. So the mount tables are read, one for each mount namespace that a process
-//! is in.
+//! Such a mount keeps the file system alive after the fork's own mount is gone, and an unmount does
+//! not report it. Writes there would go to an upper that the fork no longer uses. So the mount tables
+//! of all mount namespaces are read.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +13,7 @@ use rustix::fs::{major, minor};
 
 /// Whether the file system that is mounted at `target` is mounted anywhere else. Costs a few calls
 /// per process of the machine.
-pub(super) fn is_shown_elsewhere(target: &Path) -> io::Result<bool> {
+pub(super) fn is_mounted_elsewhere(target: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let device = fs::metadata(target)?.dev();
     let device = format!("{}:{}", major(device), minor(device));
@@ -25,7 +24,7 @@ pub(super) fn is_shown_elsewhere(target: &Path) -> io::Result<bool> {
     let mut seen: HashSet<PathBuf> = fs::read_link("/proc/self/ns/mnt").into_iter().collect();
     for entry in fs::read_dir("/proc")?.flatten() {
         let process = entry.path();
-        // A process that ends meanwhile, or that is none of ours to look at, shows nothing to us.
+        // A process that has ended, or that this user may not inspect, is skipped.
         let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else {
             continue;
         };

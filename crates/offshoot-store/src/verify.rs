@@ -1,8 +1,8 @@
-//! Content that is compared with its id while it is read.
+//! Verifying content by its id while it is read.
 //!
-//! Disks lie: a flipped bit comes back without an error. So a reader never gets all of a content that
-//! is not what its id says: the last bytes are withheld until the hash is right, and what ends without
-//! an error was right.
+//! A disk may return a flipped bit without an error. So the last bytes of a stream are withheld until
+//! its hash is known to be right: a reader that gets to the end without an error has read the right
+//! content.
 
 use std::io::{self, Read};
 
@@ -19,11 +19,12 @@ pub trait ContentHasher: Send {
     fn finish(self: Box<Self>) -> Result<ObjectId>;
 }
 
-/// Begins the hash of an object of this kind and size. How ids are made is not the store's to know.
+/// Begins the hash of an object of this kind and size. The store itself does not know how ids are
+/// made.
 pub type NewHasher = fn(ObjectKind, u64) -> Box<dyn ContentHasher>;
 
 /// Checks a content that is in memory.
-pub(crate) fn check_whole(
+pub(crate) fn verify_bytes(
     hasher: Option<NewHasher>,
     kind: ObjectKind,
     id: &ObjectId,
@@ -38,39 +39,39 @@ pub(crate) fn check_whole(
     Err(damaged(id).with_source("the content does not hash to its id"))
 }
 
-/// A stream of an object that ends well only if it is what its row and its id say.
-pub(crate) struct Checked {
+/// A stream of an object that fails before its end if the content does not fit its row or its id.
+pub(crate) struct VerifyingReader {
     inner: Box<dyn Read + Send>,
     id: ObjectId,
     left: u64,
-    /// None where nothing is hashed.
+    /// None in tests that do not hash.
     hasher: Option<Box<dyn ContentHasher>>,
-    found: Found,
+    verdict: Verdict,
 }
 
-/// What is known about the content.
+/// Whether the content is known to be right.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// Nothing before its end.
-    Nothing,
+enum Verdict {
+    /// Not read to its end yet.
+    Unknown,
     Right,
-    /// Whoever reads on after the error shall not take what comes for the end.
+    /// Every further read fails, so that a caller that goes on after the error sees no end.
     Wrong,
 }
 
-impl Checked {
+impl VerifyingReader {
     pub(crate) fn new(
         inner: Box<dyn Read + Send>,
         id: ObjectId,
         size: u64,
         hasher: Option<Box<dyn ContentHasher>>,
     ) -> Self {
-        Checked {
+        VerifyingReader {
             inner,
             id,
             left: size,
             hasher,
-            found: Found::Nothing,
+            verdict: Verdict::Unknown,
         }
     }
 
@@ -81,7 +82,7 @@ impl Checked {
         )
     }
 
-    /// What cannot be decompressed is damaged as well.
+    /// Reads stored bytes; content that cannot be decompressed is reported as damaged.
     fn read_inner(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.inner.read(buffer).map_err(|cause| match cause.kind() {
             io::ErrorKind::Interrupted => cause,
@@ -89,7 +90,7 @@ impl Checked {
         })
     }
 
-    fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_unverified(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = usize::try_from(self.left)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
@@ -120,7 +121,7 @@ impl Checked {
                 Ok(_) => {
                     return Err(self.damaged("the stored content is longer than its row says"));
                 }
-                // The bytes in hand must not be lost to whoever tries again.
+                // Tried again here: a caller that does so would lose the withheld bytes.
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 Err(cause) => return Err(cause),
             }
@@ -133,23 +134,23 @@ impl Checked {
                 return Err(self.damaged("the content does not hash to its id"));
             }
         }
-        self.found = Found::Right;
+        self.verdict = Verdict::Right;
         Ok(())
     }
 }
 
-impl Read for Checked {
+impl Read for VerifyingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self.found {
+        match self.verdict {
             _ if buffer.is_empty() => Ok(0),
-            Found::Right => Ok(0),
-            Found::Wrong => Err(self.damaged("the content was found to be damaged before")),
-            Found::Nothing => {
-                let read = self.read_some(buffer);
+            Verdict::Right => Ok(0),
+            Verdict::Wrong => Err(self.damaged("the content was found to be damaged before")),
+            Verdict::Unknown => {
+                let read = self.read_unverified(buffer);
                 if let Err(cause) = &read
                     && cause.kind() != io::ErrorKind::Interrupted
                 {
-                    self.found = Found::Wrong;
+                    self.verdict = Verdict::Wrong;
                     buffer.fill(0);
                 }
                 read
@@ -179,7 +180,7 @@ mod tests {
 
     fn read(bytes: &'static [u8], size: u64, sum: u8, step: usize) -> (Vec<u8>, bool) {
         let id = ObjectId::from_bytes([sum; 20]);
-        let mut reader = Checked::new(Box::new(bytes), id, size, Some(Box::new(Sum(0))));
+        let mut reader = VerifyingReader::new(Box::new(bytes), id, size, Some(Box::new(Sum(0))));
         let (mut all, mut buffer) = (Vec::new(), vec![0; step]);
         loop {
             match reader.read(&mut buffer) {

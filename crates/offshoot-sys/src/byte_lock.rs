@@ -1,4 +1,4 @@
-//! Locks on numbers: one byte of a file for each, so that a lock needs no file of its own.
+//! Locks on single bytes of a file (`fcntl`), so that a lock needs no file of its own.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lock::Patience;
+use crate::lock::Backoff;
 
 /// The lock belongs to the open file and not to the process: closing another handle of the file
 /// keeps it.
@@ -19,22 +19,23 @@ const SET_LOCK: libc::c_int = libc::F_SETLK;
 
 /// A file whose bytes are locks. They need not exist: the file stays empty.
 ///
-/// Processes exclude each other, and so do two of these in one process. Who shares one has to see
-/// to it that nobody asks for a number that another one holds.
+/// Locks exclude each other between processes and between two `ByteLockFile`s of one process. The
+/// kernel does not tell the threads apart that share one `ByteLockFile`: they must not ask for a
+/// number that another of them holds.
 #[derive(Clone, Debug)]
-pub struct LockRange(Arc<File>);
+pub struct ByteLockFile(Arc<File>);
 
 /// A held lock; dropping it releases it, and so does the end of the process.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
-pub struct RangeLock {
+pub struct ByteLock {
     file: Arc<File>,
     number: u64,
 }
 
-impl LockRange {
+impl ByteLockFile {
     /// Opens the file, which is made if it is missing.
-    pub fn open(path: &Path) -> io::Result<LockRange> {
+    pub fn open(path: &Path) -> io::Result<ByteLockFile> {
         let file = File::options()
             .read(true)
             .write(true)
@@ -42,33 +43,33 @@ impl LockRange {
             .truncate(false)
             .mode(0o600)
             .open(path)?;
-        Ok(LockRange(Arc::new(file)))
+        Ok(ByteLockFile(Arc::new(file)))
     }
 
-    /// Takes the lock of a number alone, asking again until `timeout` has passed. `None` means that
-    /// somebody held it all the time. The highest bit of the number does not count.
-    pub fn acquire(&self, number: u64, timeout: Duration) -> io::Result<Option<RangeLock>> {
+    /// Takes the exclusive lock of a number, polling until `timeout` has passed. `None` means that
+    /// it was held all the time. The highest bit of the number is ignored.
+    pub fn acquire(&self, number: u64, timeout: Duration) -> io::Result<Option<ByteLock>> {
         let number = number & (u64::MAX >> 1);
-        let mut patience = Patience::new(timeout);
+        let mut backoff = Backoff::new(timeout);
         while !set(&self.0, number, libc::F_WRLCK)? {
-            if !patience.pause() {
+            if !backoff.pause() {
                 return Ok(None);
             }
         }
-        Ok(Some(RangeLock {
+        Ok(Some(ByteLock {
             file: Arc::clone(&self.0),
             number,
         }))
     }
 }
 
-impl Drop for RangeLock {
+impl Drop for ByteLock {
     fn drop(&mut self) {
         let _ = set(&self.file, self.number, libc::F_UNLCK);
     }
 }
 
-/// False if somebody else has a lock there.
+/// Locks or unlocks one byte. False if another holder has it locked.
 #[allow(
     clippy::unnecessary_cast,
     clippy::cast_possible_wrap,
@@ -111,14 +112,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("names");
         let (one, other) = (
-            LockRange::open(&path).unwrap(),
-            LockRange::open(&path).unwrap(),
+            ByteLockFile::open(&path).unwrap(),
+            ByteLockFile::open(&path).unwrap(),
         );
         for number in [0, 1, 77, u64::MAX, u64::MAX >> 1, (u64::MAX >> 1) - 2] {
             let held = one.acquire(number, SHORT).unwrap().unwrap();
             assert!(other.acquire(number, SHORT).unwrap().is_none(), "{number}");
             drop(other.acquire(number ^ 4, SHORT).unwrap().unwrap());
-            drop(LockRange::open(&path).unwrap());
+            drop(ByteLockFile::open(&path).unwrap());
             assert!(other.acquire(number, SHORT).unwrap().is_none(), "{number}");
             drop(held);
             assert!(other.acquire(number, SHORT).unwrap().is_some(), "{number}");
@@ -127,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_gets_it_and_it_excludes() {
+    fn every_waiter_gets_the_lock_and_it_excludes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("names");
         let inside = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let range = LockRange::open(&path).unwrap();
+                    let range = ByteLockFile::open(&path).unwrap();
                     for _ in 0..200 {
                         let held = range.acquire(5, Duration::from_secs(60)).unwrap().unwrap();
                         assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);

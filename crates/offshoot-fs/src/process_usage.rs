@@ -1,8 +1,8 @@
-//! Who still uses a directory, so that it is not taken away under somebody's hands.
+//! Which processes still use a directory, so that it is not removed under them.
 //!
-//! Files are told by device and inode, not by path: a container shows the same files under other
-//! names, and a directory may be renamed while somebody is in it. Processes that this user may not
-//! look at are not seen.
+//! Files are identified by device and inode, not by path: a container shows the same files under
+//! other names, and a directory may be renamed while a process works in it. Processes that this
+//! user may not inspect are not found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,31 +18,31 @@ use crate::{SafeDir, Walk};
 
 /// What counts as using a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uses {
+pub enum UseKind {
     /// Every open file, and every process that works in it.
     Any,
-    /// What can still change it: files that are open for writing, and directories.
-    Changing,
+    /// Only what can still change it: files open for writing, and processes that work in it.
+    Write,
 }
 
-/// What the processes of this machine use right now, but this one.
-pub struct InUse {
-    /// Files and directories by device and inode, and who uses them how.
+/// The files and directories that the other processes of this machine use.
+pub struct ProcessUsage {
+    /// Files and directories by device and inode, each with a text that names a process and its use.
     held: HashMap<(u64, u64), String>,
-    /// The mount tables that there are.
+    /// The mount tables of all mount namespaces.
     mounts: Vec<Mount>,
 }
 
-/// Who uses a directory that is no mount, in words; none if nobody does. Costs as [`InUse::look`]
-/// and [`InUse::user_of`].
-pub fn find_user(dir: &Path, uses: Uses) -> Result<Option<String>> {
-    InUse::look(uses).user_of(dir)
+/// Describes a process that uses a directory which is no mount; none if there is none. Costs as
+/// [`ProcessUsage::collect`] and [`ProcessUsage::process_using`].
+pub fn find_process_using(dir: &Path, uses: UseKind) -> Result<Option<String>> {
+    ProcessUsage::collect(uses).process_using(dir)
 }
 
-impl InUse {
-    /// Looks at every process. Costs a call for every open file of the machine.
-    pub fn look(uses: Uses) -> InUse {
-        let mut seen = InUse {
+impl ProcessUsage {
+    /// Inspects every process. Costs a call for every open file of the machine.
+    pub fn collect(uses: UseKind) -> ProcessUsage {
+        let mut seen = ProcessUsage {
             held: HashMap::new(),
             mounts: Vec::new(),
         };
@@ -68,8 +68,8 @@ impl InUse {
         seen
     }
 
-    /// Who uses a directory or anything in it. Costs a walk of the directory.
-    pub fn user_of(&self, dir: &Path) -> Result<Option<String>> {
+    /// Describes a process that uses a directory or anything in it. Costs a walk of the directory.
+    pub fn process_using(&self, dir: &Path) -> Result<Option<String>> {
         let cannot_look = |error| failed("the users of the workspace cannot be found", error);
         let dir = fs::canonicalize(dir).map_err(cannot_look)?;
         let top = fs::metadata(&dir).map_err(cannot_look)?;
@@ -89,8 +89,8 @@ impl InUse {
         Ok(user.cloned())
     }
 
-    /// Notes what one process uses.
-    fn add_process(&mut self, process: &Path, pid: &str, uses: Uses) {
+    /// Adds what one process uses.
+    fn add_process(&mut self, process: &Path, pid: &str, uses: UseKind) {
         let mut found: Vec<((u64, u64), &str)> = Vec::new();
         let stat_of = |path: &Path| {
             let stat = fs::metadata(path).ok()?;
@@ -111,7 +111,7 @@ impl InUse {
                 }
                 Some((inode, kind))
                     if kind.is_file()
-                        && (uses == Uses::Any || is_writable(process, &fd.file_name())) =>
+                        && (uses == UseKind::Any || is_writable(process, &fd.file_name())) =>
                 {
                     found.push((inode, "has a file of it open"));
                 }
@@ -143,7 +143,7 @@ fn is_writable(process: &Path, fd: &std::ffi::OsStr) -> bool {
 }
 
 /// The file that a line like `7f…-7f… rw-s 00000000 08:01 1234 /path` is about, if it counts.
-fn mapping(line: &str, uses: Uses) -> Option<(u64, u64)> {
+fn mapping(line: &str, uses: UseKind) -> Option<(u64, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (bits, _, device, inode) = (
         fields.next()?,
@@ -153,7 +153,7 @@ fn mapping(line: &str, uses: Uses) -> Option<(u64, u64)> {
     );
     let changes = bits.contains('w') && bits.contains('s');
     let inode: u64 = inode.parse().ok().filter(|inode| *inode != 0)?;
-    if !changes && uses != Uses::Any {
+    if !changes && uses != UseKind::Any {
         return None;
     }
     let (major, minor) = device.split_once(':')?;

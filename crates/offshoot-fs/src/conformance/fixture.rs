@@ -1,4 +1,4 @@
-//! What the checks share: layers from a list, forks that clean up, trees as values.
+//! Helpers of the checks: layers from a list, forks that clean up, trees as values.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What a layer is made of.
-pub(super) enum Put<'a> {
+pub(super) enum LayerItem<'a> {
     File(&'a str, &'a str),
     FileMode(&'a str, &'a str, u32),
     Dir(&'a str, u32),
@@ -25,15 +25,15 @@ pub(super) enum Put<'a> {
     Opaque(&'a str, u32),
 }
 
-/// The place of one check. If the check fails, it says which one it was.
-pub(super) struct Bench<'a> {
+/// The provider and directory of one check. A panicking check prints its name.
+pub(super) struct Fixture<'a> {
     pub(super) provider: &'a dyn Provider,
     pub(super) dir: &'a Path,
     check: &'static str,
     next: Cell<u32>,
 }
 
-impl Drop for Bench<'_> {
+impl Drop for Fixture<'_> {
     #[expect(clippy::print_stderr, reason = "only in a test that fails")]
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -42,9 +42,9 @@ impl Drop for Bench<'_> {
     }
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn new(provider: &'a dyn Provider, dir: &'a Path, check: &'static str) -> Self {
-        Bench {
+        Fixture {
             provider,
             dir,
             check,
@@ -65,7 +65,7 @@ impl<'a> Bench<'a> {
         self.dir.join(format!("{what}{}", self.next.get()))
     }
 
-    pub(super) fn layer(&self, parts: &[Put<'_>]) -> PathBuf {
+    pub(super) fn layer(&self, parts: &[LayerItem<'_>]) -> PathBuf {
         let place = self.fresh("layer");
         write_layer(&place, parts);
         place
@@ -92,24 +92,26 @@ impl<'a> Bench<'a> {
     }
 }
 
-pub(super) fn write_layer(place: &Path, parts: &[Put<'_>]) {
+pub(super) fn write_layer(place: &Path, parts: &[LayerItem<'_>]) {
     let mut layer = LayerWriter::new(place).unwrap();
     for part in parts {
         match part {
-            Put::File(path, content) => {
+            LayerItem::File(path, content) => {
                 let size = layer.file(&rel(path), 0o644, &mut content.as_bytes());
                 assert_eq!(size.unwrap(), content.len() as u64);
             }
-            Put::FileMode(path, content, perm) => {
+            LayerItem::FileMode(path, content, perm) => {
                 layer
                     .file(&rel(path), *perm, &mut content.as_bytes())
                     .unwrap();
             }
-            Put::Dir(path, perm) => layer.dir(&rel(path), *perm).unwrap(),
-            Put::Link(path, target) => layer.symlink(&rel(path), target.as_bytes()).unwrap(),
-            Put::Whiteout(path) => layer.whiteout(&rel(path)).unwrap(),
-            Put::WhiteoutByAttribute(path) => layer.whiteout_by_attribute(&rel(path)).unwrap(),
-            Put::Opaque(path, perm) => layer.opaque_dir(&rel(path), *perm).unwrap(),
+            LayerItem::Dir(path, perm) => layer.dir(&rel(path), *perm).unwrap(),
+            LayerItem::Link(path, target) => layer.symlink(&rel(path), target.as_bytes()).unwrap(),
+            LayerItem::Whiteout(path) => layer.whiteout(&rel(path)).unwrap(),
+            LayerItem::WhiteoutByAttribute(path) => {
+                layer.whiteout_by_attribute(&rel(path)).unwrap();
+            }
+            LayerItem::Opaque(path, perm) => layer.opaque_dir(&rel(path), *perm).unwrap(),
         }
     }
     layer.finish().unwrap();
@@ -159,7 +161,7 @@ impl Fork<'_> {
         self.changes().iter().map(line).collect()
     }
 
-    pub(super) fn image(&self) -> Image {
+    pub(super) fn image(&self) -> TreeImage {
         image(&self.dirs.target)
     }
 
@@ -213,16 +215,16 @@ pub(super) enum Node {
     Link(Vec<u8>),
 }
 
-/// A directory as a value.
-pub(super) type Image = BTreeMap<RelPath, Node>;
+/// The content of a directory as a value.
+pub(super) type TreeImage = BTreeMap<RelPath, Node>;
 
-pub(super) fn image(dir: &Path) -> Image {
-    let mut image = Image::new();
+pub(super) fn image(dir: &Path) -> TreeImage {
+    let mut image = TreeImage::new();
     read_image(dir, &RelPath::root(), &mut image);
     image
 }
 
-fn read_image(dir: &Path, path: &RelPath, image: &mut Image) {
+fn read_image(dir: &Path, path: &RelPath, image: &mut TreeImage) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         let host = entry.path();

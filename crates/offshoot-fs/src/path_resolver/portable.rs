@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use offshoot_sys::{DIR_HANDLE, FileKind, Links, Stat, fstat, lstat_at};
+use offshoot_sys::{DIR_HANDLE, FileKind, FollowLinks, Stat, fstat, lstat_at};
 use rustix::fs::{Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ pub(super) fn open(
     root: BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,
-    links: Links,
+    links: FollowLinks,
 ) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for _ in 0..RACE_RETRIES {
@@ -41,7 +41,7 @@ pub(super) fn open(
 }
 
 pub(super) fn stat_follow(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Stat> {
-    locate(root, path, Links::Inner)?.stat()
+    locate(root, path, FollowLinks::Beneath)?.stat()
 }
 
 /// The end of a walk: a directory and the last name in it, which is not a link.
@@ -72,7 +72,11 @@ impl Found<'_> {
     }
 }
 
-fn locate<'root>(root: BorrowedFd<'root>, path: &[u8], links: Links) -> io::Result<Found<'root>> {
+fn locate<'root>(
+    root: BorrowedFd<'root>,
+    path: &[u8],
+    links: FollowLinks,
+) -> io::Result<Found<'root>> {
     let mut walker = Walker {
         root,
         here: None,
@@ -112,7 +116,7 @@ fn locate<'root>(root: BorrowedFd<'root>, path: &[u8], links: Links) -> io::Resu
             Err(error) => return Err(error.into()),
         };
         followed += 1;
-        if links == Links::None || followed > MAX_LINKS {
+        if links == FollowLinks::Never || followed > MAX_LINKS {
             return Err(Errno::LOOP.into());
         }
         if target.as_bytes().first() == Some(&b'/') {

@@ -1,5 +1,5 @@
-//! The tools by which agents work together: what a workspace and its project have in common,
-//! conflicts between them, forks, and agents below an agent.
+//! The tools by which agents work together: blame, updates and merges, reviews of conflicts, forks,
+//! and agents below an agent.
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, Result};
 use offshoot_engine::{Access, Content, MAX_WINDOW, Reach, Review, ReviewFilter, ReviewStates};
@@ -7,7 +7,7 @@ use offshoot_wire as wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::{AskStatus, Cut, status};
+use crate::bounds::{StatusArguments, Truncated, status};
 use crate::registry::Tool;
 use crate::tools::{READS, REPLACES, WRITES, limit, path};
 
@@ -34,7 +34,7 @@ fn most_lines() -> usize {
     MOST_LINES
 }
 
-/// A part of a file with who wrote it.
+/// A part of a file with the author of each line.
 #[derive(Serialize, JsonSchema)]
 struct Blamed {
     #[serde(flatten)]
@@ -73,7 +73,7 @@ struct ProposeResolution {
     /// How `content` is encoded.
     #[serde(default)]
     encoding: wire::Encoding,
-    /// What to say about it to whoever decides.
+    /// A note for the person or agent who decides.
     #[serde(default)]
     note: Option<String>,
 }
@@ -102,21 +102,21 @@ struct SpawnAgent {
     role: String,
 }
 
-/// All of them.
+/// All tools of this file.
 pub(crate) fn tools() -> Vec<Tool> {
-    let mut tools = with_the_project();
-    tools.extend(conflicts());
-    tools.extend(more_hands());
+    let mut tools = project_tools();
+    tools.extend(review_tools());
+    tools.extend(agent_tools());
     tools
 }
 
-fn with_the_project() -> Vec<Tool> {
+fn project_tools() -> Vec<Tool> {
     vec![
         Tool::new(
             "status",
             "Show what changed in the workspace since its base, and how far the project is ahead of it: at most 1000 paths a call. `total` says how many there are; go on with `after`.",
             READS,
-            |access, id, asked: AskStatus| status(access, id, &asked),
+            |access, id, asked: StatusArguments| status(access, id, &asked),
         ),
         Tool::new(
             "update",
@@ -124,7 +124,7 @@ fn with_the_project() -> Vec<Tool> {
             REPLACES,
             |access, id, asked: wire::UpdateRequest| {
                 let updated = access.update(id, asked.dry_run)?;
-                Cut::of(&wire::Updated::new(id.as_str(), asked.dry_run, &updated))
+                Truncated::of(&wire::Updated::new(id.as_str(), asked.dry_run, &updated))
             },
         ),
         Tool::without_workspace(
@@ -133,7 +133,7 @@ fn with_the_project() -> Vec<Tool> {
             REPLACES,
             |access, asked: wire::CompleteRequest| {
                 let id = access.workspace_to_complete()?;
-                Cut::of(&wire::complete(access, &id, &asked)?)
+                Truncated::of(&wire::complete(access, &id, &asked)?)
             },
         ),
         Tool::new(
@@ -153,7 +153,7 @@ fn with_the_project() -> Vec<Tool> {
     ]
 }
 
-fn conflicts() -> Vec<Tool> {
+fn review_tools() -> Vec<Tool> {
     vec![
         Tool::without_workspace(
             "list_reviews",
@@ -163,7 +163,7 @@ fn conflicts() -> Vec<Tool> {
         ),
         Tool::without_workspace(
             "propose_resolution",
-            "Propose what a file in conflict should hold. Nothing is decided by it: whoever decides the review can take it.",
+            "Propose what a file in conflict should hold. Nothing is decided by it: the person or agent who decides the review can take it.",
             WRITES,
             |access, asked: ProposeResolution| {
                 let bytes = asked.encoding.bytes(&asked.content)?;
@@ -175,7 +175,7 @@ fn conflicts() -> Vec<Tool> {
     ]
 }
 
-fn more_hands() -> Vec<Tool> {
+fn agent_tools() -> Vec<Tool> {
     vec![
         Tool::without_workspace(
             "fork",

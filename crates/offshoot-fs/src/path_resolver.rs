@@ -6,25 +6,25 @@ mod portable;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use offshoot_sys::{Links, Stat};
+use offshoot_sys::{FollowLinks, Stat};
 use rustix::fs::OFlags;
 
-/// How a [`crate::SafeDir`] resolves paths. Both forms behave alike and pass the same tests.
+/// How a [`crate::SafeDir`] resolves paths. Both resolvers behave alike and pass the same tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum PathResolver {
     /// One `openat2` call per path; Linux 5.6 and later.
     Kernel,
     /// One `openat` call per part of the path, links resolved by hand; every Unix.
     Portable,
 }
 
-impl Form {
-    /// The better form that this machine has.
-    pub fn best() -> Form {
+impl PathResolver {
+    /// The better resolver that this machine has.
+    pub fn best() -> PathResolver {
         if offshoot_sys::has_open_beneath() {
-            Form::Kernel
+            PathResolver::Kernel
         } else {
-            Form::Portable
+            PathResolver::Portable
         }
     }
 
@@ -34,19 +34,19 @@ impl Form {
         root: BorrowedFd<'_>,
         path: &[u8],
         flags: OFlags,
-        links: Links,
+        links: FollowLinks,
     ) -> io::Result<OwnedFd> {
         match self {
-            Form::Kernel => kernel::open(root, path, flags, links),
-            Form::Portable => portable::open(root, path, flags, links),
+            PathResolver::Kernel => kernel::open(root, path, flags, links),
+            PathResolver::Portable => portable::open(root, path, flags, links),
         }
     }
 
     /// What `path` beneath `root` leads to, without opening it.
     pub(crate) fn stat_follow(self, root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Stat> {
         match self {
-            Form::Kernel => kernel::stat_follow(root, path),
-            Form::Portable => portable::stat_follow(root, path),
+            PathResolver::Kernel => kernel::stat_follow(root, path),
+            PathResolver::Portable => portable::stat_follow(root, path),
         }
     }
 }

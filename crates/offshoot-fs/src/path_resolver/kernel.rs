@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use offshoot_sys::{Links, Stat};
+use offshoot_sys::{FollowLinks, Stat};
 use rustix::fs::OFlags;
 
 #[cfg(target_os = "linux")]
@@ -11,14 +11,14 @@ pub(super) fn open(
     root: BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,
-    links: Links,
+    links: FollowLinks,
 ) -> io::Result<OwnedFd> {
     offshoot_sys::open_beneath(root, path, flags, links)
 }
 
 #[cfg(target_os = "linux")]
 pub(super) fn stat_follow(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Stat> {
-    offshoot_sys::fstat(open(root, path, OFlags::PATH, Links::Inner)?)
+    offshoot_sys::fstat(open(root, path, OFlags::PATH, FollowLinks::Beneath)?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -26,7 +26,7 @@ pub(super) fn open(
     _root: BorrowedFd<'_>,
     _path: &[u8],
     _flags: OFlags,
-    _links: Links,
+    _links: FollowLinks,
 ) -> io::Result<OwnedFd> {
     Err(rustix::io::Errno::NOSYS.into())
 }
