@@ -65,7 +65,7 @@ pub(crate) struct StatusArguments {
     limit: Option<usize>,
 }
 
-/// What changed, as many paths of it as one answer tells.
+/// One page of the changes.
 #[derive(Serialize, JsonSchema)]
 pub struct StatusPart {
     #[serde(flatten)]
@@ -143,7 +143,7 @@ pub(crate) struct Truncated<T> {
     #[serde(flatten)]
     #[schemars(with = "T")]
     answer: Map<String, Value>,
-    /// The lists of which only the first 1000 entries are told, and how many each has.
+    /// The lists that were truncated to 1000 entries, and how many each has.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<BTreeMap<String, usize>>,
     #[serde(skip)]

@@ -1,5 +1,5 @@
-//! Finding files by name and by content. One call does a bounded amount of work and returns a cursor
-//! for the next.
+//! Finding files by name and by content. One call does a bounded amount of work and returns a
+//! cursor for the next.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ const LINE: usize = 500;
 const MOST_BYTES: u64 = 64 << 20;
 /// One call reads no more files than this.
 const MOST_FILES: usize = 10_000;
-/// One call looks at no more names than this.
+/// One call compares no more names than this.
 const MOST_NAMES: usize = 200_000;
-/// So many names are asked for first. To ask for more costs the directory again, so each time more are
-/// asked for, up to the last number.
+/// So many names are asked for first. To ask for more costs the directory again, so each time more
+/// are asked for, up to the last number.
 const FIRST_BATCH: usize = 1000;
 const LARGEST_BATCH: usize = 64_000;
 
@@ -78,8 +78,8 @@ impl Cursor {
     }
 }
 
-/// Searches the files that may be read, in one order for all calls. `stop` is polled; once it returns
-/// true the client has gone.
+/// Searches the files that may be read, in one order for all calls. `stop` is polled; once it
+/// returns true the client has gone.
 pub fn find(
     access: &Access,
     place: &SearchScope,

@@ -1,7 +1,7 @@
 //! The tools that agents call: one registry for HTTP and MCP.
 //!
-//! A tool takes relative paths and no workspace: which one is meant comes from the caller's identity.
-//! What a tool may do is decided by the [`Access`] it is called with.
+//! A tool takes relative paths and no workspace: which one is meant comes from the caller's
+//! identity. What a tool may do is decided by the [`Access`] it is called with.
 
 mod bounds;
 mod collaboration;

@@ -1,8 +1,9 @@
 //! Files as resources: what an agent's client can list and read by URI, beside the tools.
 //!
-//! A URI is `workspace:` and the path in the workspace, percent-encoded. It is decoded once and then
-//! goes through the same parser and the same check as every other path. What is read of a file is the
-//! window that the tool `read_file` gives; `?offset=N` at the end of the URI is where it begins.
+//! A URI is `workspace:` and the path in the workspace, percent-encoded. It is decoded once and
+//! then goes through the same parser and the same check as every other path. What is read of a file
+//! is the window that the tool `read_file` gives; `?offset=N` at the end of the URI is where it
+//! begins.
 
 use offshoot_core::{Error, RelPath, Result, Timestamp, percent_decode};
 use offshoot_engine::{Access, MAX_WINDOW, Window, WindowContent, mime_by_name};
@@ -108,7 +109,7 @@ pub fn list(
     limit: usize,
 ) -> Result<(Vec<Resource>, bool)> {
     let id = access.own_workspace()?;
-    // One more than asked for tells whether there are more.
+    // One more than requested shows whether there are more.
     let mut entries = access.walk_files(&id, after, limit.saturating_add(1))?;
     let more = entries.len() > limit;
     entries.truncate(limit);

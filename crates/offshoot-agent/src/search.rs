@@ -29,7 +29,7 @@ pub(crate) struct Search {
 pub(crate) struct Matches {
     /// Line by line.
     matches: Vec<Match>,
-    /// There are more than could be told.
+    /// There are more matches than are listed.
     truncated: bool,
 }
 

@@ -443,7 +443,7 @@ pub(crate) fn peer(name: &str, measured: Result<f64>) -> (String, f64) {
     }
 }
 
-/// The bytes that a file, or everything of ours below a directory, takes on disk. What a mount
+/// The bytes that a file, or a directory with its content, takes on disk. What a mount
 /// shows is not below its mount point.
 fn disk_usage(path: &Path) -> f64 {
     let Ok(metadata) = path.symlink_metadata() else {

@@ -42,7 +42,7 @@ pub struct BenchOptions {
     pub groups: Vec<Group>,
     /// How many files the trees have, one run each.
     pub files: Vec<usize>,
-    /// Where to work instead of an image of our own.
+    /// The directory to work in; none means a fresh image.
     pub dir: Option<PathBuf>,
     /// How often each step is repeated.
     pub repeat: usize,

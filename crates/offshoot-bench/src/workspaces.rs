@@ -207,7 +207,7 @@ pub(crate) fn run(
         goal(1.0 / 20.0),
     );
     drop(engine);
-    // The data directory is looked at once more, beside that of the other sizes.
+    // The data directory is needed once more, for the growth between sizes.
     std::fs::remove_dir_all(root.join("git")).map_err(|cause| failed("clean up", cause))
 }
 

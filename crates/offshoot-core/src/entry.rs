@@ -48,7 +48,7 @@ impl GitMode {
         }
     }
 
-    /// The kind of entry; a submodule is a directory for everyone but git.
+    /// The kind of entry; a submodule counts as a directory, except in git.
     pub fn kind(self) -> EntryKind {
         match self {
             GitMode::Dir | GitMode::Commit => EntryKind::Dir,

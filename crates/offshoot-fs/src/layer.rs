@@ -12,7 +12,7 @@
 //! A layer is written beside its place, renamed there when it is whole, and marked complete by a
 //! file beside it. From then on it never changes (INV-2). Nothing is synced: a layer is a cache,
 //! and its mark names the boot in which it was written, so that after a power cut it can be told
-//! from one that must be looked at again.
+//! from one that must be checked again.
 
 use std::ffi::CStr;
 use std::fs;

@@ -1,11 +1,11 @@
 //! Files of a workspace: directories that nothing escapes from, scans of what changed, locks.
 //!
 //! [`SafeDir`] is the one way to a workspace's files: every path is resolved by it and no path,
-//! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the
-//! cost of one walk. [`WorkspaceLocks`] exclude operations on one workspace from each other, across
-//! threads and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds what
-//! changed in them. [`Reserve`] keeps disk space for freeing more of it on a full disk. Everything is
-//! synchronous.
+//! link or race leads out of it (INV-7). [`scan()`] finds what outside programs changed at the cost
+//! of one walk. [`WorkspaceLocks`] exclude operations on one workspace from each other, across
+//! threads and processes. [`provider`] makes forks of frozen layers ([`LayerWriter`]) and finds
+//! what changed in them. [`Reserve`] keeps disk space for freeing more of it on a full disk.
+//! Everything is synchronous.
 
 #[cfg(target_os = "linux")]
 #[cfg(feature = "conformance")]

@@ -164,8 +164,9 @@ impl WorkspaceLocks {
         })
     }
 
-    /// Takes the exclusive lock of a name. It needs no file of its own: names come and go with every
-    /// fork, and making and removing a file for each takes longer than the work under the lock.
+    /// Takes the exclusive lock of a name. It needs no file of its own: names come and go with
+    /// every fork, and making and removing a file for each takes longer than the work under the
+    /// lock.
     pub fn lock_name(&self, name: &str, timeout: Duration) -> Result<NameLock> {
         let deadline = Instant::now() + timeout;
         let place = self.dir.join(NAMES).join(name);

@@ -27,7 +27,8 @@ pub enum UseKind {
 
 /// The files and directories that the other processes of this machine use.
 pub struct ProcessUsage {
-    /// Files and directories by device and inode, each with a text that names a process and its use.
+    /// Files and directories by device and inode, each with a text that names a process and its
+    /// use.
     held: HashMap<(u64, u64), String>,
     /// The mount tables of all mount namespaces.
     mounts: Vec<Mount>,

@@ -15,11 +15,11 @@
 //!
 //! # Life
 //!
-//! [`Provider::create`] makes the fork. From then on its target is a plain directory to everybody,
-//! until [`Provider::cleanup`]. A mount ends with the machine, or by [`Provider::close`];
-//! [`Provider::ensure`] brings it back with everything that was changed. A target without its
-//! mount is empty and refuses writes, so that nothing is written where it would be lost. Every call
-//! of a fork gets the layers that it was created with: changes are relative to them, and on another
+//! [`Provider::create`] makes the fork. From then on its target is a plain directory for all
+//! programs, until [`Provider::cleanup`]. A mount ends with the machine, or by [`Provider::close`];
+//! [`Provider::ensure`] brings it back with everything that was changed. A target without its mount
+//! is empty and refuses writes, so that nothing is written where it would be lost. Every call of a
+//! fork gets the layers that it was created with: changes are relative to them, and on another
 //! stack they would undo the work of others. Layers must not change or go away before the fork does
 //! (INV-2).
 //!
@@ -238,8 +238,8 @@ pub struct Created {
 pub struct ForkChanges {
     /// What differs, or may differ, in the order of the paths.
     pub differences: Vec<Difference>,
-    /// Whether there may be staged files at the root, which [`crate::SafeDir::clear_stages`] removes
-    /// if their writer was killed.
+    /// Whether there may be staged files at the root, which [`crate::SafeDir::clear_stages`]
+    /// removes if their writer was killed.
     pub may_hold_stages: bool,
 }
 
@@ -305,8 +305,8 @@ pub trait Provider: Send + Sync {
     fn is_used(&self, fork: &ForkDirs) -> Result<bool>;
 
     /// Makes the fork read-only until [`Provider::thaw`]; `workspace_busy` if a file is open for
-    /// writing, or if the fork is shown at another place. Processes that work in it or read stay, and
-    /// their writes fail.
+    /// writing, or if the fork is shown at another place. Processes that work in it or read stay,
+    /// and their writes fail.
     ///
     /// Only for mounts, `unsupported` for copies.
     fn freeze(&self, fork: &ForkDirs) -> Result<()>;
@@ -320,9 +320,9 @@ pub trait Provider: Send + Sync {
     /// if it is in use. Costs as `close` and `ensure`; a copy is just renamed.
     fn move_target(&self, layers: &[PathBuf], fork: &ForkDirs, target: &Path) -> Result<ForkDirs>;
 
-    /// Moves a file or directory that only `from` has, with all that is in it, to this path of `to`.
-    /// Both forks are closed; `to` has the parent directory and nothing at the path. Does nothing if
-    /// `from` has nothing at the path.
+    /// Moves a file or directory that only `from` has, with all that is in it, to this path of
+    /// `to`. Both forks are closed; `to` has the parent directory and nothing at the path. Does
+    /// nothing if `from` has nothing at the path.
     ///
     /// This is how ignored files follow a fork to another base. `unsupported` if it holds a
     /// directory of the base that was moved there, which stands on layers. For `overlay` one call

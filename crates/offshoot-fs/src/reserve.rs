@@ -1,10 +1,10 @@
 //! Reserved disk space, so that space can still be freed on a full disk.
 //!
-//! Freeing space needs some first: for the commit that says what goes, a longer log, a new name in a
-//! directory. So a file, the reserve, takes real blocks while the disk has any, and releases them
-//! for work that frees space ([`Reserve::release_for`]). Work that stores something is refused until
-//! the file has its blocks again ([`Reserve::require`]). Each such call tries to allocate them, so
-//! that storing works again once there is space.
+//! Freeing space needs some first: for the commit that says what goes, a longer log, a new name in
+//! a directory. So a file, the reserve, takes real blocks while the disk has any, and releases them
+//! for work that frees space ([`Reserve::release_for`]). Work that stores something is refused
+//! until the file has its blocks again ([`Reserve::require`]). Each such call tries to allocate
+//! them, so that storing works again once there is space.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -113,8 +113,8 @@ impl Reserve {
         })
     }
 
-    /// Gives the blocks back to the disk. Until the returned lock is dropped, no call allocates them
-    /// again.
+    /// Gives the blocks back to the disk. Until the returned lock is dropped, no call allocates
+    /// them again.
     fn release(&self) -> Option<File> {
         let file = open_file(&self.path).ok()?;
         file.lock_shared().ok()?;

@@ -31,7 +31,7 @@ pub use memo::{Memo, MemoEntry};
 /// alike; two of the longest ticks leave room for the reading of the clock itself.
 pub const RACY_WINDOW: Duration = Duration::from_millis(20);
 
-/// Decides what a scan looks at, one directory at a time.
+/// Decides what a scan includes, one directory at a time.
 ///
 /// A context carries what is known on the way down, such as the ignore rules that are in force.
 /// Directories without a context of their own share that of their parent at no cost.
@@ -43,7 +43,7 @@ pub trait ScanFilter: Sync {
     fn root(&self) -> Self::Context;
 
     /// Called once per directory, before its entries. Returns a new context for the directory and
-    /// everything below it, or none when nothing changes; `names` tells cheaply whether a file
+    /// everything below it, or none when nothing changes; `names` shows at no cost whether a file
     /// of rules is there.
     fn enter(
         &self,
@@ -127,7 +127,7 @@ pub struct ScannedDir {
 /// How a directory compares with the memo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirState {
-    /// As before; what is in it may differ.
+    /// Unchanged; what is in it may differ.
     Known,
     /// Its permission bits differ.
     PermChanged,

@@ -1,6 +1,6 @@
 //! Reading a stack of layers as the one tree that an overlay of them shows.
 //!
-//! Only the directories that are looked at right now are open: a stack of 128 layers and a deep
+//! Only the directories that are being read are open: a stack of 128 layers and a deep
 //! tree would otherwise need more descriptors than a process has.
 
 use std::cell::OnceCell;

@@ -1,7 +1,7 @@
 //! Filling a fresh private directory with a tree, for layers and for forks that are copies.
 //!
-//! No other process knows the directory yet, so there are no races. Still every name is made through
-//! a descriptor of its parent and no link is followed, because agents chose the names.
+//! No other process knows the directory yet, so there are no races. Still every name is made
+//! through a descriptor of its parent and no link is followed, because agents chose the names.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;

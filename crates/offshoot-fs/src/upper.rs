@@ -11,12 +11,12 @@
 //! - A file was **copied up**, perhaps without a change: that it is there proves nothing.
 //! - A directory may only be on the way to something.
 //!
-//! Where the overlay uses `trusted` attributes, a `user.overlay.*` attribute was set by an agent and
-//! is ignored.
+//! Where the overlay uses `trusted` attributes, a `user.overlay.*` attribute was set by an agent
+//! and is ignored.
 //!
 //! The cost follows the upper, one call per name for itself and one for the layers. Only for
 //! opaque and renamed directories the layers are listed too. Nothing outside the upper and the
-//! layers is looked at: no link is followed.
+//! layers is read: no link is followed.
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +54,7 @@ struct LowerDir {
     members: LayerIndexes,
 }
 
-/// A directory of the fork that has to be looked at.
+/// A directory of the fork that has to be scanned.
 struct Pending {
     path: RelPath,
     /// The layers that may have a directory at this very path; none if they have something else.

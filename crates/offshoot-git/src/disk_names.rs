@@ -1,6 +1,6 @@
 //! Which names some file system takes for the same file. A rule about one name must hold for all of
-//! them: other cases on most systems but Linux, code points that HFS+ ignores, dots and spaces at the
-//! end that NTFS drops, and the short names that NTFS gives to long ones.
+//! them: other cases on most systems but Linux, code points that HFS+ ignores, dots and spaces at
+//! the end that NTFS drops, and the short names that NTFS gives to long ones.
 
 /// Folds a name, or a path, so that names which some file system takes for the same become equal.
 ///

@@ -2,8 +2,9 @@
 //! know them: `.git` and what a case-insensitive disk, NTFS or HFS+ would take for it, and
 //! `.gitmodules` and `.gitattributes`, which must be files that git can trust.
 //!
-//! An attacker who gets such a name into another user's checkout runs commands there (CVE-2014-9390,
-//! CVE-2019-1353, CVE-2018-11235). The functions are named after those of git that they follow.
+//! An attacker who gets such a name into another user's checkout runs commands there
+//! (CVE-2014-9390, CVE-2019-1353, CVE-2018-11235). The functions are named after those of git that
+//! they follow.
 
 use offshoot_core::{EntryKind, RelPath};
 

@@ -53,8 +53,8 @@ pub fn export_bare(
     export_shallow(target, reader, refs, head, &HashSet::new(), progress)
 }
 
-/// Like [`export_bare`], for a shallow history: the parents of commits in `shallow` are missing. The
-/// repository is then like one of `git clone --depth`.
+/// Like [`export_bare`], for a shallow history: the parents of commits in `shallow` are missing.
+/// The repository is then like one of `git clone --depth`.
 pub fn export_shallow(
     target: &Path,
     reader: &dyn ObjectReader,

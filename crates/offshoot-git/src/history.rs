@@ -8,7 +8,8 @@ use crate::commit::Commit;
 use crate::object::{Kind, ObjectReader, read_object};
 use crate::tree_walk::walk_objects;
 
-/// How many tags of tags are followed: more than in any real repository, and an end for a forged one.
+/// How many tags of tags are followed: more than in any real repository, and an end for a forged
+/// one.
 const MAX_TAG_DEPTH: usize = 32;
 
 /// All commits that the tips reach, each after all of its parents.

@@ -44,7 +44,7 @@ impl IgnoreRules {
     /// The rules inside of `dir`, given the content of the rule files that lie in it.
     ///
     /// For the root of the workspace, `dir` is the root path. When `dir` itself is ignored, so is
-    /// everything below it, and its rule files are not even looked at, as in git.
+    /// everything below it, and its rule files are not even read, as in git.
     #[must_use]
     pub fn child(
         &self,

@@ -212,17 +212,6 @@ impl MemoryObjects {
         self.len() == 0
     }
 
-    /// All objects, in the order of their ids.
-    pub fn into_sorted(self) -> Vec<(ObjectId, Kind, Arc<[u8]>)> {
-        let map = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = map
-            .into_iter()
-            .map(|(id, (kind, bytes))| (id, kind, bytes))
-            .collect();
-        all.sort_unstable_by_key(|(id, ..)| *id);
-        all
-    }
-
     fn insert(&self, kind: Kind, id: ObjectId, bytes: Arc<[u8]>) {
         self.0
             .write()

@@ -1,4 +1,5 @@
-//! The framing of git's protocols: packets with their length in four hexadecimal digits before them.
+//! The framing of git's protocols: packets with their length in four hexadecimal digits before
+//! them.
 
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 //! The same format serves two purposes. A snapshot's *tree* is what git checks out. Its *sidecar
 //! tree* holds what git cannot: empty directories, unusual permission bits and nested `.git`
 //! directories. So modes are kept as raw numbers here and any name but `..` is allowed; in a
-//! sidecar tree the name `.` speaks of the directory itself.
+//! sidecar tree the name `.` stands for the directory itself.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -367,7 +367,7 @@ pub fn walk_to<R: ObjectReader + ?Sized>(
     Ok(Some(at))
 }
 
-/// One entry out of the raw bytes of a tree, without a look at what comes after it.
+/// One entry out of the raw bytes of a tree, without parsing what comes after it.
 pub fn find_in(mut bytes: &[u8], name: &[u8]) -> Result<Option<TreeEntry>> {
     while !bytes.is_empty() {
         let (entry, after) = split_entry(bytes)?;

@@ -1,8 +1,8 @@
 //! The serving side of `git clone` and `git fetch`, as git calls it: upload-pack.
 //!
-//! A request comes as bytes and its answer goes to a writer, for a repository of one branch. Nothing
-//! is kept between two requests, which is how git speaks over HTTP: what was agreed on comes again
-//! with each. Protocol 2 is what git asks for today; 0 and 1 are answered as well.
+//! A request comes as bytes and its answer goes to a writer, for a repository of one branch.
+//! Nothing is kept between two requests, which is how git works over HTTP: what was agreed on comes
+//! again with each. Protocol 2 is what git asks for today; 0 and 1 are answered as well.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ pub enum GitProtocol {
     V0,
     /// As version 0, with a line that names the version.
     V1,
-    /// What git speaks today.
+    /// The default of git today.
     V2,
 }
 
@@ -102,8 +102,8 @@ impl UploadPack<'_> {
         write_flush(out)
     }
 
-    /// Answers a request to `git-upload-pack`. An error is sent to the client in git's protocol, and
-    /// returned.
+    /// Answers a request to `git-upload-pack`. An error is sent to the client in git's protocol,
+    /// and returned.
     pub fn answer(&self, version: GitProtocol, request: &[u8], out: &mut dyn Write) -> Result<()> {
         let answered = match version {
             GitProtocol::V2 => self.answer_v2(request, out),

@@ -1,4 +1,5 @@
-//! The difference of two token sequences: histogram anchors, then the hunks slid to where git puts them.
+//! The difference of two token sequences: histogram anchors, then the hunks slid to where git puts
+//! them.
 //!
 //! The result has to be git's, hunk by hunk, for where a hunk stands decides whether two edits
 //! touch. That is why the histogram is written here and not taken from `imara-diff`: git neither
@@ -17,8 +18,8 @@ pub(crate) type Symbol = u32;
 /// A line that occurs more often than this in the base is no anchor, as in git.
 const MAX_OCCURRENCES: u32 = 64;
 
-/// A longer range of nothing but frequent lines counts as replaced: `imara-diff` 0.2 takes time that
-/// grows with the square of such a range, for its look back at neighbours has no end.
+/// A longer range of nothing but frequent lines counts as replaced: `imara-diff` 0.2 takes time
+/// that grows with the square of such a range, for its look back at neighbours has no end.
 const MAX_MYERS: usize = 20_000;
 
 /// One replaced range.

@@ -8,8 +8,8 @@
 //!
 //! A change that only one side made is always in the outcome (INV-6).
 //!
-//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::resolve`] applies it),
-//! storage of merged bytes, and history.
+//! Deliberately absent: policies (the caller chooses per conflict, [`Conflict::resolve`] applies
+//! it), storage of merged bytes, and history.
 
 mod brackets;
 mod conflict;

@@ -136,8 +136,8 @@ impl TextMerge {
         }
     }
 
-    /// A block that both sides opened or closed, one of them in a hunk that conflicts by line, would
-    /// be open or closed twice. The brackets of the whole text tell.
+    /// A block that both sides opened or closed, one of them in a hunk that conflicts by line,
+    /// would be open or closed twice. The brackets of the whole text tell.
     fn refuse_open_blocks(&mut self, base: &[u8], ours: &[u8], theirs: &[u8]) {
         let resolved = |piece: &Piece| matches!(piece, Piece::Resolved(..));
         if !self.pieces.iter().any(resolved) {

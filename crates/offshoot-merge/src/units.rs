@@ -1,4 +1,5 @@
-//! Contents cut into units, lines or values of JSON, for attributing parts of a conflict to authors.
+//! Contents cut into units, lines or values of JSON, for attributing parts of a conflict to
+//! authors.
 //!
 //! A line of a text is a unit. Of a JSON document it is each value that holds no other, together
 //! with the keys that lead to it, so that a minified document has as many units as a pretty one.

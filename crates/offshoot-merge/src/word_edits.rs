@@ -22,8 +22,8 @@ impl<'a> WordEdits<'a> {
     /// or only one if an edit is of signs alone.
     ///
     /// Blanks and brackets alone do not keep edits apart. People merged such hunks as the word pass
-    /// would in 43 % of the cases, and in 67 % with a word between. Lines that one side removed next
-    /// to an edit of the other are different: 83 %, if neither side brings in lines.
+    /// would in 43 % of the cases, and in 67 % with a word between. Lines that one side removed
+    /// next to an edit of the other are different: 83 %, if neither side brings in lines.
     pub(crate) fn touch(&self) -> bool {
         if self.only_removes_lines() {
             return false;
@@ -84,8 +84,8 @@ impl<'a> WordEdits<'a> {
         comment || lines.lost(self.regions) || lines.meet(self.regions)
     }
 
-    /// Whether one of the signs is present that the merged result is wrong. Each of them alone halves
-    /// the odds of the word pass; they mean nothing where its result equals one side.
+    /// Whether one of the signs is present that the merged result is wrong. Each of them alone
+    /// halves the odds of the word pass; they mean nothing where its result equals one side.
     pub(crate) fn are_doubtful(&self) -> bool {
         self.repeat_words() || self.one_is_blank()
     }

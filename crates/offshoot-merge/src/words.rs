@@ -73,7 +73,8 @@ impl<'a> HunkWords<'a> {
         (allowed.contains(reason) && !related).then_some((merged, reason))
     }
 
-    /// Resolves a region that both sides changed in different ways: whether theirs is taken, and why.
+    /// Resolves a region that both sides changed in different ways: whether theirs is taken, and
+    /// why.
     fn resolve_region(&self, region: &Region, allowed: Reasons) -> Option<(bool, Reason)> {
         let base = &self.texts.base[self.words.base.bytes(&region.base)];
         let ours = &self.texts.ours[self.words.ours.bytes(&region.ours)];

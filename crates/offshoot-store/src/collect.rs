@@ -91,8 +91,8 @@ impl Store {
     }
 
     /// Erases objects whatever their age, and the bytes wherever they are: rows, blobs of their
-    /// own, and the packs that hold them, which are written anew. Writers wait for one step at most.
-    /// Content in the log of the database is gone once the log is overwritten.
+    /// own, and the packs that hold them, which are written anew. Writers wait for one step at
+    /// most. Content in the log of the database is gone once the log is overwritten.
     ///
     /// Each object comes with the age of its row in one view of the store in which nothing names
     /// any of them. A transaction that names one later also renews its row: it is younger then and

@@ -6,8 +6,8 @@
 //! objects one after the other (bulk writes). [`Store`] hides the difference.
 //!
 //! # Damage
-//! What is read is hashed and compared with its id before its last byte is given out, wherever it is
-//! stored: damaged content is an error and never a wrong answer (`checked.rs`).
+//! What is read is hashed and compared with its id before its last byte is given out, wherever it
+//! is stored: damaged content is an error and never a wrong answer (`checked.rs`).
 //!
 //! # Ordering (the numbers are those of ARCHITECTURE.md)
 //! INV-1: bytes first, rows after. A blob or pack is durable before the transaction that names it

@@ -29,8 +29,8 @@ pub trait MergeReads {
     /// The newest merge of a workspace.
     fn last_merge(&self, workspace: WorkspaceKey) -> Result<Option<MergeRow>>;
 
-    /// The newest merge of a workspace from this base that landed something and was not undone, by an
-    /// index: the one before another, or the newest.
+    /// The newest merge of a workspace from this base that landed something and was not undone, by
+    /// an index: the one before another, or the newest.
     fn last_landed(
         &self,
         workspace: WorkspaceKey,
@@ -66,8 +66,8 @@ pub trait MergeReads {
     fn reviews(&self, project: Option<WorkspaceKey>, unresolved: bool) -> Result<Vec<ReviewRow>>;
 
     /// Some of the reviews of a project, or of all, in the order in which they were opened: those
-    /// after the one of this name, or from the first; at most `limit`, 0 means all. After one that is
-    /// not among them there is none.
+    /// after the one of this name, or from the first; at most `limit`, 0 means all. After one that
+    /// is not among them there is none.
     fn reviews_after(
         &self,
         project: Option<WorkspaceKey>,

@@ -22,12 +22,12 @@ pub enum Durability {
 /// Rows, in transactions.
 ///
 /// # Transactions
-/// [`MetaStore::read`] gives a consistent view, taken when the first question is asked: nothing that
-/// commits after that is seen. Work that asks nothing costs nothing.
-/// [`MetaStore::write`] runs `work` as if it were alone: what it reads cannot change before it
-/// commits. If `work` fails, nothing of it remains. If the store has to try again (PostgreSQL may
-/// refuse to serialise two transactions), `work` is called again from the start, so it must not
-/// have side effects outside the transaction that it cannot repeat.
+/// [`MetaStore::read`] gives a consistent view, taken when the first question is asked: nothing
+/// that commits after that is seen. Work that asks nothing costs nothing. [`MetaStore::write`] runs
+/// `work` as if it were alone: what it reads cannot change before it commits. If `work` fails,
+/// nothing of it remains. If the store has to try again (PostgreSQL may refuse to serialise two
+/// transactions), `work` is called again from the start, so it must not have side effects outside
+/// the transaction that it cannot repeat.
 ///
 /// Writers may share one commit (SQLite: one sync for all that wait), so a transaction must be
 /// short: no file is read and nothing is compressed inside.
@@ -37,9 +37,9 @@ pub enum Durability {
 /// later. A PostgreSQL sequence alone does not keep this; the implementation must.
 ///
 /// # Errors
-/// `store_unavailable` when the store cannot be reached or is locked for too long,
-/// `quota_exceeded` when its disk is full ([`offshoot_core::Error::disk_full`]); nothing has happened
-/// then and a retry is safe. What `work` returns is passed through.
+/// `store_unavailable` when the store cannot be reached or is locked for too long, `quota_exceeded`
+/// when its disk is full ([`offshoot_core::Error::disk_full`]); nothing has happened then and a
+/// retry is safe. What `work` returns is passed through.
 ///
 /// # Costs (SQLite, warm)
 /// A read transaction 3 to 12 µs plus 2 to 8 µs for each look-up. A synced write one fsync, shared
@@ -64,9 +64,9 @@ pub trait MetaStore: Send + Sync {
     /// in the files any more. Slow: it may rewrite the whole database.
     fn scrub(&self) -> Result<()>;
 
-    /// Damage of the database, one text each: torn files, indexes that do not fit their tables, rows
-    /// that name missing rows. Reads everything from disk. Writers do not wait, and their changes are
-    /// not mistaken for damage.
+    /// Damage of the database, one text each: torn files, indexes that do not fit their tables,
+    /// rows that name missing rows. Reads everything from disk. Writers do not wait, and their
+    /// changes are not mistaken for damage.
     fn damage(&self) -> Result<Vec<String>>;
 
     /// The bytes that the rows take on disk, side files included.
@@ -188,7 +188,7 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites + RequestWrites {
     /// Sets a setting.
     fn put_setting(&mut self, key: &str, value: &str) -> Result<()>;
 
-    /// Adds a workspace (the `key` of `row` is not looked at) and returns its number.
+    /// Adds a workspace (the `key` of `row` is ignored) and returns its number.
     /// `already_exists` if an open one has that name.
     fn add_workspace(&mut self, row: &WorkspaceRow) -> Result<WorkspaceKey>;
 
@@ -214,9 +214,9 @@ pub trait WriteTx: ReadTx + ProjectWrites + MergeWrites + RequestWrites {
 
     /// Names an object whose bytes are durable. Returns false if the store had it.
     ///
-    /// If it had it, the age of the row is renewed, so that garbage collection, which checks the age
-    /// in the transaction that removes a row, does not remove it. Fails with `store_unavailable` if
-    /// its bytes were erased since they were made durable.
+    /// If it had it, the age of the row is renewed, so that garbage collection, which checks the
+    /// age in the transaction that removes a row, does not remove it. Fails with
+    /// `store_unavailable` if its bytes were erased since they were made durable.
     fn put_object(&mut self, object: &NewObject) -> Result<bool>;
 
     /// Renews the age of an object's row, for a caller that found the object there and therefore

@@ -126,8 +126,8 @@ impl Store {
         self.load(id, tx.object(id)?, Some(tx))
     }
 
-    /// The content of an object that has at most so many bytes, inside a transaction; none if it has
-    /// more, or the store does not have it.
+    /// The content of an object that has at most so many bytes, inside a transaction; none if it
+    /// has more, or the store does not have it.
     pub fn small_object_in(
         &self,
         tx: &dyn ReadTx,
@@ -141,10 +141,10 @@ impl Store {
         Ok(self.load(id, row, Some(tx))?.map(|(_, bytes)| bytes))
     }
 
-    /// The kind, the size and the content of an object as a stream, in bounded memory whatever
-    /// its size. Reading fails before the last bytes if the content does not fit its id: a caller
-    /// that reads to the end has the right content, a caller that stops before cannot know. An error
-    /// of the stream holds the [`Error`] to return.
+    /// The kind, the size and the content of an object as a stream, in bounded memory whatever its
+    /// size. Reading fails before the last bytes if the content does not fit its id: a caller that
+    /// reads to the end has the right content, a caller that stops before cannot know. An error of
+    /// the stream holds the [`Error`] to return.
     pub fn open_object(
         &self,
         id: &ObjectId,

@@ -60,7 +60,7 @@ pub trait ProjectWrites {
     /// Sets what makes a workspace a fork.
     fn put_fork(&mut self, row: &ForkRow) -> Result<()>;
 
-    /// Adds a layer and returns its number; the `key` of the row is not looked at. The layer below
+    /// Adds a layer and returns its number; the `key` of the row is ignored. The layer below
     /// must exist.
     fn add_layer(&mut self, row: &LayerRow) -> Result<i64>;
 

@@ -55,7 +55,7 @@ pub struct LayerRow {
     pub bytes: i64,
     /// When it was written.
     pub made_at: Timestamp,
-    /// Whether it is known to be on disk, so that it need not be looked at after a power cut.
+    /// Whether it is known to be on disk, so that it need not be checked after a power cut.
     pub synced: bool,
 }
 
@@ -96,7 +96,7 @@ pub struct AgentRow {
     /// What it is there for.
     pub role: String,
     /// The name of the workspace that is its own; none if it works in that of an agent above it.
-    /// It may mean the workspace of somebody else once that one is closed.
+    /// Once that workspace is closed, another one may get its name.
     pub workspace: Option<WorkspaceId>,
     /// The workspace that is its own.
     pub workspace_key: Option<WorkspaceKey>,

@@ -46,6 +46,7 @@ pub trait RequestWrites {
     /// Removes the record of a key.
     fn forget_request(&mut self, key: &[u8; 32]) -> Result<()>;
 
-    /// Removes the oldest records of before this time, at most so many, by an index. Returns how many.
+    /// Removes the oldest records of before this time, at most so many, by an index. Returns how
+    /// many.
     fn forget_requests(&mut self, before: Timestamp, limit: usize) -> Result<usize>;
 }

@@ -165,8 +165,8 @@ impl std::fmt::Debug for NewObject {
 }
 
 impl NewObject {
-    /// This object without its bytes, to name it in a transaction after the one that stored it. That
-    /// transaction fails if the object was removed meanwhile.
+    /// This object without its bytes, to name it in a transaction after the one that stored it.
+    /// That transaction fails if the object was removed meanwhile.
     #[must_use]
     pub fn without_bytes(&self) -> NewObject {
         let row = ObjectRow {
@@ -280,7 +280,7 @@ words! {
         Create = "create",
         /// The content of a file or link changed.
         Write = "write",
-        /// A file, link or empty directory went away.
+        /// A file, link or empty directory was removed.
         Delete = "delete",
         /// A file arrived from another path, which is in `from`.
         Move = "move",

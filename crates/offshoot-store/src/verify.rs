@@ -1,8 +1,8 @@
 //! Verifying content by its id while it is read.
 //!
-//! A disk may return a flipped bit without an error. So the last bytes of a stream are withheld until
-//! its hash is known to be right: a reader that gets to the end without an error has read the right
-//! content.
+//! A disk may return a flipped bit without an error. So the last bytes of a stream are withheld
+//! until its hash is known to be right: a reader that gets to the end without an error has read the
+//! right content.
 
 use std::io::{self, Read};
 

@@ -55,7 +55,7 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
 
 /// A value that differs after every start of the machine; none where the system has no such thing.
 ///
-/// A value that differs from a stored one tells that the page cache was lost since.
+/// If it differs from a stored value, the page cache was lost since.
 pub fn boot_id() -> Option<String> {
     // It cannot change while this process lives.
     static BOOT_ID: OnceLock<Option<String>> = OnceLock::new();

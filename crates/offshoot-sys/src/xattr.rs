@@ -147,8 +147,8 @@ pub fn set_xattr(_file: impl AsFd, _name: &CStr, _value: &[u8]) -> io::Result<()
     Err(Errno::NOSYS.into())
 }
 
-/// Makes a whiteout: a character device with the number 0:0. Since Linux 5.8 nobody needs a
-/// privilege for this one device.
+/// Makes a whiteout: a character device with the number 0:0. Since Linux 5.8 this needs no
+/// privilege.
 #[cfg(target_os = "linux")]
 pub fn make_whiteout(dir: impl AsFd, name: &CStr) -> io::Result<()> {
     use rustix::fs::{FileType, Mode, mknodat};

@@ -84,7 +84,7 @@ pub fn git_with_input<S: AsRef<OsStr>>(dir: &Path, args: &[S], input: &[u8]) -> 
     let mut stdin = child.stdin.take().expect("stdin is a pipe");
     let output = std::thread::scope(|scope| {
         // A thread, because git may fill its output pipe before it has read all of the input. A
-        // command that does not read its input closes the pipe: not an error of ours.
+        // command that does not read its input closes the pipe, which is no error.
         scope.spawn(move || stdin.write_all(input));
         child.wait_with_output().expect("git can be waited for")
     });

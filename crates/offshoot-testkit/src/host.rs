@@ -1,4 +1,4 @@
-//! A temporary directory that goes away even if mounts and immutable directories are in it.
+//! A temporary directory that is removed even if mounts and immutable directories are in it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

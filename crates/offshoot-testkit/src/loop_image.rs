@@ -59,7 +59,7 @@ impl FileSystem {
     /// Options for `mount -o`.
     fn mount_options(self) -> &'static str {
         match self {
-            // Reading must not write: a copy would differ with every look at the tree.
+            // Reading must not write: a copy would differ after every walk of the tree.
             Self::Ext4 | Self::Btrfs => "noatime",
             // A copy has the same identity as its original, which XFS would refuse.
             Self::Xfs => "noatime,nouuid",
@@ -96,7 +96,7 @@ impl FileSystem {
     /// Whether `path` lies on a file system of this kind.
     ///
     /// # Panics
-    /// If `path` cannot be looked at.
+    /// If `statfs` of `path` fails.
     #[must_use]
     pub fn holds(self, path: &Path) -> bool {
         let found = rustix::fs::statfs(path)

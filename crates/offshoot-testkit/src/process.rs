@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -49,11 +49,6 @@ impl Process {
     /// The read end of the child's standard output, once, if it was piped.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
-    }
-
-    /// The read end of the child's standard error, once, if it was piped.
-    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
-        self.child.stderr.take()
     }
 
     /// `kill -9` for the whole group, then reaps the child. Its descendants get the same signal at

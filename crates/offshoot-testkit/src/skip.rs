@@ -12,7 +12,7 @@ pub const SKIPPED_FILE: &str = "OFFSHOOT_SKIPPED_FILE";
 /// The caller returns afterwards: `return skip("needs root")`.
 ///
 /// # Panics
-/// If the line cannot be appended: a skip that nobody would see is a failure.
+/// If the line cannot be appended: a skip that is not counted is a failure.
 pub fn skip(reason: &str) {
     let mut stderr = std::io::stderr().lock();
     // A closed stderr is no reason to fail; the file below is what is counted.

@@ -6,7 +6,7 @@ use imara_diff::{
     Algorithm, Diff, InternedInput, Interner, Token, UnifiedDiffConfig, UnifiedDiffPrinter,
 };
 
-/// Git looks at so many bytes to see whether a file is text.
+/// Git reads so many bytes to see whether a file is text.
 const SNIFFED_BYTES: usize = 8000;
 /// Larger contents are not compared line by line.
 const MAX_TEXT_BYTES: usize = 32 << 20;

@@ -230,8 +230,8 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of base64 in either alphabet, with or without padding and line ends; none if the text is
-/// no base64.
+/// The bytes of base64 in either alphabet, with or without padding and line ends; none if the text
+/// is no base64.
 pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,

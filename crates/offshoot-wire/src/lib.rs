@@ -1,5 +1,5 @@
-//! The JSON shapes of answers and requests, which the command line, HTTP and MCP share. They are not
-//! the engine's types: only this crate converts between the two.
+//! The JSON shapes of answers and requests, which the command line, HTTP and MCP share. They are
+//! not the engine's types: only this crate converts between the two.
 //!
 //! Names of fields are promises to programs. Add to them, do not rename them. Paths are escaped
 //! text, ids are 40 hexadecimal digits, times are RFC 3339 in UTC.

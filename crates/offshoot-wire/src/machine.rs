@@ -135,7 +135,7 @@ impl From<&engine::Cleaned> for Cleaned {
     }
 }
 
-/// What a check looked at and what it found.
+/// What a check covered and what it found.
 #[derive(Debug, Serialize)]
 pub struct CheckReport {
     ok: bool,

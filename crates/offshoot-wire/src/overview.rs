@@ -35,7 +35,7 @@ pub struct ForkOverview {
     last_operation: Option<Value>,
     /// How many of its conflicts wait for a decision.
     open_reviews: usize,
-    /// Why its directory could not be looked at, so that this is what was recorded before.
+    /// Why its directory could not be scanned, so that this is what was recorded before.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_looked_at: Option<String>,
 }

@@ -311,8 +311,8 @@ const ROLE_PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]{1,256}$";
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
-    /// Its id, which no other agent has or had; without it one that begins with its role. Only admins
-    /// and holders of a token of the project choose one.
+    /// Its id, which no other agent has or had; without it one that begins with its role. Only
+    /// admins and holders of a token of the project choose one.
     #[serde(default)]
     #[schemars(regex(pattern = ID_PATTERN))]
     pub id: Option<String>,

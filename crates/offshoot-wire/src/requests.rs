@@ -80,7 +80,8 @@ pub struct RestoreRequest {
     pub path: Option<String>,
 }
 
-/// A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it reaches.
+/// A token to issue. Exactly one of `admin`, `agent`, `workspace` and `project` says what it
+/// reaches.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewToken {

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct FileMatches {
     /// File by file and line by line.
     pub matches: Vec<FileMatch>,
-    /// Where to go on, to be given as `after`; not there when everything was looked at. There may be
+    /// Where to go on, to be given as `after`; not there when everything was searched. There may be
     /// one though nothing more is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -19,7 +19,7 @@ pub struct FileMatches {
 pub struct FileMatch {
     /// The file.
     pub path: String,
-    /// The number of the line, from 1; none if only names were looked at.
+    /// The number of the line, from 1; none if only names were searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
     /// The line; a long one is cut.

@@ -212,8 +212,8 @@ pub struct Capabilities {
     pub policies: Vec<&'static str>,
     /// The tools that agents can call.
     pub tools: Vec<String>,
-    /// Whether changes by outside programs arrive as they happen: `watching`, `syncing` where watches
-    /// ran out, or `off`.
+    /// Whether changes by outside programs arrive as they happen: `watching`, `syncing` where
+    /// watches ran out, or `off`.
     pub outside_changes: &'static str,
     /// The largest file or archive in a request.
     pub max_body_bytes: u64,

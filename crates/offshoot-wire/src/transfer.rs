@@ -45,7 +45,7 @@ impl From<&engine::Written> for Upload {
     }
 }
 
-/// One uploaded file as the command line tells it: what HTTP says, and what every write says.
+/// One uploaded file in the output of the command line: the fields of HTTP and of every write.
 #[derive(Debug, Serialize)]
 pub struct UploadedFile {
     #[serde(flatten)]

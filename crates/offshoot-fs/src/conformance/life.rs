@@ -22,7 +22,7 @@ pub(super) fn second_fork_refused(fixture: &Fixture<'_>) {
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::AlreadyExists);
     assert_eq!(fork.read("f"), "changed", "the fork is unharmed");
-    // A target that somebody else made is not taken over either.
+    // An existing target of another program is refused as well.
     let taken = ForkDirs::new(fixture.fresh("private"), fixture.fresh("target"));
     fs::create_dir(&taken.target).unwrap();
     fs::write(taken.target.join("theirs"), "x").unwrap();
@@ -354,7 +354,7 @@ pub(super) fn cleanup_twice(fixture: &Fixture<'_>) {
     fixture.provider.cleanup(&fork.dirs).unwrap();
     assert!(!fork.dirs.target.exists() && !fork.dirs.private.exists());
     fixture.provider.cleanup(&fork.dirs).unwrap();
-    // The same names can be used again.
+    // The names of a removed fork can be used again.
     fixture.provider.create(&fork.layers, &fork.dirs).unwrap();
     assert_eq!(fork.read("f"), "x");
     // Half of it is gone, as after a killed clean-up.

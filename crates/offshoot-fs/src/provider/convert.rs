@@ -1,5 +1,5 @@
-//! Turning the changes of an overlay fork into those of a copy, without mounting it: for a fork that
-//! cannot be mounted any more.
+//! Turning the changes of an overlay fork into those of a copy, without mounting it: for a fork
+//! that cannot be mounted any more.
 //!
 //! The upper is read by [`crate::upper`], so deleted, replaced and renamed directories come out as
 //! the mount would show them. No workspace uses the copy yet, and the upper is only read: a failure
@@ -26,9 +26,9 @@ use crate::{Difference, SafeDir, Staged, Sync, read_error, write_error};
 /// copy of its layers and syncs them. The overlay is not mounted.
 ///
 /// Returns paths of sockets, devices and the like, which a copy does not have. The cost follows the
-/// upper. `permission_denied` where this process cannot read the overlay attributes of the upper, and
-/// `unsupported` where their namespace is not recorded: without them, replaced directories would be
-/// taken for merged ones, and deleted files would come back.
+/// upper. `permission_denied` where this process cannot read the overlay attributes of the upper,
+/// and `unsupported` where their namespace is not recorded: without them, replaced directories
+/// would be taken for merged ones, and deleted files would come back.
 pub fn copy_changes(layers: &[PathBuf], from: &ForkDirs, to: &ForkDirs) -> Result<Vec<RelPath>> {
     let xattrs = recorded_xattrs(from, OverlayXattrs::best())?.ok_or_else(|| {
         Error::new(

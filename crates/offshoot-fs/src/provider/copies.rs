@@ -1,7 +1,7 @@
 //! Forks as copies of what the layers show: with shared extents (`reflink`) or without (`copy`).
 //!
-//! `reflink` never falls back to copying: a caller that requires it must learn that it does not work
-//! here.
+//! `reflink` never falls back to copying: a caller that requires it must learn that it does not
+//! work here.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -296,8 +296,8 @@ impl<'a> CopyBuilder<'a> {
         Ok(RecordedStat::of(&lstat_at(self.tree.here(), &name)?))
     }
 
-    /// Waits until the clock of the file system has moved on, so that every later change has another
-    /// time than the recorded one.
+    /// Waits until the clock of the file system has moved on, so that every later change has
+    /// another time than the recorded one.
     fn finish(self, private: &Path) -> Result<CopyResult> {
         let entries = self.copied.record.entries.values();
         let newest = entries

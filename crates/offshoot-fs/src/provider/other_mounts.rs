@@ -1,8 +1,8 @@
 //! Whether a fork is mounted at another place too: by a bind mount, or in a container.
 //!
 //! Such a mount keeps the file system alive after the fork's own mount is gone, and an unmount does
-//! not report it. Writes there would go to an upper that the fork no longer uses. So the mount tables
-//! of all mount namespaces are read.
+//! not report it. Writes there would go to an upper that the fork no longer uses. So the mount
+//! tables of all mount namespaces are read.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Forks as overlay mounts: made in the time of a mount, whatever the project's size.
 //!
 //! The lock file of a fork holds the target and the names of the layers of its last mount. With it,
-//! an upper is never mounted at two places at once, which the kernel would allow with wrong results,
-//! and never on other layers than its first ones.
+//! an upper is never mounted at two places at once, which the kernel would allow with wrong
+//! results, and never on other layers than its first ones.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -94,8 +94,8 @@ impl OverlayProvider {
         Ok(guarded)
     }
 
-    /// This provider with the attributes that the fork uses: the process that made the fork may have
-    /// had other privileges.
+    /// This provider with the attributes that the fork uses: the process that made the fork may
+    /// have had other privileges.
     fn of_fork(&self, fork: &ForkDirs) -> Result<OverlayProvider> {
         let xattrs = recorded_xattrs(fork, self.xattrs)?.unwrap_or(self.xattrs);
         Ok(OverlayProvider { xattrs, ..*self })
@@ -325,8 +325,8 @@ fn refuse_if_mounted_elsewhere(fork: &ForkDirs) -> Result<()> {
     Ok(())
 }
 
-/// Ends an unused mount. Not lazily: a detached mount that lives on would be a second one on the same
-/// upper.
+/// Ends an unused mount. Not lazily: a detached mount that lives on would be a second one on the
+/// same upper.
 fn unmount_with_retries(target: &Path) -> Result<()> {
     let started = Instant::now();
     loop {
@@ -455,8 +455,8 @@ fn refuse_writes(target: &OwnedFd) -> io::Result<bool> {
     }
 }
 
-/// Fails if the bare target is not empty: without the immutable flag it may have been written to, and
-/// a mount would hide that.
+/// Fails if the bare target is not empty: without the immutable flag it may have been written to,
+/// and a mount would hide that.
 fn refuse_occupied(target: &Path) -> Result<()> {
     let mut names = fs::read_dir(target).map_err(cannot_mount)?;
     if names.next().is_none() {

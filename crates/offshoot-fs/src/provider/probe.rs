@@ -41,9 +41,9 @@ impl std::fmt::Debug for Choice {
     }
 }
 
-/// Tries each provider in a temporary directory below `dir`, the best first. A process that is killed
-/// meanwhile leaves the directory, perhaps with a mount in it, to the next call of this function or
-/// of [`sweep_probes`].
+/// Tries each provider in a temporary directory below `dir`, the best first. A process that is
+/// killed meanwhile leaves the directory, perhaps with a mount in it, to the next call of this
+/// function or of [`sweep_probes`].
 ///
 /// Costs a mount, an unmount and a few files: milliseconds, more on a disk with much to sync.
 pub fn probe(dir: &Path) -> Result<Vec<Probe>> {
@@ -181,8 +181,8 @@ fn lock_dir(dir: &Path, lock: impl Fn(&fs::File) -> io::Result<()>) -> io::Resul
     Ok(dir)
 }
 
-/// Removes what killed probes left below a directory, mounts included. What cannot be removed now is
-/// left to the next call.
+/// Removes what killed probes left below a directory, mounts included. What cannot be removed now
+/// is left to the next call.
 pub fn sweep_probes(dir: &Path) {
     let free = |path: &Path| lock_dir(path, |dir| dir.try_lock().map_err(io::Error::from)).ok();
     let leftovers = || -> io::Result<Vec<PathBuf>> {
@@ -220,7 +220,7 @@ fn fork_in(area: &Path, name: ProviderName) -> ForkDirs {
     ForkDirs::new(at("private"), at("target"))
 }
 
-/// Makes a small fork, changes it, looks at the changes, and removes it.
+/// Makes a small fork, changes it, checks that the changes are found, and removes it.
 fn try_provider(provider: &dyn Provider, area: &ProbeDir) -> Result<()> {
     let name = provider.name();
     let layer = area.path.join(format!("{name}-layer"));

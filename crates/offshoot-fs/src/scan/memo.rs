@@ -424,8 +424,8 @@ fn add_fresh(
             hashed(&dir.join_name(name))
         }
     });
-    // A file that was not hashed has an entry too, so that its removal is noticed. Each scan reports
-    // it as unknown again.
+    // A file that was not hashed has an entry too, so that its removal is noticed. Each scan
+    // reports it as unknown again.
     let unread = id.is_none() && !entry.fingerprint.is_dir();
     builder.add(
         name,

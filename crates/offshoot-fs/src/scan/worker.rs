@@ -53,7 +53,7 @@ struct NameRef {
     start: u32,
     len: u32,
     kind: Option<FileKind>,
-    /// The first eight bytes, which decide most comparisons without a look at the name.
+    /// The first eight bytes, which decide most comparisons without reading the name.
     key: u64,
 }
 

@@ -39,8 +39,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// One test at a time: a process that one of them starts holds, for a moment, the removed files that
-/// another one has just closed, and with them the space.
+/// One test at a time: a process that one of them starts holds, for a moment, the removed files
+/// that another one has just closed, and with them the space.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -127,7 +127,7 @@ fn forgotten_locks_start_over() {
     let left = std::fs::read_dir(host.path().join("locks")).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["names"], "the one file of all names");
-    // Removing the files while others wait for them lets nobody in twice.
+    // Removing the files while other threads wait for them gives no lock to two of them.
     let inside = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -200,7 +200,7 @@ fn processes_exclude_each_other_and_kill_releases() {
     writer.kill().unwrap();
     let next = locks.exclusive("ws", SOON).unwrap();
     writer.wait().unwrap();
-    // It is told so until somebody says that all is right again.
+    // Every holder is told so until one says that the workspace is repaired.
     assert!(next.is_abandoned());
     drop(next);
     let mut next = locks.exclusive("ws", NOW).unwrap();

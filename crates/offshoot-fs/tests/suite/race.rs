@@ -116,7 +116,7 @@ impl Tally {
             Err(error) => {
                 match error.code() {
                     ErrorCode::PathTraversalBlocked => self.refused += 1,
-                    // What the attack moved away, or moved between two steps of ours.
+                    // The attacker moved it away, or moved it between two steps of the removal.
                     ErrorCode::FileNotFound
                     | ErrorCode::NotADirectory
                     | ErrorCode::IsADirectory
@@ -265,7 +265,7 @@ fn race_checking_first_and_opening_later_escapes() {
     assert!(escapes > 0, "the harness has become harmless");
 }
 
-/// A tree is removed whole while somebody else keeps adding to it.
+/// A tree is removed whole while another thread keeps adding to it.
 #[test]
 fn race_removal_ends_while_others_write() {
     for resolver in [PathResolver::Kernel, PathResolver::Portable] {

@@ -196,7 +196,7 @@ fn links_that_leave_are_refused(resolver: PathResolver) {
         code(dir.copy(&rel("d/file"), &rel("copy"), Sync::None)),
         refused
     );
-    // The links themselves are ours to look at and to remove.
+    // The links themselves can be read and removed.
     assert_eq!(
         dir.stat(&rel("absolute")).unwrap().unwrap().kind,
         FileKind::Symlink

@@ -45,7 +45,7 @@ fn stat_in(root: &Path, path: &RelPath) -> Result<Option<IndexStat>> {
     }))
 }
 
-/// A directory with the files of a commit and a `.git` of ours.
+/// A directory with the files of a commit and a `.git` that this crate wrote.
 fn fork_of(git: &Git, base: ObjectId, earlier: Option<&Path>) -> Git {
     let fork = Git {
         dir: tempfile::tempdir().unwrap(),

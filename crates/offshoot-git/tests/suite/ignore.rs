@@ -204,7 +204,8 @@ fn walk(files: &BTreeMap<&str, Vec<u8>>, all: &[(RelPath, bool)]) -> BTreeSet<Re
         let above = dir_path
             .parent()
             .map_or_else(IgnoreRules::root, |above| chains[&above].clone());
-        // `.offshootignore` has the same syntax: here it carries the rules in every other directory.
+        // `.offshootignore` has the same syntax: here it carries the rules in every other
+        // directory.
         let rules = files.get(dir).map(|rules| &rules[..]);
         let (git, own) = if dir.len() % 2 == 0 {
             (rules, None)

@@ -181,7 +181,7 @@ fn sidecar_trees_hold_what_git_cannot_and_edits_agree_with_building() {
         for (path, (mode, _)) in &puts {
             prop_assert_eq!(lookup(&objects, built, path).unwrap().unwrap().mode, *mode);
         }
-        // The difference to nothing is the walk, and both visit every directory that speaks.
+        // The difference to nothing is the walk, and both visit every directory with metadata.
         let walked = leaves_of(&objects, built);
         let added: Vec<_> = changes(&objects, EMPTY_TREE, built, &RelPath::root())
             .into_iter().map(|(path, _, new)| (path, new.unwrap())).collect();

@@ -173,7 +173,7 @@ fn run_one(repo: &Path, list: &Path, options: &mut Options) -> BTreeMap<&'static
         if [&base, &ours, &theirs].iter().any(|side| binary(side)) {
             continue;
         }
-        // A merge that was committed with its markers is no one's result.
+        // A merge that was committed with conflict markers is no reference.
         if has_markers(&merged) && !has_markers(&ours) && !has_markers(&theirs) {
             continue;
         }

@@ -1,7 +1,7 @@
 //! Directories that one side renamed as a whole while the other side put something new into them.
 //!
-//! The new file would stay behind alone in the old directory. As in git this is a conflict: that the
-//! file belongs to the others is likely, but a guess.
+//! The new file would stay behind alone in the old directory. As in git this is a conflict: that
+//! the file belongs to the others is likely, but a guess.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

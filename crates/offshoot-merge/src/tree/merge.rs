@@ -208,7 +208,8 @@ impl<'a> TreeMerge<'a> {
         Ok(())
     }
 
-    /// Adds a conflict for each leaf that one side added to a directory which the other side renamed.
+    /// Adds a conflict for each leaf that one side added to a directory which the other side
+    /// renamed.
     fn add_displaced_conflicts(&mut self) -> Result<()> {
         let mut sides = directory::Sides {
             theirs: self.theirs,

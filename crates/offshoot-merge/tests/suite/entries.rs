@@ -64,7 +64,7 @@ fn toml_that_is_not_plain_keys_is_left_alone() {
         "a.toml",
         ["[d]\na = 1\nb = 1\n", "[d]\nb = 1\n", "[d]\na = 2\nb = 1\n"],
     );
-    // The same text in a program has an order.
+    // In a program, the order of such lines has a meaning.
     assert_conflict("a.py", ["x = 0\n", "x = 0\na = 1\n", "x = 0\nb = 2\n"]);
     // The key stands in the table already, elsewhere.
     assert_conflict(
@@ -132,7 +132,7 @@ fn yaml_that_is_not_plain_is_left_alone() {
         "m:\n  a: 1\n  b: 1\n",
         "m:\n  a: 1\n n: 2\n",
     );
-    // The same key elsewhere in the mapping.
+    // The key also stands elsewhere in the mapping.
     conflict(
         "m:\n  a: 1\n  x: 1\n  y: 1\n  z: 1\n",
         "m:\n  a: 1\n  b: 1\n  x: 1\n  y: 1\n  z: 1\n",
@@ -173,7 +173,7 @@ fn items_that_may_be_the_same_or_are_none_are_left_alone() {
             "```\n- a\n- d e\n```\n",
         ],
     );
-    // Each side rewords the same item.
+    // Both sides reword one item.
     assert_conflict("a.md", ["- a b c\n", "- d e f\n", "- g h i\n"]);
 }
 
@@ -190,7 +190,7 @@ fn imports_are_a_set() {
         Reason::Imports,
         &go("\t\"p/model/exemplar\"\n\t\"p/model/histogram\"\n\t\"p/model/labels\"\n"),
     );
-    // The same name from two places, and what both replaced.
+    // One name imported from two places, and a line that both replaced.
     assert_conflict(
         "a.rs",
         [

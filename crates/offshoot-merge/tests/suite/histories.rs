@@ -184,7 +184,7 @@ fn check(seed: u64) -> bool {
             assert_eq!(m, o, "both made the same change; {}", case());
         }
     }
-    // Until someone decides, a conflicting path stays as the head has it.
+    // Until a conflict is decided, its path stays as the head has it.
     for conflict in &outcome.conflicts {
         let at = conflict.ours_path.as_ref().unwrap_or(&conflict.path);
         assert_eq!(merged.get(at), ours.get(at), "seed {seed}: {conflict:#?}");

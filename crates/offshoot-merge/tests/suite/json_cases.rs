@@ -1,4 +1,4 @@
-//! A table of JSON merges as somebody from outside would write it: three texts and the outcome.
+//! A table of JSON merges, black-box: three texts and the expected outcome.
 
 use offshoot_merge::{FileMerge, MergeFileOptions, Part, PartKind, merge_file};
 

@@ -1,4 +1,4 @@
-//! What is decided without anyone, for which reason, and that each reason can be switched off.
+//! What is merged automatically, for which reason, and that each reason can be switched off.
 
 use offshoot_merge::{FileMerge, MergeFileOptions, Reason, Reasons, Rules, merge_file};
 
@@ -113,7 +113,7 @@ fn imports_are_joined_only_where_there_is_one_place_for_each() {
         "use z;\nuse d;\nuse a;\n",
         "use z;\nuse c;\nuse a;\n",
     ]);
-    // The same name from two places.
+    // One name imported from two places.
     assert_conflict([
         "use a;\nuse z;\n",
         "use a;\nuse b::Name;\nuse z;\n",

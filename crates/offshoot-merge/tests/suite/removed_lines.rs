@@ -1,5 +1,5 @@
-//! The first rule of every resolution, as a property: what a side removed is gone from the result, or
-//! it is a conflict. Generated texts whose sides work on the same few lines.
+//! The first rule of every resolution, as a property: what a side removed is gone from the result,
+//! or it is a conflict. Generated texts whose sides work on the same few lines.
 
 use std::collections::BTreeMap;
 

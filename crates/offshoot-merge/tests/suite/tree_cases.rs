@@ -1,4 +1,4 @@
-//! A table of tree merges as somebody from outside would write it: three trees and the outcome.
+//! A table of tree merges, black-box: three trees and the expected outcome.
 
 use crate::support::{Store, Tree, apply, entry, merge, path};
 use offshoot_core::GitMode;

@@ -20,9 +20,9 @@ impl<T> SqlResult<T> for rusqlite::Result<T> {
 
 /// Says of an I/O error of SQLite whether it is that of a full disk.
 ///
-/// SQLite tells a full disk from other errors only where it writes to a file, and for an exceeded
-/// quota not even there: the file that its processes share, a sync and a new file fail with an I/O
-/// error, and the cause is not told. So a page is written beside the database to find out.
+/// SQLite distinguishes a full disk from other errors only where it writes to a file, and for a
+/// full quota not even there: the file that its processes share, a sync and a new file fail with an
+/// I/O error without its cause. So a page is written beside the database to find out.
 pub(super) fn name_full_disk(error: Error, database: &Path) -> Error {
     let failed = std::error::Error::source(&error)
         .and_then(|source| source.downcast_ref::<rusqlite::Error>())

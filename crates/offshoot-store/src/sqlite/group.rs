@@ -7,8 +7,8 @@
 //! and no longer once it has the lock. A writer that leaves the batch open has seen another one
 //! counted, and that one takes the lock and comes to the same decision. Every way out of
 //! [`State::run`] (success, error, panic) goes through [`State::finish_member`]. If another process
-//! holds the store, a writer waits until a deadline, which runs from the moment at which it came, so
-//! that the times of writers in the queue do not add up.
+//! holds the store, a writer waits until a deadline, which runs from the moment at which it came,
+//! so that the times of writers in the queue do not add up.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -239,7 +239,8 @@ impl State {
         (ended, intact)
     }
 
-    /// Commits, rolls back or leaves open the batch after one writer's work, if so many others wait.
+    /// Commits, rolls back or leaves open the batch after one writer's work, if so many others
+    /// wait.
     fn finish_member(&mut self, ended: &WorkOutcome, intact: bool, others: usize) {
         let Some(batch) = &mut self.batch else { return };
         batch.members += usize::from(matches!(ended, WorkOutcome::Done));
@@ -253,7 +254,7 @@ impl State {
         }
     }
 
-    /// Commits the open batch, or rolls it back if no work is in it, and tells its members.
+    /// Commits the open batch, or rolls it back if no work is in it, and wakes its members.
     fn close_batch(&mut self) {
         let Some(batch) = &self.batch else { return };
         let end = if batch.members == 0 {

@@ -1,8 +1,8 @@
 //! The lock file at which the writers of several processes queue instead of polling SQLite.
 //!
-//! The process that holds it may be stopped, so waiting needs a deadline. The kernel has no time-out
-//! for file locks, and polling would lose against processes that wait in the kernel. So a thread
-//! waits in the kernel, and the writer waits for that thread until its deadline.
+//! The process that holds it may be stopped, so waiting needs a deadline. The kernel has no
+//! time-out for file locks, and polling would lose against processes that wait in the kernel. So a
+//! thread waits in the kernel, and the writer waits for that thread until its deadline.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -112,7 +112,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits in the kernel without a limit. Releases the lock at once if no writer wants it by then.
+    /// Waits in the kernel without a limit. Releases the lock at once if no writer wants it by
+    /// then.
     fn wait_in_kernel(&self) {
         let locked = loop {
             match self.file.lock() {

@@ -304,7 +304,7 @@ impl ProjectWrites for Tx<'_> {
         if used.is_some() {
             return Ok(false);
         }
-        // Closed forks remember the layer for nobody.
+        // The layers of closed forks are not in use.
         self.change("UPDATE fork SET layer = NULL WHERE layer = ?1", [key])?;
         self.change("DELETE FROM layer WHERE key = ?1", [key])?;
         Ok(true)

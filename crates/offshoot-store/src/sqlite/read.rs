@@ -67,8 +67,8 @@ const OF_PROJECT_NAMED: &str = " AND +workspace IN (
         SELECT fork.workspace FROM workspace JOIN fork ON fork.project = workspace.key
         WHERE workspace.id = ? AND workspace.kind = 2)";
 
-/// The statement for lines of the history, and its values: only the conditions that are asked for, so
-/// that SQLite can choose the right index.
+/// The statement for lines of the history, and its values: only the conditions that are asked for,
+/// so that SQLite can choose the right index.
 pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
     let mut sql = String::from(concat!("SELECT ", columns!(history), " FROM history"));
     if filter.workspace.is_some() && filter.path.is_some() {
@@ -120,8 +120,9 @@ pub(super) fn history_query(filter: &HistoryFilter) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// Paths that have lines, from `?2` on and before `?3` if there is one. Each is found by a look-up in
-/// the index behind the one before: `DISTINCT` would read every line, and a log may have a million.
+/// Paths that have lines, from `?2` on and before `?3` if there is one. Each is found by a look-up
+/// in the index behind the one before: `DISTINCT` would read every line, and a log may have a
+/// million.
 pub(super) const PATHS_WITH_HISTORY: &str = "
     WITH RECURSIVE found (path) AS (
         SELECT (SELECT path FROM history INDEXED BY history_path

@@ -298,7 +298,7 @@ UPDATE workspace SET handed_out = 1 WHERE materialized = 1;
 /// names. Earlier versions kept it in settings, whose hashes cannot be compared any more.
 ///
 /// A store whose merges may have brought a `.git` says so in a setting, and the
-/// engine looks at them once. Before, every project had a setting that said the opposite.
+/// engine checks them once. Before, every project had a setting that said the opposite.
 const VERSION_8: &str = "
 CREATE TABLE request (
     key BLOB NOT NULL PRIMARY KEY,

@@ -64,7 +64,7 @@ fn a_database_of_every_earlier_schema_opens_and_works() {
         }
         let tokens = read(&store, |tx| tx.tokens(None, 0)).len();
         assert_eq!(tokens, if schema >= 4 { 3 } else { 0 }, "{schema}");
-        // No setting of the old kind is left, and merges that nobody looked through are known.
+        // No setting of the old kind is left, and merges that were not checked are recorded.
         let setting = |key: &str| read(&store, |tx| tx.setting(key));
         assert_eq!(setting(&format!("request/{}", "ab".repeat(32))), None);
         let look_through = setting("merges_to_look_through");

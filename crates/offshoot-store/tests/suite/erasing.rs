@@ -1,4 +1,4 @@
-//! Erasing beside writers of the same content: what is named after the look that found it unnamed
+//! Erasing beside writers of the same content: an object that is named after it was found unnamed
 //! stays, wherever its bytes are and whatever the clock says.
 
 use std::path::Path;

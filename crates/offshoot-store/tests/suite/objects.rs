@@ -222,8 +222,8 @@ fn sum(bytes: &[u8]) -> ObjectId {
     offshoot_store::ContentHasher::finish(sum).unwrap()
 }
 
-/// A file may change between its hash and its storing. What is stored under the hash already, maybe
-/// by somebody else, is not touched by that.
+/// A file may change between its hash and its storing. Content that is stored under the hash
+/// already is not touched by that.
 #[test]
 fn content_that_does_not_hash_to_its_id_takes_the_place_of_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -97,7 +97,7 @@ fn a_stopped_process_keeps_others_waiting_for_a_bounded_time() {
     store
         .read(&mut |tx| tx.setting("held").map(|found| assert!(found.is_none())))
         .unwrap();
-    // It goes on, and so does everybody else; nothing is lost, and nothing refused has landed.
+    // All processes go on; nothing is lost, and no refused write was committed.
     child.resume();
     std::fs::write(path.with_extension("go"), "").unwrap();
     assert!(child.wait().success());
