@@ -429,12 +429,12 @@ impl<'a> CommitGraph<'a> {
                 continue;
             }
             for parent in self.parents(&id)? {
-                let waits = queue.waits(&parent);
+                let is_queued = queue.is_queued(&parent);
                 if is_theirs && theirs.insert(parent) {
-                    if waits {
+                    if is_queued {
                         open -= 1;
                     } else if queue.has_seen(&parent) {
-                        self.mark_below(parent, &fetch.shallow, &queue, &mut theirs, &mut open);
+                        self.mark_common(parent, &fetch.shallow, &queue, &mut theirs, &mut open);
                     }
                 }
                 let fresh = queue.push(self, parent)?;
@@ -447,7 +447,7 @@ impl<'a> CommitGraph<'a> {
 
     /// Marks a commit that was taken for new, and all visited commits that it reaches, as ones that
     /// the other side has.
-    fn mark_below(
+    fn mark_common(
         &self,
         from: ObjectId,
         shallow: &HashSet<ObjectId>,
@@ -462,7 +462,7 @@ impl<'a> CommitGraph<'a> {
             }
             for parent in self.get(&id).map_or(&[][..], |known| &known.parents) {
                 if queue.has_seen(parent) && theirs.insert(*parent) {
-                    if queue.waits(parent) {
+                    if queue.is_queued(parent) {
                         *open -= 1;
                     } else {
                         next.push(*parent);
@@ -562,7 +562,7 @@ impl Queue {
         self.seen.contains(id)
     }
 
-    fn waits(&self, id: &ObjectId) -> bool {
+    fn is_queued(&self, id: &ObjectId) -> bool {
         self.seen.contains(id) && !self.done.contains(id)
     }
 }
