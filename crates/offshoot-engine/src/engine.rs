@@ -362,7 +362,7 @@ impl Engine {
         reserve.has_free(log + reserve.size())
     }
 
-    /// Runs work that frees space; see [`Reserve::lend`].
+    /// Runs work that frees space; see [`Reserve::release_for`].
     pub(crate) fn freeing<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
         self.inner.reserve.release_for(work)
     }
