@@ -112,7 +112,7 @@ struct MoveFile {
 #[serde(deny_unknown_fields)]
 struct ListFiles {
     /// The directory, relative to the workspace.
-    #[serde(default = "here", alias = "subDir")]
+    #[serde(default = "default_dir", alias = "subDir")]
     path: String,
     /// Only entries after this one: `next` of the answer before.
     #[serde(default)]
@@ -122,7 +122,7 @@ struct ListFiles {
     limit: Option<usize>,
 }
 
-fn here() -> String {
+fn default_dir() -> String {
     ".".to_owned()
 }
 

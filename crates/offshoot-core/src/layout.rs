@@ -47,7 +47,7 @@ impl Layout {
 
     /// Whether ignore rules apply to a path. They do not apply to the uploads and outputs of a
     /// session.
-    pub fn heeds_ignore_rules(self, path: &RelPath) -> bool {
+    pub fn applies_ignore_rules(self, path: &RelPath) -> bool {
         let top = path.parts().next().unwrap_or_default();
         self == Layout::Plain || ![&b"uploads"[..], b"outputs"].contains(&top)
     }

@@ -86,10 +86,10 @@ impl LayerWriter {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let place = place.into();
         if fs::symlink_metadata(&place).is_ok() {
-            return Err(taken());
+            return Err(already_exists());
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let building = beside(
+        let building = with_suffix(
             &place,
             &format!(".building-{}-{number}", std::process::id()),
         );
@@ -110,14 +110,15 @@ impl LayerWriter {
     pub fn dir(&mut self, path: &RelPath, perm: u32) -> Result<()> {
         self.tree()?
             .dir(path, perm)
-            .map_err(|error| at(path, error))
+            .map_err(|error| write_error(path, error))
     }
 
     /// A directory that hides what lower layers have at its path.
     pub fn opaque_dir(&mut self, path: &RelPath, perm: u32) -> Result<()> {
         self.dir(path, perm)?;
         let name = self.xattrs.opaque();
-        self.mark(path, name, b"y").map_err(|error| at(path, error))
+        self.mark(path, name, b"y")
+            .map_err(|error| write_error(path, error))
     }
 
     /// A file with everything that `content` yields. Returns its size.
@@ -129,7 +130,7 @@ impl LayerWriter {
             tree.set_metadata(&file, perm)?;
             io::Result::Ok(bytes)
         })()
-        .map_err(|error| at(path, error))?;
+        .map_err(|error| write_error(path, error))?;
         self.counts.files += 1;
         self.counts.bytes += bytes;
         Ok(bytes)
@@ -139,7 +140,7 @@ impl LayerWriter {
     pub fn symlink(&mut self, path: &RelPath, target: &[u8]) -> Result<()> {
         self.tree()?
             .symlink(path, target)
-            .map_err(|error| at(path, error))?;
+            .map_err(|error| write_error(path, error))?;
         self.counts.links += 1;
         Ok(())
     }
@@ -147,7 +148,7 @@ impl LayerWriter {
     /// Hides what lower layers have at a path, a directory with all that is in it.
     pub fn whiteout(&mut self, path: &RelPath) -> Result<()> {
         self.write_whiteout(path, true)
-            .map_err(|error| at(path, error))?;
+            .map_err(|error| write_error(path, error))?;
         self.counts.whiteouts += 1;
         Ok(())
     }
@@ -174,7 +175,7 @@ impl LayerWriter {
     #[doc(hidden)]
     pub fn whiteout_by_attribute(&mut self, path: &RelPath) -> Result<()> {
         self.write_whiteout(path, false)
-            .map_err(|error| at(path, error))?;
+            .map_err(|error| write_error(path, error))?;
         self.counts.whiteouts += 1;
         Ok(())
     }
@@ -219,16 +220,16 @@ impl Drop for LayerWriter {
 pub fn freeze_layer(building: &Path, place: &Path) -> Result<()> {
     // An empty directory at the place would be replaced, but only a finished layer is marked.
     fs::rename(building, place).map_err(|error| match error.kind() {
-        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => taken(),
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists => already_exists(),
         _ => cannot_write(error),
     })?;
     let boot = offshoot_sys::boot_id().unwrap_or_default();
-    offshoot_sys::write_private(&mark_of(place), boot.as_bytes()).map_err(cannot_write)
+    offshoot_sys::write_private(&marker_path(place), boot.as_bytes()).map_err(cannot_write)
 }
 
 /// Whether the layer at `place` is whole.
 pub fn layer_state(place: &Path) -> Result<LayerState> {
-    let boot = match fs::read(mark_of(place)) {
+    let boot = match fs::read(marker_path(place)) {
         Ok(boot) => boot,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(LayerState::Incomplete);
@@ -250,7 +251,7 @@ pub fn layer_state(place: &Path) -> Result<LayerState> {
 /// Removes an unused layer, finished or not: the mark first, so that a half-removed layer is never
 /// taken for a whole one.
 pub fn remove_layer(place: &Path) -> Result<()> {
-    match fs::remove_file(mark_of(place)) {
+    match fs::remove_file(marker_path(place)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot_write(error)),
         _ => remove_host_tree(place),
     }
@@ -268,21 +269,17 @@ pub(crate) fn remove_host_tree(path: &Path) -> Result<()> {
     SafeDir::open(parent)?.remove_tree(&name)
 }
 
-fn mark_of(place: &Path) -> PathBuf {
-    beside(place, ".complete")
+fn marker_path(place: &Path) -> PathBuf {
+    with_suffix(place, ".complete")
 }
 
-fn beside(place: &Path, ending: &str) -> PathBuf {
+fn with_suffix(place: &Path, ending: &str) -> PathBuf {
     let mut bytes = place.as_os_str().as_bytes().to_vec();
     bytes.extend_from_slice(ending.as_bytes());
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
-fn at(path: &RelPath, error: io::Error) -> Error {
-    write_error(path, error)
-}
-
-fn taken() -> Error {
+fn already_exists() -> Error {
     Error::new(ErrorCode::AlreadyExists, "the layer exists already")
         .with_hint("a layer never changes; write a new one")
 }

@@ -17,7 +17,7 @@ const ATTRIBUTES_NO_FILE: &str = "git refuses a `.gitattributes` that is a direc
 
 /// Whether git, on some platform, takes this name in a directory for `.git`.
 pub fn is_dot_git(name: &[u8]) -> bool {
-    may_matter(name)
+    may_be_special_name(name)
         && (is_hfs_dot(name, b"git") || is_ntfs_dotgit(name) || {
             // Where the backslash separates, what follows one is a name of its own.
             let mut after = after_backslashes(name);
@@ -27,7 +27,7 @@ pub fn is_dot_git(name: &[u8]) -> bool {
 
 /// Why git refuses an entry of this name, whatever it holds; none if it does not.
 pub fn refuses_name(name: &[u8], kind: EntryKind) -> Option<&'static str> {
-    if !may_matter(name) {
+    if !may_be_special_name(name) {
         return None;
     }
     if is_dot_git(name) {
@@ -58,12 +58,12 @@ pub fn refuses_path(path: &RelPath, kind: EntryKind) -> Option<(RelPath, &'stati
 
 /// Whether git also checks the content of a file of this name.
 pub fn has_rules_for_content(name: &[u8]) -> bool {
-    may_matter(name) && (is_dot_gitmodules(name) || is_dot_gitattributes(name))
+    may_be_special_name(name) && (is_dot_gitmodules(name) || is_dot_gitattributes(name))
 }
 
 /// Why git refuses a file of this name with this content; none if it does not.
 pub fn refuses_content(name: &[u8], content: &[u8]) -> Option<&'static str> {
-    if !may_matter(name) {
+    if !may_be_special_name(name) {
         return None;
     }
     if is_dot_gitmodules(name) {
@@ -74,8 +74,8 @@ pub fn refuses_content(name: &[u8], content: &[u8]) -> Option<&'static str> {
         .flatten()
 }
 
-/// Nearly all names are ruled out by their first byte.
-fn may_matter(name: &[u8]) -> bool {
+/// A quick check: nearly all names are ruled out by their first byte.
+fn may_be_special_name(name: &[u8]) -> bool {
     // 0xe2 and 0xef begin the code points that HFS+ ignores; a short name may be a number alone.
     matches!(name.first(), Some(b'.' | b'g' | b'G' | b'~' | 0xe2 | 0xef)) || name.contains(&b'\\')
 }

@@ -35,7 +35,7 @@ pub fn export_branch(
     let repository = GitRepository::open(target)?;
     let place = repository.common_dir();
     refuse_checked_out(&repository, &name)?;
-    let old = free_or_forward(&repository, &name, reader, head, shallow)?;
+    let old = check_fast_forward(&repository, &name, reader, head, shallow)?;
     let existing = existing_objects(place)?;
     if !shallow.is_subset(&existing) {
         return Err(Error::new(
@@ -78,7 +78,7 @@ fn refuse_checked_out(repository: &GitRepository, name: &str) -> Result<()> {
 }
 
 /// Where the branch is now; an error unless it can move to `head`.
-fn free_or_forward(
+fn check_fast_forward(
     repository: &GitRepository,
     name: &str,
     reader: &dyn ObjectReader,

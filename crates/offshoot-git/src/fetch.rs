@@ -327,11 +327,7 @@ impl<'a> CommitGraph<'a> {
 
     /// The commits that the other side is to have, and the last of them: those whose parents it is
     /// not to have. None if the fetch does not say where the history ends.
-    fn boundary(
-        &mut self,
-        wants: &[ObjectId],
-        fetch: &FetchRequest,
-    ) -> Result<Option<ShallowBoundary>> {
+    fn boundary(&mut self, wants: &[ObjectId], fetch: &FetchRequest) -> Result<Option<Boundary>> {
         match fetch.limit {
             HistoryLimit::Unchanged => Ok(None),
             HistoryLimit::Depth(depth) => self.boundary_at_depth(wants, depth).map(Some),
@@ -346,8 +342,8 @@ impl<'a> CommitGraph<'a> {
     }
 
     /// The commits within a depth, and the last of them that have parents.
-    fn boundary_at_depth(&mut self, from: &[ObjectId], depth: u32) -> Result<ShallowBoundary> {
-        let mut boundary = ShallowBoundary::default();
+    fn boundary_at_depth(&mut self, from: &[ObjectId], depth: u32) -> Result<Boundary> {
+        let mut boundary = Boundary::default();
         let mut level: Vec<ObjectId> = from.to_vec();
         boundary.within.extend(from);
         for left in (0..depth).rev() {
@@ -374,8 +370,8 @@ impl<'a> CommitGraph<'a> {
     }
 
     /// The commits that are not older than a time, and those of them that have an older parent.
-    fn boundary_since(&mut self, wants: &[ObjectId], since: i64) -> Result<ShallowBoundary> {
-        let mut boundary = ShallowBoundary::default();
+    fn boundary_since(&mut self, wants: &[ObjectId], since: i64) -> Result<Boundary> {
+        let mut boundary = Boundary::default();
         let mut next = Vec::new();
         for id in wants {
             if self.time(id)?.is_some_and(|time| time >= since) && boundary.within.insert(*id) {
@@ -429,12 +425,12 @@ impl<'a> CommitGraph<'a> {
                 continue;
             }
             for parent in self.parents(&id)? {
-                let waits = queue.waits(&parent);
+                let is_queued = queue.is_queued(&parent);
                 if is_theirs && theirs.insert(parent) {
-                    if waits {
+                    if is_queued {
                         open -= 1;
                     } else if queue.has_seen(&parent) {
-                        self.mark_below(parent, &fetch.shallow, &queue, &mut theirs, &mut open);
+                        self.mark_common(parent, &fetch.shallow, &queue, &mut theirs, &mut open);
                     }
                 }
                 let fresh = queue.push(self, parent)?;
@@ -447,7 +443,7 @@ impl<'a> CommitGraph<'a> {
 
     /// Marks a commit that was taken for new, and all visited commits that it reaches, as ones that
     /// the other side has.
-    fn mark_below(
+    fn mark_common(
         &self,
         from: ObjectId,
         shallow: &HashSet<ObjectId>,
@@ -462,7 +458,7 @@ impl<'a> CommitGraph<'a> {
             }
             for parent in self.get(&id).map_or(&[][..], |known| &known.parents) {
                 if queue.has_seen(parent) && theirs.insert(*parent) {
-                    if queue.waits(parent) {
+                    if queue.is_queued(parent) {
                         *open -= 1;
                     } else {
                         next.push(*parent);
@@ -526,7 +522,7 @@ impl<'a> CommitGraph<'a> {
 }
 
 #[derive(Default)]
-struct ShallowBoundary {
+struct Boundary {
     within: HashSet<ObjectId>,
     last: HashSet<ObjectId>,
 }
@@ -562,7 +558,7 @@ impl Queue {
         self.seen.contains(id)
     }
 
-    fn waits(&self, id: &ObjectId) -> bool {
+    fn is_queued(&self, id: &ObjectId) -> bool {
         self.seen.contains(id) && !self.done.contains(id)
     }
 }

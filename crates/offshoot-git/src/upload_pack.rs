@@ -456,7 +456,7 @@ impl Request {
                         (_, false) => HistoryLimit::Depth(depth),
                     };
                 }
-                b"deepen-relative" => request.count_from_the_end(),
+                b"deepen-relative" => request.deepen_relative(),
                 b"deepen-since" => {
                     let since: i64 = number(rest).ok_or_else(|| not_understood(line))?;
                     request.limit = HistoryLimit::Since(since);
@@ -488,7 +488,7 @@ impl Request {
                 b"multi_ack_detailed" => self.multi_ack_detailed = true,
                 b"no-done" => self.no_done = true,
                 b"no-progress" => self.no_progress = true,
-                b"deepen-relative" => self.count_from_the_end(),
+                b"deepen-relative" => self.deepen_relative(),
                 _ => {}
             }
         }
@@ -496,7 +496,7 @@ impl Request {
     }
 
     /// The depth, which may come before or after this, counts from where the history ended.
-    fn count_from_the_end(&mut self) {
+    fn deepen_relative(&mut self) {
         self.limit = match self.limit {
             HistoryLimit::Depth(depth) => HistoryLimit::Deeper(depth),
             HistoryLimit::Unchanged => HistoryLimit::Deeper(0),

@@ -1,28 +1,28 @@
-//! Brackets and the lines that open or close a block, told without knowing the language.
+//! Brackets, and lines that open or close a block, found without knowing the language.
 
 /// How many more of each kind of bracket are opened than closed: round, square, curly.
-pub(crate) fn net(text: &[u8]) -> [i64; 3] {
-    let mut net = [0; 3];
+pub(crate) fn bracket_balance(text: &[u8]) -> [i64; 3] {
+    let mut bracket_balance = [0; 3];
     for &byte in text {
         if let Some((kind, step)) = bracket(byte) {
-            net[kind] += step;
+            bracket_balance[kind] += step;
         }
     }
-    net
+    bracket_balance
 }
 
 /// Whether a text closes what it opens and nothing else: it can stand or go without what is around.
 pub(crate) fn is_closed_run(text: &[u8]) -> bool {
-    let mut net = [0; 3];
+    let mut bracket_balance = [0; 3];
     for &byte in text {
         if let Some((kind, step)) = bracket(byte) {
-            net[kind] += step;
-            if net[kind] < 0 {
+            bracket_balance[kind] += step;
+            if bracket_balance[kind] < 0 {
                 return false;
             }
         }
     }
-    net == [0; 3]
+    bracket_balance == [0; 3]
 }
 
 /// Whether what follows a text would belong to its last line, without a bracket that shows it: a
@@ -62,7 +62,7 @@ mod tests {
         assert!(is_closed_run(b"plain words\n"));
         assert!(!is_closed_run(b"}\n{\n"));
         assert!(!is_closed_run(b"if x {\n"));
-        assert_eq!(net(b"({[[\n}"), [1, 2, 0]);
+        assert_eq!(bracket_balance(b"({[[\n}"), [1, 2, 0]);
     }
 
     #[test]

@@ -26,11 +26,11 @@ pub(crate) enum Granularity {
 pub(crate) fn containing_side<'a>(
     texts: Texts<'a>,
     pieces: &ThreeWay,
-    grain: Granularity,
+    granularity: Granularity,
     budget: &mut Budget,
 ) -> Option<&'a [u8]> {
-    let ours = Edits::between(pieces, texts.ours, &pieces.ours, grain, budget);
-    let theirs = Edits::between(pieces, texts.theirs, &pieces.theirs, grain, budget);
+    let ours = Edits::between(pieces, texts.ours, &pieces.ours, granularity, budget);
+    let theirs = Edits::between(pieces, texts.theirs, &pieces.theirs, granularity, budget);
     if !budget.spend(1) {
         return None;
     }
@@ -49,7 +49,7 @@ struct Edits<'a> {
     text: &'a [u8],
     after: &'a Split,
     hunks: Vec<Hunk>,
-    grain: Granularity,
+    granularity: Granularity,
 }
 
 impl<'a> Edits<'a> {
@@ -57,7 +57,7 @@ impl<'a> Edits<'a> {
         pieces: &ThreeWay,
         text: &'a [u8],
         after: &'a Split,
-        grain: Granularity,
+        granularity: Granularity,
         budget: &mut Budget,
     ) -> Self {
         let hunks = diff(
@@ -70,7 +70,7 @@ impl<'a> Edits<'a> {
             text,
             after,
             hunks,
-            grain,
+            granularity,
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Edits<'a> {
                     let added = !edit.after.is_empty();
                     if removed && !added {
                         self.removes_as_well(around, edit, base_text, base)
-                    } else if removed && self.grain == Granularity::Words {
+                    } else if removed && self.granularity == Granularity::Words {
                         false
                     } else {
                         around.before == edit.before && self.adds_as_well(around, other, edit)
@@ -109,7 +109,7 @@ impl<'a> Edits<'a> {
             around.before.start <= edit.before.start && edit.before.end <= around.before.end;
         covered
             && around.after.is_empty()
-            && stand_apart([
+            && are_separate_blocks([
                 &text[base.bytes(&(around.before.start..edit.before.start))],
                 &text[base.bytes(&edit.before)],
                 &text[base.bytes(&(edit.before.end..around.before.end))],
@@ -120,7 +120,7 @@ impl<'a> Edits<'a> {
     fn adds_as_well(&self, around: &Hunk, other: &Edits<'_>, edit: &Hunk) -> bool {
         let wanted = &other.after.symbols[edit.after.clone()];
         let text = &self.text[self.after.bytes(&around.after)];
-        let by_word = self.grain == Granularity::Words;
+        let by_word = self.granularity == Granularity::Words;
         if by_word && (wanted.len() < MIN_ADDED_WORDS || text.contains(&b'\n')) {
             return false;
         }
@@ -130,7 +130,7 @@ impl<'a> Edits<'a> {
         };
         let start = around.after.start + at;
         let end = start + wanted.len();
-        stand_apart([
+        are_separate_blocks([
             &self.text[self.after.bytes(&(around.after.start..start))],
             &self.text[self.after.bytes(&(start..end))],
             &self.text[self.after.bytes(&(end..around.after.end))],
@@ -139,7 +139,7 @@ impl<'a> Edits<'a> {
 }
 
 /// Whether an edit and the texts before and after it belong to no block together.
-fn stand_apart([before, edit, after]: [&[u8]; 3]) -> bool {
+fn are_separate_blocks([before, edit, after]: [&[u8]; 3]) -> bool {
     [before, edit, after].into_iter().all(is_closed_run) && !opens_block(before)
 }
 

@@ -295,7 +295,7 @@ impl ContentConflict {
     }
 
     /// What the parts are made of.
-    pub fn grain(&self) -> Granularity {
+    pub fn granularity(&self) -> Granularity {
         match self.layout {
             Layout::Whole | Layout::Text(_) => Granularity::Lines,
             Layout::Json(JsonFormat::Document) => Granularity::Json,

@@ -18,7 +18,7 @@ pub(crate) enum ChangedBy {
 /// A changed region; between two of them all three sequences are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    pub(crate) who: ChangedBy,
+    pub(crate) changed_by: ChangedBy,
     pub(crate) base: Range<usize>,
     pub(crate) ours: Range<usize>,
     pub(crate) theirs: Range<usize>,
@@ -57,12 +57,12 @@ pub(crate) fn regions(ours: &[Hunk], theirs: &[Hunk], sequences: Sequences<'_>) 
         }
         let base = begin..end;
         let region = Region {
-            who: ChangedBy::Conflict,
+            changed_by: ChangedBy::Conflict,
             ours: side_range(&base, ours, first_ours, next_ours),
             theirs: side_range(&base, theirs, first_theirs, next_theirs),
             base,
         };
-        let who = match (next_ours - first_ours, next_theirs - first_theirs) {
+        let changed_by = match (next_ours - first_ours, next_theirs - first_theirs) {
             (_, 0) => ChangedBy::Ours,
             (0, _) => ChangedBy::Theirs,
             (1, 1)
@@ -74,7 +74,10 @@ pub(crate) fn regions(ours: &[Hunk], theirs: &[Hunk], sequences: Sequences<'_>) 
             }
             _ => ChangedBy::Conflict,
         };
-        regions.push(Region { who, ..region });
+        regions.push(Region {
+            changed_by,
+            ..region
+        });
     }
     regions
 }

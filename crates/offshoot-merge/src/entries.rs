@@ -228,7 +228,7 @@ fn are_related(
         Kind::Items => {
             new_in_ours && gone_from(in_ours)
                 || new_in_theirs && gone_from(in_theirs)
-                || say_the_same(tables, ours, theirs)
+                || may_be_reworded(tables, ours, theirs)
         }
         Kind::Imports => {
             let new_names = |entries: &[Entry<'_>], other: &Table<'_>| -> HashSet<Vec<u8>> {
@@ -254,7 +254,7 @@ fn keeps_order(base: &[Entry<'_>], side: &[Entry<'_>], in_base: &Table<'_>) -> b
 
 /// Whether a new item of one side and one of the other may be the same item in other words: they
 /// share a number of two digits or more, or more than half of the words of the shorter one.
-fn say_the_same(
+fn may_be_reworded(
     [in_base, in_ours, in_theirs]: &[Table<'_>; 3],
     ours: &[Entry<'_>],
     theirs: &[Entry<'_>],
@@ -297,7 +297,7 @@ fn entries(format: EntryFormat, kind: Kind, text: &[u8]) -> Option<Vec<Entry<'_>
     let (mut start, mut at) = (0, 0);
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let depth = depth(line)?;
-        if indent.is_some_and(|indent| depth > indent) && goes_on(format, kind) {
+        if indent.is_some_and(|indent| depth > indent) && may_continue(format, kind) {
             // A deeper line belongs to the entry above it.
             let entry = entries.last_mut()?;
             entry.text = &text[start..at + line.len()];
@@ -317,7 +317,7 @@ fn entries(format: EntryFormat, kind: Kind, text: &[u8]) -> Option<Vec<Entry<'_>
     Some(entries)
 }
 
-fn goes_on(format: EntryFormat, kind: Kind) -> bool {
+fn may_continue(format: EntryFormat, kind: Kind) -> bool {
     match format {
         EntryFormat::Yaml => true,
         EntryFormat::Markdown => kind == Kind::Items,

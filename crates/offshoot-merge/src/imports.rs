@@ -20,7 +20,7 @@ pub(crate) struct ImportLines<'a> {
 }
 
 impl<'a> ImportLines<'a> {
-    /// Looks at the lines around a region of ours.
+    /// The import lines around a region of ours.
     pub(crate) fn around(lines: &ThreeWay, region: &Region, ours: &'a [u8]) -> Self {
         let line = |place: usize| &ours[lines.ours.bytes(&(place..place + 1))];
         let is_import = |line: &&[u8]| names(line).is_some();

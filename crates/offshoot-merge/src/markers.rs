@@ -60,7 +60,7 @@ pub(crate) fn render(
     let merge = merge_text(base, ours, theirs, format, allowed, limits);
     let lines = &merge.lines;
     let changed = lines.regions(&mut Budget::new(limits)).into_iter();
-    let changed = changed.filter(|region| region.who == ChangedBy::Ours);
+    let changed = changed.filter(|region| region.changed_by == ChangedBy::Ours);
     let changed = changed.map(|region| region.ours).collect();
     let writer = Writer {
         sides,
@@ -75,7 +75,7 @@ pub(crate) fn render(
         .any(|piece| matches!(piece, Piece::Conflict(_)))
     {
         pieces = vec![Piece::Conflict(Region {
-            who: ChangedBy::Conflict,
+            changed_by: ChangedBy::Conflict,
             base: 0..lines.base.len(),
             ours: 0..lines.ours.len(),
             theirs: 0..lines.theirs.len(),

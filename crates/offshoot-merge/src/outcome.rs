@@ -112,7 +112,7 @@ pub struct Conflict {
     /// Other paths that belong to it; the kind says which.
     pub related: Vec<RelPath>,
     /// Leaves of the merged head that keep one of these paths from being written, by that path.
-    pub in_the_way: BTreeMap<RelPath, Vec<RelPath>>,
+    pub blockers: BTreeMap<RelPath, Vec<RelPath>>,
     /// Where ours has it, if not at `path`.
     pub ours_path: Option<RelPath>,
     /// The conflicting parts, where both have files; each is resolved on its own.
@@ -181,7 +181,7 @@ impl Conflict {
     fn write(&self, edits: &mut Vec<Edit>, path: &RelPath, to: Option<Merged>) {
         edits.retain(|edit| edit.path != *path);
         if to.is_some() {
-            edits.extend(self.in_the_way.get(path).into_iter().flatten().map(removal));
+            edits.extend(self.blockers.get(path).into_iter().flatten().map(removal));
         }
         edits.push(Edit {
             path: path.clone(),

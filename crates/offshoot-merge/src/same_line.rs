@@ -11,7 +11,7 @@ use crate::words::HunkWords;
 
 /// What one side did inside the lines of the base.
 struct SideEdits<'a> {
-    who: ChangedBy,
+    changed_by: ChangedBy,
     text: &'a [u8],
     split: &'a Split,
 }
@@ -59,7 +59,7 @@ impl<'a> BaseLines<'a> {
     }
 
     /// Whether a line that both sides edited is not the same line on both any more.
-    pub(crate) fn lost(&self, regions: &[Region]) -> bool {
+    pub(crate) fn has_lost_line(&self, regions: &[Region]) -> bool {
         let ours = self.edits_of(ChangedBy::Ours, regions);
         let theirs = self.edits_of(ChangedBy::Theirs, regions);
         let lines = ours.iter().zip(&theirs).zip(&self.words);
@@ -73,10 +73,13 @@ impl<'a> BaseLines<'a> {
     }
 
     /// What a side did to each line. Lines that it brought in or removed whole are not edited.
-    fn edits_of(&self, who: ChangedBy, regions: &[Region]) -> Vec<LineEdit> {
-        let side = self.side(who);
+    fn edits_of(&self, changed_by: ChangedBy, regions: &[Region]) -> Vec<LineEdit> {
+        let side = self.side(changed_by);
         let mut lines = vec![LineEdit::default(); self.words.len()];
-        for region in regions.iter().filter(|region| region.who == who) {
+        for region in regions
+            .iter()
+            .filter(|region| region.changed_by == changed_by)
+        {
             let after = side.range(region);
             if self.is_whole_lines(region.base.clone(), side.split, side.text, after.clone()) {
                 continue;
@@ -111,13 +114,17 @@ impl<'a> BaseLines<'a> {
             .all(|token| token.iter().all(u8::is_ascii_whitespace))
     }
 
-    fn side(&self, who: ChangedBy) -> SideEdits<'a> {
+    fn side(&self, changed_by: ChangedBy) -> SideEdits<'a> {
         let HunkWords { texts, words } = self.hunk;
-        let (text, split) = match who {
+        let (text, split) = match changed_by {
             ChangedBy::Theirs => (texts.theirs, &words.theirs),
             _ => (texts.ours, &words.ours),
         };
-        SideEdits { who, text, split }
+        SideEdits {
+            changed_by,
+            text,
+            split,
+        }
     }
 
     /// Whether an edit brings in or takes away whole lines: as it stands, or, as it only inserts or
@@ -148,20 +155,20 @@ impl<'a> BaseLines<'a> {
 
     /// Whether lines that a side brought in or removed stand right at an edit of the other side, so
     /// that which line that edit belongs to is open.
-    pub(crate) fn meet(&self, regions: &[Region]) -> bool {
+    pub(crate) fn has_ambiguous_line(&self, regions: &[Region]) -> bool {
         regions.windows(2).any(|pair| {
             let one_sided =
-                |region: &Region| matches!(region.who, ChangedBy::Ours | ChangedBy::Theirs);
+                |region: &Region| matches!(region.changed_by, ChangedBy::Ours | ChangedBy::Theirs);
             one_sided(&pair[0])
                 && one_sided(&pair[1])
-                && pair[0].who != pair[1].who
+                && pair[0].changed_by != pair[1].changed_by
                 && self.first_place(&pair[1]) <= pair[0].base.end
         })
     }
 
     /// Where in the base a region begins once its lines are shifted up to where they are whole.
     fn first_place(&self, region: &Region) -> usize {
-        let side = self.side(region.who);
+        let side = self.side(region.changed_by);
         let after = side.range(region);
         let start = if region.base.is_empty() {
             let whole = whole_lines_start(side.split, side.text, after.clone());
@@ -179,7 +186,7 @@ impl<'a> BaseLines<'a> {
 
 impl SideEdits<'_> {
     fn range(&self, region: &Region) -> Range<usize> {
-        match self.who {
+        match self.changed_by {
             ChangedBy::Theirs => region.theirs.clone(),
             _ => region.ours.clone(),
         }

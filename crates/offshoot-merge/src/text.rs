@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::brackets::net;
+use crate::brackets::bracket_balance;
 use crate::diff3::{ChangedBy, Region};
 use crate::entries::EntryFormat;
 use crate::hunk::ConflictingHunk;
@@ -72,7 +72,7 @@ pub(crate) fn merge_text(
     let mut done = 0;
     for region in regions {
         let ours_bytes = lines.ours.bytes(&region.ours);
-        match region.who {
+        match region.changed_by {
             ChangedBy::Ours | ChangedBy::Both => continue,
             ChangedBy::Theirs => {
                 pieces.push(Piece::Ours(done..ours_bytes.start));
@@ -146,8 +146,11 @@ impl TextMerge {
         let Some(merged) = self.clean_bytes(ours, theirs) else {
             return;
         };
-        let before = net(base);
-        if before == net(ours) && before == net(theirs) && before != net(&merged) {
+        let before = bracket_balance(base);
+        if before == bracket_balance(ours)
+            && before == bracket_balance(theirs)
+            && before != bracket_balance(&merged)
+        {
             self.pieces.iter_mut().for_each(Piece::refuse);
         }
     }

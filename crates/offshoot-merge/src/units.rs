@@ -36,11 +36,11 @@ pub struct Units {
 
 impl Units {
     /// Cuts a content. None if it is binary, too large, or not of that grain.
-    pub fn cut(bytes: &[u8], grain: Granularity, limits: &Limits) -> Option<Units> {
+    pub fn cut(bytes: &[u8], granularity: Granularity, limits: &Limits) -> Option<Units> {
         if bytes.len() as u64 > limits.bytes || is_binary(bytes) {
             return None;
         }
-        let form = match grain {
+        let form = match granularity {
             Granularity::Lines => return Some(Units::of_lines(bytes)),
             Granularity::Json => JsonFormat::Document,
             Granularity::JsonLines => JsonFormat::Lines,
@@ -194,8 +194,8 @@ impl UnitMapping<'_> {
 mod tests {
     use super::*;
 
-    fn cut(text: &str, grain: Granularity) -> Units {
-        Units::cut(text.as_bytes(), grain, &Limits::default()).unwrap()
+    fn cut(text: &str, granularity: Granularity) -> Units {
+        Units::cut(text.as_bytes(), granularity, &Limits::default()).unwrap()
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn what_took_the_place_of_a_unit_is_told_from_what_is_gone() {
-        let became = |before: &str, after: &str, grain| -> Vec<Option<usize>> {
-            let (before, after) = (cut(before, grain), cut(after, grain));
+        let became = |before: &str, after: &str, granularity| -> Vec<Option<usize>> {
+            let (before, after) = (cut(before, granularity), cut(after, granularity));
             let followed = before.map_to(&after, &Limits::default());
             (0..before.len()).map(|unit| followed.unit(unit)).collect()
         };

@@ -50,7 +50,7 @@ pub(crate) fn second_is_higher(
     second: &[u8],
     certainty: Certainty,
 ) -> Option<bool> {
-    let parse = |text| parse(text).filter(|version| version.is_one(certainty));
+    let parse = |text| parse(text).filter(|version| version.is_version(certainty));
     let (first, second) = (parse(first)?, parse(second)?);
     if let Some(base) = base {
         let base = parse(base)?;
@@ -122,7 +122,7 @@ struct Token<'a> {
 
 /// A text cut into its numbers and the single bytes between them.
 fn numbers(text: &[u8]) -> Vec<Token<'_>> {
-    let mut stretches = Vec::new();
+    let mut tokens = Vec::new();
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         let mut rest = line;
         let mut in_word = false;
@@ -137,7 +137,7 @@ fn numbers(text: &[u8]) -> Vec<Token<'_>> {
             };
             in_word = !is_number && (first.is_ascii_alphanumeric() || first == b'_');
             let (text, after) = rest.split_at(length);
-            stretches.push(Token {
+            tokens.push(Token {
                 text,
                 line,
                 is_number,
@@ -145,11 +145,11 @@ fn numbers(text: &[u8]) -> Vec<Token<'_>> {
             rest = after;
         }
     }
-    stretches
+    tokens
 }
 
 impl Version<'_> {
-    fn is_one(&self, certainty: Certainty) -> bool {
+    fn is_version(&self, certainty: Certainty) -> bool {
         match certainty {
             Certainty::Named => true,
             Certainty::Looks => self.numbers.len() == 3,

@@ -44,7 +44,7 @@ impl<'a> HunkWords<'a> {
         let mut merged = Vec::with_capacity(texts.ours.len().max(texts.theirs.len()));
         let mut done = 0;
         for region in &regions {
-            let from_theirs = match region.who {
+            let from_theirs = match region.changed_by {
                 ChangedBy::Ours | ChangedBy::Both => false,
                 ChangedBy::Theirs => true,
                 ChangedBy::Conflict => {
@@ -66,9 +66,9 @@ impl<'a> HunkWords<'a> {
             regions: &regions,
         };
         let one_side = merged == texts.ours || merged == texts.theirs;
-        let related = edits.touch()
+        let related = edits.are_adjacent()
             || edits.share_words()
-            || edits.lose_their_line()
+            || edits.edit_lost_lines()
             || (!one_side && edits.are_doubtful());
         (allowed.contains(reason) && !related).then_some((merged, reason))
     }

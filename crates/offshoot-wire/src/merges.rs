@@ -149,7 +149,7 @@ pub fn complete(
     let shape = Completed::from(&completed);
     // A merge that landed is no error, even if a conflict of an earlier merge is still pending.
     let has_landed = completed.snapshot.is_some();
-    if !asked.asks_for_all_or_nothing() || has_landed || !access.still_waits(&completed)? {
+    if !asked.asks_for_atomic() || has_landed || !access.still_waits(&completed)? {
         return Ok(shape);
     }
     let details = serde_json::to_value(&shape)

@@ -152,7 +152,7 @@ impl CompleteRequest {
     }
 
     /// Whether this request asks for an atomic merge.
-    pub fn asks_for_all_or_nothing(&self) -> bool {
+    pub fn asks_for_atomic(&self) -> bool {
         !self.dry_run && self.landing.is_some_and(LandingWord::is_atomic)
     }
 }

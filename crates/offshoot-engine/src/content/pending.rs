@@ -102,7 +102,7 @@ impl<'a> Ignore<'a> {
         let Some(parent) = path.parent() else {
             return Ok(false);
         };
-        if !self.index.row.layout.heeds_ignore_rules(path) {
+        if !self.index.row.layout.applies_ignore_rules(path) {
             return Ok(false);
         }
         let parent_ignored = match self.verdicts.get(&parent) {

@@ -160,7 +160,7 @@ impl<'a> Authors<'a> {
         let trail = || Trail::new(self.tx, self.project.key, at);
         if let Some(content) = &conflict.content {
             let (base, ours) = (&content.sides.base, &content.sides.ours);
-            if let Some(mut changed) = Changed::new(base, ours, content.grain()) {
+            if let Some(mut changed) = Changed::new(base, ours, content.granularity()) {
                 self.trace_ours(&mut changed, trail(), &names)?;
                 let parts = content.parts.iter().map(|part| {
                     let in_part = |mark: &&Mark| match mark.came {
@@ -227,7 +227,7 @@ impl<'a> Authors<'a> {
 
     /// The paths of a conflict that ours has changed, where it stands there as a whole.
     fn changed_paths(&self, conflict: &Conflict) -> Result<Vec<RelPath>> {
-        let blocking = conflict.in_the_way.values().flatten();
+        let blocking = conflict.blockers.values().flatten();
         let mut paths: Vec<RelPath> = [&conflict.path]
             .into_iter()
             .chain(&conflict.ours_path)
@@ -436,8 +436,11 @@ impl<'a> Authors<'a> {
         let mut names = conflict.related.clone();
         names.push(conflict.path.clone());
         if let Some(content) = &conflict.content
-            && let Some(mut changed) =
-                Changed::new(&content.sides.base, &content.sides.theirs, content.grain())
+            && let Some(mut changed) = Changed::new(
+                &content.sides.base,
+                &content.sides.theirs,
+                content.granularity(),
+            )
         {
             let trail = Trail::new(self.tx, self.row.key, at);
             changed.trace(self.objects, trail, &names, &|_| Ok(false))?;

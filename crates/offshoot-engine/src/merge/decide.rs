@@ -137,7 +137,7 @@ pub(crate) fn taken_away(
     proposal: &Proposal,
 ) -> Result<Vec<Decided>> {
     let put = verdict.edits.iter().filter(|edit| edit.to.is_some());
-    let leaves = put.filter_map(|edit| conflict.in_the_way.get(&edit.path));
+    let leaves = put.filter_map(|edit| conflict.blockers.get(&edit.path));
     let mut taken = Vec::new();
     for path in leaves.flatten() {
         let there = match proposal.edits.get(path) {

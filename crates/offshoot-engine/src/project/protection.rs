@@ -150,7 +150,7 @@ impl Protection {
             .into_iter()
             .flatten()
             .any(|entry| entry.mode.kind() == EntryKind::Symlink);
-        let blocking = conflict.in_the_way.values().flatten();
+        let blocking = conflict.blockers.values().flatten();
         [&conflict.path]
             .into_iter()
             .chain(&conflict.ours_path)

@@ -283,7 +283,7 @@ impl ScanFilter for SyncFilter<'_> {
             return false;
         }
         let path = RelPath::from_normal(entry.path);
-        if !self.row.layout.heeds_ignore_rules(&path) {
+        if !self.row.layout.applies_ignore_rules(&path) {
             return false;
         }
         let ignored = match crate::content::state::around_nested_git(&path) {

@@ -1,4 +1,4 @@
-//! What a fork shows, and what is said about its changes.
+//! What a fork shows, and which changes are found in it.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! Forks and layers from their beginning to their end.
+//! The life cycle of forks: create, mount again, close, move, clean up.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

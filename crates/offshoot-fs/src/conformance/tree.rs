@@ -1,4 +1,4 @@
-//! Stacks of layers as trees.
+//! Flattening a stack of layers gives the tree that a fork shows.
 
 use std::fs;
 use std::path::PathBuf;

@@ -25,7 +25,7 @@ impl SafeDir {
 
     /// Removes a file or a link.
     pub fn remove_file(&self, path: &RelPath) -> Result<()> {
-        let place = self.place_to_change(path)?;
+        let place = self.parent_and_name_to_change(path)?;
         let answer = self
             .hit("unlink")
             .and_then(|()| Ok(unlinkat(&place.dir, &place.name, AtFlags::empty())?));
@@ -40,7 +40,7 @@ impl SafeDir {
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: &RelPath) -> Result<()> {
-        let place = self.place_to_change(path)?;
+        let place = self.parent_and_name_to_change(path)?;
         self.hit("rmdir")
             .and_then(|()| Ok(unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?))
             .map_err(|error| write_error(path, error))
@@ -68,7 +68,7 @@ impl SafeDir {
         rename: impl Fn(&ParentAndName<'_>, &ParentAndName<'_>) -> io::Result<()>,
     ) -> Result<()> {
         check_target(to)?;
-        let old = self.place_to_change(from)?;
+        let old = self.parent_and_name_to_change(from)?;
         if to != from && to.starts_with(from) {
             return Err(Error::invalid(format!(
                 "`{from}` cannot be moved into itself"
@@ -242,7 +242,7 @@ impl SafeDir {
     }
 
     /// The parent and name of a path that is to be removed or moved.
-    pub(super) fn place_to_change(&self, path: &RelPath) -> Result<ParentAndName<'_>> {
+    pub(super) fn parent_and_name_to_change(&self, path: &RelPath) -> Result<ParentAndName<'_>> {
         if path.is_root() {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,

@@ -28,7 +28,7 @@ impl SafeDir {
     ///
     /// If it fails half-way, what is left is still where it was.
     pub fn remove_tree(&self, path: &RelPath) -> Result<()> {
-        let place = self.place_to_change(path)?;
+        let place = self.parent_and_name_to_change(path)?;
         let mut tries = 0;
         loop {
             match self.remove_place(&place) {

@@ -1,4 +1,4 @@
-//! Overlay forks without root: in a user namespace, with notes in `user` attributes.
+//! Overlay forks without root: in a user namespace, with metadata in `user` attributes.
 
 use std::process::Command;
 

@@ -67,8 +67,8 @@ impl<'a> Merger<'a> {
         let (in_ours, in_theirs) = (pairs(keys.base, &ours), pairs(keys.base, &theirs));
         let in_both = pairs(keys.ours, &theirs);
         let layout = self.layout(containers, &in_ours, &in_theirs, &in_both)?;
-        let spine = spine(&in_ours, &in_theirs, &in_both)?;
-        let (order, joined) = merged_order(keys, spine, object);
+        let leading_order = leading_order(&in_ours, &in_theirs, &in_both)?;
+        let (order, joined) = merged_order(keys, leading_order, object);
         if joined {
             self.join()?;
         }
@@ -178,7 +178,7 @@ impl<'a> Merger<'a> {
 }
 
 /// The side whose order of items is followed: the one that reordered them.
-fn spine(ours: &[Pair], theirs: &[Pair], both: &[Pair]) -> Result<Side, Refused> {
+fn leading_order(ours: &[Pair], theirs: &[Pair], both: &[Pair]) -> Result<Side, Refused> {
     let reordered = |pairs: &[Pair]| pairs.windows(2).any(|pair| pair[0].1 > pair[1].1);
     match (reordered(ours), reordered(theirs)) {
         (true, true) if reordered(both) => Err(Refused::BothReformatted),
@@ -190,10 +190,10 @@ fn spine(ours: &[Pair], theirs: &[Pair], both: &[Pair]) -> Result<Side, Refused>
 /// All keys in merged order, and whether both sides added something at the same place.
 fn merged_order<'a>(
     keys: ThreeSides<&Keys<'a>>,
-    spine: Side,
+    leading_order: Side,
     object: bool,
 ) -> (Vec<Cow<'a, [u8]>>, bool) {
-    let (spine_keys, other_keys) = if spine == Side::Ours {
+    let (spine_keys, other_keys) = if leading_order == Side::Ours {
         (keys.ours, keys.theirs)
     } else {
         (keys.theirs, keys.ours)
@@ -232,7 +232,7 @@ fn merged_order<'a>(
         let of_other = runs.remove(&anchor).unwrap_or_default();
         joined |=
             !of_spine.is_empty() && of_other.iter().any(|key| !in_base.contains(key.as_ref()));
-        let (ours, theirs) = if spine == Side::Ours {
+        let (ours, theirs) = if leading_order == Side::Ours {
             (of_spine, of_other)
         } else {
             (of_other, of_spine)

@@ -32,16 +32,16 @@ pub(super) fn withdraw_blocked_edits(
         let mut withdrawn = Vec::new();
         for (path, to) in &*edits {
             if let Some(to) = to {
-                let in_the_way = tree.in_the_way(path, edits)?;
-                if !in_the_way.is_empty() {
-                    withdrawn.push((path.clone(), to.clone(), in_the_way));
+                let blockers = tree.blockers(path, edits)?;
+                if !blockers.is_empty() {
+                    withdrawn.push((path.clone(), to.clone(), blockers));
                 }
             }
         }
         if withdrawn.is_empty() {
-            return note_what_is_in_the_way(&mut tree, edits, outcome);
+            return record_blockers(&mut tree, edits, outcome);
         }
-        for (path, to, in_the_way) in withdrawn {
+        for (path, to, blockers) in withdrawn {
             edits.remove(&path);
             if let Some(from) = moved_from.get(&path) {
                 edits.remove(from);
@@ -58,11 +58,11 @@ pub(super) fn withdraw_blocked_edits(
             outcome.conflicts.push(Conflict {
                 kind: ConflictKind::FileOrDirectory,
                 base: before.get(&path).copied().flatten(),
-                ours: tree.entry(&in_the_way[0])?,
+                ours: tree.entry(&blockers[0])?,
                 theirs: theirs_entry,
-                related: in_the_way,
+                related: blockers,
                 ours_path: moved_from.get(&path).cloned(),
-                in_the_way: BTreeMap::new(),
+                blockers: BTreeMap::new(),
                 content: None,
                 mode,
                 path,
@@ -72,7 +72,7 @@ pub(super) fn withdraw_blocked_edits(
 }
 
 /// Records for each conflict what would have to go if it were resolved in favour of theirs or base.
-fn note_what_is_in_the_way(
+fn record_blockers(
     tree: &mut MergedTree<'_>,
     edits: &Edits,
     outcome: &mut MergeOutcome,
@@ -83,10 +83,10 @@ fn note_what_is_in_the_way(
             .cloned()
             .collect();
         for target in targets {
-            let mut leaves = tree.in_the_way(&target, edits)?;
+            let mut leaves = tree.blockers(&target, edits)?;
             leaves.retain(|leaf| Some(leaf) != conflict.ours_path.as_ref());
             if !leaves.is_empty() {
-                conflict.in_the_way.insert(target, leaves);
+                conflict.blockers.insert(target, leaves);
             }
         }
     }
@@ -110,7 +110,7 @@ impl MergedTree<'_> {
     }
 
     /// The leaves that keep a path from being written.
-    fn in_the_way(&mut self, path: &RelPath, edits: &Edits) -> Result<Vec<RelPath>> {
+    fn blockers(&mut self, path: &RelPath, edits: &Edits) -> Result<Vec<RelPath>> {
         // What is there already has nothing above it but directories.
         let there = self.entry(path)?;
         if there.is_some_and(is_leaf) {

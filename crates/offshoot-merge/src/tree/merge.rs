@@ -322,7 +322,7 @@ impl<'a> TreeMerge<'a> {
             theirs,
             related: vec![to_ours.clone(), to_theirs.clone()],
             ours_path: Some(to_ours.clone()),
-            in_the_way: BTreeMap::new(),
+            blockers: BTreeMap::new(),
             content: None,
             mode,
         });
@@ -528,7 +528,7 @@ impl<'a> TreeMerge<'a> {
             theirs: versions.theirs,
             related: versions.renamed_from.cloned().into_iter().collect(),
             ours_path: versions.ours_path.cloned(),
-            in_the_way: BTreeMap::new(),
+            blockers: BTreeMap::new(),
             content: None,
             mode: either.map_or(GitMode::File, |entry| entry.mode),
         });

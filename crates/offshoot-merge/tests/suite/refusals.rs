@@ -1,4 +1,4 @@
-//! What looks as if it could be put together and is not: each kind was found in real merges.
+//! Hunks that seem mergeable and must stay conflicts: each kind was found in real merges.
 
 use offshoot_merge::{FileMerge, MergeFileOptions, merge_file};
 

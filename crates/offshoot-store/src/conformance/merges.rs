@@ -1,4 +1,4 @@
-//! Merges and reviews.
+//! What a store must do with rows of merges and reviews.
 
 use offshoot_core::{Cause, Operator, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Projects, layers, forks and agents.
+//! What a store must do with rows of projects, layers, forks and agents.
 
 use offshoot_core::{ErrorCode, Timestamp};
 

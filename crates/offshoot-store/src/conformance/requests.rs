@@ -1,4 +1,4 @@
-//! What is noted of requests that may be repeated.
+//! The records of requests with an idempotency key.
 
 use offshoot_core::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What each kind of row can do.
+//! What a store must do with rows of workspaces, entries, objects, snapshots and history.
 
 use std::collections::HashSet;
 

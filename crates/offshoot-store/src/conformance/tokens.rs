@@ -1,4 +1,4 @@
-//! What rows of tokens can do.
+//! What a store must do with rows of tokens.
 
 use offshoot_core::{ErrorCode, Operator, Timestamp};
 

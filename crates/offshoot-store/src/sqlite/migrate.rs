@@ -28,7 +28,7 @@ pub(super) fn prepare_database(path: &Path, options: &SqliteOptions) -> Result<(
     let mut connection = open_connection(path, 1 << 20)?;
     let version = schema_version(&connection)?;
     if version == 0 {
-        lay_out_new_file(&connection, options)?;
+        init_new_file(&connection, options)?;
     }
     connection
         .pragma_update(None, "journal_mode", "WAL")
@@ -63,7 +63,7 @@ pub(super) fn apply_migrations(connection: &mut Connection, migrations: &[&str])
 }
 
 /// Page size and vacuum mode can only be chosen while the file is empty.
-fn lay_out_new_file(connection: &Connection, options: &SqliteOptions) -> Result<()> {
+fn init_new_file(connection: &Connection, options: &SqliteOptions) -> Result<()> {
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .sql()?;
