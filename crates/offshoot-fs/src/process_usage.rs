@@ -21,7 +21,7 @@ use crate::{SafeDir, Walk};
 pub enum UseKind {
     /// Every open file, and every process that works in it.
     Any,
-    /// Only what can still change it: files open for writing, and processes that work in it.
+    /// Only what can still change it: files open for writing, open directories and processes in it.
     Write,
 }
 

@@ -104,11 +104,7 @@ impl<'a> CommitGraph<'a> {
     }
 
     /// Those of the ids that the tips reach.
-    pub fn filter_reachable(
-        &mut self,
-        tips: &[ObjectId],
-        ids: &[ObjectId],
-    ) -> Result<Vec<ObjectId>> {
+    pub fn reachable(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<Vec<ObjectId>> {
         let mut pending = HashMap::new();
         let mut times = BTreeSet::new();
         for id in ids {
@@ -166,11 +162,7 @@ impl<'a> CommitGraph<'a> {
 
     /// Those of the ids that are trees or files in the history of the tips. The walk begins with
     /// the newest commit and ends when all are found, so what a checkout lacks costs one tree.
-    pub fn filter_contained(
-        &mut self,
-        tips: &[ObjectId],
-        ids: &[ObjectId],
-    ) -> Result<HashSet<ObjectId>> {
+    pub fn contained(&mut self, tips: &[ObjectId], ids: &[ObjectId]) -> Result<HashSet<ObjectId>> {
         let mut missing = HashSet::new();
         for id in ids {
             // Without a walk if an id is missing or is no tree or file.
@@ -333,7 +325,7 @@ impl<'a> CommitGraph<'a> {
             HistoryLimit::Depth(depth) => self.boundary_at_depth(wants, depth).map(Some),
             HistoryLimit::Deeper(by) => {
                 let ends: Vec<ObjectId> = fetch.shallow.iter().copied().collect();
-                let ends = self.filter_reachable(wants, &ends)?;
+                let ends = self.reachable(wants, &ends)?;
                 self.boundary_at_depth(&ends, by.saturating_add(1))
                     .map(Some)
             }

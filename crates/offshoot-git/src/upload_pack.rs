@@ -254,19 +254,19 @@ impl UploadPack<'_> {
             .filter(|want| Some(*want) != self.head)
             .collect();
         // The branch may have moved since it was advertised to the client.
-        let reachable = commits.filter_reachable(&tips, &beside)?;
+        let reachable = commits.reachable(&tips, &beside)?;
         let other: Vec<ObjectId> = beside
             .into_iter()
             .filter(|want| !reachable.contains(want))
             .collect();
         // A partial clone asks for the contents it lacks, and gets those of this branch alone.
-        let held = commits.filter_contained(&tips, &other)?;
+        let held = commits.contained(&tips, &other)?;
         if let Some(unknown) = other.iter().find(|want| !held.contains(want)) {
             return Err(Error::invalid(format!(
                 "upload-pack: not our ref {unknown}"
             )));
         }
-        commits.filter_reachable(&tips, &request.haves)
+        commits.reachable(&tips, &request.haves)
     }
 
     fn send_pack(

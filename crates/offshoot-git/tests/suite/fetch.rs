@@ -91,7 +91,7 @@ fn a_fetch_sends_what_is_missing_and_little_else() {
                 .map(|_| ids[dice.below(COMMITS)])
                 .collect();
             let mut commits = CommitGraph::new(&repository);
-            let common = commits.filter_reachable(&[want], &haves).unwrap();
+            let common = commits.reachable(&[want], &haves).unwrap();
             let wanted_commits = reachable(&git, &[want], "commits");
             if !clock_jumps {
                 let known: HashSet<_> = haves

@@ -221,7 +221,7 @@ mod tests {
         assert!(connection.prepare("SELECT * FROM half").is_err());
     }
 
-    /// Earlier versions did not record whether the path of a directory was handed out.
+    /// Earlier versions also made directories whose path was not handed out.
     #[test]
     fn a_directory_of_an_earlier_version_counts_as_given_to_somebody() {
         let dir = tempfile::tempdir().unwrap();
