@@ -36,7 +36,7 @@ pub use content::source::OpenFile;
 pub use content::state::{State, StateChange, StateEntry};
 pub use content::too_large::TooLarge;
 pub use content::workspace_row::Quota;
-pub use context::idempotency::{NOTES_KEPT, Noting};
+pub use context::idempotency::{IDEMPOTENCY_RETENTION, IdempotencyRecord};
 pub use context::server_lock::ServerLock;
 pub use context::{Context, EngineOptions, MAX_FILE_BYTES, reserve_in};
 pub use directory::Directories;

@@ -18,7 +18,7 @@ use crate::access::{Reach, Scope};
 use crate::content::agent_rows::{is_open, own_workspace};
 use crate::content::rows::{Home, home_of};
 use crate::content::workspace_row::{Quota, line_of};
-use crate::context::idempotency::{Also, Noting};
+use crate::context::idempotency::{ExtraWrite, IdempotencyRecord};
 use crate::fork::create::ForkOptions;
 
 /// The name of the top of the tree.
@@ -88,7 +88,7 @@ impl AccessControl {
         role: &str,
         project: Option<&ProjectId>,
         priority: Option<i64>,
-        noting: Option<&Noting>,
+        noting: Option<&IdempotencyRecord>,
         cause: &Cause,
     ) -> Result<Agent> {
         if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
@@ -160,7 +160,7 @@ impl AccessControl {
         &self,
         agent: &AgentRow,
         project: Option<&ProjectId>,
-        also: Also<'_>,
+        also: ExtraWrite<'_>,
         cause: &Cause,
     ) -> Result<()> {
         let id: WorkspaceId = agent.id.as_str().parse()?;
@@ -242,7 +242,7 @@ impl AccessControl {
 fn add_agent(
     tx: &mut dyn WriteTx,
     row: &AgentRow,
-    noting: Option<&Noting>,
+    noting: Option<&IdempotencyRecord>,
     cause: &Cause,
 ) -> Result<()> {
     if let Some(parent) = &row.parent {
@@ -268,7 +268,7 @@ fn add_agent(
         agent: Some(row.id.clone()),
         ..MadeRow::default()
     };
-    noting.note(tx, made)
+    noting.write(tx, made)
 }
 
 /// The workspace that a token of an agent reaches: the open one of the nearest agent, going up,

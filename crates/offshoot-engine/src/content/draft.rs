@@ -16,7 +16,7 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::workspace_row::put_row;
-use crate::context::idempotency::Noting;
+use crate::context::idempotency::IdempotencyRecord;
 
 /// How often a change is made again because the workspace changed meanwhile.
 pub(crate) const TRIES: usize = 64;
@@ -31,7 +31,7 @@ pub(crate) struct Draft<'a> {
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
-    noted: Option<(usize, Noting)>,
+    noted: Option<(usize, IdempotencyRecord)>,
 }
 
 /// What goes from an index: where, what, and its bytes.
@@ -51,7 +51,7 @@ pub(crate) struct Change {
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
     /// The line that a request with a key is noted to have made.
-    noted: Option<(usize, Noting)>,
+    noted: Option<(usize, IdempotencyRecord)>,
     tally: Tally,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds a line to the history, and notes it as what a request with a key made.
-    pub(crate) fn noted_line(&mut self, line: NewHistory, noting: Option<&Noting>) {
+    pub(crate) fn noted_line(&mut self, line: NewHistory, noting: Option<&IdempotencyRecord>) {
         self.noted = noting.map(|noting| (self.lines.len(), noting.clone()));
         self.line(line);
     }
@@ -226,7 +226,7 @@ impl Change {
         for (place, line) in self.lines.iter().enumerate() {
             let number = tx.add_history(line)?;
             if let Some((_, noting)) = self.noted.as_ref().filter(|(noted, _)| *noted == place) {
-                noting.note_line(tx, &now, number)?;
+                noting.write_for_line(tx, &now, number)?;
             }
         }
         // What says nothing about files may have changed meanwhile.

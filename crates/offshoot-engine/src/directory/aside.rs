@@ -82,7 +82,7 @@ impl Directories {
 
     /// Removes a directory of ours.
     pub(crate) fn throw_away(&self, path: &Path) -> std::io::Result<()> {
-        let trash = self.context.data.new_trash();
+        let trash = self.context.data.new_trash_path();
         std::fs::rename(path, &trash)?;
         self.empty_trash(&[trash]);
         Ok(())

@@ -20,7 +20,7 @@ use crate::content::inherited::add_dirs_above;
 use crate::content::objects::missing_content;
 use crate::content::rows::state_of_row;
 use crate::content::state::{State, StateChange, StateEntry};
-use crate::context::held_by_another;
+use crate::context::describe_busy;
 use crate::context::jobs::JobKind;
 use crate::directory::Directories;
 use crate::directory::git_layer::is_git_layer;
@@ -134,9 +134,9 @@ impl Directories {
         let locks = &self.context.locks;
         let what = "the layers of the project";
         let own = locks.exclusive(&format!("layers-{}", project.0), patience);
-        let own = own.map_err(|error| held_by_another(error, what))?;
+        let own = own.map_err(|error| describe_busy(error, what))?;
         let collecting = locks.shared(COLLECTING, patience);
-        let collecting = collecting.map_err(|error| held_by_another(error, what))?;
+        let collecting = collecting.map_err(|error| describe_busy(error, what))?;
         Ok((own, collecting))
     }
 
@@ -549,7 +549,7 @@ impl Directories {
                 continue;
             }
             if entry.path().is_dir() {
-                let away = self.context.data.new_trash();
+                let away = self.context.data.new_trash_path();
                 std::fs::rename(entry.path(), &away).map_err(unreadable)?;
                 trash.push(away);
             } else {

@@ -17,7 +17,7 @@ use crate::content::history_writer::{LineFor, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::context::held_by_another;
+use crate::context::describe_busy;
 use crate::directory::Directories;
 use crate::directory::disk_entry::DiskEntry;
 
@@ -41,7 +41,7 @@ impl Directories {
                 &crate::context::Context::lock_name(row),
                 self.context.options.lock_timeout,
             )
-            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))?;
+            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
         // Where it cannot be put right now, the next holder or the next start tries again. It must
         // be possible to delete a workspace on a full disk.
         if lock.is_abandoned() && self.repair_abandoned(row).unwrap_or(false) {

@@ -25,7 +25,7 @@ use crate::content::left_out::without_left_out;
 use crate::content::objects::Workbench;
 use crate::content::rows::{fork_row, open_project, project_name, state_of, state_of_row};
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::directory::fork_dir::{LAYER_TRIES, Rows};
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
@@ -98,7 +98,7 @@ struct Beginning {
 impl Beginning {
     /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
     /// written with it can be found again from the note beside it.
-    fn durability(&self, also: Option<Also<'_>>) -> Durability {
+    fn durability(&self, also: Option<ExtraWrite<'_>>) -> Durability {
         match self.objects.is_empty() && self.for_agent.is_none() && also.is_none() {
             true => Durability::Relaxed,
             false => Durability::Synced,
@@ -141,7 +141,7 @@ impl Beginning {
         tx: &mut dyn WriteTx,
         mut row: WorkspaceRow,
         mut fork: ForkRow,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Option<(WorkspaceRow, ForkRow)>> {
         if let Some(layer) = fork.layer
@@ -182,7 +182,7 @@ impl Forks {
         &self,
         project: &ProjectId,
         options: &ForkOptions,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Fork> {
         self.context.require_space()?;
@@ -221,7 +221,7 @@ impl Forks {
         &self,
         project: &ProjectId,
         options: &ForkOptions,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<(Fork, PathBuf)> {
         self.context.require_space()?;
@@ -370,7 +370,7 @@ impl Forks {
                 (Some(id), _) => id.clone(),
                 (None, Some(agent)) if number == 1 => agent.as_str().parse()?,
                 (None, Some(agent)) => format!("{agent}~{number}").parse()?,
-                (None, None) => fresh_name(project)?,
+                (None, None) => random_name(project)?,
             };
             self.workspaces.refuse_case_twin(&id)?;
             let _name = self.context.name_lock(&id)?;
@@ -558,7 +558,7 @@ fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
     }
 }
 
-fn fresh_name(project: &ProjectId) -> Result<WorkspaceId> {
+fn random_name(project: &ProjectId) -> Result<WorkspaceId> {
     let random = uuid::Uuid::now_v7().simple().to_string();
     let mut name = project.to_string();
     name.truncate(56);

@@ -26,8 +26,8 @@ use crate::content::rows::{
 };
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
-use crate::context::held_by_another;
-use crate::context::prefixes::fresh_name;
+use crate::context::describe_busy;
+use crate::context::prefixes::random_name;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
@@ -207,7 +207,7 @@ impl Merges {
             }
         };
         let completion = CompletionRow {
-            id: fresh_name(),
+            id: random_name(),
             project,
             workspace: row.key,
             options: formats::complete_options_text(options)?,
@@ -249,7 +249,7 @@ impl Merges {
             .context
             .locks
             .exclusive(&format!("merge-{}", project.0), PATIENCE)
-            .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
+            .map_err(|error| describe_busy(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
             match self.run_completion(&row) {

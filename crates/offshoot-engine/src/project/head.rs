@@ -25,7 +25,7 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{no_project, open_project, size_of, state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{Quota, line_of, new_row};
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::formats;
 use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
@@ -100,7 +100,7 @@ impl Projects {
     pub(crate) fn create_project_and(
         &self,
         id: &ProjectId,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Project> {
         let at = self.context.now();
@@ -130,7 +130,8 @@ impl Projects {
     /// Deleting it again changes nothing. Returns its last snapshot.
     pub fn delete_project(&self, id: &ProjectId, cause: &Cause) -> Result<Option<ObjectId>> {
         let at = self.context.now();
-        self.context.freeing(|| self.close_project(id, at, cause))
+        self.context
+            .with_reserve(|| self.close_project(id, at, cause))
     }
 
     fn close_project(

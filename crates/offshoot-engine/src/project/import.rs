@@ -22,7 +22,7 @@ use crate::content::objects::{StoredObjects, Workbench};
 use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
 use crate::project::head::{Project, Proposal, Recorded, add_project};
@@ -112,7 +112,7 @@ pub(crate) struct NewProject<'a> {
     pub(crate) cause: &'a Cause,
     pub(crate) at: Timestamp,
     /// What else the transaction writes.
-    pub(crate) also: Option<Also<'a>>,
+    pub(crate) also: Option<ExtraWrite<'a>>,
 }
 
 impl Projects {
@@ -143,7 +143,7 @@ impl Projects {
         source: &Path,
         options: &ImportOptions,
         progress: &mut dyn FnMut(ImportProgress),
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
         self.context.require_space()?;

@@ -69,7 +69,7 @@ impl Projects {
             )
             .with_hint("name a directory, or a git repository"));
         }
-        let data = self.context.data.place();
+        let data = self.context.data.root();
         let data = data.canonicalize().unwrap_or(data);
         let own_data = data
             .strip_prefix(&path)
@@ -97,7 +97,7 @@ impl Projects {
             };
             error.with_hint("check the path").with_source(cause)
         })?;
-        let data = self.context.data.place();
+        let data = self.context.data.root();
         let data = data.canonicalize().unwrap_or(data);
         if path.starts_with(&data) {
             return Err(Error::invalid(

@@ -54,7 +54,7 @@ impl Upkeep {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
     pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
-        self.context.freeing(|| self.erase_workspace(id))
+        self.context.with_reserve(|| self.erase_workspace(id))
     }
 
     fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
@@ -95,7 +95,7 @@ impl Upkeep {
     /// switched that on. Spares one in which somebody works, has files open or changed something.
     /// Returns their names.
     pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
-        self.context.freeing(|| {
+        self.context.with_reserve(|| {
             // A read may have been noted an hour late.
             let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
             let unused_for = micros(unused_for.saturating_add(late));
@@ -181,7 +181,7 @@ impl Upkeep {
     /// snapshots, in the history. A placeholder stands in its stead.
     pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
         self.context
-            .freeing(|| self.purge_path_now(id, path, cause))
+            .with_reserve(|| self.purge_path_now(id, path, cause))
     }
 
     fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
@@ -208,7 +208,7 @@ impl Upkeep {
             ));
         }
         self.context
-            .freeing(|| self.purge_contents(HashSet::from([content]), cause))
+            .with_reserve(|| self.purge_contents(HashSet::from([content]), cause))
     }
 
     /// Every content that a path has or had: now, in the history, in snapshots.

@@ -42,7 +42,7 @@ impl Upkeep {
         }
         // Where earlier versions tried providers.
         offshoot_fs::sweep_probes(&self.context.data.forks());
-        offshoot_fs::sweep_probes(&self.context.data.place());
+        offshoot_fs::sweep_probes(&self.context.data.root());
         let (mut all_well, forks) = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {

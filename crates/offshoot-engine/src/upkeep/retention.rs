@@ -68,7 +68,7 @@ impl Upkeep {
         cause: &Cause,
     ) -> Result<Cleaned> {
         self.context
-            .freeing(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
+            .with_reserve(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
     }
 
     fn clean_now(
@@ -83,7 +83,7 @@ impl Upkeep {
         if !dry_run {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
-            self.context.forget_old_requests()?;
+            self.context.prune_idempotency_records()?;
         }
         for (row, planned) in self.plan_clean(before, include_ignored)? {
             if dry_run {

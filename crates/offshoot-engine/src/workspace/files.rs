@@ -15,7 +15,7 @@ use offshoot_store::{ReadTx, Via, WorkspaceRow};
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
-use crate::context::idempotency::Noting;
+use crate::context::idempotency::IdempotencyRecord;
 use crate::workspace::Workspaces;
 
 /// What must be there for a write to happen.
@@ -45,7 +45,7 @@ pub struct WriteOptions {
     /// file on disk as long as it is there.
     pub modified: Option<SystemTime>,
     /// Where it is noted that it was written, for a request that may be repeated.
-    pub noting: Option<Noting>,
+    pub noting: Option<IdempotencyRecord>,
 }
 
 /// A file that was written.

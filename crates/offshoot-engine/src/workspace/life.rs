@@ -21,7 +21,7 @@ use crate::content::rows::{base_state, no_workspace, open_row_by_key, state_of, 
 use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::too_large::TooLarge;
 use crate::content::workspace_row::{Quota, check_quota, dir_row, line_of, new_row};
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::context::jobs::JobKind;
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::Workspaces;
@@ -127,7 +127,7 @@ impl Workspaces {
         id: Option<WorkspaceId>,
         layout: Layout,
         quota: Quota,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
         self.context.require_space()?;
@@ -173,7 +173,7 @@ impl Workspaces {
         id: Option<WorkspaceId>,
         snapshot: &str,
         quota: Quota,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
         self.context.require_space()?;
@@ -355,7 +355,7 @@ impl Workspaces {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Deleted> {
-        let deleted = self.context.freeing(|| {
+        let deleted = self.context.with_reserve(|| {
             self.delete_workspace_if(id, include_ignored, Durability::Synced, cause, |_| Ok(true))
         })?;
         match deleted.too_large.first() {

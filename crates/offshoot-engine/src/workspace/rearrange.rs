@@ -51,7 +51,7 @@ impl Workspaces {
         cause: &Cause,
     ) -> Result<usize> {
         self.context
-            .freeing(|| self.delete_now(id, path, recursive, expect, cause))
+            .with_reserve(|| self.delete_now(id, path, recursive, expect, cause))
     }
 
     fn delete_now(
