@@ -31,7 +31,7 @@ pub use content::index::Entry;
 pub use content::left_out::LeftOut;
 pub use content::mime::{mime_by_name, type_name};
 pub use content::pattern::Pattern;
-pub use content::rows::Home;
+pub use content::rows::ParentProject;
 pub use content::source::OpenFile;
 pub use content::state::{State, StateChange, StateEntry};
 pub use content::too_large::TooLarge;

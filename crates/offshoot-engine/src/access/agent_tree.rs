@@ -16,7 +16,7 @@ use offshoot_store::{
 use crate::access::AccessControl;
 use crate::access::{Reach, Scope};
 use crate::content::agent_rows::{is_open, own_workspace};
-use crate::content::rows::{Home, home_of};
+use crate::content::rows::{ParentProject, parent_project};
 use crate::content::workspace_row::{Quota, line_of};
 use crate::context::idempotency::{ExtraWrite, IdempotencyRecord};
 use crate::fork::create::ForkOptions;
@@ -315,18 +315,18 @@ pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Opt
 
 /// What an agent works for: what the workspace that it works in belongs to, or else the last one that
 /// it had.
-pub(crate) fn home_of_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<Home>> {
+pub(crate) fn home_of_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<ParentProject>> {
     let Some(row) = tx.agent(id)? else {
         return Ok(None);
     };
     if let Some(open) = workspace_of(tx, &row)? {
-        return home_of(tx, &open).map(Some);
+        return parent_project(tx, &open).map(Some);
     }
     for row in chain_of(tx, &row)? {
         if let Some(key) = row.workspace_key
             && let Some(last) = tx.workspace_by_key(key)?
         {
-            return home_of(tx, &last).map(Some);
+            return parent_project(tx, &last).map(Some);
         }
     }
     Ok(None)

@@ -11,7 +11,7 @@ use offshoot_store::WorkspaceKind;
 use offshoot_store::WorkspaceRow;
 use offshoot_store::WorkspaceState;
 use offshoot_store::WriteTx;
-pub(crate) fn give_fork(
+pub(crate) fn assign_fork(
     tx: &mut dyn WriteTx,
     agent: &AgentId,
     fork: &WorkspaceRow,

@@ -67,7 +67,7 @@ pub(crate) fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
 }
 
 /// The paths at which something else than a directory is or was: two may add the same directory.
-pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
+pub(crate) fn leaf_paths(changes: &[StateChange]) -> BTreeSet<RelPath> {
     let dir = |entry: &Option<StateEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Dir);
     changes
         .iter()
@@ -77,13 +77,16 @@ pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
 }
 
 /// The paths of `own` that `other` has as well, or has something above or below of.
-pub(crate) fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
-    let meets = |path: &&RelPath| other.contains(*path) || around(path, other);
+pub(crate) fn overlapping_paths(
+    own: &BTreeSet<RelPath>,
+    other: &BTreeSet<RelPath>,
+) -> Vec<RelPath> {
+    let meets = |path: &&RelPath| other.contains(*path) || has_relative_in(path, other);
     own.iter().filter(meets).cloned().collect()
 }
 
 /// Whether a path above this one, or below it, is in the set.
-pub(crate) fn around(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
+pub(crate) fn has_relative_in(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
     let above = std::iter::successors(path.parent(), RelPath::parent);
     above.into_iter().any(|above| set.contains(&above)) || first_below(path, set).is_some()
 }

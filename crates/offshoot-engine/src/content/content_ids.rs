@@ -10,7 +10,7 @@ use offshoot_sys::Stat;
 /// So many files are remembered in each of two generations.
 const GENERATION: usize = 4096;
 /// A file that changed so short a time ago may change again within the same tick of the clock.
-const SETTLED_MICROS: i64 = 50_000;
+const RACY_MICROS: i64 = 50_000;
 
 /// What a file is known by. Whatever is written to it changes its `ctime`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,9 +34,9 @@ impl From<&Stat> for Identity {
 
 /// A cache of bounded size: when the young generation is full it becomes the old one.
 #[derive(Default)]
-pub(crate) struct ContentIds(Mutex<[HashMap<Identity, ObjectId>; 2]>);
+pub(crate) struct ContentIdCache(Mutex<[HashMap<Identity, ObjectId>; 2]>);
 
-impl ContentIds {
+impl ContentIdCache {
     /// The id of the file, if it was remembered and the file has not changed since.
     pub(crate) fn get(&self, stat: &Stat) -> Option<ObjectId> {
         let key = Identity::from(stat);
@@ -50,7 +50,7 @@ impl ContentIds {
     /// Remembers the id of a file that was hashed, unless it may change again unseen.
     pub(crate) fn put(&self, stat: &Stat, id: ObjectId) {
         let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
-        if Timestamp::now().0 - changed.0 < SETTLED_MICROS {
+        if Timestamp::now().0 - changed.0 < RACY_MICROS {
             return;
         }
         let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);

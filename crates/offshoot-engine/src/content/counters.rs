@@ -12,19 +12,19 @@ use crate::content::state::StateChange;
 
 /// What came and went: files and links, directories, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct CounterDelta {
     pub(crate) files: i64,
     pub(crate) dirs: i64,
     pub(crate) bytes: i64,
 }
 
 /// What states hold, by their trees: many workspaces stand on the same ones.
-type Trees = HashMap<(ObjectId, ObjectId), Tally>;
+type Trees = HashMap<(ObjectId, ObjectId), CounterDelta>;
 
-impl Tally {
+impl CounterDelta {
     /// What a workspace row says.
-    pub(crate) fn of_row(row: &WorkspaceRow) -> Tally {
-        Tally {
+    pub(crate) fn of_row(row: &WorkspaceRow) -> CounterDelta {
+        CounterDelta {
             files: row.files,
             dirs: row.dirs,
             bytes: row.bytes,
@@ -107,7 +107,7 @@ impl Contents {
     }
 
     fn recount(&self, row: &WorkspaceRow, trees: &mut Trees) -> Result<bool> {
-        let mut counted = Tally::default();
+        let mut counted = CounterDelta::default();
         let seen = self.store().read(|tx| {
             let now = tx.workspace_by_key(row.key)?;
             let Some(now) = now.filter(|now| now.state == WorkspaceState::Open) else {
@@ -116,7 +116,7 @@ impl Contents {
             counted = count_index(self.store(), tx, &now, trees)?;
             Ok(Some(now))
         })?;
-        let Some(seen) = seen.filter(|seen| Tally::of_row(seen) != counted) else {
+        let Some(seen) = seen.filter(|seen| CounterDelta::of_row(seen) != counted) else {
             return Ok(false);
         };
         self.store().write(Durability::Relaxed, |tx| {
@@ -124,7 +124,7 @@ impl Contents {
                 return Ok(false);
             };
             // Whoever changed it meanwhile counted on from what was wrong: by as much.
-            let off = Tally {
+            let off = CounterDelta {
                 files: counted.files - seen.files,
                 dirs: counted.dirs - seen.dirs,
                 bytes: counted.bytes - seen.bytes,
@@ -143,7 +143,7 @@ fn count_index(
     tx: &dyn ReadTx,
     row: &WorkspaceRow,
     trees: &mut Trees,
-) -> Result<Tally> {
+) -> Result<CounterDelta> {
     let index = Index::new(store, tx, row);
     let base = index.base();
     let size = |id: Option<ObjectId>| -> Result<i64> {
@@ -155,7 +155,7 @@ fn count_index(
     let mut tally = match trees.get(&(base.tree, base.sidecar)) {
         Some(known) => *known,
         None => {
-            let mut all = Tally::default();
+            let mut all = CounterDelta::default();
             base.walk(&index.objects, &RelPath::root(), &mut |_, entry| {
                 all.came(entry.kind, size(entry.id)?);
                 Ok(())

@@ -6,7 +6,7 @@ use offshoot_store::{WorkspaceKind, WorkspaceState};
 use crate::content::Contents;
 use crate::content::change_set::{change_set, topmost};
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row, last_row_in, state_of, state_of_row};
 use crate::content::state::State;
 
@@ -21,9 +21,9 @@ impl Contents {
         self.store().read(|tx| {
             let row = last_row_in(tx, id)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let pending = index.pending(false)?;
+            let pending = index.plan_snapshot(false)?;
             let ended = row.state == WorkspaceState::Closed;
-            let state = |point: Point<'_>, bench: &mut Workbench<'_>| -> Result<State> {
+            let state = |point: Point<'_>, bench: &mut PendingObjects<'_>| -> Result<State> {
                 match point {
                     Point::Now => index.base().edit(bench, &pending.edits),
                     Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
@@ -49,7 +49,7 @@ impl Contents {
                     },
                 }
             };
-            let mut bench = Workbench::new(&index.objects);
+            let mut bench = PendingObjects::new(&index.objects);
             let from = state(from, &mut bench)?;
             let changes = match to {
                 // No tree has to be built for what is not kept.

@@ -11,8 +11,8 @@ use offshoot_store::{
 };
 
 use crate::content::Contents;
-use crate::content::counters::Tally;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::counters::CounterDelta;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::workspace_row::put_row;
@@ -27,7 +27,7 @@ pub(crate) struct Draft<'a> {
     /// The row of the workspace with the revision of the change.
     pub(crate) next: WorkspaceRow,
     /// What came and went.
-    pub(crate) tally: Tally,
+    pub(crate) tally: CounterDelta,
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
@@ -35,7 +35,7 @@ pub(crate) struct Draft<'a> {
 }
 
 /// What goes from an index: where, what, and its bytes.
-pub(crate) type Gone = (RelPath, Entry, i64);
+pub(crate) type RemovedEntry = (RelPath, Entry, i64);
 
 enum RowChange {
     Put(EntryRow),
@@ -44,7 +44,7 @@ enum RowChange {
 }
 
 /// A change that is ready to be written.
-pub(crate) struct Change {
+pub(crate) struct PreparedChange {
     /// The workspace that it was made from.
     base: WorkspaceRow,
     contents: Vec<NewObject>,
@@ -52,7 +52,7 @@ pub(crate) struct Change {
     lines: Vec<NewHistory>,
     /// The line that a request with a key is noted to have made.
     noted: Option<(usize, IdempotencyRecord)>,
-    tally: Tally,
+    tally: CounterDelta,
 }
 
 impl<'a> Draft<'a> {
@@ -63,9 +63,9 @@ impl<'a> Draft<'a> {
         at: Timestamp,
     ) -> Self {
         Draft {
-            index: Index::new(store, tx, row).remembering(),
+            index: Index::new(store, tx, row).with_tree_cache(),
             next: changed_row(row, at),
-            tally: Tally::default(),
+            tally: CounterDelta::default(),
             contents: Vec::new(),
             rows: Vec::new(),
             lines: Vec::new(),
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
 
     /// Puts an entry in place of what the index has at its path.
     pub(crate) fn put(&mut self, row: EntryRow) -> Result<()> {
-        let before = self.sized(&row.path)?;
+        let before = self.entry_with_size(&row.path)?;
         self.replace(before, row)
     }
 
@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What the index has at a path, with its bytes.
-    pub(crate) fn sized(&self, path: &RelPath) -> Result<Option<(Entry, i64)>> {
+    pub(crate) fn entry_with_size(&self, path: &RelPath) -> Result<Option<(Entry, i64)>> {
         match self.index.entry(path)? {
             Some(entry) => Ok(Some((entry, self.index.size(&entry)?))),
             None => Ok(None),
@@ -110,15 +110,19 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds a line to the history, and notes it as what a request with a key made.
-    pub(crate) fn noted_line(&mut self, line: NewHistory, noting: Option<&IdempotencyRecord>) {
+    pub(crate) fn add_recorded_line(
+        &mut self,
+        line: NewHistory,
+        noting: Option<&IdempotencyRecord>,
+    ) {
         self.noted = noting.map(|noting| (self.lines.len(), noting.clone()));
         self.line(line);
     }
 
     /// Makes the index forget a path with everything below. Returns what goes, directories before
     /// what is in them.
-    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<Vec<Gone>> {
-        let Some((top, size)) = self.sized(path)? else {
+    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<Vec<RemovedEntry>> {
+        let Some((top, size)) = self.entry_with_size(path)? else {
             return Ok(Vec::new());
         };
         let mut gone = vec![(path.clone(), top, size)];
@@ -128,7 +132,7 @@ impl<'a> Draft<'a> {
                 gone.push((path.clone(), *entry, index.size(entry)?));
                 Ok(())
             })?;
-            self.index.draft_clear(path);
+            self.index.draft_clear_below(path);
             self.rows.push(RowChange::RemoveBelow(path.clone()));
         }
         if self.index.shown_by_base(path)?.is_some() {
@@ -179,8 +183,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Makes lines of history for what came in some way.
-    pub(crate) fn line_for<'l>(&'l self, via: Via, cause: &'l Cause) -> LineFor<'l> {
-        LineFor {
+    pub(crate) fn line_for<'l>(&'l self, via: Via, cause: &'l Cause) -> LineTemplate<'l> {
+        LineTemplate {
             row: &self.next,
             at: self.next.changed_at,
             via,
@@ -189,8 +193,8 @@ impl<'a> Draft<'a> {
     }
 
     /// What has to be written.
-    pub(crate) fn finish(self) -> Change {
-        Change {
+    pub(crate) fn finish(self) -> PreparedChange {
+        PreparedChange {
             base: self.index.row.clone(),
             tally: self.tally,
             contents: self.contents,
@@ -201,7 +205,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Change {
+impl PreparedChange {
     /// Writes rows and lines unless the workspace is not what the change was made from. Returns its
     /// row, and the one that the caller has to write.
     pub(crate) fn write(
@@ -210,7 +214,7 @@ impl Change {
         at: Timestamp,
     ) -> Result<Option<(WorkspaceRow, WorkspaceRow)>> {
         let now = open_row_by_key(tx, &self.base)?;
-        if !is_same(&now, &self.base) {
+        if !is_same_index(&now, &self.base) {
             return Ok(None);
         }
         for object in &self.contents {
@@ -242,7 +246,7 @@ impl Change {
 
 /// Whether the index of a workspace is what it was: every change has a revision, and what a
 /// snapshot takes out of the rows is in its tree.
-pub(crate) fn is_same(now: &WorkspaceRow, then: &WorkspaceRow) -> bool {
+pub(crate) fn is_same_index(now: &WorkspaceRow, then: &WorkspaceRow) -> bool {
     let what = |row: &WorkspaceRow| (row.revision, row.head, row.tree, row.sidecar);
     what(now) == what(then)
 }
@@ -277,7 +281,7 @@ impl Contents {
     }
 
     /// The same inside a transaction, for changes so small that nobody waits for them.
-    pub(crate) fn change_within<T>(
+    pub(crate) fn change_in_transaction<T>(
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,

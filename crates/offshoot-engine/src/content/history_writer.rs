@@ -17,14 +17,14 @@ pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
 }
 
 /// Makes lines of history for one change.
-pub(crate) struct LineFor<'a> {
+pub(crate) struct LineTemplate<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) at: Timestamp,
     pub(crate) via: Via,
     pub(crate) cause: &'a Cause,
 }
 
-impl LineFor<'_> {
+impl LineTemplate<'_> {
     pub(crate) fn file(&self, op: HistoryOp, path: &RelPath, kind: EntryKind) -> NewHistory {
         NewHistory {
             workspace: self.row.key,

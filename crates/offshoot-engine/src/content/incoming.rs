@@ -39,7 +39,10 @@ enum Spool {
 
 impl Incoming {
     /// All of the content, for names whose content has rules.
-    pub(crate) fn bytes_if_ruled(&mut self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn bytes_if_git_checks_content(
+        &mut self,
+        path: &RelPath,
+    ) -> Result<Option<Vec<u8>>> {
         if !offshoot_git::has_rules_for_content(path.name()) {
             return Ok(None);
         }
@@ -77,15 +80,15 @@ fn copy(from: &mut File, to: &mut dyn Write) -> std::io::Result<()> {
 impl Contents {
     /// Takes content in. When this returns, large content is durable as a blob and small content
     /// is ready to go into its row.
-    pub(crate) fn take_in(&self, content: Content<'_>) -> Result<Incoming> {
+    pub(crate) fn receive(&self, content: Content<'_>) -> Result<Incoming> {
         self.context.require_space()?;
-        self.take_in_always(content)
+        self.receive_on_full_disk(content)
     }
 
     /// The same for what must be stored before space can be freed.
-    pub(crate) fn take_in_always(&self, content: Content<'_>) -> Result<Incoming> {
+    pub(crate) fn receive_on_full_disk(&self, content: Content<'_>) -> Result<Incoming> {
         match content {
-            Content::Bytes(bytes) => self.take_in_bytes(bytes.to_vec()),
+            Content::Bytes(bytes) => self.receive_bytes(bytes.to_vec()),
             Content::Stream(stream) => {
                 let mut bytes = Vec::new();
                 stream
@@ -93,14 +96,14 @@ impl Contents {
                     .read_to_end(&mut bytes)
                     .map_err(broken_stream)?;
                 if bytes.len() <= IN_MEMORY {
-                    return self.take_in_bytes(bytes);
+                    return self.receive_bytes(bytes);
                 }
-                self.take_in_large(bytes, stream)
+                self.receive_large(bytes, stream)
             }
         }
     }
 
-    pub(crate) fn take_in_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
+    pub(crate) fn receive_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
         let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
         Ok(Incoming {
             id,
@@ -112,7 +115,7 @@ impl Contents {
     }
 
     /// The id of a blob begins with its length, so an unknown length needs two passes.
-    fn take_in_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
+    fn receive_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
         let mut file = tempfile::tempfile_in(self.context.data.tmp()).map_err(cannot_receive)?;
         file.write_all(&first).map_err(cannot_receive)?;
         let mut chunk = vec![0; CHUNK];

@@ -74,13 +74,13 @@ pub(crate) struct Index<'a> {
     /// All rows, where they were asked for at once.
     rows: Option<BTreeMap<RelPath, EntryRow>>,
     /// What was found out about directories on the way.
-    known: RefCell<Known>,
+    known: RefCell<IndexCache>,
 }
 
 /// What an index remembers, so that a path costs the same however deep it is.
 #[derive(Default)]
-struct Known {
-    dirs: BTreeMap<RelPath, Dir>,
+struct IndexCache {
+    dirs: BTreeMap<RelPath, DirView>,
     /// Rows that are about to be written; none where one is about to go.
     drafted: BTreeMap<RelPath, Option<EntryRow>>,
     /// Directories below which all rows of the store are about to go.
@@ -89,14 +89,14 @@ struct Known {
 
 /// What is in a directory.
 #[derive(Clone, Copy)]
-struct Dir {
+struct DirView {
     /// The part of the base that shows there; none if rows hide it.
     base: Option<State>,
     /// Whether rows of the store count there.
     stored: bool,
 }
 
-impl Known {
+impl IndexCache {
     /// Forgets what was known of a directory, which changes, and of all below it.
     fn forget(&mut self, dir: &RelPath) {
         self.dirs.remove(dir);
@@ -136,15 +136,15 @@ impl<'a> Index<'a> {
     }
 
     /// The same for who looks at many paths: trees that are read are remembered.
-    pub(crate) fn remembering(mut self) -> Self {
-        self.objects.remember_trees();
+    pub(crate) fn with_tree_cache(mut self) -> Self {
+        self.objects.cache_trees();
         self
     }
 
     /// The same with all rows read at once, for who looks at most of them anyway and writes none
     /// meanwhile.
     pub(crate) fn with_rows(self) -> Result<Self> {
-        let mut index = self.remembering();
+        let mut index = self.with_tree_cache();
         let rows = index.tx.entries_below(index.row.key, &RelPath::root())?;
         index.rows = Some(
             rows.into_iter()
@@ -177,7 +177,12 @@ impl<'a> Index<'a> {
     }
 
     /// The row at a path, given the one that the store has and whether that counts.
-    fn row_now(&self, path: &RelPath, counts: bool, stored: Option<EntryRow>) -> Option<EntryRow> {
+    fn effective_row(
+        &self,
+        path: &RelPath,
+        counts: bool,
+        stored: Option<EntryRow>,
+    ) -> Option<EntryRow> {
         match self.known.borrow().drafted.get(path) {
             Some(drafted) => drafted.clone(),
             None => stored.filter(|_| counts),
@@ -185,9 +190,9 @@ impl<'a> Index<'a> {
     }
 
     /// What is in a directory, if there is one at this path.
-    fn dir(&self, path: &RelPath) -> Result<Dir> {
+    fn dir(&self, path: &RelPath) -> Result<DirView> {
         let mut unknown = Vec::new();
-        let mut dir = Dir {
+        let mut dir = DirView {
             base: Some(self.base()),
             stored: true,
         };
@@ -217,7 +222,7 @@ impl<'a> Index<'a> {
                 Some(rows) => rows.next_if(|row| row.path == path),
                 None => self.stored_row(&path)?,
             };
-            let row = self.row_now(&path, dir.stored, row);
+            let row = self.effective_row(&path, dir.stored, row);
             dir = self.look(&path, dir, row)?.1;
             self.known.borrow_mut().dirs.insert(path, dir);
         }
@@ -229,9 +234,9 @@ impl<'a> Index<'a> {
     fn look(
         &self,
         path: &RelPath,
-        above: Dir,
+        above: DirView,
         row: Option<EntryRow>,
-    ) -> Result<(Option<Entry>, Dir)> {
+    ) -> Result<(Option<Entry>, DirView)> {
         let hidden = row.as_ref().is_some_and(hides_base);
         let (shown, base) = match above.base.filter(|_| !hidden) {
             None => (None, None),
@@ -246,14 +251,14 @@ impl<'a> Index<'a> {
             None => shown.map(Entry::of_state),
         };
         let stored = above.stored && !self.known.borrow().cleared.contains(path);
-        Ok((entry, Dir { base, stored }))
+        Ok((entry, DirView { base, stored }))
     }
 
     /// What is in the directory that a path is in; of the root, the workspace itself.
-    fn above(&self, path: &RelPath) -> Result<Dir> {
+    fn above(&self, path: &RelPath) -> Result<DirView> {
         match path.parent() {
             Some(parent) => self.dir(&parent),
-            None => Ok(Dir {
+            None => Ok(DirView {
                 base: Some(self.base()),
                 stored: true,
             }),
@@ -263,7 +268,7 @@ impl<'a> Index<'a> {
     /// The row at a path.
     pub(crate) fn own_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
         let counts = self.above(path)?.stored;
-        Ok(self.row_now(path, counts, self.stored_row(path)?))
+        Ok(self.effective_row(path, counts, self.stored_row(path)?))
     }
 
     /// What the base shows at a path if the row there is not looked at, but those above it are.
@@ -282,7 +287,7 @@ impl<'a> Index<'a> {
     }
 
     /// From now on there are no rows below a directory. Nothing is written.
-    pub(crate) fn draft_clear(&self, dir: &RelPath) {
+    pub(crate) fn draft_clear_below(&self, dir: &RelPath) {
         let mut known = self.known.borrow_mut();
         known.forget(dir);
         let drafted = below(&known.drafted, dir).map(|(path, _)| path.clone());
@@ -303,7 +308,7 @@ impl<'a> Index<'a> {
     /// What stands at `path` itself; links on the way are not followed.
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
         let above = self.above(path)?;
-        let row = self.row_now(path, above.stored, self.stored_row(path)?);
+        let row = self.effective_row(path, above.stored, self.stored_row(path)?);
         let (entry, dir) = self.look(path, above, row)?;
         if entry.is_some_and(|entry| entry.is_dir()) {
             self.known.borrow_mut().dirs.insert(path.clone(), dir);
@@ -339,11 +344,11 @@ impl<'a> Index<'a> {
     }
 
     /// What is directly in a directory, each with what is in it.
-    fn list(&self, path: &RelPath, dir: Dir) -> Result<BTreeMap<Vec<u8>, (Entry, Dir)>> {
+    fn list(&self, path: &RelPath, dir: DirView) -> Result<BTreeMap<Vec<u8>, (Entry, DirView)>> {
         let mut children = BTreeMap::new();
         if let Some(base) = dir.base {
             for (name, (entry, below)) in base.list(&self.objects, path)? {
-                let below = Dir {
+                let below = DirView {
                     base: Some(below),
                     ..dir
                 };
@@ -371,7 +376,7 @@ impl<'a> Index<'a> {
                 Some((_, shown)) => shown.base,
                 None => dir.base.map(|_| State::default()),
             };
-            let below = Dir {
+            let below = DirView {
                 base: shown.filter(|_| !hides_base(&row)),
                 ..dir
             };
@@ -424,14 +429,14 @@ impl<'a> Index<'a> {
     }
 
     /// Where a link that is made in `dir` would lead. A target that leaves the workspace is refused.
-    pub(crate) fn link_leads_to(
+    pub(crate) fn resolve_link(
         &self,
         dir: &RelPath,
         target: &[u8],
         link: &RelPath,
     ) -> Result<RelPath> {
         if target.starts_with(b"/") {
-            return Err(leaves(link));
+            return Err(leaves_workspace(link));
         }
         self.follow(dir.clone(), target, link)
     }
@@ -450,7 +455,7 @@ impl<'a> Index<'a> {
             match &part[..] {
                 b"" | b"." => continue,
                 b".." => {
-                    done = done.parent().ok_or_else(|| leaves(path))?;
+                    done = done.parent().ok_or_else(|| leaves_workspace(path))?;
                     continue;
                 }
                 _ => {}
@@ -468,7 +473,7 @@ impl<'a> Index<'a> {
                         return Err(Error::invalid(format!("`{path}` follows too many links")));
                     }
                     if target.starts_with(b"/") {
-                        return Err(leaves(path));
+                        return Err(leaves_workspace(path));
                     }
                     for part in parts(&target).into_iter().rev() {
                         rest.push_front(part);
@@ -497,7 +502,7 @@ fn hides_base(row: &EntryRow) -> bool {
     row.opaque || row.kind != Some(EntryKind::Dir)
 }
 
-fn leaves(path: &RelPath) -> Error {
+fn leaves_workspace(path: &RelPath) -> Error {
     Error::new(
         ErrorCode::PathTraversalBlocked,
         format!("`{path}` follows a link that leaves the workspace"),
@@ -507,12 +512,12 @@ fn leaves(path: &RelPath) -> Error {
 /// The rows that a change has to write so that `path` holds `entry`, parents included.
 ///
 /// Directories on the way that do not exist are made; the paths of those are returned.
-pub(crate) fn missing_parents(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
-    missing_of(&index.steps(path)?)
+pub(crate) fn missing_dirs(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
+    missing_dirs_in(&index.steps(path)?)
 }
 
 /// The same of steps that are known already.
-pub(crate) fn missing_of(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPath>> {
+pub(crate) fn missing_dirs_in(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPath>> {
     let mut missing = Vec::new();
     let above = steps.split_last().map_or(steps, |(_, above)| above);
     for (above, entry) in above.iter().skip(1) {

@@ -10,9 +10,9 @@ use offshoot_core::{RelPath, Result};
 /// Who asks for every directory above every path asks depth times as often as there are paths.
 /// This remembers the answers, so that it costs one question for each directory.
 #[derive(Default)]
-pub(crate) struct Inherited(RefCell<HashMap<RelPath, bool>>);
+pub(crate) struct InheritedFlag(RefCell<HashMap<RelPath, bool>>);
 
-impl Inherited {
+impl InheritedFlag {
     /// Whether `here` is true of `dir` or of a directory above it, the root included. It must
     /// always answer the same.
     pub(crate) fn holds(
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn each_directory_is_asked_once() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let inherited = Inherited::default();
+        let inherited = InheritedFlag::default();
         let mut asked = 0;
         for (dir, expected) in [
             ("a/b/c", true),

@@ -12,7 +12,7 @@ use offshoot_merge::{Edit, Merged};
 use offshoot_store::WorkspaceKind;
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row};
 use crate::content::state::{
     State, StateChange, StateEdit, StateEdits, StateEntry, refused_by_git,
@@ -43,7 +43,7 @@ impl From<&TooLarge> for LeftOut {
 
 /// The directory of ours that a path is at or below; none if the base has something of its own
 /// there, as a project may that was imported with it.
-pub(crate) fn place_of_ours(
+pub(crate) fn reserved_dir(
     objects: &dyn ObjectReader,
     base: &State,
     path: &RelPath,
@@ -56,12 +56,12 @@ pub(crate) fn place_of_ours(
 }
 
 /// Refuses to write to a place of ours.
-pub(crate) fn refuse_place_of_ours(
+pub(crate) fn refuse_reserved_dir(
     objects: &dyn ObjectReader,
     base: &State,
     path: &RelPath,
 ) -> Result<()> {
-    match place_of_ours(objects, base, path)? {
+    match reserved_dir(objects, base, path)? {
         None => Ok(()),
         Some(top) => Err(Error::new(
             ErrorCode::PermissionDenied,
@@ -73,7 +73,7 @@ pub(crate) fn refuse_place_of_ours(
 
 /// Whether a path of a workspace is at or below a place of ours: one that its base does not have.
 /// A workspace that is no fork has the empty tree as its base.
-pub(crate) fn is_ours_in(index: &Index<'_>, path: &RelPath) -> Result<bool> {
+pub(crate) fn is_reserved_in(index: &Index<'_>, path: &RelPath) -> Result<bool> {
     if !path.parts().next().is_some_and(|top| OURS.contains(&top)) {
         return Ok(false);
     }
@@ -81,15 +81,15 @@ pub(crate) fn is_ours_in(index: &Index<'_>, path: &RelPath) -> Result<bool> {
         WorkspaceKind::Fork => base_state(&fork_row(index.tx, index.row)?),
         WorkspaceKind::Standalone | WorkspaceKind::Project => State::default(),
     };
-    Ok(place_of_ours(&index.objects, &base, path)?.is_some())
+    Ok(reserved_dir(&index.objects, &base, path)?.is_some())
 }
 
 /// Refuses to write to a place of ours in a workspace.
-pub(crate) fn refuse_ours_in(index: &Index<'_>, path: &RelPath) -> Result<()> {
-    if !is_ours_in(index, path)? {
+pub(crate) fn refuse_reserved_in(index: &Index<'_>, path: &RelPath) -> Result<()> {
+    if !is_reserved_in(index, path)? {
         return Ok(());
     }
-    refuse_place_of_ours(&index.objects, &State::default(), path)
+    refuse_reserved_dir(&index.objects, &State::default(), path)
 }
 
 /// Refuses what git would refuse in the tree of a project. `content` is what a file would hold.
@@ -147,16 +147,16 @@ fn refused_edit(
 }
 
 /// Sorts out changes on their way from a workspace into its project.
-pub(crate) struct Gate<'a> {
+pub(crate) struct MergeFilter<'a> {
     objects: &'a dyn ObjectReader,
     base: &'a State,
     theirs: &'a State,
     left: BTreeMap<RelPath, &'static str>,
 }
 
-impl<'a> Gate<'a> {
+impl<'a> MergeFilter<'a> {
     pub(crate) fn new(objects: &'a dyn ObjectReader, base: &'a State, theirs: &'a State) -> Self {
-        Gate {
+        MergeFilter {
             objects,
             base,
             theirs,
@@ -165,7 +165,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Whether a change may pass.
-    pub(crate) fn lets_change(&mut self, change: &StateChange) -> Result<bool> {
+    pub(crate) fn allows_change(&mut self, change: &StateChange) -> Result<bool> {
         let stopped = match &change.after {
             Some(after) => self.stops(&change.path, after)?,
             None => self.stops_removal(change)?,
@@ -175,10 +175,10 @@ impl<'a> Gate<'a> {
 
     /// Whether what a merge made of the changes may pass: a directory that the project renamed
     /// takes along what theirs put into it, and two good halves need not make a good whole.
-    pub(crate) fn lets_edit(&mut self, edit: &Edit) -> Result<bool> {
+    pub(crate) fn allows_edit(&mut self, edit: &Edit) -> Result<bool> {
         let stopped = match edit.to {
             None => None,
-            Some(_) => match self.place_of_ours(&edit.path)? {
+            Some(_) => match self.reserved_dir(&edit.path)? {
                 Some(ours) => Some(ours),
                 None => refused_edit(self.objects, edit)?,
             },
@@ -187,7 +187,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Whether a path may pass whatever it holds.
-    pub(crate) fn lets_path(&mut self, path: &RelPath) -> Result<bool> {
+    pub(crate) fn allows_path(&mut self, path: &RelPath) -> Result<bool> {
         self.note(offshoot_git::refuses_path(path, EntryKind::File))
     }
 
@@ -207,14 +207,14 @@ impl<'a> Gate<'a> {
     }
 
     fn stops(&self, path: &RelPath, after: &StateEntry) -> Result<Option<(RelPath, &'static str)>> {
-        match self.place_of_ours(path)? {
+        match self.reserved_dir(path)? {
             Some(ours) => Ok(Some(ours)),
             None => refused_by_git(self.objects, path, after),
         }
     }
 
-    fn place_of_ours(&self, path: &RelPath) -> Result<Option<(RelPath, &'static str)>> {
-        let top = place_of_ours(self.objects, self.base, path)?;
+    fn reserved_dir(&self, path: &RelPath) -> Result<Option<(RelPath, &'static str)>> {
+        let top = reserved_dir(self.objects, self.base, path)?;
         Ok(top.map(|top| (top, IS_OURS)))
     }
 
@@ -238,19 +238,19 @@ pub(crate) fn edits_without_left_out(
     base: &State,
     state: &State,
 ) -> Result<StateEdits> {
-    let mut gate = Gate::new(objects, base, state);
+    let mut gate = MergeFilter::new(objects, base, state);
     let mut edits = StateEdits::new();
     for change in base.diff(objects, state, &RelPath::root())? {
-        if gate.lets_change(&change)? {
+        if gate.allows_change(&change)? {
             continue;
         }
-        edits.insert(change.path, edit_back(change.before, change.after));
+        edits.insert(change.path, reverting_edit(change.before, change.after));
     }
     Ok(edits)
 }
 
 /// The edit that brings back what was there.
-pub(crate) fn edit_back(then: Option<StateEntry>, now: Option<StateEntry>) -> StateEdit {
+pub(crate) fn reverting_edit(then: Option<StateEntry>, now: Option<StateEntry>) -> StateEdit {
     match then {
         None => StateEdit::Remove,
         Some(then) if now.is_some_and(|now| now.kind == then.kind) => StateEdit::Put(then),
@@ -260,7 +260,7 @@ pub(crate) fn edit_back(then: Option<StateEntry>, now: Option<StateEntry>) -> St
 
 /// `state` with everything that a gate would stop as `base` has it.
 pub(crate) fn without_left_out(
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     base: &State,
     state: &State,
 ) -> Result<State> {

@@ -20,8 +20,8 @@ pub(crate) mod left_out;
 pub(crate) mod mime;
 pub(crate) mod objects;
 pub(crate) mod pattern;
-pub(crate) mod pending;
 pub(crate) mod rows;
+pub(crate) mod snapshot_plan;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod too_large;
@@ -32,14 +32,14 @@ use std::sync::Arc;
 
 use offshoot_store::Store;
 
-use crate::content::content_ids::ContentIds;
+use crate::content::content_ids::ContentIdCache;
 use crate::context::Context;
 
 /// What workspaces and projects hold, as the store says it. Cheap to clone.
 #[derive(Clone)]
 pub struct Contents {
     pub(crate) context: Arc<Context>,
-    pub(crate) content_ids: Arc<ContentIds>,
+    pub(crate) content_ids: Arc<ContentIdCache>,
 }
 
 impl Contents {

@@ -16,7 +16,7 @@ use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
 
 use crate::content::Contents;
 
-/// So many trees are remembered at most; then it begins anew.
+/// So many trees are tree_cache at most; then it begins anew.
 const TREES: usize = 4096;
 /// Larger objects are read piece by piece where that is possible.
 const LARGEST_WHOLE: u64 = 1 << 20;
@@ -41,23 +41,23 @@ pub(crate) struct StoredObjects<'a> {
     store: &'a Store,
     tx: Option<&'a dyn ReadTx>,
     /// What was read, for who looks many paths up.
-    remembered: Option<Remembered>,
+    tree_cache: Option<TreeCache>,
 }
 
 /// Trees that were read, and where directories are: a path then costs a search in the directory
 /// that it is in, however deep that is.
 #[derive(Default)]
-struct Remembered(Mutex<Found>);
+struct TreeCache(Mutex<CachedTrees>);
 
 #[derive(Default)]
-struct Found {
+struct CachedTrees {
     trees: HashMap<ObjectId, Tree>,
     /// For each root, the trees of directories below it; none where there is no directory.
     dirs: HashMap<ObjectId, HashMap<RelPath, Option<ObjectId>>>,
 }
 
-impl Remembered {
-    fn found(&self) -> MutexGuard<'_, Found> {
+impl TreeCache {
+    fn found(&self) -> MutexGuard<'_, CachedTrees> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,14 +117,14 @@ impl<'a> StoredObjects<'a> {
         StoredObjects {
             store,
             tx,
-            remembered: None,
+            tree_cache: None,
         }
     }
 
     /// Remembers every tree that is read, and where directories are: a path then costs a search in
     /// the directory that it is in.
-    pub(crate) fn remember_trees(&mut self) {
-        self.remembered.get_or_insert_default();
+    pub(crate) fn cache_trees(&mut self) {
+        self.tree_cache.get_or_insert_default();
     }
 }
 
@@ -138,22 +138,22 @@ impl ObjectReader for StoredObjects<'_> {
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         let read = || Tree::parse(offshoot_git::tree_bytes(self, id)?);
-        match &self.remembered {
-            Some(remembered) => remembered.tree(id, read),
+        match &self.tree_cache {
+            Some(tree_cache) => tree_cache.tree(id, read),
             None => read(),
         }
     }
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
-        match self.remembered {
+        match self.tree_cache {
             Some(_) => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
             None => offshoot_git::find_in(&offshoot_git::tree_bytes(self, tree)?, name),
         }
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
-        match &self.remembered {
-            Some(remembered) => remembered.subtree(self, root, dir),
+        match &self.tree_cache {
+            Some(tree_cache) => tree_cache.subtree(self, root, dir),
             None => offshoot_git::walk_to(self, root, dir),
         }
     }
@@ -181,19 +181,19 @@ impl ObjectReader for StoredObjects<'_> {
 }
 
 /// Objects of the store and, above them, new ones that are not stored yet.
-pub(crate) struct Workbench<'a> {
+pub(crate) struct PendingObjects<'a> {
     base: &'a dyn ObjectReader,
     new: HashMap<ObjectId, (ObjectKind, Arc<[u8]>)>,
     /// New trees; what is stored is for the base to remember.
-    remembered: Remembered,
+    tree_cache: TreeCache,
 }
 
-impl<'a> Workbench<'a> {
+impl<'a> PendingObjects<'a> {
     pub(crate) fn new(base: &'a dyn ObjectReader) -> Self {
-        Workbench {
+        PendingObjects {
             base,
             new: HashMap::new(),
-            remembered: Remembered::default(),
+            tree_cache: TreeCache::default(),
         }
     }
 
@@ -206,7 +206,7 @@ impl<'a> Workbench<'a> {
         if edits.is_empty() {
             return Ok(root);
         }
-        let mut written = Written(Vec::new());
+        let mut written = CollectedObjects(Vec::new());
         let root = offshoot_git::edit(self, root, edits, EmptyDirs::Vanish, &mut written)?;
         for (kind, id, bytes) in written.0 {
             self.new.insert(id, (kind, bytes.into()));
@@ -223,7 +223,7 @@ impl<'a> Workbench<'a> {
 
     /// Adds the files of a directory whose content decides whether git takes them, for who builds
     /// trees before the store has the content.
-    pub(crate) fn add_ruled<'p>(
+    pub(crate) fn add_files_git_checks<'p>(
         &mut self,
         dir: &SafeDir,
         paths: impl Iterator<Item = &'p RelPath>,
@@ -248,7 +248,7 @@ impl<'a> Workbench<'a> {
     }
 }
 
-impl ObjectReader for Workbench<'_> {
+impl ObjectReader for PendingObjects<'_> {
     fn read(&self, id: &ObjectId) -> Result<Option<(ObjectKind, Arc<[u8]>)>> {
         match self.new.get(id) {
             Some(object) => Ok(Some(object.clone())),
@@ -258,7 +258,7 @@ impl ObjectReader for Workbench<'_> {
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         match self.new.get(id) {
-            Some((_, bytes)) => self.remembered.tree(id, || Tree::parse(bytes.clone())),
+            Some((_, bytes)) => self.tree_cache.tree(id, || Tree::parse(bytes.clone())),
             None => self.base.tree(id),
         }
     }
@@ -273,15 +273,15 @@ impl ObjectReader for Workbench<'_> {
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
         // A new root may lead to new trees; what is stored leads to what is stored.
         match self.new.contains_key(&root) {
-            true => self.remembered.subtree(self, root, dir),
+            true => self.tree_cache.subtree(self, root, dir),
             false => self.base.subtree(root, dir),
         }
     }
 }
 
-struct Written(Vec<(ObjectKind, ObjectId, Vec<u8>)>);
+struct CollectedObjects(Vec<(ObjectKind, ObjectId, Vec<u8>)>);
 
-impl ObjectSink for Written {
+impl ObjectSink for CollectedObjects {
     fn write(&mut self, kind: ObjectKind, id: ObjectId, bytes: Vec<u8>) -> Result<()> {
         self.0.push((kind, id, bytes));
         Ok(())

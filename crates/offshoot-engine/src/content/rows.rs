@@ -114,7 +114,7 @@ pub(crate) fn state_of(row: &SnapshotRow) -> State {
 }
 
 /// A workspace's agent as the claim of what its own programs do in its directory.
-pub(crate) fn claim_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
+pub(crate) fn agent_claim(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
     let (row, fork) = (tx.workspace_by_key(key)?, tx.fork(key)?);
     Ok(match (row, fork) {
         (Some(row), Some(fork)) => Some(agent_of(&row, &fork)),
@@ -132,7 +132,7 @@ pub(crate) fn agent_of(row: &WorkspaceRow, fork: &ForkRow) -> String {
 /// token that was issued for a name is bound to this: under the same name it never reaches what
 /// belongs to another project (INV-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Home {
+pub enum ParentProject {
     /// No project.
     None,
     /// The project with this number.
@@ -140,12 +140,14 @@ pub enum Home {
 }
 
 /// What a workspace belongs to, or which project it is.
-pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
+pub(crate) fn parent_project(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ParentProject> {
     if row.kind == WorkspaceKind::Project {
-        return Ok(Home::Project(row.key.0));
+        return Ok(ParentProject::Project(row.key.0));
     }
     let fork = tx.fork(row.key)?;
-    Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
+    Ok(fork.map_or(ParentProject::None, |fork| {
+        ParentProject::Project(fork.project.0)
+    }))
 }
 
 impl Contents {

@@ -61,7 +61,7 @@ impl Source {
 
     /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
     /// would read it again.
-    pub(crate) fn hold_if_small(mut self) -> Result<Self> {
+    pub(crate) fn load_if_small(mut self) -> Result<Self> {
         let Reader::File {
             contents,
             file,
@@ -112,11 +112,11 @@ impl Source {
     }
 
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
-        Source::of_known_bytes(bytes, None)
+        Source::of_object_bytes(bytes, None)
     }
 
     /// Bytes that are those of an object.
-    pub(crate) fn of_known_bytes(bytes: Vec<u8>, id: Option<ObjectId>) -> Self {
+    pub(crate) fn of_object_bytes(bytes: Vec<u8>, id: Option<ObjectId>) -> Self {
         let size = bytes.len() as u64;
         Source {
             reader: Reader::Bytes(std::io::Cursor::new(bytes), id),

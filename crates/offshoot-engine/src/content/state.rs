@@ -23,8 +23,8 @@ use offshoot_core::{
 };
 use offshoot_git::{Edit, ObjectReader, TreeEntry};
 
-use crate::content::inherited::{Inherited, add_dirs_above};
-use crate::content::objects::Workbench;
+use crate::content::inherited::{InheritedFlag, add_dirs_above};
+use crate::content::objects::PendingObjects;
 
 const FILE_TYPE: u32 = 0o100_000;
 const TYPE_MASK: u32 = 0o170_000;
@@ -151,7 +151,7 @@ pub(crate) fn refused_by_git(
 
 /// The directory that a nested repository is in, for a path of one. Ignore rules do not reach into
 /// a repository, but an ignored directory is ignored with the repositories in it.
-pub(crate) fn around_nested_git(path: &RelPath) -> Option<RelPath> {
+pub(crate) fn dir_of_nested_git(path: &RelPath) -> Option<RelPath> {
     let at = path.parts().position(offshoot_git::is_dot_git)?;
     path.ancestors().into_iter().nth(at)
 }
@@ -320,7 +320,7 @@ impl State {
     ///
     /// Parents need not be named. A directory that loses its last entry stays; remove those that
     /// must go by name.
-    pub(crate) fn edit(&self, bench: &mut Workbench<'_>, edits: &StateEdits) -> Result<State> {
+    pub(crate) fn edit(&self, bench: &mut PendingObjects<'_>, edits: &StateEdits) -> Result<State> {
         let mut main = BTreeMap::new();
         let mut side = BTreeMap::new();
         // Directories whose marker may have to come or go, with the bits they are given.
@@ -356,13 +356,13 @@ impl State {
             }
         }
         let tree = bench.edit_tree(self.tree, &main)?;
-        self.settle_markers(bench, tree, edits, touched, &mut side)?;
+        self.update_dir_markers(bench, tree, edits, touched, &mut side)?;
         let sidecar = bench.edit_tree(self.sidecar, &side)?;
         Ok(State { tree, sidecar })
     }
 
     /// Decides for every touched directory whether it needs a marker in the sidecar.
-    fn settle_markers(
+    fn update_dir_markers(
         &self,
         objects: &dyn ObjectReader,
         new_tree: ObjectId,
@@ -370,7 +370,7 @@ impl State {
         touched: BTreeMap<RelPath, Option<u32>>,
         side: &mut BTreeMap<RelPath, Edit>,
     ) -> Result<()> {
-        let hidden = Inherited::default();
+        let hidden = InheritedFlag::default();
         for (dir, given) in touched {
             let became_a_leaf = edits
                 .get(&dir)
@@ -458,11 +458,11 @@ impl State {
         if edits.is_empty() {
             return self.diff(objects, base, &RelPath::root());
         }
-        let mut candidates = base.reached_by(objects, edits)?;
+        let mut candidates = base.paths_affected_by(objects, edits)?;
         for change in self.diff(objects, base, &RelPath::root())? {
             candidates.insert(change.path);
         }
-        let hidden = Inherited::default();
+        let hidden = InheritedFlag::default();
         changes_at(
             candidates,
             |path| self.entry(objects, path),
@@ -471,7 +471,7 @@ impl State {
     }
 
     /// Every path at which edits may change this state.
-    pub(crate) fn reached_by(
+    pub(crate) fn paths_affected_by(
         &self,
         objects: &dyn ObjectReader,
         edits: &StateEdits,
@@ -495,7 +495,7 @@ impl State {
         &self,
         objects: &dyn ObjectReader,
         edits: &StateEdits,
-        hidden: &Inherited,
+        hidden: &InheritedFlag,
         path: &RelPath,
     ) -> Result<Option<StateEntry>> {
         let edit = edits.get(path);

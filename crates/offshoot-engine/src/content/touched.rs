@@ -13,9 +13,9 @@ pub(crate) const ASKED_ONE_BY_ONE: usize = 256;
 /// Which entries of a directory have lines of history. Most files of a fork have none, and to ask
 /// for each takes longer than all the rest of a large listing.
 #[derive(Default)]
-pub(crate) struct Touched(Option<HashSet<RelPath>>);
+pub(crate) struct PathsWithHistory(Option<HashSet<RelPath>>);
 
-impl Touched {
+impl PathsWithHistory {
     pub(crate) fn read(
         tx: &dyn ReadTx,
         row: &WorkspaceRow,
@@ -23,12 +23,12 @@ impl Touched {
         entries: usize,
     ) -> Result<Self> {
         if entries <= ASKED_ONE_BY_ONE {
-            return Ok(Touched(None));
+            return Ok(PathsWithHistory(None));
         }
         let limit = entries.saturating_mul(2);
         let known = tx.paths_with_history(row.key, dir, limit)?;
         // What lies deeper may have more lines than the entries are: then each is asked for.
-        Ok(Touched(
+        Ok(PathsWithHistory(
             (known.len() < limit).then(|| known.into_iter().collect()),
         ))
     }

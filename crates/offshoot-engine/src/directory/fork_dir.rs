@@ -5,7 +5,7 @@ use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
 use offshoot_store::{Durability, ForkRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, project_name, state_of};
 use crate::content::state::State;
 use crate::directory::Directories;
@@ -146,8 +146,10 @@ impl Directories {
         let changes = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let state = index.base().edit(&mut bench, &index.pending(true)?.edits)?;
+            let mut bench = PendingObjects::new(&index.objects);
+            let state = index
+                .base()
+                .edit(&mut bench, &index.plan_snapshot(true)?.edits)?;
             stack.state.diff(&bench, &state, &RelPath::root())
         })?;
         self.project_changes(&dir, &changes)?;

@@ -297,7 +297,7 @@ impl Directories {
             let usable = rows.into_iter().find(|row| row.depth < DEEPEST);
             let Some(row) = usable else { continue };
             let mut objects = self.contents.objects_in(tx);
-            objects.remember_trees();
+            objects.cache_trees();
             let changes = shown_by(&row).diff(&objects, &state, &RelPath::root())?;
             let base = stack_rows(tx, row.key)?.pop();
             let limit = base.map_or(0, |base| base.entries) / 4;
@@ -361,7 +361,7 @@ impl Directories {
         let mut parents: Vec<(RelPath, u32)> = Vec::new();
         self.store().read(|tx| {
             let mut objects = self.contents.objects_in(tx);
-            objects.remember_trees();
+            objects.cache_trees();
             changes = from.diff(&objects, to, &RelPath::root())?;
             // Directories on the way are part of the layer, with the bits that they have.
             let mut above: BTreeSet<RelPath> = BTreeSet::new();

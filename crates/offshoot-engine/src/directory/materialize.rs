@@ -11,7 +11,7 @@ use offshoot_store::{Durability, WorkspaceKind, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
-use crate::content::touched::Touched;
+use crate::content::touched::PathsWithHistory;
 use crate::content::workspace_row::session_metadata;
 use crate::directory::Directories;
 
@@ -118,7 +118,7 @@ impl Directories {
                 entries.push((path.clone(), *entry, None));
                 Ok(())
             })?;
-            let touched = Touched::read(tx, &now, &root, entries.len())?;
+            let touched = PathsWithHistory::read(tx, &now, &root, entries.len())?;
             for (path, entry, modified) in &mut entries {
                 if entry.kind == EntryKind::File {
                     *modified = touched.modified_at(tx, &now, path)?;

@@ -46,7 +46,7 @@ impl Directories {
             self.note_use(&row);
             let (id, bytes) = stored?;
             return match bytes {
-                Some(bytes) => Ok(Source::of_known_bytes(bytes.to_vec(), Some(id))),
+                Some(bytes) => Ok(Source::of_object_bytes(bytes.to_vec(), Some(id))),
                 None => Source::of_object(&self.contents, id),
             };
         }
@@ -59,7 +59,7 @@ impl Directories {
             let (path, size) = (path.clone(), stat.size);
             return Err(TooLarge { path, size, limit }.refuse());
         }
-        Source::of_file(&self.contents, file, stat).hold_if_small()
+        Source::of_file(&self.contents, file, stat).load_if_small()
     }
 
     /// The content of a file of the index, with its bytes if they are few.

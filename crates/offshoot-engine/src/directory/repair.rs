@@ -13,7 +13,7 @@ use offshoot_core::{EntryKind, ErrorCode, ObjectId, RelPath, Result};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
@@ -165,10 +165,10 @@ impl Directories {
             EntryKind::Dir => return Ok(()),
             EntryKind::Symlink => self
                 .contents
-                .take_in_always(Content::Bytes(&dir.read_link(path)?))?,
+                .receive_on_full_disk(Content::Bytes(&dir.read_link(path)?))?,
             EntryKind::File => self
                 .contents
-                .take_in_always(Content::Stream(&mut dir.open_file(path)?.0))?,
+                .receive_on_full_disk(Content::Stream(&mut dir.open_file(path)?.0))?,
         };
         let at = self.context.now();
         let cause = offshoot_core::Cause::by(offshoot_core::Operator::outside());
@@ -177,7 +177,7 @@ impl Directories {
             let wanted = Index::new(self.store(), tx, &now).entry(path)?;
             let next = changed_row(&now, at);
             tx.put_object(&incoming.object)?;
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Recovery,
@@ -189,7 +189,7 @@ impl Directories {
             found.size = incoming.size;
             tx.add_history(&found)?;
             let system = offshoot_core::Cause::by(offshoot_core::Operator::system());
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Recovery,

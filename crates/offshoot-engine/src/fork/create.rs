@@ -20,9 +20,9 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::agent_rows::give_fork;
+use crate::content::agent_rows::assign_fork;
 use crate::content::left_out::without_left_out;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{fork_row, open_project, project_name, state_of, state_of_row};
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::context::idempotency::ExtraWrite;
@@ -164,7 +164,7 @@ impl Beginning {
         line.after = Some(self.base.id);
         tx.add_history(&line)?;
         if let Some(agent) = &self.for_agent {
-            give_fork(tx, agent, &row)?;
+            assign_fork(tx, agent, &row)?;
         }
         also.map_or(Ok(()), |also| also(tx, &row))?;
         Ok(Some((row, fork)))
@@ -472,7 +472,7 @@ impl Forks {
     fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
         let head = state_of_row(&begin.project);
         let objects = self.contents.objects_in(tx);
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
         (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
         let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;

@@ -7,7 +7,7 @@ use super::scope::{StoredRule, StoredScope};
 use super::*;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
-use crate::content::rows::Home;
+use crate::content::rows::ParentProject;
 use crate::merge::complete::{CompleteOptions, Completed, Together, Waiting};
 use crate::merge::decide::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
@@ -253,7 +253,7 @@ fn scopes() {
     let service = StoredScope {
         kind: PrincipalKind::Service,
         project: Some("web".to_owned()),
-        home: Some(Home::Project(3)),
+        home: Some(ParentProject::Project(3)),
         allow: vec![StoredRule {
             pattern: "src/**".to_owned(),
             operations: vec![
@@ -270,7 +270,7 @@ fn scopes() {
     let agent = StoredScope {
         kind: PrincipalKind::Agent,
         agent: Some("ada".to_owned()),
-        home: Some(Home::None),
+        home: Some(ParentProject::None),
         ..admin()
     };
     check_stored(&agent, [golden!("scope_agent/1"), golden!("scope_agent/2")]);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::access::{Operation, PrincipalKind};
-use crate::content::rows::Home;
+use crate::content::rows::ParentProject;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredScope {
@@ -16,7 +16,7 @@ pub(crate) struct StoredScope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) home: Option<Home>,
+    pub(crate) home: Option<ParentProject>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) allow: Vec<StoredRule>,
 }

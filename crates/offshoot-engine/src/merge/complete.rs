@@ -18,9 +18,9 @@ use offshoot_store::{
     ReviewState, Via, WorkspaceKey, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::history_writer::LineFor;
+use crate::content::history_writer::LineTemplate;
 use crate::content::left_out::{LeftOut, git_refuses_any};
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{
     agent_of, fork_row, no_workspace, open_row_by_key, project_name, state_of_row,
 };
@@ -362,7 +362,7 @@ impl Merges {
         let include_ignored = options.include_ignored || settings.include_ignored;
         let synced = self
             .sync
-            .sync_with(row, include_ignored, Durability::Relaxed)?;
+            .sync_locked_with(row, include_ignored, Durability::Relaxed)?;
         let too_large: Vec<LeftOut> = synced.too_large.iter().map(LeftOut::from).collect();
         let (row, fork) = self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
@@ -400,7 +400,7 @@ impl Merges {
                     cause: &waiting.cause,
                 };
                 let mut objects = self.contents.objects_in(tx);
-                objects.remember_trees();
+                objects.cache_trees();
                 let mut plan = self.plan_merge(tx, &objects, &merging)?;
                 plan.completed.theirs = Some(theirs.id);
                 plan.completed.left_out.extend_from_slice(&too_large);
@@ -487,7 +487,7 @@ impl Merges {
         let settings = MergeSettings::read(tx, project.key)?;
         let known = KnownReviews::read(tx, merging.row.key)?;
         let since = merged_from_here(tx, merging.row)?;
-        let mut bench = Workbench::new(objects);
+        let mut bench = PendingObjects::new(objects);
         let forked = (merging.row, fork);
         let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
         let objects: &dyn ObjectReader = &bench;
@@ -660,7 +660,7 @@ impl Merges {
             .draft
             .as_ref()
             .map_or(&plan.project, |draft| &draft.next);
-        let line = LineFor {
+        let line = LineTemplate {
             row: next,
             at,
             via: Via::Merge,

@@ -25,11 +25,11 @@ use offshoot_store::{
 };
 
 use crate::content::change_set::{change_set, kind_of, op_of, topmost};
-use crate::content::counters::Tally;
-use crate::content::draft::is_same;
-use crate::content::history_writer::{LineFor, changed_row};
-use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
-use crate::content::objects::Workbench;
+use crate::content::counters::CounterDelta;
+use crate::content::draft::is_same_index;
+use crate::content::history_writer::{LineTemplate, changed_row};
+use crate::content::index::{Entry, Index, missing_dirs_in, new_dir_rows};
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{
     fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
 };
@@ -44,7 +44,7 @@ use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
-use crate::sync::fork::{Closed, leaves_out_dirs};
+use crate::sync::fork::{SkipDir, leaves_out_dirs};
 use crate::workspace::snapshot::FoldedRows;
 
 /// What an update did, or would do.
@@ -91,7 +91,7 @@ impl Merges {
     /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
         self.context.require_space()?;
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{id}` is no fork"))
                 .with_hint("only forks of a project have a base to move"));
@@ -102,7 +102,7 @@ impl Merges {
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
         self.projects.clear_earlier_merges(&project)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = || {
             self.store().read(|tx| {
                 let merged = merged_from_here(tx, &row)?;
@@ -150,10 +150,10 @@ impl Merges {
         merged: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<bool> {
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.directories.refuse_unfinished_git(&row)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = self
             .store()
             .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;
@@ -191,10 +191,10 @@ impl Merges {
             return Ok(None);
         };
         let index = Index::new(self.store(), tx, &row).with_rows()?;
-        let mut bench = Workbench::new(&index.objects);
+        let mut bench = PendingObjects::new(&index.objects);
         let theirs = index
             .base()
-            .edit(&mut bench, &index.pending(false)?.edits)?;
+            .edit(&mut bench, &index.plan_snapshot(false)?.edits)?;
         let ours = state_of_row(&project);
         // What the merge left out is the workspace's own and stays in it.
         let base = base_without_undone(tx, &mut bench, &fork)?;
@@ -306,7 +306,7 @@ impl Merges {
         Ok(seen)
     }
 
-    fn differences_now(&self, row: &WorkspaceRow, closed: Closed<'_>) -> Result<Vec<Seen>> {
+    fn differences_now(&self, row: &WorkspaceRow, closed: SkipDir<'_>) -> Result<Vec<Seen>> {
         if !row.materialized {
             return Ok(Vec::new());
         }
@@ -386,7 +386,7 @@ impl Merges {
         self.directories.project_changes(&dir, &plan.beyond)?;
         let known = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
-            let pending = Index::new(self.store(), tx, &now).pending(false)?;
+            let pending = Index::new(self.store(), tx, &now).plan_snapshot(false)?;
             Ok(pending
                 .ignored
                 .into_iter()
@@ -435,14 +435,14 @@ impl Merges {
             let now = open_row_by_key(tx, row)?;
             let pending = Index::new(self.store(), tx, &now)
                 .with_rows()?
-                .pending(false)?;
+                .plan_snapshot(false)?;
             Ok((now, FoldedRows::new(&pending), pending.ignored))
         })?;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             let mut fork = fork_row(tx, &before)?;
             if before.revision != row.revision
-                || !is_same(&before, &then)
+                || !is_same_index(&before, &then)
                 || fork.place != plan.fork.place
             {
                 return Err(Error::new(
@@ -459,7 +459,7 @@ impl Merges {
             next.sidecar = plan.desired.sidecar;
             folded.remove(tx, before.key)?;
             let mut tally = record_update(tx, plan, &next, kept, cause)?;
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Update,
@@ -477,7 +477,7 @@ impl Merges {
             }
             for review in &plan.reviews {
                 tx.put_review(review)?;
-                let line = LineFor {
+                let line = LineTemplate {
                     row: &next,
                     at,
                     via: Via::Update,
@@ -514,7 +514,7 @@ impl Merges {
         next: &WorkspaceRow,
         ignored: &[EntryRow],
     ) -> Result<Vec<EntryRow>> {
-        let index = Index::new(self.store(), tx, next).remembering();
+        let index = Index::new(self.store(), tx, next).with_tree_cache();
         let mut above = Vec::new();
         for row in ignored {
             if index.shown_by_base(&row.path)?.is_some() {
@@ -530,7 +530,7 @@ impl Merges {
             if let Some((place, _)) = dirs.iter().find(|(_, there)| is_file(*there)) {
                 return Err(ignored_in_the_way(place));
             }
-            for dir in new_dir_rows(&index, &missing_of(&steps)?, next.revision)? {
+            for dir in new_dir_rows(&index, &missing_dirs_in(&steps)?, next.revision)? {
                 index.draft(&dir.path, Some(dir.clone()));
                 above.push(dir);
             }
@@ -575,20 +575,20 @@ fn record_update(
     next: &WorkspaceRow,
     kept: Option<ObjectId>,
     cause: &Cause,
-) -> Result<Tally> {
+) -> Result<CounterDelta> {
     let at = next.changed_at;
     let mut top = line_of(next, HistoryOp::Update, cause, at);
     top.via = Via::Update;
     top.before = kept;
     top.after = Some(plan.head.id);
     tx.add_history(&top)?;
-    let line = LineFor {
+    let line = LineTemplate {
         row: next,
         at,
         via: Via::Update,
         cause,
     };
-    let mut tally = Tally::default();
+    let mut tally = CounterDelta::default();
     for (change, size_before, size_after) in &plan.changes {
         let mut entry = line.file(op_of(change), &change.path, kind_of(change));
         entry.before = change.before.and_then(|entry| entry.id);

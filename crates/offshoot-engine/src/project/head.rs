@@ -17,11 +17,11 @@ use offshoot_store::{
 };
 
 use crate::content::change_set::{kind_of, op_of};
-use crate::content::counters::Tally;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::counters::CounterDelta;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
-use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::left_out::{refuse_reserved_dir, refuse_what_git_refuses};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{no_project, open_project, size_of, state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{Quota, line_of, new_row};
@@ -181,8 +181,8 @@ impl Projects {
         }
         path.check_depth()?;
         refuse_what_git_refuses(path, EntryKind::File, None)?;
-        let mut incoming = self.contents.take_in(content)?;
-        let ruled = incoming.bytes_if_ruled(path)?;
+        let mut incoming = self.contents.receive(content)?;
+        let ruled = incoming.bytes_if_git_checks_content(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let label = format!("Edit {path}");
         let recorded = Recorded {
@@ -194,7 +194,7 @@ impl Projects {
             at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
-            refuse_place_of_ours(objects, head, path)?;
+            refuse_reserved_dir(objects, head, path)?;
             let before = head.entry(objects, path)?;
             refuse_edit(objects, head, path, before.as_ref(), options)?;
             let kept = before.map_or(PLAIN_FILE_PERM, |entry| entry.perm);
@@ -231,7 +231,7 @@ impl Projects {
             let draft = self.store().read(|tx| {
                 let row = open_project(tx, id)?;
                 let mut objects = self.contents.objects_in(tx);
-                objects.remember_trees();
+                objects.cache_trees();
                 let head = state_of_row(&row);
                 let proposal = make(&objects, &head)?;
                 self.draft_project(tx, row, proposal, recorded)
@@ -272,7 +272,7 @@ impl Projects {
         recorded: &Recorded<'_>,
     ) -> Result<ProjectDraft> {
         let mut objects = self.contents.objects_in(tx);
-        objects.remember_trees();
+        objects.cache_trees();
         let head = state_of_row(&row);
         // Only what the owner brings from a directory may hold repositories.
         if recorded.op != HistoryOp::Import {
@@ -282,7 +282,7 @@ impl Projects {
                 }
             }
         }
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let state = head.edit(&mut bench, &proposal.edits)?;
         let changes = head.diff(&bench, &state, &RelPath::root())?;
         let mut next = changed_row(&row, recorded.at);
@@ -292,7 +292,7 @@ impl Projects {
             .map(|object| (object.id(), object.size() as i64))
             .collect();
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut tally = Tally::default();
+        let mut tally = CounterDelta::default();
         for change in &changes {
             let size = |entry: &Option<StateEntry>| match entry {
                 Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
@@ -388,7 +388,7 @@ pub(crate) fn land_draft(
     }
     tx.add_snapshot(&draft.snapshot)?;
     tx.update_workspace(&draft.next)?;
-    let line = LineFor {
+    let line = LineTemplate {
         row: &draft.next,
         at: recorded.at,
         via: recorded.via,

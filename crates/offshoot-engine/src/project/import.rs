@@ -18,7 +18,7 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState,
 };
 
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
@@ -154,8 +154,8 @@ impl Projects {
         refuse_empty(&tree)?;
         let at = self.context.now();
         let objects = StoredObjects::new(self.store(), None);
-        let mut bench = Workbench::new(&objects);
-        bench.add_ruled(source.dir(), tree.entries.keys())?;
+        let mut bench = PendingObjects::new(&objects);
+        bench.add_files_git_checks(source.dir(), tree.entries.keys())?;
         let (files, dirs, bytes) = tree.counts();
         // A million paths are some 100 MB each time that they are held: each step gives back what
         // it took before the next one begins.

@@ -3,10 +3,10 @@
 use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
-use crate::content::change_set::{both, change_set, leaves, topmost};
+use crate::content::change_set::{change_set, leaf_paths, overlapping_paths, topmost};
 use crate::content::index::Index;
-use crate::content::pending::Pending;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
+use crate::content::snapshot_plan::SnapshotPlan;
 use crate::content::state::StateChange;
 use crate::content::too_large::TooLarge;
 use crate::sync::Synchronizer;
@@ -60,13 +60,13 @@ impl Synchronizer {
             });
         }
         let mut seen = None;
-        let synced = self.sync_and_see(&row, &mut seen)?;
+        let synced = self.sync_and_collect_changes(&row, &mut seen)?;
         let mut changes = match seen {
             Some(changes) => changes,
             None => self.store().read(|tx| {
                 let row = open_row_by_key(tx, &row)?;
                 let index = Index::new(self.store(), tx, &row).with_rows()?;
-                changes_of(&index, &index.pending(false)?, &fork_row(tx, &row)?)
+                changes_of(&index, &index.plan_snapshot(false)?, &fork_row(tx, &row)?)
             })?,
         };
         let mut ignored = std::mem::take(&mut changes.set.ignored);
@@ -81,7 +81,11 @@ impl Synchronizer {
 
     /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what it
     /// changed since its base.
-    fn sync_and_see(&self, row: &WorkspaceRow, seen: &mut Option<Changes>) -> Result<Synced> {
+    fn sync_and_collect_changes(
+        &self,
+        row: &WorkspaceRow,
+        seen: &mut Option<Changes>,
+    ) -> Result<Synced> {
         if !row.handed_out {
             return Ok(Synced::default());
         }
@@ -98,7 +102,11 @@ impl Synchronizer {
 }
 
 /// What the store says that a fork changed since its base.
-pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
+pub(crate) fn changes_of(
+    index: &Index<'_>,
+    pending: &SnapshotPlan,
+    fork: &ForkRow,
+) -> Result<Changes> {
     let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
     let mut set = change_set(&changed);
     set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();
@@ -131,6 +139,6 @@ fn base_moved(
         project: project.id.as_str().parse()?,
         head,
         snapshots: number(&head)? - number(&fork.base)?,
-        overlap: both(&leaves(changed), &leaves(&ours)),
+        overlap: overlapping_paths(&leaf_paths(changed), &leaf_paths(&ours)),
     }))
 }

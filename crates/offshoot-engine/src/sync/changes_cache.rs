@@ -16,11 +16,11 @@ const MOST_FORKS: usize = 64;
 /// With more differences than this a fork is not remembered: the memory follows the change, too.
 const MOST_DIFFERENCES: usize = 4_096;
 /// A file that changed so short a time ago may change again within the same tick of the clock.
-const SETTLED_MICROS: i64 = 50_000;
+const RACY_MICROS: i64 = 50_000;
 
 /// All that the changes of a fork follow from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ground {
+pub(crate) struct ChangesKey {
     key: WorkspaceKey,
     revision: i64,
     head: Option<ObjectId>,
@@ -30,7 +30,7 @@ pub(crate) struct Ground {
     differences: Vec<Difference>,
 }
 
-impl Ground {
+impl ChangesKey {
     /// None if more may have changed than the look can show.
     pub(crate) fn new(
         row: &WorkspaceRow,
@@ -38,13 +38,13 @@ impl Ground {
         project_head: Option<ObjectId>,
         differences: &[Difference],
         looked_at: Timestamp,
-    ) -> Option<Ground> {
+    ) -> Option<ChangesKey> {
         let settled = |one: &Difference| {
             let changed = one.now.map(|now| (now.ctime_ns / 1_000) as i64);
-            changed.is_none_or(|changed| changed + SETTLED_MICROS < looked_at.0)
+            changed.is_none_or(|changed| changed + RACY_MICROS < looked_at.0)
         };
         let small = differences.len() <= MOST_DIFFERENCES;
-        (small && differences.iter().all(settled)).then(|| Ground {
+        (small && differences.iter().all(settled)).then(|| ChangesKey {
             key: row.key,
             revision: row.revision,
             head: row.head,
@@ -56,8 +56,8 @@ impl Ground {
 }
 
 /// What was told.
-pub(crate) struct Answer {
-    ground: Ground,
+pub(crate) struct CachedChanges {
+    ground: ChangesKey,
     pub(crate) changes: Changes,
     /// What the ignore rules left out.
     pub(crate) ignored: Vec<RelPath>,
@@ -65,27 +65,27 @@ pub(crate) struct Answer {
 
 /// The newest answers, the last one at the end.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<VecDeque<Arc<Answer>>>);
+pub(crate) struct ChangesCache(Mutex<VecDeque<Arc<CachedChanges>>>);
 
-impl Told {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Answer>>> {
+impl ChangesCache {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<CachedChanges>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was told on the same ground.
-    pub(crate) fn get(&self, ground: &Ground) -> Option<Arc<Answer>> {
-        let of_key = |answer: &&Arc<Answer>| answer.ground.key == ground.key;
+    pub(crate) fn get(&self, ground: &ChangesKey) -> Option<Arc<CachedChanges>> {
+        let of_key = |answer: &&Arc<CachedChanges>| answer.ground.key == ground.key;
         let found = self.lock().iter().find(of_key).cloned()?;
         (found.ground == *ground).then_some(found)
     }
 
-    pub(crate) fn put(&self, ground: Ground, changes: Changes, ignored: Vec<RelPath>) {
+    pub(crate) fn put(&self, ground: ChangesKey, changes: Changes, ignored: Vec<RelPath>) {
         let mut told = self.lock();
         told.retain(|answer| answer.ground.key != ground.key);
         while told.len() >= MOST_FORKS {
             told.pop_front();
         }
-        told.push_back(Arc::new(Answer {
+        told.push_back(Arc::new(CachedChanges {
             ground,
             changes,
             ignored,

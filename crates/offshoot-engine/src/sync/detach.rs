@@ -27,10 +27,10 @@ const BUSY_GRACE: Duration = Duration::from_millis(200);
 pub(crate) struct Detached<'a> {
     sync: &'a Synchronizer,
     row: WorkspaceRow,
-    how: How,
+    how: DetachState,
 }
 
-enum How {
+enum DetachState {
     /// There is none, or nobody outside knows of it.
     Nothing,
     /// It refuses changes.
@@ -48,7 +48,7 @@ impl Synchronizer {
         let mut detached = Detached {
             sync: self,
             row,
-            how: How::Nothing,
+            how: DetachState::Nothing,
         };
         let row = &detached.row;
         if !row.materialized || !known {
@@ -59,7 +59,7 @@ impl Synchronizer {
         self.directories.dir_of(row)?.clear_stages()?;
         if let Some((provider, dirs)) = self.directories.mount_of(row)? {
             provider.freeze(&dirs)?;
-            detached.how = How::Frozen(provider, dirs);
+            detached.how = DetachState::Frozen(provider, dirs);
             return Ok(detached);
         }
         let aside = self.directories.aside_of(row.key);
@@ -67,7 +67,7 @@ impl Synchronizer {
             return Err(occupied());
         }
         std::fs::rename(self.context.data.workspace(&row.id), &aside).map_err(cannot_move)?;
-        detached.how = How::Aside(aside.clone());
+        detached.how = DetachState::Aside(aside.clone());
         let started = Instant::now();
         while let Some(who) = find_user(&aside, uses)? {
             if started.elapsed() > BUSY_GRACE {
@@ -89,10 +89,10 @@ impl Detached<'_> {
         }
         let (dir, place) = self.open()?;
         self.sync
-            .sync_at(row, &dir, &place, include_ignored, durability)
+            .sync_directory(row, &dir, &place, include_ignored, durability)
     }
 
-    /// How much of what that look left out goes with the directory.
+    /// DetachState much of what that look left out goes with the directory.
     pub(crate) fn count_ignored(&self, synced: &Synced) -> Result<IgnoredFiles> {
         match synced.ignored.is_empty() {
             true => Ok(IgnoredFiles::default()),
@@ -103,7 +103,7 @@ impl Detached<'_> {
     /// The directory, and where it stands.
     fn open(&self) -> Result<(SafeDir, PathBuf)> {
         let place = match &self.how {
-            How::Aside(aside) => aside.clone(),
+            DetachState::Aside(aside) => aside.clone(),
             _ => self.sync.context.data.workspace(&self.row.id),
         };
         let dir = self.sync.directories.open_dir(&place)?.following_no_links();
@@ -113,14 +113,14 @@ impl Detached<'_> {
     /// Ends the mount, if it is one; `workspace_busy` if somebody works in it or reads.
     pub(crate) fn close(&self) -> Result<()> {
         match &self.how {
-            How::Frozen(provider, dirs) => provider.close(dirs),
+            DetachState::Frozen(provider, dirs) => provider.close(dirs),
             _ => Ok(()),
         }
     }
 
     /// It is known to be gone: what stands aside is removed.
     pub(crate) fn discard(mut self) {
-        if let How::Aside(aside) = std::mem::replace(&mut self.how, How::Nothing) {
+        if let DetachState::Aside(aside) = std::mem::replace(&mut self.how, DetachState::Nothing) {
             let _ = self.sync.directories.throw_away(&aside);
         }
     }
@@ -129,11 +129,11 @@ impl Detached<'_> {
 impl Drop for Detached<'_> {
     fn drop(&mut self) {
         let back = match &self.how {
-            How::Nothing => Ok(()),
-            How::Frozen(provider, dirs) => provider
+            DetachState::Nothing => Ok(()),
+            DetachState::Frozen(provider, dirs) => provider
                 .thaw(dirs)
                 .and_then(|()| self.sync.directories.ensure_fork(&self.row)),
-            How::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
+            DetachState::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
         };
         if back.is_err() {
             // The next start of any process does it.

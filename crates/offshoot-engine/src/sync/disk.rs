@@ -29,7 +29,7 @@ impl Synchronizer {
     ///
     /// `seen` is what a walk has just seen there, which saves a look-up. A file of more than
     /// `largest` bytes is not read.
-    pub(crate) fn take_from_disk(
+    pub(crate) fn read_from_disk(
         &self,
         dir: &SafeDir,
         path: &RelPath,
@@ -37,42 +37,42 @@ impl Synchronizer {
         known: Option<&Entry>,
         largest: u64,
         bulk: &BulkWriter,
-    ) -> Result<Taken> {
+    ) -> Result<DiskRead> {
         for _ in 0..TRIES {
             let stat = match seen.take() {
                 Some(stat) => stat,
                 None => match dir.stat(path)? {
                     Some(stat) => stat,
-                    None => return Ok(Taken::Gone),
+                    None => return Ok(DiskRead::Gone),
                 },
             };
             let content = match stat.entry_kind() {
-                Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
+                Some(EntryKind::Dir) | None => return Ok(DiskRead::Gone),
                 Some(EntryKind::File) if stat.size > largest => {
-                    return Ok(Taken::TooLarge(TooLarge {
+                    return Ok(DiskRead::TooLarge(TooLarge {
                         path: path.clone(),
                         size: stat.size,
                         limit: largest,
                     }));
                 }
-                Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
-                Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
+                Some(EntryKind::Symlink) => self.read_link_entry(dir, path, &stat, bulk)?,
+                Some(EntryKind::File) => self.read_file_entry(dir, path, &stat, known, bulk)?,
             };
             if let Some(entry) = content {
-                return Ok(Taken::Entry(entry, stat));
+                return Ok(DiskRead::Entry(entry, stat));
             }
         }
-        Ok(Taken::Unsettled)
+        Ok(DiskRead::Unsettled)
     }
 
-    fn take_link(
+    fn read_link_entry(
         &self,
         dir: &SafeDir,
         path: &RelPath,
         stat: &Stat,
         bulk: &BulkWriter,
     ) -> Result<Option<DiskEntry>> {
-        let Some(target) = still_there(dir.read_link(path))? else {
+        let Some(target) = none_if_gone(dir.read_link(path))? else {
             return Ok(None);
         };
         let after = dir.stat(path)?;
@@ -91,7 +91,7 @@ impl Synchronizer {
 
     /// None if the file is not the one that was seen, or if a writer was at work while it was
     /// read: what was read then never was.
-    fn take_file(
+    fn read_file_entry(
         &self,
         dir: &SafeDir,
         path: &RelPath,
@@ -99,7 +99,7 @@ impl Synchronizer {
         known: Option<&Entry>,
         bulk: &BulkWriter,
     ) -> Result<Option<DiskEntry>> {
-        let Some((file, opened)) = still_there(dir.open_file(path))? else {
+        let Some((file, opened)) = none_if_gone(dir.open_file(path))? else {
             return Ok(None);
         };
         if !same_version(stat, &opened) {
@@ -112,7 +112,9 @@ impl Synchronizer {
             Ok(same_version(&opened, &after))
         };
         let id = if opened.size > IN_MEMORY {
-            let Some(id) = at_rest(crate::content::incoming::hash_file(&file, opened.size))? else {
+            let Some(id) =
+                none_if_changing(crate::content::incoming::hash_file(&file, opened.size))?
+            else {
                 return Ok(None);
             };
             if !unchanged(&file)? {
@@ -124,7 +126,7 @@ impl Synchronizer {
                     self.store()
                         .prepare_stream(ObjectKind::Blob, id, opened.size, &mut content);
                 // Its times do not show what is written through a mapping of it.
-                match at_rest(stored)? {
+                match none_if_changing(stored)? {
                     Some(stored) if unchanged(&file)? => bulk.add_prepared(stored),
                     _ => return Ok(None),
                 }
@@ -154,7 +156,7 @@ impl Synchronizer {
     }
 }
 
-pub(crate) enum Taken {
+pub(crate) enum DiskRead {
     /// It is not there any more, or no file and no link.
     Gone,
     /// It kept changing.
@@ -165,7 +167,7 @@ pub(crate) enum Taken {
 }
 
 /// None if a writer changed the file while it was read.
-fn at_rest<T>(outcome: Result<T>) -> Result<Option<T>> {
+fn none_if_changing<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(error) if error.code() == ErrorCode::WorkspaceBusy => Ok(None),
         other => other.map(Some),
@@ -173,7 +175,7 @@ fn at_rest<T>(outcome: Result<T>) -> Result<Option<T>> {
 }
 
 /// A file may go away, or be replaced, between two calls; that is no error.
-fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
+fn none_if_gone<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(error)
@@ -281,7 +283,7 @@ impl ScanFilter for SyncFilter<'_> {
         if !self.row.layout.heeds_ignore_rules(&path) {
             return false;
         }
-        let ignored = match crate::content::state::around_nested_git(&path) {
+        let ignored = match crate::content::state::dir_of_nested_git(&path) {
             Some(around) => !around.is_root() && rules.is_ignored(&around, true),
             None => rules.is_ignored(&path, entry.kind == EntryKind::Dir),
         };
@@ -296,13 +298,13 @@ pub(crate) fn is_too_deep(path: &[u8]) -> bool {
 
 /// Takes paths that were left out because they are too deep out of those that rules leave out, with
 /// the reason.
-pub(crate) fn take_too_deep(left_out: &mut Vec<RelPath>) -> Vec<(RelPath, String)> {
+pub(crate) fn extract_too_deep(left_out: &mut Vec<RelPath>) -> Vec<(RelPath, String)> {
     let too_deep = left_out.extract_if(.., |path| is_too_deep(path.as_bytes()));
-    too_deep.map(|path| (path, why_too_deep())).collect()
+    too_deep.map(|path| (path, too_deep_reason())).collect()
 }
 
 /// Why a path is left out.
-pub(crate) fn why_too_deep() -> String {
+pub(crate) fn too_deep_reason() -> String {
     format!("it is more than {MAX_DEPTH} levels deep")
 }
 

@@ -12,20 +12,20 @@ use offshoot_git::IgnoreRules;
 use offshoot_store::{BulkWriter, Durability, EntryRow, ForkRow, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
-use crate::content::inherited::Inherited;
-use crate::content::pending::Pending;
+use crate::content::inherited::InheritedFlag;
 use crate::content::rows::{fork_row, size_of};
-use crate::content::state::around_nested_git;
+use crate::content::snapshot_plan::SnapshotPlan;
+use crate::content::state::dir_of_nested_git;
 use crate::content::too_large::largest_file;
 use crate::directory::disk_entry::DiskEntry;
 use crate::directory::layers::Stack;
 use crate::sync::Synchronizer;
 use crate::sync::changes::{Changes, changes_of};
-use crate::sync::changes_cache::Ground;
-use crate::sync::disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
+use crate::sync::changes_cache::ChangesKey;
+use crate::sync::disk::{DiskRead, is_too_deep, read_rule_file, too_deep_reason};
 use crate::sync::fork_memo::ForkMemo;
 use crate::sync::ignored::Ignored;
-use crate::sync::scan::{Found, ROUNDS, Synced, differs};
+use crate::sync::scan::{DiskChanges, ROUNDS, Synced, differs};
 
 /// A memo is written anew when the old one let more than this be hashed.
 const MEMO_IS_WORTH_FILES: usize = 8;
@@ -34,7 +34,7 @@ const MEMO_IS_WORTH_BYTES: u64 = 256 << 10;
 const NOTED_FOR: i64 = 1_000_000;
 
 /// What a walk looks at.
-struct Looking<'a> {
+struct ForkView<'a> {
     dir: &'a SafeDir,
     /// Where it stands.
     place: &'a Path,
@@ -44,12 +44,12 @@ struct Looking<'a> {
 }
 
 /// One walk over the changes of a fork.
-struct Walk<'a> {
+struct ForkWalk<'a> {
     sync: &'a Synchronizer,
     dir: &'a SafeDir,
     index: &'a Index<'a>,
     /// What the index has unrecorded.
-    pending: &'a Pending,
+    pending: &'a SnapshotPlan,
     stack: &'a Stack,
     bulk: &'a BulkWriter,
     old: &'a ForkMemo,
@@ -57,14 +57,14 @@ struct Walk<'a> {
     hashed_files: usize,
     hashed_bytes: u64,
     newest: Timestamp,
-    found: Found,
+    found: DiskChanges,
     synced: &'a mut Synced,
 }
 
 /// What a walk found, and what it leaves for the next one.
 #[derive(Default)]
-struct Outcome {
-    found: Found,
+struct WalkOutcome {
+    found: DiskChanges,
     newest: Timestamp,
     /// A new memo, if the old one let much be hashed.
     memo: Option<ForkMemo>,
@@ -105,7 +105,7 @@ impl Synchronizer {
                     .directories
                     .stack_of(fork.project, fork.layer.unwrap_or_default())?;
                 let index = Index::new(self.store(), tx, &now);
-                let mut looking = Looking {
+                let mut looking = ForkView {
                     dir,
                     place,
                     index: &index,
@@ -118,7 +118,7 @@ impl Synchronizer {
                     Some(_) => {
                         let project = tx.workspace_by_key(fork.project)?;
                         let head = project.and_then(|project| project.head);
-                        Ground::new(&now, &fork, head, &differences, started)
+                        ChangesKey::new(&now, &fork, head, &differences, started)
                     }
                 };
                 if let (Some(changes), Some(ground)) = (&mut changes, &ground)
@@ -126,14 +126,14 @@ impl Synchronizer {
                 {
                     **changes = Some(told.changes.clone());
                     synced.ignored.clone_from(&told.ignored);
-                    return Ok(Outcome::default());
+                    return Ok(WalkOutcome::default());
                 }
                 let index = Index::new(self.store(), tx, &now).with_rows()?;
                 looking.index = &index;
                 let differences = looking.without_ignored(differences, &mut synced);
                 let memo = memo.get_or_insert_with(|| ForkMemo::load(&memo_path));
-                let pending = index.pending(false)?;
-                let mut walk = Walk {
+                let pending = index.plan_snapshot(false)?;
+                let mut walk = ForkWalk {
                     sync: self,
                     dir,
                     index: &index,
@@ -145,7 +145,7 @@ impl Synchronizer {
                     hashed_files: 0,
                     hashed_bytes: 0,
                     newest: Timestamp::default(),
-                    found: Found::new(),
+                    found: DiskChanges::new(),
                     synced: &mut synced,
                 };
                 walk.take(&differences)?;
@@ -160,7 +160,7 @@ impl Synchronizer {
                 self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found, too_large)?;
                 let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
                     || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
-                let outcome = Outcome {
+                let outcome = WalkOutcome {
                     newest: walk.newest,
                     memo: worth.then_some(walk.memo),
                     found: walk.found,
@@ -179,7 +179,7 @@ impl Synchronizer {
                 }
                 Ok(outcome)
             })?;
-            let Outcome {
+            let WalkOutcome {
                 found,
                 newest,
                 memo: new_memo,
@@ -207,13 +207,13 @@ impl Synchronizer {
 
     /// What differs from the layers. Directories that the ignore rules leave out are not looked
     /// into.
-    fn fork_differences(&self, looking: &Looking<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
-        let Looking { index, stack, .. } = looking;
+    fn fork_differences(&self, looking: &ForkView<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
+        let ForkView { index, stack, .. } = looking;
         let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
         let private = self.directories.fork_dirs(index.row, fork.place).private;
         let dirs = ForkDirs::new(private, looking.place);
         let on_disk = |path: &RelPath| rule_file(looking.dir, path);
-        let rules = Rules::new(&on_disk);
+        let rules = ForkIgnoreRules::new(&on_disk);
         let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
         let seen = self.directories.provider_that_made(provider)?.changes_but(
             &stack.layers,
@@ -228,7 +228,7 @@ impl Synchronizer {
     }
 }
 
-impl Looking<'_> {
+impl ForkView<'_> {
     /// What the ignore rules do not leave out.
     fn without_ignored(&self, mut all: Vec<Difference>, synced: &mut Synced) -> Vec<Difference> {
         if self.include_ignored {
@@ -244,7 +244,7 @@ impl Looking<'_> {
                 self.index.content(&id).ok()
             }
         };
-        let rules = Rules::new(&read);
+        let rules = ForkIgnoreRules::new(&read);
         all.retain(|one| {
             let is_dir = one.now.is_some_and(|now| now.is_dir());
             if one.now.is_none() || !self.leaves_out(&rules, &one.path, is_dir) {
@@ -259,19 +259,24 @@ impl Looking<'_> {
     }
 
     /// Whether the ignore rules leave a path out.
-    fn leaves_out(&self, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
+    fn leaves_out(&self, rules: &ForkIgnoreRules<'_>, path: &RelPath, is_dir: bool) -> bool {
         !self.include_ignored && leaves_out(self.index, rules, path, is_dir)
     }
 }
 
 /// Whether the ignore rules of a fork leave a path out.
-fn leaves_out(index: &Index<'_>, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
+fn leaves_out(
+    index: &Index<'_>,
+    rules: &ForkIgnoreRules<'_>,
+    path: &RelPath,
+    is_dir: bool,
+) -> bool {
     // What is tracked stays tracked; when in doubt, it is looked at.
     let tracked = index.base().entry(&index.objects, path);
     if !matches!(tracked, Ok(None)) {
         return false;
     }
-    match around_nested_git(path) {
+    match dir_of_nested_git(path) {
         Some(around) => rules.ignores(&around, true),
         None => rules.ignores(path, is_dir),
     }
@@ -282,17 +287,17 @@ fn leaves_out(index: &Index<'_>, rules: &Rules<'_>, path: &RelPath, is_dir: bool
 pub(crate) fn leaves_out_dirs(
     index: &Index<'_>,
     dir: &SafeDir,
-    ask: impl FnOnce(Closed<'_>) -> Result<()>,
+    ask: impl FnOnce(SkipDir<'_>) -> Result<()>,
 ) -> Result<()> {
     let on_disk = |path: &RelPath| rule_file(dir, path);
-    let rules = Rules::new(&on_disk);
+    let rules = ForkIgnoreRules::new(&on_disk);
     ask(&mut |path, _| leaves_out(index, &rules, path, true))
 }
 
 /// What [`offshoot_fs::Provider::changes_but`] asks.
-pub(crate) type Closed<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
+pub(crate) type SkipDir<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
 
-impl Walk<'_> {
+impl ForkWalk<'_> {
     /// What the directory holds where it differs from the layers.
     fn take(&mut self, differences: &[Difference]) -> Result<()> {
         for one in differences {
@@ -340,7 +345,9 @@ impl Walk<'_> {
             return Ok(None);
         };
         if known.is_none() && is_too_deep(one.path.as_bytes()) {
-            self.synced.refused.push((one.path.clone(), why_too_deep()));
+            self.synced
+                .refused
+                .push((one.path.clone(), too_deep_reason()));
             self.synced.unrecorded.push(one.path.clone());
             return Ok(None);
         }
@@ -361,9 +368,9 @@ impl Walk<'_> {
         let largest = largest_file(&self.sync.contents, self.index.row);
         match self
             .sync
-            .take_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
+            .read_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
         {
-            Taken::Entry(there, _) => {
+            DiskRead::Entry(there, _) => {
                 self.hashed_files += 1;
                 self.hashed_bytes += stat.size;
                 if let Some(id) = there.id {
@@ -371,14 +378,14 @@ impl Walk<'_> {
                 }
                 Ok(Some(Some(there)))
             }
-            Taken::Gone => Ok(Some(
+            DiskRead::Gone => Ok(Some(
                 self.sync.directories.entry_on_disk(self.dir, &one.path)?,
             )),
-            Taken::Unsettled => {
+            DiskRead::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());
                 Ok(None)
             }
-            Taken::TooLarge(file) => {
+            DiskRead::TooLarge(file) => {
                 self.synced.too_large.push(file);
                 Ok(None)
             }
@@ -391,7 +398,7 @@ impl Walk<'_> {
         let unseen: HashSet<&RelPath> = unseen.iter().map(|row| &row.path).collect();
         let by_path: HashMap<&RelPath, &Difference> =
             differences.iter().map(|one| (&one.path, one)).collect();
-        let gone = Inherited::default();
+        let gone = InheritedFlag::default();
         for path in self.changed_by_index()? {
             let above = path.parent().unwrap_or_default();
             let hidden = gone.holds(&above, |dir| {
@@ -425,25 +432,25 @@ impl Walk<'_> {
     fn changed_by_index(&self) -> Result<BTreeSet<RelPath>> {
         let (shown, objects) = (&self.stack.state, &self.index.objects);
         let snapshots = shown.diff(objects, &self.index.base(), &RelPath::root())?;
-        let mut paths = shown.reached_by(objects, &self.pending.edits)?;
+        let mut paths = shown.paths_affected_by(objects, &self.pending.edits)?;
         paths.extend(snapshots.into_iter().map(|one| one.path));
         Ok(paths)
     }
 }
 
 /// The ignore rules of a fork, read as far as they are needed.
-struct Rules<'a> {
+struct ForkIgnoreRules<'a> {
     read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>,
     rules: RefCell<HashMap<RelPath, IgnoreRules>>,
-    ignored: Inherited,
+    ignored: InheritedFlag,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> ForkIgnoreRules<'a> {
     fn new(read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>) -> Self {
-        Rules {
+        ForkIgnoreRules {
             read,
             rules: RefCell::default(),
-            ignored: Inherited::default(),
+            ignored: InheritedFlag::default(),
         }
     }
 

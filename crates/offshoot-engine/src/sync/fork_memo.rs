@@ -13,16 +13,16 @@ const HEADER: &[u8] = b"offshoot fork memo 1\n";
 const FIXED: usize = 8 + 8 + 16 + 16 + 20 + 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileStamp {
     ino: u64,
     size: u64,
     mtime_ns: i128,
     ctime_ns: i128,
 }
 
-impl From<&Stat> for Seen {
-    fn from(stat: &Stat) -> Seen {
-        Seen {
+impl From<&Stat> for FileStamp {
+    fn from(stat: &Stat) -> FileStamp {
+        FileStamp {
             ino: stat.ino,
             size: stat.size,
             mtime_ns: stat.mtime_ns,
@@ -36,7 +36,7 @@ impl From<&Stat> for Seen {
 pub(crate) struct ForkMemo {
     /// When the walk began, in nanoseconds. What changed about then may have changed again.
     at_ns: i128,
-    files: HashMap<RelPath, (Seen, ObjectId)>,
+    files: HashMap<RelPath, (FileStamp, ObjectId)>,
 }
 
 impl ForkMemo {
@@ -58,7 +58,7 @@ impl ForkMemo {
         let (seen, id) = self.files.get(path)?;
         let settled = self.at_ns - RACY_WINDOW.as_nanos() as i128;
         let young = seen.ctime_ns >= settled || seen.mtime_ns >= settled;
-        (*seen == Seen::from(stat) && !young).then_some(*id)
+        (*seen == FileStamp::from(stat) && !young).then_some(*id)
     }
 
     pub(crate) fn load(place: &Path) -> ForkMemo {
@@ -80,7 +80,7 @@ impl ForkMemo {
             files: HashMap::new(),
         };
         while !rest.is_empty() {
-            let seen = Seen {
+            let seen = FileStamp {
                 ino: u64::from_le_bytes(take(&mut rest)?),
                 size: u64::from_le_bytes(take(&mut rest)?),
                 mtime_ns: i128::from_le_bytes(take(&mut rest)?),

@@ -11,14 +11,14 @@ use crate::sync::Synchronizer;
 
 /// A workspace that is held for a change: together with others as long as it has no directory, else
 /// alone.
-pub(crate) struct Held {
+pub(crate) struct LockedWorkspace {
     pub(crate) row: WorkspaceRow,
     /// None as long as nobody was given its path.
     pub(crate) dir: Option<SafeDir>,
     _lock: WorkspaceLock,
 }
 
-impl Held {
+impl LockedWorkspace {
     /// The directory of a workspace that has one.
     pub(crate) fn directory(&self) -> Result<&SafeDir> {
         self.dir
@@ -29,7 +29,7 @@ impl Held {
 
 impl Synchronizer {
     /// Brings paths of the directory, if there is one, in line with a change that is committed.
-    pub(crate) fn project_held(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
+    pub(crate) fn project_locked(&self, held: &LockedWorkspace, paths: &[RelPath]) -> Result<()> {
         if held.dir.is_none() || paths.is_empty() {
             return Ok(());
         }
@@ -39,7 +39,11 @@ impl Synchronizer {
     }
 
     /// Brings paths in line with the store, now or at the next start of any process.
-    pub(crate) fn project_again(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
+    pub(crate) fn project_or_recover(
+        &self,
+        held: &LockedWorkspace,
+        paths: &[RelPath],
+    ) -> Result<()> {
         let retried = self.directories.project_paths(&held.row, paths);
         if retried.is_err() {
             self.context.need_recovery();
@@ -49,7 +53,12 @@ impl Synchronizer {
 
     /// Holds a workspace for the change of one path. If it has a directory, what outside programs
     /// did to the path is recorded.
-    pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
+    pub(crate) fn lock_for_path(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        cause: &Cause,
+    ) -> Result<LockedWorkspace> {
         loop {
             let row = self.contents.open_row(id)?;
             let lock = match row.handed_out {
@@ -70,13 +79,13 @@ impl Synchronizer {
     }
 
     /// Holds a workspace alone, with its directory if it has one, for many changes at once.
-    pub(crate) fn hold_whole(&self, id: &WorkspaceId) -> Result<Held> {
-        let (row, lock) = self.hold_alone(id)?;
+    pub(crate) fn lock_workspace(&self, id: &WorkspaceId) -> Result<LockedWorkspace> {
+        let (row, lock) = self.lock_exclusively(id)?;
         self.held(row, lock)
     }
 
     /// A workspace whose lock was taken, with its directory if somebody was given the path.
-    fn held(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<Held> {
+    fn held(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<LockedWorkspace> {
         let dir = match (row.handed_out, row.materialized) {
             (false, _) => None,
             (true, true) => Some(match self.directories.dir_of(&row) {
@@ -89,7 +98,7 @@ impl Synchronizer {
             // Somebody has the path and lost the directory, such as by a purge that was killed.
             (true, false) => Some(self.directories.make_directory(&row)?),
         };
-        Ok(Held {
+        Ok(LockedWorkspace {
             row,
             dir,
             _lock: lock,
@@ -97,7 +106,10 @@ impl Synchronizer {
     }
 
     /// Holds a workspace alone, for changes of whole directories.
-    pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
+    pub(crate) fn lock_exclusively(
+        &self,
+        id: &WorkspaceId,
+    ) -> Result<(WorkspaceRow, WorkspaceLock)> {
         let row = self.contents.open_row(id)?;
         let lock = self.directories.exclusive(&row)?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
@@ -106,7 +118,7 @@ impl Synchronizer {
     }
 
     /// Records a path that a caller names even if it is ignored, which a walk leaves out.
-    pub(crate) fn sync_named(
+    pub(crate) fn sync_named_path(
         &self,
         row: &WorkspaceRow,
         path: &RelPath,

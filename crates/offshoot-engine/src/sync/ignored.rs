@@ -11,8 +11,8 @@ use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::sync::Synchronizer;
-use crate::sync::disk::Taken;
-use crate::sync::scan::{Found, differs};
+use crate::sync::disk::DiskRead;
+use crate::sync::scan::{DiskChanges, differs};
 
 /// Ignored files that are in no snapshot and no version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Synchronizer {
         dir: &SafeDir,
         bulk: &BulkWriter,
         ignored: &Ignored<'_>,
-        found: &mut Found,
+        found: &mut DiskChanges,
         too_large: &mut Vec<TooLarge>,
     ) -> Result<()> {
         let largest = largest_file(&self.contents, index.row);
@@ -66,16 +66,16 @@ impl Synchronizer {
             }
             let there = match row.kind {
                 Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, path)?,
-                _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
-                    Taken::Entry(entry, stat) => {
+                _ => match self.read_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
+                    DiskRead::Entry(entry, stat) => {
                         if let Some(id) = entry.id.filter(|_| entry.kind == EntryKind::File) {
                             self.contents.content_ids.put(&stat, id);
                         }
                         Some(entry)
                     }
-                    Taken::Gone => self.directories.entry_on_disk(dir, path)?,
-                    Taken::Unsettled => continue,
-                    Taken::TooLarge(file) => {
+                    DiskRead::Gone => self.directories.entry_on_disk(dir, path)?,
+                    DiskRead::Unsettled => continue,
+                    DiskRead::TooLarge(file) => {
                         too_large.push(file);
                         continue;
                     }

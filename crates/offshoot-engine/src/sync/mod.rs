@@ -12,7 +12,7 @@ pub(crate) mod fork;
 pub(crate) mod fork_memo;
 pub(crate) mod guard;
 pub(crate) mod ignored;
-pub(crate) mod memos;
+pub(crate) mod memo_cache;
 pub(crate) mod record;
 pub(crate) mod renames;
 pub(crate) mod scan;
@@ -24,8 +24,8 @@ use offshoot_store::Store;
 use crate::content::Contents;
 use crate::context::Context;
 use crate::directory::Directories;
-use crate::sync::changes_cache::Told;
-use crate::sync::memos::Memos;
+use crate::sync::changes_cache::ChangesCache;
+use crate::sync::memo_cache::MemoCache;
 
 /// What outside programs changed in directories, found and recorded. Cheap to clone.
 #[derive(Clone)]
@@ -33,8 +33,8 @@ pub struct Synchronizer {
     pub(crate) context: Arc<Context>,
     pub(crate) contents: Arc<Contents>,
     pub(crate) directories: Arc<Directories>,
-    memos: Arc<Memos>,
-    told: Arc<Told>,
+    memos: Arc<MemoCache>,
+    told: Arc<ChangesCache>,
 }
 
 impl Synchronizer {

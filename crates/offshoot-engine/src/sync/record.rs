@@ -6,16 +6,16 @@ use offshoot_core::{EntryKind, RelPath, Result};
 use offshoot_store::{EntryRow, HistoryOp};
 
 use crate::content::draft::Draft;
-use crate::content::history_writer::LineFor;
+use crate::content::history_writer::LineTemplate;
 use crate::content::index::Entry;
 use crate::directory::disk_entry::DiskEntry;
 use crate::sync::renames::Renames;
-use crate::sync::scan::{Found, OutsideChange};
+use crate::sync::scan::{DiskChanges, OutsideChange};
 
 /// Drafts what was found, path by path, in the order of paths.
 pub(crate) struct Recorder<'a, 't> {
     pub(crate) draft: &'a mut Draft<'t>,
-    pub(crate) line: LineFor<'a>,
+    pub(crate) line: LineTemplate<'a>,
     /// Directories that the index had nothing at and below: what is in them needs no look-up.
     pub(crate) new_dirs: HashSet<RelPath>,
     /// Files that were only renamed.
@@ -25,7 +25,7 @@ pub(crate) struct Recorder<'a, 't> {
 impl Recorder<'_, '_> {
     /// Many files in a workspace that held nothing: they become the state below its rows, which is
     /// for the caller to write.
-    pub(crate) fn all_new(&mut self, found: &Found, changes: &mut Vec<OutsideChange>) {
+    pub(crate) fn all_new(&mut self, found: &DiskChanges, changes: &mut Vec<OutsideChange>) {
         for (path, entry) in found {
             let Some(entry) = entry else { continue };
             let op = match entry.kind {
@@ -50,7 +50,7 @@ impl Recorder<'_, '_> {
     pub(crate) fn gone(
         &mut self,
         path: &RelPath,
-        found: &Found,
+        found: &DiskChanges,
         changes: &mut Vec<OutsideChange>,
     ) -> Result<()> {
         // Its parent went too and took it along.
@@ -90,7 +90,7 @@ impl Recorder<'_, '_> {
         entry: &DiskEntry,
         changes: &mut Vec<OutsideChange>,
     ) -> Result<(Option<(Entry, i64)>, bool)> {
-        let mut before = self.draft.sized(path)?;
+        let mut before = self.draft.entry_with_size(path)?;
         if before.is_some_and(|(before, _)| before.is_dir() != (entry.kind == EntryKind::Dir)) {
             self.forget(path, changes)?;
             before = None;

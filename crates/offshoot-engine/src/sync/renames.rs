@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result, cancel};
 
 use crate::content::index::Index;
-use crate::sync::scan::Found;
+use crate::sync::scan::DiskChanges;
 
 /// Files that were renamed, by where they are now.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Renames {
 impl Renames {
     /// Pairs what went with what came. Of several files with the same content those of the same name
     /// belong together, then those that come first. An empty file is nobody's in particular.
-    pub(crate) fn find(index: &Index<'_>, found: &Found) -> Result<Renames> {
+    pub(crate) fn find(index: &Index<'_>, found: &DiskChanges) -> Result<Renames> {
         let mut renames = Renames::default();
         let is_gone = |path: &RelPath| matches!(found.get(path), Some(None));
         if !found.values().any(Option::is_none) {

@@ -18,16 +18,16 @@ use offshoot_store::{
     WorkspaceRow,
 };
 
-use crate::content::draft::{Change, Draft, TRIES, keeps_changing};
-use crate::content::history_writer::LineFor;
+use crate::content::draft::{Draft, PreparedChange, TRIES, keeps_changing};
+use crate::content::history_writer::LineTemplate;
 use crate::content::index::{Entry, Index};
-use crate::content::objects::{StoredObjects, Workbench};
-use crate::content::rows::{claim_of, open_row_by_key};
+use crate::content::objects::{PendingObjects, StoredObjects};
+use crate::content::rows::{agent_claim, open_row_by_key};
 use crate::content::state::{State, StateEdit, StateEntry};
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::directory::disk_entry::DiskEntry;
 use crate::sync::Synchronizer;
-use crate::sync::disk::{SyncFilter, Taken, is_too_deep, take_too_deep};
+use crate::sync::disk::{DiskRead, SyncFilter, extract_too_deep, is_too_deep};
 use crate::sync::ignored::Ignored;
 use crate::sync::record::Recorder;
 use crate::sync::renames::Renames;
@@ -93,7 +93,7 @@ impl Synced {
 }
 
 /// What stands at a path of the disk; none if nothing does.
-pub(crate) type Found = BTreeMap<RelPath, Option<DiskEntry>>;
+pub(crate) type DiskChanges = BTreeMap<RelPath, Option<DiskEntry>>;
 
 impl Synchronizer {
     /// Records what outside programs changed.
@@ -103,7 +103,7 @@ impl Synchronizer {
             return Ok(Synced::default());
         }
         let _lock = self.directories.exclusive(&row)?;
-        self.sync_held(&row, false, cause)
+        self.sync_locked(&row, false, cause)
     }
 
     pub(crate) fn sync_if_handed_out(&self, id: &WorkspaceId, cause: &Cause) -> Result<()> {
@@ -113,7 +113,7 @@ impl Synchronizer {
     /// The same before a path is taken away with all below it, while the caller holds the exclusive
     /// lock. Refused if something is there that could not be recorded: nothing would hold it (INV-5).
     pub(crate) fn sync_before_deletion(&self, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
-        let synced = self.sync_with(row, false, Durability::Synced)?;
+        let synced = self.sync_locked_with(row, false, Durability::Synced)?;
         let below = |one: &&TooLarge| one.path.starts_with(path);
         if let Some(file) = synced.too_large.iter().find(below) {
             return Err(file.refuse());
@@ -150,7 +150,7 @@ impl Synchronizer {
     }
 
     /// The same for one path alone.
-    pub(crate) fn sync_one(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+    pub(crate) fn lock_and_sync_path(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         let row = self.contents.open_row(id)?;
         if !row.handed_out || !row.materialized {
             return Ok(());
@@ -162,18 +162,18 @@ impl Synchronizer {
     }
 
     /// Walks the directory and records what differs. The caller holds the exclusive lock.
-    pub(crate) fn sync_held(
+    pub(crate) fn sync_locked(
         &self,
         row: &WorkspaceRow,
         include_ignored: bool,
         _cause: &Cause,
     ) -> Result<Synced> {
-        self.sync_with(row, include_ignored, Durability::Synced)
+        self.sync_locked_with(row, include_ignored, Durability::Synced)
     }
 
     /// The same with a say in who waits for the disk: a caller that commits something durable
     /// right after need not wait twice.
-    pub(crate) fn sync_with(
+    pub(crate) fn sync_locked_with(
         &self,
         row: &WorkspaceRow,
         include_ignored: bool,
@@ -186,11 +186,11 @@ impl Synchronizer {
         self.directories.bring_back_held(&row)?;
         let dir = self.directories.dir_of(&row)?;
         let place = self.context.data.workspace(&row.id);
-        self.sync_at(&row, &dir, &place, include_ignored, durability)
+        self.sync_directory(&row, &dir, &place, include_ignored, durability)
     }
 
     /// The same of a directory that stands at some place.
-    pub(crate) fn sync_at(
+    pub(crate) fn sync_directory(
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
@@ -232,7 +232,7 @@ impl Synchronizer {
                 .extend(misplaced.iter().map(|path| (path.clone(), why.to_owned())));
             synced.ignored.clone_from(&scan.ignored);
             synced.ignored.retain(|path| !misplaced.contains(path));
-            let too_deep = take_too_deep(&mut synced.ignored);
+            let too_deep = extract_too_deep(&mut synced.ignored);
             synced.unrecorded = misplaced.iter().cloned().collect();
             synced
                 .unrecorded
@@ -274,7 +274,7 @@ impl Synchronizer {
         durability: Durability,
     ) -> Result<Outcome> {
         let bulk = self.store().bulk();
-        let hashing = Hashing::default();
+        let hashing = HashResults::default();
         let chunk = scan.unknown.len().div_ceil(THREADS).max(1);
         let outcomes: Vec<Result<()>> = if scan.unknown.len() < 64 {
             vec![self.hash_unknown(row, dir, &scan.unknown, &bulk, &hashing)]
@@ -304,7 +304,7 @@ impl Synchronizer {
         for outcome in outcomes {
             outcome?;
         }
-        let Hashing {
+        let HashResults {
             found,
             hashed,
             unsettled,
@@ -353,11 +353,11 @@ impl Synchronizer {
         dir: &SafeDir,
         unknown: &[Seen],
         bulk: &BulkWriter,
-        hashing: &Hashing,
+        hashing: &HashResults,
     ) -> Result<()> {
         let largest = largest_file(&self.contents, row);
         self.store().read(|tx| {
-            let index = Index::new(self.store(), tx, row).remembering();
+            let index = Index::new(self.store(), tx, row).with_tree_cache();
             let mut parent: Option<(RelPath, BTreeMap<Vec<u8>, Entry>)> = None;
             for seen in unknown {
                 let above = seen.path.parent().unwrap_or_default();
@@ -368,17 +368,17 @@ impl Synchronizer {
                     .as_ref()
                     .and_then(|(_, names)| names.get(seen.path.name()));
                 let stat = Some(seen.stat);
-                match self.take_from_disk(dir, &seen.path, stat, known, largest, bulk)? {
-                    Taken::Gone => {
+                match self.read_from_disk(dir, &seen.path, stat, known, largest, bulk)? {
+                    DiskRead::Gone => {
                         hashing.note(|h| &h.found, |found| found.insert(seen.path.clone(), None));
                     }
-                    Taken::Unsettled => {
+                    DiskRead::Unsettled => {
                         hashing.note(|h| &h.unsettled, |list| list.push(seen.path.clone()));
                     }
-                    Taken::TooLarge(file) => {
+                    DiskRead::TooLarge(file) => {
                         hashing.note(|h| &h.too_large, |list| list.push(file));
                     }
-                    Taken::Entry(entry, stat) => {
+                    DiskRead::Entry(entry, stat) => {
                         if let Some(id) = entry.id {
                             hashing.note(|h| &h.hashed, |map| map.insert(seen.path.clone(), id));
                         }
@@ -406,9 +406,9 @@ impl Synchronizer {
         scan: &Scan<'_>,
         unsettled: &[RelPath],
         bulk: &BulkWriter,
-        found: &mut Found,
+        found: &mut DiskChanges,
         too_large: &mut Vec<TooLarge>,
-    ) -> Result<Compared> {
+    ) -> Result<ComparedScan> {
         let seen: BTreeSet<&RelPath> = scan
             .unknown
             .iter()
@@ -493,10 +493,10 @@ impl Synchronizer {
                     // It looks as it did when the memo was written; but a moment ago it was not
                     // there, and that is recorded.
                     (None, Some(stat)) if is_known && !left_out => {
-                        match self.take_from_disk(dir, &path, Some(stat), None, largest, bulk)? {
-                            Taken::Entry(entry, _) => drop(found.insert(path, Some(entry))),
-                            Taken::TooLarge(file) => too_large.push(file),
-                            Taken::Gone | Taken::Unsettled => {}
+                        match self.read_from_disk(dir, &path, Some(stat), None, largest, bulk)? {
+                            DiskRead::Entry(entry, _) => drop(found.insert(path, Some(entry))),
+                            DiskRead::TooLarge(file) => too_large.push(file),
+                            DiskRead::Gone | DiskRead::Unsettled => {}
                         }
                     }
                     // The walk did not see it, and now it is there: somebody is at work.
@@ -506,7 +506,9 @@ impl Synchronizer {
                     _ => {}
                 }
             }
-            let rows = index.pending(false)?.left_out(&index, &scan.ignored)?;
+            let rows = index
+                .plan_snapshot(false)?
+                .left_out(&index, &scan.ignored)?;
             let ignored = Ignored {
                 rows: &rows,
                 seen: &|path| seen.contains(path),
@@ -517,7 +519,7 @@ impl Synchronizer {
             for path in replaced {
                 found.entry(path).or_insert(None);
             }
-            Ok(Compared {
+            Ok(ComparedScan {
                 lines_since,
                 settled,
             })
@@ -574,7 +576,7 @@ impl Synchronizer {
         from: Option<&RelPath>,
     ) -> Result<Option<Result<RelPath>>> {
         let bulk = self.store().bulk();
-        let mut found = Found::new();
+        let mut found = DiskChanges::new();
         let largest = largest_file(&self.contents, row);
         let leads_to = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
@@ -593,12 +595,12 @@ impl Synchronizer {
                     Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, &step)?,
                     Some(_) => {
                         let known = known.as_ref();
-                        match self.take_from_disk(dir, &step, None, known, largest, &bulk)? {
-                            Taken::Entry(entry, _) => Some(entry),
-                            Taken::Gone => None,
+                        match self.read_from_disk(dir, &step, None, known, largest, &bulk)? {
+                            DiskRead::Entry(entry, _) => Some(entry),
+                            DiskRead::Gone => None,
                             // Nothing else holds it, so nothing may take its place.
-                            Taken::TooLarge(file) => return Err(file.refuse()),
-                            Taken::Unsettled => return Err(is_being_changed(&step)),
+                            DiskRead::TooLarge(file) => return Err(file.refuse()),
+                            DiskRead::Unsettled => return Err(is_being_changed(&step)),
                         }
                     }
                 };
@@ -618,10 +620,10 @@ impl Synchronizer {
     }
 
     /// The state of a first sync of many files, which needs no rows above it: there was nothing.
-    fn fold_fresh(&self, dir: &SafeDir, found: &Found) -> Result<Folded> {
+    fn fold_fresh(&self, dir: &SafeDir, found: &DiskChanges) -> Result<FoldedState> {
         let objects = StoredObjects::new(self.store(), None);
-        let mut bench = Workbench::new(&objects);
-        bench.add_ruled(dir, found.keys())?;
+        let mut bench = PendingObjects::new(&objects);
+        bench.add_files_git_checks(dir, found.keys())?;
         let put = |entry: &DiskEntry| {
             StateEdit::Put(StateEntry {
                 kind: entry.kind,
@@ -641,9 +643,9 @@ impl Synchronizer {
     pub(crate) fn record_found(
         &self,
         row: &WorkspaceRow,
-        found: &Found,
+        found: &DiskChanges,
         bulk: Option<&Bulk>,
-        folded: Option<&Folded>,
+        folded: Option<&FoldedState>,
         durability: Durability,
     ) -> Result<RecordedChanges> {
         let at = self.context.now();
@@ -683,7 +685,7 @@ impl Synchronizer {
                 tx.last_seq().map(Some)
             })?;
             if let Some(seq) = seq {
-                let Drafted { changes, all, .. } = drafted;
+                let DraftedChanges { changes, all, .. } = drafted;
                 return Ok(RecordedChanges { changes, seq, all });
             }
         }
@@ -696,10 +698,10 @@ impl Synchronizer {
         &self,
         tx: &dyn ReadTx,
         row: &WorkspaceRow,
-        found: &Found,
-        folded: Option<&'f Folded>,
+        found: &DiskChanges,
+        folded: Option<&'f FoldedState>,
         at: Timestamp,
-    ) -> Result<Drafted<'f>> {
+    ) -> Result<DraftedChanges<'f>> {
         let now = open_row_by_key(tx, row)?;
         let still_empty = folded.is_some()
             && (now.tree, now.sidecar) == (EMPTY_TREE, EMPTY_TREE)
@@ -707,14 +709,14 @@ impl Synchronizer {
         // What runs in the directory of a fork is taken for the work of its agent.
         let mut cause = Cause::by(Operator::outside());
         if row.kind == WorkspaceKind::Fork {
-            cause.claim = claim_of(tx, row.key)?;
+            cause.claim = agent_claim(tx, row.key)?;
         }
         let mut draft = Draft::new(self.store(), tx, &now, at);
         let renames = Renames::find(&draft.index, found)?;
         let next = draft.next.clone();
         let mut recorder = Recorder {
             draft: &mut draft,
-            line: LineFor {
+            line: LineTemplate {
                 row: &next,
                 at,
                 via: Via::Sync,
@@ -736,7 +738,7 @@ impl Synchronizer {
                 }
             }
         }
-        Ok(Drafted {
+        Ok(DraftedChanges {
             changes,
             all,
             change: draft.finish(),
@@ -779,20 +781,20 @@ fn is_worth_a_memo(scan: &Scan<'_>, memo: &Memo, lines_since: usize) -> bool {
 }
 
 /// A state and the objects that it is made of.
-pub(crate) type Folded = (State, Vec<NewObject>);
+pub(crate) type FoldedState = (State, Vec<NewObject>);
 
 /// Outside changes that are ready to be written.
-struct Drafted<'f> {
+struct DraftedChanges<'f> {
     changes: Vec<OutsideChange>,
     /// Whether that is all that was found.
     all: bool,
-    change: Change,
+    change: PreparedChange,
     /// The state that they become, if they are a first sync.
-    folded: Option<&'f Folded>,
+    folded: Option<&'f FoldedState>,
 }
 
 /// What a walk was compared with.
-struct Compared {
+struct ComparedScan {
     /// The lines of history that the memo of the walk did not know.
     lines_since: usize,
     /// Whether everything was still as the walk had seen it.
@@ -811,7 +813,7 @@ pub(crate) struct RecordedChanges {
 /// What one walk led to.
 struct Outcome {
     recorded: RecordedChanges,
-    compared: Compared,
+    compared: ComparedScan,
     hashed: HashMap<RelPath, ObjectId>,
     unsettled: Vec<RelPath>,
     too_large: Vec<TooLarge>,
@@ -821,15 +823,15 @@ struct Outcome {
 
 /// What the hashing threads collect.
 #[derive(Default)]
-struct Hashing {
-    found: Mutex<Found>,
+struct HashResults {
+    found: Mutex<DiskChanges>,
     hashed: Mutex<HashMap<RelPath, ObjectId>>,
     unsettled: Mutex<Vec<RelPath>>,
     too_large: Mutex<Vec<TooLarge>>,
     newest: Mutex<Timestamp>,
 }
 
-impl Hashing {
+impl HashResults {
     fn note<T, R>(&self, which: impl Fn(&Self) -> &Mutex<T>, add: impl FnOnce(&mut T) -> R) {
         let mut guard = which(self)
             .lock()

@@ -132,7 +132,9 @@ impl Upkeep {
                 continue;
             }
             self.directories.bring_back_held(&row)?;
-            let synced = self.sync.sync_with(&row, false, Durability::Relaxed)?;
+            let synced = self
+                .sync
+                .sync_locked_with(&row, false, Durability::Relaxed)?;
             let in_use = in_use.get_or_insert_with(|| InUse::look(Uses::Any));
             if !synced.changes.is_empty() || self.directories.is_used(&row, in_use)? {
                 continue;

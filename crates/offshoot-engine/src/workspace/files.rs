@@ -77,7 +77,7 @@ impl Workspaces {
         cause: &Cause,
     ) -> Result<Written> {
         self.refuse_early(id, path)?;
-        let mut incoming = self.contents.take_in(content)?;
+        let mut incoming = self.contents.receive(content)?;
         self.write_incoming(
             id,
             &Target::Exactly(path.clone()),
@@ -108,7 +108,7 @@ impl Workspaces {
             return Err(Error::invalid("an upload needs a file name"));
         }
         refuse_unmakeable(&row, &path)?;
-        let mut incoming = self.contents.take_in(content)?;
+        let mut incoming = self.contents.receive(content)?;
         self.write_incoming(
             id,
             &Target::FreeName(path),
@@ -187,7 +187,7 @@ impl Workspaces {
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
-        let held = self.sync.hold(id, target.path(), cause)?;
+        let held = self.sync.lock_for_path(id, target.path(), cause)?;
         if let (Some(dir), Target::FreeName(path)) = (&held.dir, target) {
             self.sync_names_like(&held.row, dir, path, cause)?;
         }

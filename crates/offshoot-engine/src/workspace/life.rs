@@ -13,10 +13,10 @@ use offshoot_store::{
     WorkspaceState,
 };
 
-use crate::content::counters::Tally;
+use crate::content::counters::CounterDelta;
 use crate::content::find_snapshot::unknown;
 use crate::content::left_out::without_left_out;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, no_workspace, open_row_by_key, state_of, state_of_row};
 use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::too_large::TooLarge;
@@ -215,7 +215,7 @@ impl Workspaces {
                 kept.retain(|entry| entry.path != skills.path);
                 kept.push(skills);
             }
-            let mut tally = Tally::default();
+            let mut tally = CounterDelta::default();
             for entry in &kept {
                 tally.put(None, entry)?;
             }
@@ -257,7 +257,7 @@ impl Workspaces {
             (_, None) => State::default(),
         };
         let objects = self.contents.objects_in(tx);
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let state = without_left_out(&mut bench, &head, &state_of(&snapshot))?;
         if state == state_of(&snapshot) {
             return Ok((snapshot, Vec::new()));
@@ -333,7 +333,7 @@ impl Workspaces {
             self.directories.dir_for_reader(&row)?;
         } else {
             // The row as it is under the lock: someone else may have made the directory meanwhile.
-            let (row, _lock) = self.sync.hold_alone(id)?;
+            let (row, _lock) = self.sync.lock_exclusively(id)?;
             if !(row.handed_out && row.materialized) {
                 self.directories.make_directory(&row)?;
             }

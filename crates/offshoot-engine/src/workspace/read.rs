@@ -7,7 +7,7 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
-use crate::content::left_out::is_ours_in;
+use crate::content::left_out::is_reserved_in;
 use crate::content::rows::{is_a_directory, open_row_in};
 use crate::content::source::{OpenFile, Source, characters, count_characters};
 use crate::content::touched::modified_at;
@@ -266,7 +266,7 @@ impl Workspaces {
         // Only one that came with the base is real: what somebody put there since would be a forgery.
         let is_made_up = self
             .store()
-            .read(|tx| is_ours_in(&Index::new(self.store(), tx, row), &real))?;
+            .read(|tx| is_reserved_in(&Index::new(self.store(), tx, row), &real))?;
         if !is_made_up {
             return Ok(None);
         }

@@ -62,7 +62,7 @@ proptest! {
         third in edits(),
     ) {
         let empty = MemoryObjects::new();
-        let mut bench = Workbench::new(&empty);
+        let mut bench = PendingObjects::new(&empty);
         let from = State::default().edit(&mut bench, &first).unwrap();
         let base = from.edit(&mut bench, &second).unwrap();
         let now = base.edit(&mut bench, &third).unwrap();

@@ -1,4 +1,4 @@
-//! Memos of walks, kept in memory by a process that lives on.
+//! MemoCache of walks, kept in memory by a process that lives on.
 //!
 //! To read a memo of 100,000 files and to check it takes as long as a twentieth of the walk it
 //! serves. What is kept is only a cache: it counts as long as the file is the very one that it was
@@ -20,27 +20,27 @@ const MOST_BYTES: usize = 32 << 20;
 
 /// The memos that this process has read or written, the last used at the end.
 #[derive(Default)]
-pub(crate) struct Memos(Mutex<VecDeque<Kept>>);
+pub(crate) struct MemoCache(Mutex<VecDeque<CachedMemo>>);
 
-struct Kept {
+struct CachedMemo {
     key: WorkspaceKey,
-    stamp: Stamp,
+    stamp: FileStamp,
     memo: Arc<Memo>,
 }
 
 /// What tells one file from another that took its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     ino: u64,
     size: u64,
     mtime: (i64, i64),
     ctime: (i64, i64),
 }
 
-impl Stamp {
-    fn of(path: &Path) -> Option<Stamp> {
+impl FileStamp {
+    fn of(path: &Path) -> Option<FileStamp> {
         let meta = std::fs::metadata(path).ok()?;
-        Some(Stamp {
+        Some(FileStamp {
             ino: meta.ino(),
             size: meta.size(),
             mtime: (meta.mtime(), meta.mtime_nsec()),
@@ -49,13 +49,13 @@ impl Stamp {
     }
 }
 
-impl Memos {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+impl MemoCache {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<CachedMemo>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The memo of this workspace, if it is still the one in the file.
-    fn take(&self, key: WorkspaceKey, stamp: Stamp) -> Option<Arc<Memo>> {
+    fn take(&self, key: WorkspaceKey, stamp: FileStamp) -> Option<Arc<Memo>> {
         let mut kept = self.lock();
         let at = kept.iter().position(|one| one.key == key)?;
         let one = kept.remove(at)?;
@@ -67,10 +67,10 @@ impl Memos {
         Some(memo)
     }
 
-    fn put(&self, key: WorkspaceKey, stamp: Stamp, memo: &Arc<Memo>) {
+    fn put(&self, key: WorkspaceKey, stamp: FileStamp, memo: &Arc<Memo>) {
         let mut kept = self.lock();
         kept.retain(|one| one.key != key);
-        kept.push_back(Kept {
+        kept.push_back(CachedMemo {
             key,
             stamp,
             memo: memo.clone(),
@@ -91,7 +91,7 @@ impl Synchronizer {
         let path = self.context.data.memo(key);
         // Looked at before it is read: if another one takes its place meanwhile, the next look
         // finds a stamp that is not the one kept here.
-        let Some(stamp) = Stamp::of(&path) else {
+        let Some(stamp) = FileStamp::of(&path) else {
             return Arc::new(Memo::empty());
         };
         if let Some(memo) = self.memos.take(key, stamp) {
@@ -107,7 +107,7 @@ impl Synchronizer {
         let path = self.context.data.memo(key);
         memo.save(&path)?;
         let memo = Arc::new(memo);
-        if let Some(stamp) = Stamp::of(&path) {
+        if let Some(stamp) = FileStamp::of(&path) {
             self.memos.put(key, stamp, &memo);
         }
         Ok(memo)

@@ -7,19 +7,19 @@ use offshoot_git::IgnoreRules;
 use offshoot_store::EntryRow;
 
 use crate::content::index::{Entry, Index};
-use crate::content::inherited::Inherited;
+use crate::content::inherited::InheritedFlag;
 use crate::content::state::{StateEdit, StateEdits, StateEntry};
 
 /// What a snapshot would take, and what it would leave.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct SnapshotPlan {
     pub(crate) edits: StateEdits,
     /// Where the rows are that it would take.
     pub(crate) taken: Vec<RelPath>,
     pub(crate) ignored: Vec<EntryRow>,
 }
 
-impl Pending {
+impl SnapshotPlan {
     /// The rows that a walk does not see: those that the rules in the index leave out, and those at
     /// or below paths that the walk left out by rules that came to the disk since.
     pub(crate) fn left_out(&self, index: &Index<'_>, by_walk: &[RelPath]) -> Result<Vec<EntryRow>> {
@@ -29,7 +29,7 @@ impl Pending {
         }
         let (pruned, above) = (
             HashSet::<&RelPath>::from_iter(by_walk),
-            Inherited::default(),
+            InheritedFlag::default(),
         );
         for path in &self.taken {
             if above.holds(path, |dir| Ok(pruned.contains(dir)))?
@@ -45,9 +45,9 @@ impl Pending {
 impl Index<'_> {
     /// The rows that a snapshot would take as edits of the base, and those it leaves alone because
     /// the ignore rules or the layout say so. What the base tracks stays tracked, as in git.
-    pub(crate) fn pending(&self, include_ignored: bool) -> Result<Pending> {
-        let mut ignore = Ignore::new(self);
-        let mut pending = Pending::default();
+    pub(crate) fn plan_snapshot(&self, include_ignored: bool) -> Result<SnapshotPlan> {
+        let mut ignore = IndexIgnoreRules::new(self);
+        let mut pending = SnapshotPlan::default();
         let base = self.base();
         for row in self.all_rows()? {
             let is_dir = row.kind == Some(EntryKind::Dir);
@@ -82,15 +82,15 @@ impl Index<'_> {
 }
 
 /// The ignore rules that the files of an index hold, read as far as they are needed.
-pub(crate) struct Ignore<'a> {
+pub(crate) struct IndexIgnoreRules<'a> {
     index: &'a Index<'a>,
     rules: HashMap<RelPath, IgnoreRules>,
     verdicts: HashMap<RelPath, bool>,
 }
 
-impl<'a> Ignore<'a> {
+impl<'a> IndexIgnoreRules<'a> {
     pub(crate) fn new(index: &'a Index<'a>) -> Self {
-        Ignore {
+        IndexIgnoreRules {
             index,
             rules: HashMap::new(),
             verdicts: HashMap::new(),
