@@ -44,7 +44,7 @@ use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::Waiting;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
-use crate::sync::fork::{SkipDir, leaves_out_dirs};
+use crate::sync::fork_ignore::{SkipDir, leaves_out_dirs};
 use crate::workspace::snapshot::FoldedRows;
 
 /// What an update did, or would do.

@@ -37,13 +37,13 @@ pub struct Changes {
     pub moved: Option<BaseMoved>,
     /// What cannot be in the workspace although it is in its directory, with the reason.
     pub refused: Vec<(RelPath, String)>,
-    /// Files that were not read for their size, and are in no snapshot.
+    /// Files that were not read for their size. They are in no snapshot.
     pub too_large: Vec<TooLarge>,
 }
 
 impl Synchronizer {
-    /// What differs between the base of a workspace and now: for a fork its base, for another one
-    /// its newest snapshot. Outside changes are recorded first.
+    /// What a workspace changed: a fork since its base, another workspace since its newest snapshot.
+    /// Outside changes are recorded first.
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
         let row = self.contents.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
@@ -79,7 +79,7 @@ impl Synchronizer {
         Ok(changes)
     }
 
-    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what it
+    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what the fork
     /// changed since its base.
     fn sync_and_collect_changes(
         &self,
@@ -101,7 +101,7 @@ impl Synchronizer {
     }
 }
 
-/// What the store says that a fork changed since its base.
+/// What a fork changed since its base, by the index alone.
 pub(crate) fn changes_of(
     index: &Index<'_>,
     pending: &SnapshotPlan,
@@ -119,6 +119,7 @@ pub(crate) fn changes_of(
     })
 }
 
+/// How far the project of a fork is ahead of the fork's base.
 fn base_moved(
     index: &Index<'_>,
     fork: &ForkRow,

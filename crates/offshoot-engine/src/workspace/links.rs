@@ -15,7 +15,7 @@ use crate::content::left_out::refuse_reserved_in;
 use crate::content::rows::open_row_by_key;
 use crate::directory::git_layer::refuse_own_git;
 use crate::sync::guard::LockedWorkspace;
-use crate::sync::scan::MAX_DETOURS;
+use crate::sync::paths::MAX_DETOURS;
 use crate::workspace::Workspaces;
 use crate::workspace::files::refuse_unmakeable;
 
