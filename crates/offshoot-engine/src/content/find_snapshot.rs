@@ -1,4 +1,4 @@
-//! A snapshot by its id, or by the beginning of its id.
+//! Finding a snapshot by its id or by a prefix of it.
 
 use offshoot_core::{Error, ErrorCode, Result};
 use offshoot_store::{ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState};
@@ -6,7 +6,7 @@ use offshoot_store::{ReadTx, SnapshotRow, WorkspaceRow, WorkspaceState};
 use crate::content::Contents;
 
 impl Contents {
-    /// A snapshot by its id, or by a prefix of at least four digits that names only one.
+    /// The snapshot of a workspace with this id, or with this prefix of at least four digits.
     pub(crate) fn find_snapshot(
         &self,
         tx: &dyn ReadTx,
@@ -21,8 +21,8 @@ impl Contents {
         )
     }
 
-    /// The same among the snapshots of all workspaces, deleted ones too, with the workspace. If
-    /// several have it, an open one is taken before a deleted one, and a newer before an older.
+    /// The snapshot of any workspace, open or deleted, with this id or prefix, and its workspace. If
+    /// several workspaces have it, an open one comes before a deleted one and a newer before an older.
     pub(crate) fn find_snapshot_anywhere(
         &self,
         tx: &dyn ReadTx,
@@ -51,7 +51,7 @@ impl Contents {
     }
 }
 
-/// What a caller typed as the beginning of an id; none if it cannot be one.
+/// A prefix of an id as a caller typed it; none if it cannot be one.
 pub(crate) fn hex_prefix(text: &str) -> Option<String> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     (is_hex && (4..=40).contains(&text.len())).then(|| text.to_ascii_lowercase())
@@ -65,7 +65,7 @@ pub(crate) fn unknown(text: &str, whose: &str) -> Error {
     .with_hint("nothing was changed; `offshoot snapshots WS` shows those there are")
 }
 
-/// The snapshot that a prefix names, if it names only one.
+/// The one snapshot that a prefix matches.
 fn only_one(text: &str, whose: &str, mut found: Vec<SnapshotRow>) -> Result<SnapshotRow> {
     found.sort_by(|a, b| a.id.cmp(&b.id).then(b.number.cmp(&a.number)));
     found.dedup_by_key(|row| row.id);

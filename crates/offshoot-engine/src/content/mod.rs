@@ -1,8 +1,8 @@
-//! What workspaces and projects hold, as the store says it.
+//! The content of workspaces and projects in the store.
 //!
-//! Here are the index of a workspace, the states that snapshots name, the objects behind both, and the
-//! rules that decide by name alone what may be in a workspace. Everything is read from the store or is
-//! on its way into it. This room opens no directory of a workspace: that is the room `directory`.
+//! This room has the index of a workspace, the states that snapshots refer to, the objects behind both,
+//! drafts of changes, and the rules about which names may be in a workspace. It reads and writes the
+//! store only, and does not open the directory of a workspace: that is done in the room `directory`.
 
 pub(crate) mod agent_rows;
 pub(crate) mod as_text;
@@ -35,7 +35,7 @@ use offshoot_store::Store;
 use crate::content::content_ids::ContentIdCache;
 use crate::context::Context;
 
-/// What workspaces and projects hold, as the store says it. Cheap to clone.
+/// The content of workspaces and projects in the store. Cheap to clone.
 #[derive(Clone)]
 pub struct Contents {
     pub(crate) context: Arc<Context>,

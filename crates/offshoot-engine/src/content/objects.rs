@@ -1,4 +1,4 @@
-//! Git objects as the git crate wants them, out of the store, and new ones on their way into it.
+//! Git objects for the git crate: those of the store, and new ones that are not stored yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -16,12 +16,12 @@ use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
 
 use crate::content::Contents;
 
-/// So many trees are tree_cache at most; then it begins anew.
-const TREES: usize = 4096;
-/// Larger objects are read piece by piece where that is possible.
+/// The most trees in a cache. A full cache is emptied.
+const MAX_CACHED_TREES: usize = 4096;
+/// Larger objects are streamed where that is possible.
 const LARGEST_WHOLE: u64 = 1 << 20;
 
-/// How the store finds out whether what it reads is what its id says: as git makes ids.
+/// The hash by which the store checks what it reads: that of git's ids.
 pub(crate) const HASHER: NewHasher = |kind, size| Box::new(Hasher(ObjectHasher::new(kind, size)));
 
 struct Hasher(ObjectHasher);
@@ -36,16 +36,15 @@ impl ContentHasher for Hasher {
     }
 }
 
-/// Reads objects of the store, inside a transaction where there is one.
+/// Reads objects of the store, inside a transaction if there is one.
 pub(crate) struct StoredObjects<'a> {
     store: &'a Store,
     tx: Option<&'a dyn ReadTx>,
-    /// What was read, for who looks many paths up.
     tree_cache: Option<TreeCache>,
 }
 
-/// Trees that were read, and where directories are: a path then costs a search in the directory
-/// that it is in, however deep that is.
+/// A cache of trees and of the tree of each directory, so that a look-up costs one search in the
+/// directory of the path, at any depth.
 #[derive(Default)]
 struct TreeCache(Mutex<CachedTrees>);
 
@@ -57,20 +56,20 @@ struct CachedTrees {
 }
 
 impl TreeCache {
-    fn found(&self) -> MutexGuard<'_, CachedTrees> {
+    fn lock(&self) -> MutexGuard<'_, CachedTrees> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tree(&self, id: &ObjectId, read: impl FnOnce() -> Result<Tree>) -> Result<Tree> {
-        if let Some(tree) = self.found().trees.get(id) {
+        if let Some(tree) = self.lock().trees.get(id) {
             return Ok(tree.clone());
         }
         let tree = read()?;
-        let mut found = self.found();
-        if found.trees.len() >= TREES {
-            found.trees.clear();
+        let mut cached = self.lock();
+        if cached.trees.len() >= MAX_CACHED_TREES {
+            cached.trees.clear();
         }
-        found.trees.insert(*id, tree.clone());
+        cached.trees.insert(*id, tree.clone());
         Ok(tree)
     }
 
@@ -80,9 +79,9 @@ impl TreeCache {
         root: ObjectId,
         dir: &RelPath,
     ) -> Result<Option<ObjectId>> {
-        // From the nearest directory that is known, which is mostly this one or the one above.
-        let found = self.found();
-        let known = found.dirs.get(&root);
+        // Starts at the nearest cached directory, which is mostly this one or its parent.
+        let cached = self.lock();
+        let known = cached.dirs.get(&root);
         let mut at = Some(root);
         let mut unknown = Vec::new();
         let mut next = Some(dir.clone()).filter(|dir| !dir.is_root());
@@ -94,16 +93,16 @@ impl TreeCache {
             next = path.parent().filter(|above| !above.is_root());
             unknown.push(path);
         }
-        drop(found);
+        drop(cached);
         for path in unknown.into_iter().rev() {
             let entry = match at {
                 Some(above) if above != EMPTY_TREE => reader.find(&above, path.name())?,
                 _ => None,
             };
             at = entry.filter(TreeEntry::is_dir).map(|entry| entry.id);
-            let mut found = self.found();
-            let dirs = found.dirs.entry(root).or_default();
-            if dirs.len() >= TREES {
+            let mut cached = self.lock();
+            let dirs = cached.dirs.entry(root).or_default();
+            if dirs.len() >= MAX_CACHED_TREES {
                 dirs.clear();
             }
             dirs.insert(path, at);
@@ -121,8 +120,7 @@ impl<'a> StoredObjects<'a> {
         }
     }
 
-    /// Remembers every tree that is read, and where directories are: a path then costs a search in
-    /// the directory that it is in.
+    /// Caches every tree that is read from now on.
     pub(crate) fn cache_trees(&mut self) {
         self.tree_cache.get_or_insert_default();
     }
@@ -171,7 +169,7 @@ impl ObjectReader for StoredObjects<'_> {
                 content,
             }));
         }
-        // To read a small one whole takes a fraction of the time.
+        // Reading a small object whole takes a fraction of the time.
         Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
             kind,
             size: bytes.len() as u64,
@@ -180,11 +178,11 @@ impl ObjectReader for StoredObjects<'_> {
     }
 }
 
-/// Objects of the store and, above them, new ones that are not stored yet.
+/// New objects that are not stored yet, above the objects of the store.
 pub(crate) struct PendingObjects<'a> {
     base: &'a dyn ObjectReader,
     new: HashMap<ObjectId, (ObjectKind, Arc<[u8]>)>,
-    /// New trees; what is stored is for the base to remember.
+    /// Caches new trees only. `base` caches stored ones.
     tree_cache: TreeCache,
 }
 
@@ -197,7 +195,7 @@ impl<'a> PendingObjects<'a> {
         }
     }
 
-    /// Rebuilds the trees that the edits touch and gives the new root.
+    /// Rebuilds the trees that the edits touch. Returns the new root.
     pub(crate) fn edit_tree(
         &mut self,
         root: ObjectId,
@@ -214,15 +212,15 @@ impl<'a> PendingObjects<'a> {
         Ok(root)
     }
 
-    /// Adds an object that was made elsewhere and gives its id.
+    /// Adds an object. Returns its id.
     pub(crate) fn add(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<ObjectId> {
         let id = offshoot_git::hash(kind, &bytes)?;
         self.new.insert(id, (kind, bytes.into()));
         Ok(id)
     }
 
-    /// Adds the files of a directory whose content decides whether git takes them, for who builds
-    /// trees before the store has the content.
+    /// Adds the files of a directory whose content git checks, for callers that build trees before the
+    /// content is in the store.
     pub(crate) fn add_files_git_checks<'p>(
         &mut self,
         dir: &SafeDir,
@@ -231,7 +229,7 @@ impl<'a> PendingObjects<'a> {
         for path in paths.filter(|path| offshoot_git::has_rules_for_content(path.name())) {
             let is_file =
                 dir.stat(path)?.and_then(|stat| stat.entry_kind()) == Some(EntryKind::File);
-            // Whoever changes it now is noticed by the next look.
+            // The next sync finds a change that is made now.
             if let Some(bytes) = is_file.then(|| dir.read(path).ok()).flatten() {
                 self.add(ObjectKind::Blob, bytes)?;
             }
@@ -239,7 +237,7 @@ impl<'a> PendingObjects<'a> {
         Ok(())
     }
 
-    /// Makes the new objects ready to be named by a transaction.
+    /// Prepares the new objects for a transaction that refers to them.
     pub(crate) fn prepare(&self, store: &Store) -> Result<Vec<NewObject>> {
         self.new
             .iter()
@@ -271,7 +269,7 @@ impl ObjectReader for PendingObjects<'_> {
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
-        // A new root may lead to new trees; what is stored leads to what is stored.
+        // A new root may lead to new trees; a stored one leads to stored trees only.
         match self.new.contains_key(&root) {
             true => self.tree_cache.subtree(self, root, dir),
             false => self.base.subtree(root, dir),

@@ -146,11 +146,11 @@ impl Directories {
         let changes = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now).with_rows()?;
-            let mut bench = PendingObjects::new(&index.objects);
+            let mut new_objects = PendingObjects::new(&index.objects);
             let state = index
                 .base()
-                .edit(&mut bench, &index.plan_snapshot(true)?.edits)?;
-            stack.state.diff(&bench, &state, &RelPath::root())
+                .edit(&mut new_objects, &index.plan_snapshot(true)?.edits)?;
+            stack.state.diff(&new_objects, &state, &RelPath::root())
         })?;
         self.project_changes(&dir, &changes)?;
         if !changes.is_empty() {

@@ -467,7 +467,7 @@ impl Merges {
             };
             let above = self.dirs_above_ignored(tx, &next, &ignored)?;
             for dir in &above {
-                tally.put(None, dir)?;
+                tally.replace(None, dir)?;
                 tx.put_entry(before.key, dir)?;
                 tx.add_history(&line.mkdir(&dir.path))?;
             }
@@ -595,7 +595,7 @@ fn record_update(
         entry.after = change.after.and_then(|entry| entry.id);
         entry.size = *size_after;
         tx.add_history(&entry)?;
-        tally.change(change, *size_before, *size_after);
+        tally.apply(change, *size_before, *size_after);
     }
     Ok(tally)
 }

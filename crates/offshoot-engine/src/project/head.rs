@@ -302,7 +302,7 @@ impl Projects {
                 None => Ok(0),
             };
             let after = size(&change.after)?;
-            tally.change(change, size(&change.before)?, after);
+            tally.apply(change, size(&change.before)?, after);
             sizes.push(after);
         }
         tally.add_to(&mut next);

@@ -104,12 +104,12 @@ impl Synchronizer {
 /// What a fork changed since its base, by the index alone.
 pub(crate) fn changes_of(
     index: &Index<'_>,
-    pending: &SnapshotPlan,
+    plan: &SnapshotPlan,
     fork: &ForkRow,
 ) -> Result<Changes> {
-    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
+    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &plan.edits)?;
     let mut set = change_set(&changed);
-    set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();
+    set.ignored = plan.ignored.iter().map(|row| row.path.clone()).collect();
     Ok(Changes {
         base: Some(fork.base),
         set,

@@ -203,7 +203,7 @@ impl Recorder<'_, '_> {
             line.after = entry.id;
             line.size = entry.size;
             self.draft.line(line);
-            self.draft.tally.came(entry.kind, entry.size);
+            self.draft.counters.add(entry.kind, entry.size);
             changes.push(OutsideChange {
                 path: path.clone(),
                 op,

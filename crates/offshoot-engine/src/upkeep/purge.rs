@@ -444,8 +444,8 @@ impl Upkeep {
                     },
                 )?;
             }
-            tally.went(entry.kind, *size);
-            tally.came(EntryKind::File, placeholder.size);
+            tally.remove(entry.kind, *size);
+            tally.add(EntryKind::File, placeholder.size);
             let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
             purge.after = Some(placeholder.id);
             purge.size = placeholder.size;

@@ -217,7 +217,7 @@ impl Workspaces {
             }
             let mut tally = CounterDelta::default();
             for entry in &kept {
-                tally.put(None, entry)?;
+                tally.replace(None, entry)?;
             }
             tally.add_to(&mut row);
             check_quota(&new_row(&id, from.layout, quota, at), &row)?;

@@ -198,7 +198,7 @@ impl Workspaces {
         shown: Shown<'_>,
     ) -> Result<Option<Window>> {
         let source = self.source(id, path, shown)?;
-        match source.held() {
+        match source.bytes_in_memory() {
             Some(_) => window_of(source, path, offset, length).map(Some),
             None => Ok(None),
         }

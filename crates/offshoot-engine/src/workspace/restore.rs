@@ -149,12 +149,12 @@ impl Workspaces {
             }
             let mut tally = CounterDelta::default();
             for _ in &plan.new_parents {
-                tally.came(EntryKind::Dir, 0);
+                tally.add(EntryKind::Dir, 0);
             }
             // An ignored file that a restored one replaces was counted already.
             for old in &plan.replaced {
                 if let Some(kind) = old.kind {
-                    tally.went(kind, old.size);
+                    tally.remove(kind, old.size);
                 }
                 tx.remove_entry(before.key, &old.path)?;
             }
@@ -164,7 +164,7 @@ impl Workspaces {
                 entry.after = change.after.and_then(|entry| entry.id);
                 entry.size = *size_after;
                 tx.add_history(&entry)?;
-                tally.change(change, *size_before, *size_after);
+                tally.apply(change, *size_before, *size_after);
             }
             for (path, perm) in &staying {
                 let mut dir = dir_row(path.clone(), next.revision);

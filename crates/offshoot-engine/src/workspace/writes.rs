@@ -177,7 +177,7 @@ impl Workspaces {
         let mut draft = Draft::new(self.store(), tx, row, self.context.now());
         draft_file(&mut draft, file)?;
         let mut next = draft.next.clone();
-        draft.tally.add_to(&mut next);
+        draft.counters.add_to(&mut next);
         check_quota(row, &next)
     }
 }
