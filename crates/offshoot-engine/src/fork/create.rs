@@ -26,7 +26,7 @@ use crate::content::objects::PendingObjects;
 use crate::content::rows::{fork_row, open_project, project_name, state_of, state_of_row};
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
 use crate::context::idempotency::ExtraWrite;
-use crate::directory::fork_dir::{LAYER_TRIES, Rows};
+use crate::directory::fork_dir::{ForkRows, LAYER_TRIES};
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
@@ -253,12 +253,16 @@ impl Forks {
             let dirs = self.directories.fork_dirs(&row, fork.place);
             let durability = begin.durability(also);
             let made = match durability {
-                Durability::Synced => Rows::OnDisk,
-                Durability::Relaxed => Rows::InNote,
+                Durability::Synced => ForkRows::OnDisk,
+                Durability::Relaxed => ForkRows::InNote,
             };
-            let made =
-                self.directories
-                    .make_fork(&*provider, &stack, &dirs, (&row, &fork, made), project);
+            let made = self.directories.make_fork_dir(
+                &*provider,
+                &stack,
+                &dirs,
+                (&row, &fork, made),
+                project,
+            );
             if let Err(error) = made {
                 return if self.directories.is_gone(&stack)? {
                     Ok(Attempt::Again)
@@ -268,7 +272,7 @@ impl Forks {
             }
             if let Err(error) = self
                 .directories
-                .begin_git(&*provider, &stack, &dirs, &row, &fork)
+                .write_new_fork_git(&*provider, &stack, &dirs, &row, &fork)
             {
                 provider.cleanup(&dirs)?;
                 return if self.directories.is_gone(&stack)? {
@@ -350,8 +354,8 @@ impl Forks {
             if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
                 let shown = self
                     .directories
-                    .bring_back(&row)
-                    .and_then(|()| self.directories.ensure_fork(&row));
+                    .ensure_directory(&row)
+                    .and_then(|()| self.directories.ensure_mounted(&row));
                 failed += usize::from(shown.is_err());
             }
         }

@@ -35,7 +35,7 @@ use crate::content::rows::{
 };
 use crate::content::state::{State, StateChange};
 use crate::content::workspace_row::{line_of, put_row};
-use crate::directory::fork_dir::Rows;
+use crate::directory::fork_dir::ForkRows;
 use crate::directory::layers::Stack;
 use crate::directory::replacement::write_note;
 use crate::formats::UpdateNote;
@@ -277,12 +277,12 @@ impl Merges {
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
-            let _ = self.directories.ensure_fork(&row);
+            let _ = self.directories.ensure_mounted(&row);
             return Err(error);
         }
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         self.directories.finish_update(&row, &fork)?;
-        self.directories.ensure_fork(&row)
+        self.directories.ensure_mounted(&row)
     }
 
     /// What differs from the layers of a fork right now, and when each was last touched. Directories
@@ -372,9 +372,9 @@ impl Merges {
                 .iter()
                 .try_for_each(|object| tx.put_object(object).map(drop))
         })?;
-        let rows = (row, &plan.fork, Rows::InNote);
+        let rows = (row, &plan.fork, ForkRows::InNote);
         self.directories
-            .make_fork(provider, stack, next, rows, &plan.project)?;
+            .make_fork_dir(provider, stack, next, rows, &plan.project)?;
         if plan.fork.git {
             self.directories
                 .write_index_of_copy(provider, stack, next, plan.head.id)?;

@@ -149,7 +149,7 @@ impl Projects {
         self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
-        self.directories.try_providers_early();
+        self.directories.probe_providers_early();
         let mut tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
         let at = self.context.now();

@@ -77,7 +77,7 @@ impl Projects {
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;
-        self.directories.try_providers_early();
+        self.directories.probe_providers_early();
         let bulk = self.store().bulk();
         let mut reading = Reading {
             projects: self,

@@ -94,7 +94,7 @@ impl Synchronizer {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
-        self.directories.bring_back_held(&row)?;
+        self.directories.ensure_directory_locked(&row)?;
         let dir = self.directories.dir_of(&row)?;
         let place = self.context.data.workspace(&row.id);
         self.sync_fork(&row, &dir, &place, false, Durability::Synced, Some(seen))

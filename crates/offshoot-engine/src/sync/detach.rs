@@ -14,7 +14,7 @@ use offshoot_fs::{ForkDirs, Provider, SafeDir, Uses, find_user};
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::rows::open_row_by_key;
-use crate::directory::aside::{cannot_move, occupied};
+use crate::directory::aside::{cannot_move, path_occupied};
 use crate::sync::Synchronizer;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::scan::Synced;
@@ -54,7 +54,7 @@ impl Synchronizer {
         if !row.materialized || !known {
             return Ok(detached);
         }
-        self.directories.bring_back_held(row)?;
+        self.directories.ensure_directory_locked(row)?;
         // Removes the stage files of killed writers. Opening also mounts a fork that is not mounted.
         self.directories.dir_of(row)?.clear_stages()?;
         if let Some((provider, dirs)) = self.directories.mount_of(row)? {
@@ -64,7 +64,7 @@ impl Synchronizer {
         }
         let aside = self.directories.aside_of(row.key);
         if aside.exists() {
-            return Err(occupied());
+            return Err(path_occupied());
         }
         std::fs::rename(self.context.data.workspace(&row.id), &aside).map_err(cannot_move)?;
         detached.state = DetachState::Aside(aside.clone());
@@ -122,7 +122,7 @@ impl Detached<'_> {
     pub(crate) fn discard(mut self) {
         if let DetachState::Aside(aside) = std::mem::replace(&mut self.state, DetachState::Nothing)
         {
-            let _ = self.sync.directories.throw_away(&aside);
+            let _ = self.sync.directories.discard_path(&aside);
         }
     }
 }
@@ -133,7 +133,7 @@ impl Drop for Detached<'_> {
             DetachState::Nothing => Ok(()),
             DetachState::Frozen(provider, dirs) => provider
                 .thaw(dirs)
-                .and_then(|()| self.sync.directories.ensure_fork(&self.row)),
+                .and_then(|()| self.sync.directories.ensure_mounted(&self.row)),
             DetachState::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
         };
         if back.is_err() {

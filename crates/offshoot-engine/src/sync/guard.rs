@@ -89,7 +89,7 @@ impl Synchronizer {
             (false, _) => None,
             (true, true) => Some(match self.directories.dir_of(&row) {
                 Err(error) if error.code() == ErrorCode::FileNotFound => {
-                    self.directories.bring_back_held(&row)?;
+                    self.directories.ensure_directory_locked(&row)?;
                     self.directories.dir_of(&row)?
                 }
                 dir => dir?,
@@ -112,7 +112,7 @@ impl Synchronizer {
         let row = self.contents.open_row(id)?;
         let lock = self.directories.exclusive(&row)?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
-        self.directories.bring_back_held(&now)?;
+        self.directories.ensure_directory_locked(&now)?;
         Ok((now, lock))
     }
 

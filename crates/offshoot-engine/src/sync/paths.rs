@@ -22,7 +22,7 @@ impl Synchronizer {
             return Ok(());
         }
         let _lock = self.directories.exclusive(&row)?;
-        self.directories.bring_back_held(&row)?;
+        self.directories.ensure_directory_locked(&row)?;
         let dir = self.directories.dir_of(&row)?;
         self.sync_path(&row, &dir, path, &Cause::by(Operator::outside()))
     }

@@ -197,7 +197,7 @@ impl Synchronizer {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
-        self.directories.bring_back_held(&row)?;
+        self.directories.ensure_directory_locked(&row)?;
         let dir = self.directories.dir_of(&row)?;
         let place = self.context.data.workspace(&row.id);
         self.sync_directory(&row, &dir, &place, include_ignored, durability)

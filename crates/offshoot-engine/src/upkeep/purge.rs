@@ -284,9 +284,9 @@ impl Upkeep {
             if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
                 self.sync.sync_locked(&row, true, cause)?;
                 let dirs = self.directories.fork_dirs(&row, fork.place);
-                if let Err(error) = self.directories.provider_seen_in(&dirs)?.close(&dirs) {
+                if let Err(error) = self.directories.provider_by_files(&dirs)?.close(&dirs) {
                     for closed in &forks {
-                        self.directories.ensure_fork(closed)?;
+                        self.directories.ensure_mounted(closed)?;
                     }
                     return Err(error);
                 }
@@ -344,7 +344,7 @@ impl Upkeep {
             Ok(())
         })?;
         for row in off_their_layers {
-            self.directories.discard_fork(row)?;
+            self.directories.discard_fork_dir(row)?;
         }
         for (row, paths) in &to_project {
             let gone = off_their_layers.iter().any(|off| off.key == row.key);

@@ -46,7 +46,7 @@ impl Upkeep {
         let (mut all_well, forks) = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {
-            self.directories.sweep_orphan_layers()?;
+            self.directories.move_orphan_layers_to_trash()?;
         }
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
@@ -84,7 +84,7 @@ impl Upkeep {
     pub(crate) fn clear_up(&self, leftovers: Leftovers) -> Result<()> {
         let mut all_well = leftovers.all_well;
         for (dirs, name) in leftovers.forks {
-            let cleaned = self.directories.provider_seen_in(&dirs);
+            let cleaned = self.directories.provider_by_files(&dirs);
             all_well &= cleaned.and_then(|by| by.cleanup(&dirs)).is_ok();
             drop(name);
         }

@@ -131,7 +131,7 @@ impl Upkeep {
             if !self.may_be_cleaned(&row, before)? {
                 continue;
             }
-            self.directories.bring_back_held(&row)?;
+            self.directories.ensure_directory_locked(&row)?;
             let synced = self
                 .sync
                 .sync_locked_with(&row, false, Durability::Relaxed)?;
