@@ -307,7 +307,7 @@ impl Scope {
     /// The same with what the token is bound to.
     pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<ParentProject>)> {
         let broken = || Error::internal("the scope of a token is wrong");
-        let stored: StoredScope = formats::of_text(text)?;
+        let stored: StoredScope = formats::parse_text(text)?;
         let reach = match (stored.agent, stored.workspace, stored.project) {
             (Some(id), None, None) => Reach::Agent(id.parse()?),
             (None, Some(id), None) => Reach::Workspace(id.parse()?),

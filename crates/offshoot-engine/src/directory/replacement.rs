@@ -108,7 +108,7 @@ pub(crate) fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
 
 pub(crate) fn read_note(private: &Path) -> Option<UpdateNote> {
     let bytes = std::fs::read(private.join(NOTE)).ok()?;
-    formats::of_text(bytes).ok()
+    formats::parse_text(bytes).ok()
 }
 
 pub(crate) fn cannot_note(cause: std::io::Error) -> Error {

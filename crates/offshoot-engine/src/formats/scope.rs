@@ -1,8 +1,8 @@
-//! What a token may do: words only, so that the store need not know them.
+//! The scope of a token: what the token may do.
 
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredFormat;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::rows::ParentProject;
 
@@ -27,7 +27,7 @@ pub(crate) struct StoredRule {
     pub(crate) operations: Vec<Operation>,
 }
 
-impl Stored for StoredScope {
+impl StoredFormat for StoredScope {
     const NAME: &'static str = "the scope of a token";
     const VERSION: u32 = 2;
 }

@@ -294,7 +294,7 @@ impl Merges {
     }
 
     fn run_completion(&self, waiting: &CompletionRow) -> Result<Completed> {
-        let options = formats::complete_options_of(&waiting.options)?;
+        let options = formats::parse_complete_options(&waiting.options)?;
         let (row, settings) = self.store().read(|tx| {
             let row = tx.workspace_by_key(waiting.workspace)?;
             Ok((row, MergeSettings::read(tx, waiting.project)?))
@@ -773,5 +773,5 @@ fn merge_cause(merging: &Merging<'_>) -> Cause {
 
 /// What a receipt says.
 pub(crate) fn receipt(row: &MergeRow) -> Result<Completed> {
-    formats::receipt_of(&row.outcome)
+    formats::parse_receipt(&row.outcome)
 }

@@ -16,7 +16,7 @@ use crate::formats;
 use crate::merge::Merges;
 use crate::merge::reviews::Wanted;
 
-pub(crate) use crate::formats::{Decision, Details, There};
+pub(crate) use crate::formats::{ContentAtOpening, Decision, Details};
 
 /// Who wrote one side of a conflict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,7 +215,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         since: finding.since,
         theirs_snapshot: finding.snapshot,
         paths: subject.paths,
-        there: There::Content(there.and_then(|entry| entry.id)),
+        there: ContentAtOpening::Content(there.and_then(|entry| entry.id)),
         ours_by,
         theirs_by,
         decision: None,
@@ -274,7 +274,7 @@ pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
 }
 
 pub(crate) fn details_of(row: &ReviewRow) -> Result<Details> {
-    formats::of_text(&row.details)
+    formats::parse_text(&row.details)
 }
 
 /// Notes that a review is decided and where that went.

@@ -27,7 +27,8 @@ use crate::merge::complete::{Completed, receipt};
 use crate::merge::regions::{PartChoices, cannot_join_parts};
 use crate::merge::review_land::{DecidedReview, ToLand};
 use crate::merge::review_row::{
-    Decision, LandsIn, There, Who, already_resolved, details_of, find_review, refuse_other, who,
+    ContentAtOpening, Decision, LandsIn, Who, already_resolved, details_of, find_review,
+    refuse_other, who,
 };
 use crate::merge::three_way::{ThreeStates, ThreeWay, merge_into_project, merge_states, settled};
 use crate::project::head::Proposal;
@@ -545,8 +546,8 @@ impl Merges {
             note: one.note,
         });
         let then = match details.there {
-            There::Content(content) => content,
-            There::Unknown => row.ours,
+            ContentAtOpening::Content(content) => content,
+            ContentAtOpening::Unknown => row.ours,
         };
         Ok(Review {
             candidates: candidates.collect(),

@@ -523,7 +523,7 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
             continue;
         }
         for mut merge in tx.merges(project.key, None, 0)? {
-            let Ok(before) = formats::receipt_of(&merge.outcome) else {
+            let Ok(before) = formats::parse_receipt(&merge.outcome) else {
                 tracing::warn!(
                     merge = merge.id,
                     "a receipt cannot be read and stays as it is"

@@ -102,7 +102,7 @@ impl Upkeep {
         }
         let note = std::fs::read(dirs.private.join("fork.json"))
             .ok()
-            .and_then(|bytes| formats::of_text::<ForkNote>(bytes).ok());
+            .and_then(|bytes| formats::parse_text::<ForkNote>(bytes).ok());
         if let Some(note) = note
             && note.boot != offshoot_sys::boot_id()
             && !note.rows_on_disk
