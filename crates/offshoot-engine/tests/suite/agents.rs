@@ -176,24 +176,24 @@ proptest! {
 
     #[test]
     fn each_agent_works_in_the_nearest_workspace_above_it(events in events()) {
-        let mut rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
+        let mut test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
         let mut model = Model::default();
         for event in &events {
-            model.apply(&rig.engine, &project, event);
+            model.apply(&test.engine, &project, event);
         }
-        model.check(&rig.engine);
+        model.check(&test.engine);
         // All of it is in the store.
-        rig.reopen();
-        model.check(&rig.engine);
+        test.reopen();
+        model.check(&test.engine);
     }
 }
 
 #[test]
 fn a_project_is_forked_for_a_direct_child_of_root_alone() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let agent = rig
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let agent = test
         .engine
         .access
         .spawn("root", "Build & test", Some(&project), None, &user())
@@ -204,47 +204,47 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
         agent.id
     );
     let workspace = agent.workspace.unwrap();
-    let fork = rig.engine.forks.fork_of(&workspace).unwrap().unwrap();
+    let fork = test.engine.forks.fork_of(&workspace).unwrap().unwrap();
     assert_eq!(
         (fork.project, fork.agent),
         (project.clone(), Some(agent.id.clone()))
     );
-    let below = rig
+    let below = test
         .engine
         .access
         .spawn(agent.id.as_str(), "helper", Some(&project), None, &user())
         .unwrap_err();
     assert_eq!(below.code(), ErrorCode::InvalidRequest);
-    assert_eq!(rig.engine.access.agents().unwrap().len(), 1);
+    assert_eq!(test.engine.access.agents().unwrap().len(), 1);
     for role in ["", "a\nb", &"x".repeat(300)] {
-        let refused = rig
+        let refused = test
             .engine
             .access
             .spawn("root", role, None, None, &user())
             .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     }
-    let nobody = rig
+    let nobody = test
         .engine
         .access
         .spawn("nobody", "r", None, None, &user())
         .unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::AgentNotFound);
     // Who merges away the workspace leaves the agents below without one.
-    let helper = rig
+    let helper = test
         .engine
         .access
         .spawn(agent.id.as_str(), "helper", None, None, &user())
         .unwrap();
     assert_eq!(
-        rig.engine.access.workspace_of_agent(&helper.id).unwrap(),
+        test.engine.access.workspace_of_agent(&helper.id).unwrap(),
         workspace
     );
-    rig.engine
+    test.engine
         .merges
         .complete(&workspace, &CompleteOptions::default(), &user())
         .unwrap();
-    let none = rig
+    let none = test
         .engine
         .access
         .workspace_of_agent(&helper.id)
@@ -255,16 +255,16 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
 /// Every call of an agent looks at those above it, so a chain has an end.
 #[test]
 fn the_tree_has_a_depth() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
-    let mut last = rig
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
+    let mut last = test
         .engine
         .access
         .spawn("root", "first", Some(&project), None, &user())
         .unwrap();
     let mut depth = 1;
     let refused = loop {
-        match rig
+        match test
             .engine
             .access
             .spawn(last.id.as_str(), "next", None, None, &user())

@@ -62,8 +62,8 @@ struct Agent {
     text: Option<String>,
 }
 
-struct Scene<'a> {
-    rig: &'a TestEngine,
+struct Setup<'a> {
+    test: &'a TestEngine,
     project: ProjectId,
     agents: Vec<Agent>,
     /// Agents of whose merges one was undone: their work is not to be in the project.
@@ -71,9 +71,9 @@ struct Scene<'a> {
     count: usize,
 }
 
-impl Scene<'_> {
+impl Setup<'_> {
     fn run(&mut self, step: Step) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         self.count += 1;
         match step {
             Step::Write(agent, path, text) => {
@@ -110,11 +110,11 @@ impl Scene<'_> {
             }
             Step::Put(path, text) => {
                 let text = format!("{text}\n");
-                self.rig.put(&self.project, SHARED[path], &text);
+                self.test.put(&self.project, SHARED[path], &text);
             }
             Step::Bring(path, text) => {
                 let agent = format!("other-{}-{}", self.project, self.count);
-                let (id, at) = self.rig.fork(&self.project, &agent);
+                let (id, at) = self.test.fork(&self.project, &agent);
                 fs::write(at.join(SHARED[path]), format!("{text}\n")).unwrap();
                 let done = engine
                     .merges
@@ -141,7 +141,7 @@ impl Scene<'_> {
             ..CompleteOptions::default()
         };
         let id = &self.agents[agent].id;
-        match self.rig.engine.merges.complete(id, &options, &user()) {
+        match self.test.engine.merges.complete(id, &options, &user()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.code().as_str(), "workspace_not_found", "{error:?}"),
         }
@@ -150,7 +150,7 @@ impl Scene<'_> {
     /// Nobody's own work is only in a workspace that is gone.
     fn check(&self) {
         for agent in &self.agents {
-            let is_open = self.rig.engine.workspaces.workspace(&agent.id).is_ok();
+            let is_open = self.test.engine.workspaces.workspace(&agent.id).is_ok();
             if !is_open {
                 self.check_brought(agent);
             }
@@ -162,14 +162,14 @@ impl Scene<'_> {
             return;
         };
         if !self.undone.contains(agent.id.as_str()) {
-            let there = self.rig.project_text(&self.project, &agent.own);
+            let there = self.test.project_text(&self.project, &agent.own);
             assert_eq!(there, *text, "of {}", agent.id);
         }
     }
 
     /// Decides what there is to decide, until every workspace is merged.
     fn finish(&self) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         for _ in 0..8 {
             for agent in 0..self.agents.len() {
                 self.complete(agent, true, false);
@@ -191,7 +191,7 @@ impl Scene<'_> {
 
 #[test]
 fn no_work_of_one_agent_alone_is_lost() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     let number = Cell::new(0);
     let mut runner = TestRunner::new(Config {
         cases: if soak() { 600 } else { 30 },
@@ -202,12 +202,12 @@ fn no_work_of_one_agent_alone_is_lost() {
     let steps = prop::collection::vec(any_step(), 8..32);
     let outcome = runner.run(&steps, |steps| {
         number.set(number.get() + 1);
-        let project = rig.project(&format!("p{}", number.get()));
+        let project = test.project(&format!("p{}", number.get()));
         for path in SHARED {
-            rig.put(&project, path, "first\n");
+            test.put(&project, path, "first\n");
         }
         let agent = |n: usize| {
-            let (id, path) = rig.fork(&project, &format!("a{n}-{}", number.get()));
+            let (id, path) = test.fork(&project, &format!("a{n}-{}", number.get()));
             let own = format!("own-{n}");
             Agent {
                 id,
@@ -216,8 +216,8 @@ fn no_work_of_one_agent_alone_is_lost() {
                 text: None,
             }
         };
-        let mut scene = Scene {
-            rig: &rig,
+        let mut setup = Setup {
+            test: &test,
             project: project.clone(),
             agents: (0..AGENTS).map(agent).collect(),
             undone: BTreeSet::new(),
@@ -231,12 +231,12 @@ fn no_work_of_one_agent_alone_is_lost() {
         };
         let first = [Step::Write(0, 0, 1), Step::Put(0, 0), waits];
         for step in first.into_iter().chain(steps) {
-            scene.run(step);
-            scene.check();
+            setup.run(step);
+            setup.check();
         }
-        scene.finish();
+        setup.finish();
         Ok(())
     });
     outcome.unwrap();
-    rig.check();
+    test.check();
 }

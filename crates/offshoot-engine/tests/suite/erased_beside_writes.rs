@@ -57,8 +57,8 @@ fn write(engine: &Engine, id: &WorkspaceId, round: u64, file: u64) {
 
 /// One workspace goes while another one gets the same contents, file by file.
 fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let engine = &test.engine;
     for round in 0..ROUNDS {
         let going = workspace(engine, &format!("going-{round}"), goes);
         let staying = workspace(engine, &format!("staying-{round}"), Layout::Plain);
@@ -96,7 +96,7 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
                 .file_at(&staying, &snapshot, &p(&path(file)));
             assert!(kept.unwrap() == content(round, file));
         }
-        rig.check();
+        test.check();
     }
 }
 

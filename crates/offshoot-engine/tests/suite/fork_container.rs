@@ -139,14 +139,14 @@ impl Drop for Docker {
     }
 }
 
-fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEngine) {
-    let project = rig.project("web");
+fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, test: &TestEngine) {
+    let project = test.project("web");
     let options = ForkOptions {
         agent: Some("ada".parse().unwrap()),
         git: true,
         ..ForkOptions::default()
     };
-    let (fork, path) = rig
+    let (fork, path) = test
         .engine
         .forks
         .fork_out(&project, &options, &user())
@@ -181,7 +181,7 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
     let expected = expected
         .map(|(path, kind)| (path.to_owned(), kind))
         .to_vec();
-    assert_eq!(files(rig.changes(&id)), files(expected));
+    assert_eq!(files(test.changes(&id)), files(expected));
     // The next container sees what the first one did, and as another user it cannot write.
     let as_other = ["--user", "12345:12345"];
     let said = docker.run(
@@ -191,34 +191,34 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
     );
     assert_eq!(said, "new\ndeep\nrefused\n");
     // While a container shows an overlay, it cannot be moved from under it.
-    rig.put(&project, "later", "later\n");
+    test.put(&project, "later", "later\n");
     let volume = format!("{}:/workspace", path.display());
     let mut args = vec!["run", "-d", "--rm", "--network", "none", "-v", &volume];
     args.extend(["tiny", "/bin/sleep", "1000"]);
     let started = docker.docker(&args);
     assert!(started.status.success(), "{started:?}");
     let container = String::from_utf8(started.stdout).unwrap();
-    let update = rig.engine.merges.update(&id, false, &user());
-    if rig.provider == ProviderName::Overlay {
+    let update = test.engine.merges.update(&id, false, &user());
+    if test.provider == ProviderName::Overlay {
         assert_eq!(update.unwrap_err().code(), ErrorCode::WorkspaceBusy);
     }
     let ended = docker.docker(&["kill", container.trim()]);
     assert!(ended.status.success(), "{ended:?}");
     wait_until("nobody holds the fork", || {
-        rig.engine.merges.update(&id, false, &user()).is_ok()
+        test.engine.merges.update(&id, false, &user()).is_ok()
     });
     let said = docker.run(&path, &[], "cat later made/file");
     assert_eq!(said, "later\nnew\n");
-    let done = rig
+    let done = test
         .engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert!(done.conflicts.is_empty());
-    rig.engine.context.wait_for_jobs();
-    assert_eq!(rig.project_text(&project, "made/file"), "new\n");
+    test.engine.context.wait_for_jobs();
+    assert_eq!(test.project_text(&project, "made/file"), "new\n");
     assert!(!path.exists(), "a container that ended keeps no directory");
-    rig.check();
+    test.check();
 }
 
 #[test]

@@ -33,9 +33,9 @@ struct Case {
 }
 
 impl Case {
-    fn new(rig: &TestEngine, number: &str) -> Case {
+    fn new(test: &TestEngine, number: &str) -> Case {
         let project: ProjectId = format!("p{number}").parse().unwrap();
-        rig.engine
+        test.engine
             .projects
             .create_project(&project, &user())
             .unwrap();
@@ -45,9 +45,9 @@ impl Case {
             ("docs/a/b", "deep\n"),
             ("src/lib.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"),
         ] {
-            rig.put(&project, path, text);
+            test.put(&project, path, text);
         }
-        rig.engine.context.wait_for_jobs();
+        test.engine.context.wait_for_jobs();
         Case {
             project,
             fork: format!("f{number}").parse().unwrap(),
@@ -62,8 +62,8 @@ impl Case {
     }
 
     /// A fork with changes of several sorts, and a project that went on.
-    fn fork_and_change(&self, rig: &TestEngine) {
-        let (_, path) = rig
+    fn fork_and_change(&self, test: &TestEngine) {
+        let (_, path) = test
             .engine
             .forks
             .fork_out(&self.project, &self.options(), &user())
@@ -77,26 +77,26 @@ impl Case {
         fs::write(path.join("target/debug/app"), "built").unwrap();
         fs::set_permissions(path.join("README"), PermissionsExt::from_mode(0o755)).unwrap();
         let lib = "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n";
-        rig.put(&self.project, "src/lib.rs", lib);
-        rig.put(&self.project, "theirs", "theirs\n");
-        rig.engine.context.wait_for_jobs();
+        test.put(&self.project, "src/lib.rs", lib);
+        test.put(&self.project, "theirs", "theirs\n");
+        test.engine.context.wait_for_jobs();
     }
 
     /// The same with a file that both changed so that somebody has to decide.
-    fn fork_and_clash(&self, rig: &TestEngine) {
-        self.fork_and_change(rig);
-        let path = rig.engine.workspaces.hand_out_path(&self.fork).unwrap();
+    fn fork_and_clash(&self, test: &TestEngine) {
+        self.fork_and_change(test);
+        let path = test.engine.workspaces.hand_out_path(&self.fork).unwrap();
         fs::write(path.join("README"), "mine\n").unwrap();
-        rig.put(&self.project, "README", "theirs\n");
-        rig.engine.context.wait_for_jobs();
+        test.put(&self.project, "README", "theirs\n");
+        test.engine.context.wait_for_jobs();
     }
 
-    fn look(&self, rig: &TestEngine) -> Seen {
-        rig.engine.context.wait_for_jobs();
-        let engine = &rig.engine;
+    fn look(&self, test: &TestEngine) -> Seen {
+        test.engine.context.wait_for_jobs();
+        let engine = &test.engine;
         let fork = engine.workspaces.workspace(&self.fork).ok().map(|row| {
             if row.materialized {
-                let shown = rig.host.path().join("data/workspaces");
+                let shown = test.host.path().join("data/workspaces");
                 dir_image(&shown.join(self.fork.as_str()))
             } else {
                 DirImage::new()
@@ -104,7 +104,7 @@ impl Case {
         });
         let reviews = engine.merges.reviews(Some(&self.project), true).unwrap();
         Seen {
-            project: rig.project_image(&self.project, None),
+            project: test.project_image(&self.project, None),
             fork,
             reviews: reviews
                 .iter()
@@ -152,48 +152,48 @@ fn every_fault(faults: &Faults<'_>) {
 }
 
 fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u64) -> u64 {
-    let mut rig = TestEngine::in_memory(provider);
-    let clean = Case::new(&rig, "clean");
-    (faults.prepare)(&rig, &clean);
-    let before = clean.look(&rig);
-    (faults.operate)(&rig.engine, &clean).unwrap();
-    let after = clean.look(&rig);
+    let mut test = TestEngine::in_memory(provider);
+    let clean = Case::new(&test, "clean");
+    (faults.prepare)(&test, &clean);
+    let before = clean.look(&test);
+    (faults.operate)(&test.engine, &clean).unwrap();
+    let after = clean.look(&test);
     assert_ne!(before, after, "the operation must do something");
     let mut n = 1;
     loop {
         assert!(n < MOST_CALLS, "the fault strikes again and again");
-        let case = Case::new(&rig, &n.to_string());
-        (faults.prepare)(&rig, &case);
+        let case = Case::new(&test, &n.to_string());
+        (faults.prepare)(&test, &case);
         if lasting {
-            rig.plan.arm_from(n);
+            test.plan.arm_from(n);
         } else {
-            rig.plan.arm(n);
+            test.plan.arm(n);
         }
-        let outcome = (faults.operate)(&rig.engine, &case);
+        let outcome = (faults.operate)(&test.engine, &case);
         // What goes on in the background is part of it.
-        rig.engine.context.wait_for_jobs();
-        if !rig.plan.disarm() {
+        test.engine.context.wait_for_jobs();
+        if !test.plan.disarm() {
             outcome.unwrap();
-            assert_eq!(case.look(&rig), after);
-            rig.check();
+            assert_eq!(case.look(&test), after);
+            test.check();
             return n;
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
-        rig.reopen();
-        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0, "{at}");
-        let now = case.look(&rig);
+        test.reopen();
+        assert_eq!(test.engine.forks.show_handed_out().unwrap(), 0, "{at}");
+        let now = case.look(&test);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(
             whole && (outcome.is_err() || now == after),
             "half done, {at}:\n{now:#?}\nneither {before:#?}\nnor {after:#?}"
         );
-        rig.check();
-        let retried = (faults.operate)(&rig.engine, &case);
-        let mut again = case.look(&rig);
+        test.check();
+        let retried = (faults.operate)(&test.engine, &case);
+        let mut again = case.look(&test);
         // A merge that was asked for twice may leave two receipts, the second of nothing.
         again.merges = again.merges.min(after.merges);
         assert_eq!(again, after, "retry after {at}: {retried:?}");
-        rig.check();
+        test.check();
         n += step;
     }
 }
@@ -225,11 +225,11 @@ fn fault_fork() {
 #[test]
 fn fault_fork_out() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
+        prepare: &|test, case| {
             // The layer has to be built as well.
-            rig.put(&case.project, "late", "late\n");
-            rig.engine.context.wait_for_jobs();
-            rig.engine
+            test.put(&case.project, "late", "late\n");
+            test.engine.context.wait_for_jobs();
+            test.engine
                 .directories
                 .collect_layers(std::time::Duration::ZERO)
                 .unwrap();
@@ -248,8 +248,8 @@ fn fault_fork_out() {
 #[test]
 fn fault_fork_materialise_after_a_write() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            rig.engine
+        prepare: &|test, case| {
+            test.engine
                 .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
@@ -271,8 +271,8 @@ fn fault_fork_materialise_after_a_write() {
 #[test]
 fn fault_fork_materialise_by_a_path() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            rig.engine
+        prepare: &|test, case| {
+            test.engine
                 .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
@@ -286,7 +286,7 @@ fn fault_fork_materialise_by_a_path() {
 #[test]
 fn fault_fork_update() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_change(rig),
+        prepare: &|test, case| case.fork_and_change(test),
         operate: &|engine, case| engine.merges.update(&case.fork, false, &user()).map(drop),
         in_between: &never,
         step: 61,
@@ -316,7 +316,7 @@ fn nothing_waits(waits: Option<String>) -> Result<()> {
 #[test]
 fn fault_fork_complete() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_change(rig),
+        prepare: &|test, case| case.fork_and_change(test),
         operate: &|engine, case| {
             all_done(
                 engine
@@ -332,7 +332,7 @@ fn fault_fork_complete() {
 #[test]
 fn fault_fork_complete_and_keep() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_clash(rig),
+        prepare: &|test, case| case.fork_and_clash(test),
         operate: &|engine, case| {
             let options = CompleteOptions {
                 keep: true,
@@ -348,14 +348,14 @@ fn fault_fork_complete_and_keep() {
 #[test]
 fn fault_fork_resolve() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            case.fork_and_clash(rig);
+        prepare: &|test, case| {
+            case.fork_and_clash(test);
             let options = CompleteOptions::default();
-            rig.engine
+            test.engine
                 .merges
                 .complete(&case.fork, &options, &user())
                 .unwrap();
-            rig.engine.context.wait_for_jobs();
+            test.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
             let reviews = engine.merges.reviews(Some(&case.project), true)?;
@@ -371,15 +371,15 @@ fn fault_fork_resolve() {
 #[test]
 fn fault_fork_undo() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            case.fork_and_change(rig);
+        prepare: &|test, case| {
+            case.fork_and_change(test);
             let options = CompleteOptions::default();
-            rig.engine
+            test.engine
                 .merges
                 .complete(&case.fork, &options, &user())
                 .unwrap();
-            rig.put(&case.project, "later", "later\n");
-            rig.engine.context.wait_for_jobs();
+            test.put(&case.project, "later", "later\n");
+            test.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
             let merges = engine.merges.list_merges(&case.project, None, 0)?;

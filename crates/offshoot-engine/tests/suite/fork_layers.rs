@@ -18,7 +18,7 @@ use offshoot_testkit::{HostDir, Rng, dir_image, soak};
 /// one project.
 struct Storm<'a> {
     engines: [&'a Engine; 2],
-    rig: &'a TestEngine,
+    test: &'a TestEngine,
     project: ProjectId,
     snapshots: RwLock<Vec<ObjectId>>,
     /// Nobody may remove an open workspace's name twice.
@@ -120,7 +120,7 @@ impl Storm<'_> {
         };
         let mut shown = dir_image(&path);
         shown.retain(|path, _| path.0 != b".git" && !path.0.starts_with(b".git/"));
-        let expected = self.rig.project_image(&self.project, Some(&base.to_hex()));
+        let expected = self.test.project_image(&self.project, Some(&base.to_hex()));
         if shown != expected {
             let differs: Vec<_> = expected
                 .iter()
@@ -153,13 +153,19 @@ impl Storm<'_> {
 #[test]
 fn forks_stay_true_to_their_base_among_builders_and_collectors() {
     let time = Duration::from_secs(if soak() { 120 } else { 4 });
-    with_each(|rig| {
-        let other = crate::fixture::open(rig.host.path(), rig.provider);
-        let project = rig.project("web");
-        let head = rig.engine.projects.project(&project).unwrap().head.unwrap();
+    with_each(|test| {
+        let other = crate::fixture::open(test.host.path(), test.provider);
+        let project = test.project("web");
+        let head = test
+            .engine
+            .projects
+            .project(&project)
+            .unwrap()
+            .head
+            .unwrap();
         let storm = Storm {
-            engines: [&rig.engine, &other],
-            rig: &rig,
+            engines: [&test.engine, &other],
+            test: &test,
             project,
             snapshots: RwLock::new(vec![head]),
             names: AtomicUsize::new(0),
@@ -207,11 +213,11 @@ fn forks_stay_true_to_their_base_among_builders_and_collectors() {
             "soak: layers: {} forks with {} of {} snapshots, each as its base, while {collected} \
              layers were collected",
             storm.forks.load(Ordering::Relaxed),
-            rig.provider,
+            test.provider,
             storm.snapshots.read().unwrap().len(),
         );
         drop(other);
-        rig.check();
+        test.check();
     });
 }
 

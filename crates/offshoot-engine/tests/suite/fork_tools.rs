@@ -232,21 +232,21 @@ fn assert_same(now: &DirImage, wanted: &DirImage, what: &str) {
 
 #[test]
 fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
-    with_each(|rig| {
-        let sources = Sources::new(rig.host.path().join("sources"));
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let sources = Sources::new(test.host.path().join("sources"));
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         for missing in sources.work(&path) {
             skip(&format!("{missing} is not installed"));
         }
         let image = dir_image(&path);
         // What git would track, by the rules that are in the project.
-        let tracked = rig
+        let tracked = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
-        let scratch = rig.host.path().join("scratch");
+        let scratch = test.host.path().join("scratch");
         fs::create_dir_all(&scratch).unwrap();
         assert_eq!(
             tracked.snapshot.tree.to_hex(),
@@ -254,18 +254,18 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
             "git computes another tree"
         );
         assert_same(&dir_image(&path), &image, "a snapshot changed the fork");
-        let taken = rig
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, Some("all"), true, &user())
             .unwrap();
         let all = taken.snapshot.id.to_hex();
         let copy: WorkspaceId = "copy".parse().unwrap();
-        rig.engine
+        test.engine
             .workspaces
             .create_workspace_from(Some(copy.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let copied = rig.engine.workspaces.hand_out_path(&copy).unwrap();
+        let copied = test.engine.workspaces.hand_out_path(&copy).unwrap();
         // What git takes for its own is the fork's alone.
         let mut but_git = image.clone();
         but_git.retain(|path, _| {
@@ -277,30 +277,30 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
         assert!(but_git.len() < image.len());
         assert_same(&dir_image(&copied), &but_git, "in a new workspace");
         wipe(&path);
-        rig.engine
+        test.engine
             .workspaces
             .restore(&id, &all, None, &user())
             .unwrap();
         assert_same(&dir_image(&path), &image, "restored in place");
-        let after = rig
+        let after = test
             .engine
             .workspaces
             .snapshot(&id, None, true, &user())
             .unwrap();
         assert_eq!(after.snapshot.tree, taken.snapshot.tree);
         still_works(&path);
-        rig.engine
+        test.engine
             .workspaces
             .delete_workspace(&id, &user())
             .unwrap();
-        rig.engine.context.wait_for_jobs();
-        rig.engine
+        test.engine.context.wait_for_jobs();
+        test.engine
             .workspaces
             .create_workspace_from(Some(id.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let back = rig.engine.workspaces.hand_out_path(&id).unwrap();
+        let back = test.engine.workspaces.hand_out_path(&id).unwrap();
         assert_same(&dir_image(&back), &image, "taken up again");
-        rig.check();
+        test.check();
     });
 }
 
@@ -318,18 +318,18 @@ fn still_works(fork: &Path) {
 /// Twenty agents build at once, each with its own output in the ignored directories.
 #[test]
 fn twenty_forks_that_build_complete_without_a_conflict() {
-    with_each(|rig| {
-        let sources = Sources::new(rig.host.path().join("sources"));
-        let project = rig.project("web");
-        rig.put(&project, ".gitignore", "target/\nnode_modules/\n*.log\n");
+    with_each(|test| {
+        let sources = Sources::new(test.host.path().join("sources"));
+        let project = test.project("web");
+        test.put(&project, ".gitignore", "target/\nnode_modules/\n*.log\n");
         let forks: Vec<(WorkspaceId, PathBuf)> = (0..20)
-            .map(|number| rig.fork(&project, &format!("agent{number}")))
+            .map(|number| test.fork(&project, &format!("agent{number}")))
             .collect();
         for (number, (_, path)) in forks.iter().enumerate() {
-            build_in(&rig, &sources, number, path);
+            build_in(&test, &sources, number, path);
         }
         for (number, (id, _)) in forks.iter().enumerate() {
-            let done = rig
+            let done = test
                 .engine
                 .merges
                 .complete(id, &CompleteOptions::default(), &user())
@@ -338,24 +338,24 @@ fn twenty_forks_that_build_complete_without_a_conflict() {
             let own = format!("work/{number}.rs");
             assert!(done.merged.iter().any(|path| path.to_text() == own));
         }
-        let image = rig.project_image(&project, None);
+        let image = test.project_image(&project, None);
         let has_part = |part: &[u8]| {
             let mut paths = image.keys();
             paths.any(|path| path.0.split(|byte| *byte == b'/').any(|name| name == part))
         };
         assert!(!has_part(b"target") && !has_part(b"node_modules"));
         for number in 0..20 {
-            let own = rig.project_text(&project, &format!("work/{number}.rs"));
+            let own = test.project_text(&project, &format!("work/{number}.rs"));
             assert_eq!(own, format!("// by {number}\n"));
         }
-        rig.check();
-        assert!(rig.host.mounts().is_empty());
+        test.check();
+        assert!(test.host.mounts().is_empty());
     });
 }
 
 /// The first ones run the real programs, which take a second each; the others write what those
 /// would. All leave outputs that differ from one to the next.
-fn build_in(rig: &TestEngine, sources: &Sources, number: usize, path: &Path) {
+fn build_in(test: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     fs::create_dir_all(path.join("work")).unwrap();
     fs::write(
         path.join(format!("work/{number}.rs")),
@@ -366,8 +366,8 @@ fn build_in(rig: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     make_crate(path);
     // With an overlay alone: the programs do not know which provider made the directory.
     let real = offshoot_testkit::soak() || number < 2;
-    if real && rig.provider != offshoot_fs::ProviderName::Copy && has("cargo") && has("npm") {
-        build_crate(&rig.host.path().join("sources"), path);
+    if real && test.provider != offshoot_fs::ProviderName::Copy && has("cargo") && has("npm") {
+        build_crate(&test.host.path().join("sources"), path);
         sources.install_package(path);
         fs::remove_file(path.join("app/package-lock.json")).unwrap();
         fs::write(path.join("app/package.json"), "{}\n").unwrap();

@@ -38,31 +38,33 @@ fn access(engine: &Engine) -> Access {
 }
 
 /// What every request here needs.
-fn prepare(rig: &TestEngine) {
-    rig.project("web");
+fn prepare(test: &TestEngine) {
+    test.project("web");
     for name in ["source", "shared"] {
         let id: WorkspaceId = name.parse().unwrap();
         let quota = Quota::default();
-        let made =
-            rig.engine
-                .workspaces
-                .create_workspace(Some(id.clone()), Layout::Plain, quota, &user());
+        let made = test.engine.workspaces.create_workspace(
+            Some(id.clone()),
+            Layout::Plain,
+            quota,
+            &user(),
+        );
         made.unwrap();
         let content = Content::Bytes(b"begun");
         let options = WriteOptions::default();
-        rig.engine
+        test.engine
             .workspaces
             .write_file(&id, &p("begun"), content, &options, &user())
             .unwrap();
     }
-    rig.engine
+    test.engine
         .workspaces
         .snapshot(&"source".parse().unwrap(), None, false, &user())
         .unwrap();
-    let dir = rig.host.path().join("import");
+    let dir = test.host.path().join("import");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("file"), "content").unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
 }
 
 fn name_of(made: &Made) -> Result<String> {
@@ -174,30 +176,30 @@ fn size_of(kind: &str) -> usize {
 
 #[test]
 fn each_kind_is_made_once_and_found_again() {
-    let mut rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
+    let mut test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
     for kind in KINDS {
-        let before = all_things(&rig.engine).len();
-        let host = rig.host.path().to_owned();
-        let (names, made) = ask(&rig.engine, &host, kind, "k").unwrap();
+        let before = all_things(&test.engine).len();
+        let host = test.host.path().to_owned();
+        let (names, made) = ask(&test.engine, &host, kind, "k").unwrap();
         assert!(made, "{kind}");
-        let after = all_things(&rig.engine);
+        let after = all_things(&test.engine);
         assert_eq!(after.len(), before + size_of(kind), "{kind}: {after:?}");
-        rig.reopen();
-        let again = ask(&rig.engine, &host, kind, "k").unwrap();
+        test.reopen();
+        let again = ask(&test.engine, &host, kind, "k").unwrap();
         assert_eq!(again, (names, false), "{kind}");
-        assert_eq!(all_things(&rig.engine), after, "{kind}");
+        assert_eq!(all_things(&test.engine), after, "{kind}");
         // Under another key it is another request, but a name is taken.
         if !["project", "import"].contains(&kind) {
-            assert!(ask(&rig.engine, &host, kind, "other").unwrap().1, "{kind}");
+            assert!(ask(&test.engine, &host, kind, "other").unwrap().1, "{kind}");
         }
     }
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     let make = |access: &Access, content: serde_json::Value| {
         let key = Some(&b"k"[..]);
         access.once("workspace", key, &content, 1, name_of, |access, _| {
@@ -205,16 +207,16 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
             Ok(made.id.to_string())
         })
     };
-    let mine = access(&rig.engine);
+    let mine = access(&test.engine);
     let (names, _) = make(&mine, json!({ "a": 1, "b": null })).unwrap();
     assert_eq!(make(&mine, json!({ "a": 1 })).unwrap(), (names, false));
     let refused = make(&mine, json!({ "a": 2 })).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     let other = Principal::owner(Operator::new("other"));
-    let other = rig.engine.access.acting_as(Arc::new(other), None);
+    let other = test.engine.access.acting_as(Arc::new(other), None);
     assert!(make(&other, json!({ "a": 2 })).unwrap().1);
     assert_eq!(
-        rig.engine
+        test.engine
             .workspaces
             .list_workspaces(None, 0)
             .unwrap()
@@ -225,21 +227,21 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
 
 #[test]
 fn what_is_gone_is_made_again_and_never_taken_for_another() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
     // Some of many: the others stay what they are.
     let (names, _) = ask("forks");
     let second: WorkspaceId = names[1].parse().unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .delete_workspace(&second, &user())
         .unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
     let named = |name: &str, id: WorkspaceId| {
         let quota = Quota::default();
-        let made = rig
+        let made = test
             .engine
             .workspaces
             .create_workspace(Some(id), Layout::Plain, quota, &user());
@@ -256,13 +258,13 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         let (names, _) = ask(kind);
         match kind {
             "workspace" => drop(
-                rig.engine
+                test.engine
                     .workspaces
                     .delete_workspace(&names[0].parse().unwrap(), &user())
                     .unwrap(),
             ),
             _ => drop(
-                rig.engine
+                test.engine
                     .projects
                     .delete_project(&names[0].parse().unwrap(), &user())
                     .unwrap(),
@@ -275,7 +277,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     }
     // An agent that ended.
     let (agent, _) = ask("spawn");
-    rig.engine
+    test.engine
         .access
         .end_agent(&agent[0].parse().unwrap(), &user())
         .unwrap();
@@ -285,55 +287,58 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     let (files, _) = ask("uploads");
     let shared: WorkspaceId = "shared".parse().unwrap();
     let (from, to) = (p(&files[0]), p("elsewhere"));
-    rig.engine
+    test.engine
         .workspaces
         .move_file(&shared, &from, &to, &user())
         .unwrap();
     assert_eq!(ask("uploads"), (files.clone(), false));
     // Not if it was in a workspace of that name before.
-    rig.engine
+    test.engine
         .workspaces
         .delete_workspace(&shared, &user())
         .unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
     named("shared", shared.clone());
     assert_eq!(ask("uploads"), (files, true));
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn purging_takes_the_notes() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
     let (names, _) = ask("forks");
     let first = names[0].parse().unwrap();
-    rig.engine.upkeep.purge_workspace(&first, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&first, &user()).unwrap();
     let (again, made) = ask("forks");
     assert!(made && again[0] != names[0] && again[1..] == names[1..]);
     let (agents, _) = ask("spawn-fork");
     let own = agents[0].parse().unwrap();
-    rig.engine.upkeep.purge_workspace(&own, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&own, &user()).unwrap();
     assert!(ask("spawn-fork").1);
     let (files, _) = ask("uploads");
     let shared = "shared".parse().unwrap();
-    rig.engine
+    test.engine
         .upkeep
         .purge_path(&shared, &p(&files[0]), &user())
         .unwrap();
-    rig.engine.upkeep.purge_workspace(&shared, &user()).unwrap();
-    rig.check();
+    test.engine
+        .upkeep
+        .purge_workspace(&shared, &user())
+        .unwrap();
+    test.check();
 }
 
 /// A request whose n-th call fails is done by its repetition, and no thing more.
 #[test]
 fn a_failure_of_any_call_makes_nothing_twice() {
     for kind in KINDS {
-        let mut rig = TestEngine::in_memory(ProviderName::Copy);
-        prepare(&rig);
-        let host = rig.host.path().to_owned();
-        let mut things = all_things(&rig.engine).len();
+        let mut test = TestEngine::in_memory(ProviderName::Copy);
+        prepare(&test);
+        let host = test.host.path().to_owned();
+        let mut things = all_things(&test.engine).len();
         let step = match kind {
             // The next one looks at the copies before it, which takes calls too.
             "copy" => 7,
@@ -343,23 +348,23 @@ fn a_failure_of_any_call_makes_nothing_twice() {
             assert!(n < MOST_CALLS, "the fault strikes again and again");
             // That a disk stays away leaves what a kill leaves.
             match round % 2 {
-                0 => rig.plan.arm(n),
-                _ => rig.plan.arm_from(n),
+                0 => test.plan.arm(n),
+                _ => test.plan.arm_from(n),
             }
             let key = format!("{n}");
-            let first = ask(&rig.engine, &host, kind, &key);
-            rig.engine.context.wait_for_jobs();
-            let struck = rig.plan.disarm();
+            let first = ask(&test.engine, &host, kind, &key);
+            test.engine.context.wait_for_jobs();
+            let struck = test.plan.disarm();
             assert!(struck || first.is_ok(), "{kind} {n}: {first:?}");
             if round % 3 == 0 {
-                rig.reopen();
+                test.reopen();
             }
-            let (names, _) = ask(&rig.engine, &host, kind, &key).unwrap();
+            let (names, _) = ask(&test.engine, &host, kind, &key).unwrap();
             if let Ok((first, _)) = first {
                 assert_eq!(first, names, "{kind} {n}");
             }
-            rig.engine.context.wait_for_jobs();
-            let now = all_things(&rig.engine);
+            test.engine.context.wait_for_jobs();
+            let now = all_things(&test.engine);
             things += size_of(kind);
             assert_eq!(now.len(), things, "{kind}, call {n}: {now:?}");
             if !struck {
@@ -367,19 +372,19 @@ fn a_failure_of_any_call_makes_nothing_twice() {
                 break;
             }
         }
-        rig.reopen();
-        rig.check();
+        test.reopen();
+        test.check();
     }
 }
 
 #[test]
 fn repetitions_of_many_threads_make_one_thing() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
     for kind in KINDS {
-        let before = all_things(&rig.engine).len();
+        let before = all_things(&test.engine).len();
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let ask = || ask(&rig.engine, rig.host.path(), kind, "k").unwrap();
+            let ask = || ask(&test.engine, test.host.path(), kind, "k").unwrap();
             let all: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
@@ -389,10 +394,10 @@ fn repetitions_of_many_threads_make_one_thing() {
             1,
             "{kind}"
         );
-        let after = all_things(&rig.engine);
+        let after = all_things(&test.engine);
         assert_eq!(after.len(), before + size_of(kind), "{kind}: {after:?}");
     }
-    rig.check();
+    test.check();
 }
 
 #[test]
@@ -418,8 +423,8 @@ fn work(task: &Task) {
     say("end");
 }
 
-fn start(rig: &TestEngine, key: &str) -> Child {
-    let mut child = Child::start("idempotency", key, rig.host.path(), rig.provider);
+fn start(test: &TestEngine, key: &str) -> Child {
+    let mut child = Child::start("idempotency", key, test.host.path(), test.provider);
     let said = child.hear(Duration::from_secs(120));
     assert_eq!(said.as_deref(), Some("ready"));
     child.tell("go");
@@ -428,10 +433,10 @@ fn start(rig: &TestEngine, key: &str) -> Child {
 
 #[test]
 fn repetitions_of_two_processes_make_one_thing() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let before = all_things(&rig.engine).len();
-    let children = [start(&rig, "k"), start(&rig, "k")];
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let before = all_things(&test.engine).len();
+    let children = [start(&test, "k"), start(&test, "k")];
     let said: Vec<Vec<String>> = children.iter().map(Child::rest).collect();
     for (n, kind) in KINDS.iter().enumerate() {
         let words = |child: usize| -> Vec<&str> { said[child][n].split(' ').collect() };
@@ -441,26 +446,26 @@ fn repetitions_of_two_processes_make_one_thing() {
         assert_ne!(one[1], other[1], "{kind}: one of the two made it");
     }
     let made: usize = KINDS.iter().map(|kind| size_of(kind)).sum();
-    let after = all_things(&rig.engine);
+    let after = all_things(&test.engine);
     assert_eq!(after.len(), before + made, "{after:?}");
     for child in children {
         child.end();
     }
-    rig.check();
+    test.check();
 }
 
 /// A process that is killed at any moment leaves nothing that its repetition makes a second time.
 #[test]
 fn a_kill_at_any_moment_makes_nothing_twice() {
-    let mut rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let mut things = all_things(&rig.engine).len();
+    let mut test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let mut things = all_things(&test.engine).len();
     let mut rng = Rng::new(17);
     let rounds = if soak() { 200 } else { 12 };
     for round in 0..rounds {
         let key = format!("k{round}");
-        rig.close();
-        let child = start(&rig, &key);
+        test.close();
+        let child = start(&test, &key);
         // From the first kind to the last, and somewhere in it.
         let until = KINDS[round % KINDS.len()];
         while let Some(said) = child.hear(Duration::from_secs(120)) {
@@ -471,17 +476,17 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
         }
         std::thread::sleep(Duration::from_micros(rng.below(20_000) as u64));
         child.kill();
-        rig.reopen();
+        test.reopen();
         for kind in KINDS {
-            let host = rig.host.path().to_owned();
-            ask(&rig.engine, &host, kind, &key).unwrap();
+            let host = test.host.path().to_owned();
+            ask(&test.engine, &host, kind, &key).unwrap();
             things += size_of(kind);
         }
-        rig.engine.context.wait_for_jobs();
-        let now = all_things(&rig.engine);
+        test.engine.context.wait_for_jobs();
+        let now = all_things(&test.engine);
         assert_eq!(now.len(), things, "round {round}: {now:?}");
     }
-    rig.check();
+    test.check();
 }
 
 /// After a power cut a fork is brought back from the file beside it, but not one that was being made
@@ -489,14 +494,14 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
 /// makes one.
 #[test]
 fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let (keyed, _) = ask(&rig.engine, &host, "forks", "k").unwrap();
-    let (plain, _) = rig.fork(&"web".parse().unwrap(), "plain");
-    rig.close();
+    let mut test = TestEngine::new(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let (keyed, _) = ask(&test.engine, &host, "forks", "k").unwrap();
+    let (plain, _) = test.fork(&"web".parse().unwrap(), "plain");
+    test.close();
     // As if the power had failed before the rows were on disk.
-    let store = rig.store();
+    let store = test.store();
     let mut names: Vec<&str> = keyed.iter().map(String::as_str).collect();
     names.push(plain.as_str());
     for name in &names {
@@ -513,18 +518,18 @@ fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
         std::fs::write(&note, value.to_string()).unwrap();
     }
     drop(store);
-    rig.reopen();
-    rig.engine.context.wait_for_jobs();
+    test.reopen();
+    test.engine.context.wait_for_jobs();
     let there = |name: &&&str| {
-        rig.engine
+        test.engine
             .workspaces
             .workspace(&name.parse().unwrap())
             .is_ok()
     };
     let found: Vec<_> = names.iter().filter(there).collect();
     assert_eq!(found, [&plain.as_str()]);
-    let before = all_things(&rig.engine).len();
-    assert!(ask(&rig.engine, &host, "forks", "k").unwrap().1);
-    assert_eq!(all_things(&rig.engine).len(), before + 3);
-    rig.check();
+    let before = all_things(&test.engine).len();
+    assert!(ask(&test.engine, &host, "forks", "k").unwrap().1);
+    assert_eq!(all_things(&test.engine).len(), before + 3);
+    test.check();
 }

@@ -80,39 +80,39 @@ fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
 
 #[test]
 fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         // Known from before: what is never at rest is in them as it was.
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
-        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id, &user()).unwrap();
         beside(&path, &[work, replace, rewrite], || {
             for _ in 0..15 {
-                rig.engine
+                test.engine
                     .workspaces
                     .snapshot(&id, None, false, &user())
                     .unwrap();
-                read_all(&rig.engine, &id).unwrap();
+                read_all(&test.engine, &id).unwrap();
             }
         });
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         beside(&path, &[rewrite], || {
             while !path.join("large").exists() {
                 std::thread::yield_now();
             }
             for _ in 0..10 {
-                let taken = rig.engine.workspaces.snapshot(&id, None, false, &user());
-                let read = read_all(&rig.engine, &id);
+                let taken = test.engine.workspaces.snapshot(&id, None, false, &user());
+                let read = read_all(&test.engine, &id);
                 for error in [taken.err(), read.err()].into_iter().flatten() {
                     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
                     assert!(error.to_string().contains("large"), "{error:?}");
@@ -121,18 +121,18 @@ fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
             }
         });
         // At rest it is taken.
-        let taken = rig
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
         let at = taken.snapshot.id.to_hex();
-        let held = rig
+        let held = test
             .engine
             .workspaces
             .file_at(&id, &at, &p("large"))
             .unwrap();
         assert_eq!(held, fs::read(path.join("large")).unwrap());
-        rig.check();
+        test.check();
     });
 }

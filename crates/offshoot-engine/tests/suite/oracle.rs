@@ -196,8 +196,8 @@ fn outside_step(rng: &mut Rng, root: &Path) {
     }
 }
 
-fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
-    let taken = bed
+fn compare(test: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
+    let taken = test
         .engine
         .workspaces
         .snapshot(ws, None, false, &user())
@@ -213,36 +213,36 @@ fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
 
 #[test]
 fn oracle_directories_that_outside_programs_made() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root.clone());
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
                 outside_step(&mut rng, &root);
             }
-            compare(&bed, &ws, &oracle, &format!("seed {seed}, round {round}"));
+            compare(&test, &ws, &oracle, &format!("seed {seed}, round {round}"));
         }
     }
 }
 
 #[test]
 fn oracle_trees_of_odd_names_and_deep_nesting() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(12)) {
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
         make_tree(&root, &TreeSpec::nasty(150), seed);
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root);
-        compare(&bed, &ws, &oracle, &format!("seed {seed}"));
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root);
+        compare(&test, &ws, &oracle, &format!("seed {seed}"));
     }
 }
 
 /// Brings a change of a model directory into a workspace by calls.
-fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
-    let engine = &bed.engine;
+fn call_step(rng: &mut Rng, test: &TestEngine, ws: &WorkspaceId) {
+    let engine = &test.engine;
     let path = {
         let path = random_path(rng, Path::new(""));
         RelPath::parse(path.as_os_str().as_bytes()).unwrap()
@@ -290,21 +290,21 @@ fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
 
 #[test]
 fn oracle_trees_written_by_calls() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.path_of(&ws);
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.path_of(&ws);
         let mut oracle = None;
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
-                call_step(&mut rng, &bed, &ws);
+                call_step(&mut rng, &test, &ws);
             }
-            bed.engine.workspaces.hand_out_path(&ws).unwrap();
+            test.engine.workspaces.hand_out_path(&ws).unwrap();
             let oracle = oracle.get_or_insert_with(|| {
-                Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone())
+                Oracle::new(test.host.path().join(format!("g{seed}")), root.clone())
             });
-            compare(&bed, &ws, oracle, &format!("seed {seed}, round {round}"));
+            compare(&test, &ws, oracle, &format!("seed {seed}, round {round}"));
         }
     }
 }
@@ -313,22 +313,22 @@ fn oracle_trees_written_by_calls() {
 /// directory, ignored files that stayed included.
 #[test]
 fn oracle_restored_directories_are_those_of_git() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(60)) {
         let mut rng = Rng::new(1_000 + seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root.clone());
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
-        compare(&bed, &ws, &oracle, &format!("seed {seed}, at first"));
-        let first = bed.engine.workspaces.workspace(&ws).unwrap().head.unwrap();
+        compare(&test, &ws, &oracle, &format!("seed {seed}, at first"));
+        let first = test.engine.workspaces.workspace(&ws).unwrap().head.unwrap();
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         // Ignored files may be in the way; then nothing was restored, and git sees that too.
-        if let Err(error) = bed
+        if let Err(error) = test
             .engine
             .workspaces
             .restore(&ws, &first.to_hex(), None, &user())
@@ -340,6 +340,6 @@ fn oracle_restored_directories_are_those_of_git() {
             );
             continue;
         }
-        compare(&bed, &ws, &oracle, &format!("seed {seed}, restored"));
+        compare(&test, &ws, &oracle, &format!("seed {seed}, restored"));
     }
 }

@@ -48,7 +48,7 @@ struct Agent {
 }
 
 #[derive(Clone, Debug)]
-struct Scene {
+struct Scenario {
     agents: Vec<Agent>,
     /// Whether the document stands in one line.
     minified: bool,
@@ -59,7 +59,7 @@ fn any_edits(most: usize) -> impl Strategy<Value = Edits> {
     [edits(), edits()]
 }
 
-fn any_scene() -> impl Strategy<Value = Scene> {
+fn any_scenario() -> impl Strategy<Value = Scenario> {
     let step = (any_edits(4), prop::bool::weighted(0.3))
         .prop_map(|(edits, outside)| Step { edits, outside });
     let agent = (
@@ -87,7 +87,7 @@ fn any_scene() -> impl Strategy<Value = Scene> {
             )
             .collect()
     });
-    (agents, any::<bool>()).prop_map(|(agents, minified)| Scene { agents, minified })
+    (agents, any::<bool>()).prop_map(|(agents, minified)| Scenario { agents, minified })
 }
 
 /// Who set something, or took it away.
@@ -290,10 +290,10 @@ impl Fork {
     }
 }
 
-struct Stage {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     projects: Cell<usize>,
-    /// Words and moments, each once in a scene.
+    /// Words and moments, each once in a scenario.
     numbers: Cell<usize>,
 }
 
@@ -304,7 +304,7 @@ fn because_of(message: &str) -> Cause {
     }
 }
 
-impl Stage {
+impl Setup {
     fn number(&self) -> usize {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
@@ -314,24 +314,30 @@ impl Stage {
         self.projects.set(self.projects.get() + 1);
         self.numbers.set(0);
         let id: ProjectId = format!("p{}", self.projects.get()).parse().unwrap();
-        self.rig
+        self.test
             .engine
             .projects
             .create_project(&id, &user())
             .unwrap();
         for file in files {
-            self.rig
+            self.test
                 .put(&id, file.path, &file.render(&file.slots, minified));
         }
         id
     }
 
-    fn fork(&self, project: &ProjectId, scene: &Scene, agent: usize, files: &[File; 2]) -> Fork {
-        let engine = &self.rig.engine;
+    fn fork(
+        &self,
+        project: &ProjectId,
+        scenario: &Scenario,
+        agent: usize,
+        files: &[File; 2],
+    ) -> Fork {
+        let engine = &self.test.engine;
         let name = name_of(project, agent);
         let Agent {
             priority, is_known, ..
-        } = scene.agents[agent];
+        } = scenario.agents[agent];
         let id: AgentId = name.parse().unwrap();
         if is_known {
             let spawned = engine.access.spawn_named(
@@ -356,10 +362,10 @@ impl Stage {
             theirs: base.clone(),
             base,
         };
-        let steps = &scene.agents[agent].steps;
+        let steps = &scenario.agents[agent].steps;
         for (number, step) in steps.iter().enumerate() {
             let is_last = number + 1 == steps.len();
-            self.work(&mut fork, files, (&name, priority), step, is_last, scene);
+            self.work(&mut fork, files, (&name, priority), step, is_last, scenario);
         }
         fork
     }
@@ -372,9 +378,9 @@ impl Stage {
         (name, priority): (&str, i64),
         step: &Step,
         is_last: bool,
-        scene: &Scene,
+        scenario: &Scenario,
     ) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         for (at, file) in files.iter().enumerate() {
             let number = self.number();
             let message = (!step.outside).then(|| format!("m-{number}"));
@@ -389,7 +395,7 @@ impl Stage {
             if fork.theirs[at] == before {
                 continue;
             }
-            let text = file.render(&fork.theirs[at], scene.minified);
+            let text = file.render(&fork.theirs[at], scenario.minified);
             match &message {
                 Some(message) => {
                     let (content, options) =
@@ -430,7 +436,7 @@ impl Stage {
             let text = file.render(&file.slots, minified);
             let (content, options) = (Content::Bytes(text.as_bytes()), WriteOptions::default());
             let (path, cause) = (p(file.path), because_of(&message));
-            let engine = &self.rig.engine;
+            let engine = &self.test.engine;
             let put = engine
                 .projects
                 .put_in_project(project, &path, content, &options, &cause);
@@ -439,7 +445,7 @@ impl Stage {
     }
 
     fn check_text(&self, project: &ProjectId, file: &File, when: &str) {
-        let text = self.rig.project_text(project, file.path);
+        let text = self.test.project_text(project, file.path);
         match file.is_json() {
             true => {
                 let expected = as_json(&file.slots, true);
@@ -507,21 +513,21 @@ fn check_told(done: &Completed, file: &File, fork: &Fork, at: usize, outcome: &O
 
 /// One agent completes its fork, and what conflicts is decided.
 fn complete(
-    stage: &Stage,
+    setup: &Setup,
     project: &ProjectId,
-    scene: &Scene,
+    scenario: &Scenario,
     turn: usize,
     fork: &mut Fork,
     files: &mut [File; 2],
 ) {
-    let engine = &stage.rig.engine;
+    let engine = &setup.test.engine;
     let options = CompleteOptions {
         policy: Some(Policy::Priority),
         ..CompleteOptions::default()
     };
     let message = format!("c-{turn}");
     let cause = because_of(&message);
-    fork.recorded(&name_of(project, turn), &message, stage.number());
+    fork.recorded(&name_of(project, turn), &message, setup.number());
     let done = engine.merges.complete(&fork.id, &options, &cause).unwrap();
     let before = files.clone();
     for (at, file) in files.iter_mut().enumerate() {
@@ -532,7 +538,7 @@ fn complete(
             file.slots = outcome.merged;
             continue;
         };
-        if let Some(for_it) = scene.agents[turn].decided_for_it {
+        if let Some(for_it) = scenario.agents[turn].decided_for_it {
             let how = match for_it {
                 true => Resolution::Theirs,
                 false => Resolution::Ours,
@@ -547,47 +553,47 @@ fn complete(
         }
     }
     for file in files.iter() {
-        stage.check_text(project, file, &format!("after w{turn}"));
+        setup.check_text(project, file, &format!("after w{turn}"));
     }
     let changed = before.iter().zip(&*files).any(|(a, b)| a.slots != b.slots);
-    if scene.agents[turn].undone && changed && done.conflicts.is_empty() {
+    if scenario.agents[turn].undone && changed && done.conflicts.is_empty() {
         engine
             .merges
             .undo_merge(&done.merge_id.unwrap(), &user())
             .unwrap();
         *files = before;
         for file in files.iter() {
-            stage.check_text(project, file, &format!("after w{turn} was undone"));
+            setup.check_text(project, file, &format!("after w{turn} was undone"));
         }
     }
 }
 
-fn check(stage: &Stage, scene: &Scene) {
+fn check(setup: &Setup, scenario: &Scenario) {
     let mut files = [('t', "f.txt"), ('j', "f.json")].map(|(letter, path)| File {
         path,
         letter,
         slots: first_slots(letter),
     });
-    let project = stage.project(&files, scene.minified);
-    let mut forks: Vec<Option<Fork>> = scene.agents.iter().map(|_| None).collect();
-    for turn in 0..scene.agents.len() {
+    let project = setup.project(&files, scenario.minified);
+    let mut forks: Vec<Option<Fork>> = scenario.agents.iter().map(|_| None).collect();
+    for turn in 0..scenario.agents.len() {
         for (agent, fork) in forks.iter_mut().enumerate() {
-            if scene.agents[agent].forked_after == turn {
-                *fork = Some(stage.fork(&project, scene, agent, &files));
+            if scenario.agents[agent].forked_after == turn {
+                *fork = Some(setup.fork(&project, scenario, agent, &files));
             }
         }
-        if let Some(edits) = &scene.agents[turn].person {
-            stage.put(&project, &mut files, edits, scene.minified);
+        if let Some(edits) = &scenario.agents[turn].person {
+            setup.put(&project, &mut files, edits, scenario.minified);
         }
         let mut fork = forks[turn].take().unwrap();
-        complete(stage, &project, scene, turn, &mut fork, &mut files);
+        complete(setup, &project, scenario, turn, &mut fork, &mut files);
     }
 }
 
 #[test]
 fn property_priority_is_that_of_each_line_and_member() {
-    let stage = RefCell::new(Stage {
-        rig: TestEngine::in_memory(ProviderName::Copy),
+    let setup = RefCell::new(Setup {
+        test: TestEngine::in_memory(ProviderName::Copy),
         projects: Cell::new(0),
         numbers: Cell::new(0),
     });
@@ -597,8 +603,8 @@ fn property_priority_is_that_of_each_line_and_member() {
         max_shrink_iters: 300,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&any_scene(), |scene| {
-        check(&stage.borrow(), &scene);
+    let outcome = TestRunner::new(config).run(&any_scenario(), |scenario| {
+        check(&setup.borrow(), &scenario);
         Ok(())
     });
     if let Err(error) = outcome {

@@ -8,8 +8,8 @@ use offshoot_engine::{Point, Quota};
 
 #[test]
 fn what_outside_programs_put_beside_the_places_is_refused() {
-    let bed = TestEngine::plain();
-    let engine = &bed.engine;
+    let test = TestEngine::plain();
+    let engine = &test.engine;
     let id = engine
         .workspaces
         .create_workspace(
@@ -90,7 +90,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
             "{path}"
         );
     }
-    let target = bed.host.path().join("out.git");
+    let target = test.host.path().join("out.git");
     engine
         .workspaces
         .export_git(&id, &target, &mut |_| {})

@@ -43,41 +43,41 @@ fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
 
 #[test]
 fn what_is_too_deep_is_not_taken_away() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let (id, root) = workspace(&rig.engine, "w", Layout::Plain);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&test.engine, "w", Layout::Plain);
     let (file, top) = too_deep(&root);
-    stays(&rig.engine, &id, &file, &top);
+    stays(&test.engine, &id, &file, &top);
 }
 
 #[test]
 fn what_lies_beside_the_places_of_a_session_is_not_taken_away() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let (id, root) = workspace(&rig.engine, "talk", Layout::Session);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&test.engine, "talk", Layout::Session);
     let beside = root.join("beside");
     fs::create_dir(&beside).unwrap();
     let file = beside.join("x");
     fs::write(&file, "precious").unwrap();
-    stays(&rig.engine, &id, &file, &beside);
+    stays(&test.engine, &id, &file, &beside);
 }
 
 #[test]
 fn a_merged_fork_stays_with_what_is_too_deep() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, root) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, root) = test.fork(&project, "ada");
         fs::write(root.join("new"), "mine\n").unwrap();
         let (file, top) = too_deep(&root);
         let options = CompleteOptions::default();
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged.len(), 1, "{done:?}");
         let after = done.after.unwrap();
         assert!(!after.removed && after.waits.is_some(), "{after:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
-        rig.put(&project, "later", "later\n");
-        let error = rig.engine.merges.update(&id, false, &user()).unwrap_err();
+        test.put(&project, "later", "later\n");
+        let error = test.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
         fs::remove_dir_all(&top).unwrap();
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.after.unwrap().removed);
     });
 }
