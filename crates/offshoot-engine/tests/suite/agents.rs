@@ -1,4 +1,4 @@
-//! The tree of agents: where each of them works, over random trees and random lives.
+//! The tree of agents: where each of them works, over random trees and random steps.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use offshoot_engine::{CompleteOptions, Engine, ForkOptions};
 use offshoot_fs::ProviderName;
 use proptest::prelude::*;
 
-/// Something that happens; numbers are taken modulo what there is.
+/// One step; numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Event {
     Spawn { parent: usize, below_root: bool },
@@ -30,7 +30,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..24)
 }
 
-/// What must be true, kept by the simplest means.
+/// The model of the tree.
 #[derive(Default)]
 struct Model {
     order: Vec<AgentId>,
@@ -58,7 +58,7 @@ impl Model {
         self.order.get(number % self.order.len().max(1))
     }
 
-    /// The fork that an agent works in as its own.
+    /// The fork that belongs to an agent.
     fn own_fork(&self, agent: &AgentId) -> Option<&WorkspaceId> {
         let own = self.owned.get(agent)?;
         (self.forks.contains(own) && !self.deleted.contains(own)).then_some(own)
@@ -78,7 +78,7 @@ impl Model {
                 let agent = spawned.unwrap();
                 assert_eq!(agent.parent, parent);
                 if parent.is_none() {
-                    // A direct child of root owns one, under its own name.
+                    // A direct child of root has a workspace of its own name.
                     let own = agent.workspace.clone().unwrap();
                     assert_eq!(own.as_str(), agent.id.as_str());
                     assert!(agent.owns_workspace);
@@ -116,10 +116,10 @@ impl Model {
                     };
                     let fork = engine.forks.fork(project, &options, &user()).unwrap();
                     let id = fork.workspace.id;
-                    // The name of one that is gone may be used again.
+                    // The name of a removed workspace may be used again.
                     self.deleted.retain(|one| *one != id);
                     self.forks.push(id.clone());
-                    // A further one does not take it away from what it is about.
+                    // A further fork does not replace the one that the agent works in.
                     if self.own_fork(&agent).is_none() {
                         self.owned.insert(agent, id);
                     }
@@ -183,7 +183,7 @@ proptest! {
             model.apply(&test.engine, &project, event);
         }
         model.check(&test.engine);
-        // All of it is in the store.
+        // Everything is in the store.
         test.reopen();
         model.check(&test.engine);
     }
@@ -230,7 +230,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
         .spawn("nobody", "r", None, None, &user())
         .unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::AgentNotFound);
-    // Who merges away the workspace leaves the agents below without one.
+    // Merging the workspace leaves the agents below without one.
     let helper = test
         .engine
         .access
@@ -252,7 +252,7 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     assert_eq!(none.code(), ErrorCode::WorkspaceNotAssigned);
 }
 
-/// Every call of an agent looks at those above it, so a chain has an end.
+/// Every call of an agent looks up those above it, so the depth is limited.
 #[test]
 fn the_tree_has_a_depth() {
     let test = TestEngine::in_memory(ProviderName::Copy);

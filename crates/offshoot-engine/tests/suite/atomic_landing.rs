@@ -1,5 +1,5 @@
-//! A merge that lands whole lands with the last of its conflicts, however that one ends, and its
-//! workspace does not go before.
+//! A merge that lands whole lands with the last of its conflicts, whatever its outcome, and its
+//! workspace is not removed before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,8 +37,8 @@ impl Setup {
         self.complete_as(id, true, false)
     }
 
-    /// A fork that changed some files that the project changed too, and one that fits, completed
-    /// as a whole.
+    /// A completed fork, landing whole, that changed some files in conflict with the project and
+    /// one without conflict.
     fn waiting(&self, conflicting: &[&str]) -> (WorkspaceId, PathBuf, Completed) {
         let (id, path) = self.test.fork(&self.project, "one");
         for name in conflicting {
@@ -53,7 +53,7 @@ impl Setup {
         (id, path, done)
     }
 
-    /// Another agent brings what the first one wants at a path.
+    /// Another agent merges the content that the first one wants at a path.
     fn agree(&self, name: &str) {
         let (id, path) = self.test.fork(&self.project, "two");
         fs::write(path.join(name), "mine\n").unwrap();
@@ -131,7 +131,7 @@ fn what_was_decided_lands_when_the_other_conflict_is_settled_by_itself() {
         (first.state, first.decision.unwrap().0.as_str()),
         ("resolved", "ours")
     );
-    // Whoever asks again finds it resolved, and takes the workspace away.
+    // A second completion finds it resolved, and removes the workspace.
     let again = setup
         .test
         .engine
@@ -142,7 +142,7 @@ fn what_was_decided_lands_when_the_other_conflict_is_settled_by_itself() {
     setup.test.check();
 }
 
-/// What an earlier version left: all its reviews are closed, and nothing has landed.
+/// What an earlier version left: all reviews are closed, and nothing has landed.
 #[test]
 fn what_did_not_land_with_its_last_review_lands_later() {
     for complete in [false, true] {
@@ -187,7 +187,7 @@ fn a_workspace_stays_whose_last_conflict_an_update_settled() {
         .unwrap();
     assert!(updated.conflicts.is_empty());
     assert_eq!(setup.open(), 0, "the project agrees");
-    // The files are those that were merged, so nothing but the merge itself keeps them.
+    // The files are those that were merged, so only the merge itself keeps the workspace.
     let again = setup
         .test
         .engine
@@ -213,7 +213,7 @@ fn a_decision_lands_alone_when_its_workspace_was_updated_and_brings_the_rest_its
         .unwrap();
     setup.test.put(&setup.project, "docs/a/b", "mine\n");
     engine.merges.update(&id, false, &user()).unwrap();
-    // What the fork wants is something else than what waited.
+    // The fork now wants other content than the one that waited.
     fs::write(path.join("fits"), "fits better\n").unwrap();
     let done = setup.complete(&id);
     assert!(done.conflicts.is_empty(), "{done:?}");

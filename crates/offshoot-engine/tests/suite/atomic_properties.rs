@@ -1,5 +1,5 @@
-//! Whatever becomes of the conflicts of merges that land whole: what only one agent changed is in
-//! the project before its workspace goes, and gets there once everything is decided.
+//! Merges that land whole, with random outcomes of their conflicts: what only one agent changed is
+//! in the project before its workspace is removed, and gets there once everything is decided.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,32 +14,32 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 const AGENTS: usize = 2;
-/// Paths that all write.
+/// Paths that all agents write.
 const SHARED: [&str; 2] = ["a", "d/c"];
-/// So few texts that they often agree.
+/// So few texts that agents often write equal ones.
 const TEXTS: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An agent writes one of few texts to a path that all write, and a new one to its own.
+    /// An agent writes one of few texts to a shared path, and a new one to its own path.
     Write(usize, usize, usize),
     Complete {
         agent: usize,
         atomic: bool,
         keep: bool,
     },
-    /// Decides one of all reviews, also one that is resolved.
+    /// Decides one of all reviews, also a resolved one.
     Resolve(usize, usize),
     Update(usize),
-    /// The owner writes to a path that all write.
+    /// The owner writes to a shared path.
     Put(usize, usize),
-    /// Somebody else does, in a fork of the project as it is.
+    /// Another agent writes to a shared path, in a fork of the current project.
     Bring(usize, usize),
     Undo(usize),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Mostly the same ones, so that what they do often meets.
+    // Mostly the same agents, so that their changes often conflict.
     let agent = || prop_oneof![4 => Just(0), 1 => 1..AGENTS];
     let path = || prop_oneof![4 => Just(0), 1 => 1..SHARED.len()];
     prop_oneof![
@@ -57,7 +57,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct Agent {
     id: WorkspaceId,
     path: PathBuf,
-    /// The path that nobody else writes, and what was written there last.
+    /// The path that only this agent writes, and its last content.
     own: String,
     text: Option<String>,
 }
@@ -66,7 +66,7 @@ struct Setup<'a> {
     test: &'a TestEngine,
     project: ProjectId,
     agents: Vec<Agent>,
-    /// Agents of whose merges one was undone: their work is not to be in the project.
+    /// Agents one of whose merges was undone: their work must not be in the project.
     undone: BTreeSet<String>,
     count: usize,
 }
@@ -102,7 +102,7 @@ impl Setup<'_> {
                     0 => Resolution::Ours,
                     _ => Resolution::Theirs,
                 };
-                // It may be resolved, or not land before the workspace is completed again.
+                // The review may be resolved, or not land before the workspace is completed again.
                 let _ = engine.merges.resolve(&review.id, how, &user());
             }
             Step::Update(agent) => {
@@ -147,7 +147,7 @@ impl Setup<'_> {
         }
     }
 
-    /// Nobody's own work is only in a workspace that is gone.
+    /// The work of every agent whose workspace is gone is in the project.
     fn check(&self) {
         for agent in &self.agents {
             let is_open = self.test.engine.workspaces.workspace(&agent.id).is_ok();
@@ -167,7 +167,7 @@ impl Setup<'_> {
         }
     }
 
-    /// Decides what there is to decide, until every workspace is merged.
+    /// Decides all reviews until every workspace is merged.
     fn finish(&self) {
         let engine = &self.test.engine;
         for _ in 0..8 {
@@ -223,7 +223,7 @@ fn no_work_of_one_agent_alone_is_lost() {
             undone: BTreeSet::new(),
             count: 0,
         };
-        // Something waits as a whole from the start.
+        // One merge waits as a whole from the start.
         let waits = Step::Complete {
             agent: 0,
             atomic: true,

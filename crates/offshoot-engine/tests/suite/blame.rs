@@ -52,7 +52,7 @@ fn blame(test: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
 }
 
 /// `who text` for each line, where who is the agent or else the operator.
-fn told(lines: &[BlameLine]) -> Vec<String> {
+fn authors_and_lines(lines: &[BlameLine]) -> Vec<String> {
     lines
         .iter()
         .map(|line| {
@@ -63,7 +63,7 @@ fn told(lines: &[BlameLine]) -> Vec<String> {
         .collect()
 }
 
-/// Every line of a file is there, in order, and nothing else.
+/// The blame has every line of the file, in order, and nothing else.
 fn whole(test: &TestEngine, project: &ProjectId, path: &str) {
     let lines = blame(test, project, path);
     let text: Vec<u8> = lines.into_iter().flat_map(|line| line.text).collect();
@@ -90,7 +90,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
 
         let lines = blame(&test, &project, "f");
         assert_eq!(
-            told(&lines),
+            authors_and_lines(&lines),
             ["one A1", "eve b", "two C2", "eve d", "eve e", "one f1"]
         );
         let operators: Vec<&str> = lines.iter().map(|line| line.operator.as_str()).collect();
@@ -99,14 +99,14 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
             .iter()
             .map(|line| line.message_id.as_deref().unwrap())
             .collect();
-        // Who wrote files directly said nothing: the message of the merge stands in.
+        // Direct writes have no message, so they get that of the merge.
         assert_eq!(messages, ["m-1", "m-0", "m-9", "m-0", "m-0", "m-2"]);
         assert_eq!(lines[0].snapshot, first.snapshot);
         assert_eq!(lines[2].snapshot, second.snapshot);
         assert!(lines[0].at < lines[5].at && lines[1].at < lines[0].at);
         whole(&test, &project, "f");
 
-        // A fork of that sees the same, and its own lines on top, with no snapshot yet.
+        // A fork of it has the same blame, and its own lines on top, without a snapshot.
         let (three, path) = test.fork(&project, "three");
         fs::write(path.join("f"), "A1\nb\nC2\nD3\ne\nf1\n").unwrap();
         let of = BlameOf::Workspace(&three);
@@ -116,7 +116,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
             .blame(of, None, &p("f"), &user())
             .unwrap();
         assert_eq!(
-            told(&own),
+            authors_and_lines(&own),
             ["one A1", "eve b", "two C2", "three D3", "eve e", "one f1"]
         );
         assert_eq!(own[3].snapshot, None);
@@ -132,14 +132,14 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
             .blame(of, None, &p("f"), &user())
             .unwrap();
         assert_eq!(own[3].snapshot, Some(taken.snapshot.id));
-        // As it was.
+        // The blame is as it was.
         let at = first.snapshot.unwrap().to_hex();
         let old =
             test.engine
                 .history
                 .blame(BlameOf::Project(&project), Some(&at), &p("f"), &user());
         assert_eq!(
-            told(&old.unwrap()),
+            authors_and_lines(&old.unwrap()),
             ["one A1", "eve b", "eve c", "eve d", "eve e", "one f1"]
         );
     });
@@ -175,14 +175,14 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
         "one one 1",
         "one one 2",
     ];
-    assert_eq!(told(&blame(&test, &project, "f")), expected);
+    assert_eq!(authors_and_lines(&blame(&test, &project, "f")), expected);
     let of = BlameOf::Workspace(&one);
     let own = test
         .engine
         .history
         .blame(of, None, &p("f"), &user())
         .unwrap();
-    assert_eq!(told(&own), expected);
+    assert_eq!(authors_and_lines(&own), expected);
     whole(&test, &project, "f");
 }
 
@@ -197,7 +197,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
     let on_top = "a\nONE\nc\nlater\n";
     put(&test, &project, "f", on_top, &by("zoe", "m"));
     assert_eq!(
-        told(&blame(&test, &project, "f")),
+        authors_and_lines(&blame(&test, &project, "f")),
         ["eve a", "one ONE", "eve c", "zoe later"]
     );
     let merge = done.merge_id.unwrap();
@@ -206,11 +206,11 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         .undo_merge(&merge, &by("undoer", "m"))
         .unwrap();
     assert_eq!(
-        told(&blame(&test, &project, "f")),
+        authors_and_lines(&blame(&test, &project, "f")),
         ["eve a", "eve b", "eve c", "zoe later"]
     );
 
-    // A restore in a workspace, likewise.
+    // A restore in a workspace has the same effect.
     let (two, _) = test.fork(&project, "two");
     write(&test, &two, "f", "a\nb\nTWO\n", &by("two", "m"));
     let snapshot = test
@@ -230,7 +230,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         .history
         .blame(of, None, &p("f"), &user())
         .unwrap();
-    assert_eq!(told(&lines), ["eve a", "eve b", "two TWO"]);
+    assert_eq!(authors_and_lines(&lines), ["eve a", "eve b", "two TWO"]);
     test.check();
 }
 
@@ -256,20 +256,20 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
     let done = complete(&test, &forks[0].1, Some(Policy::Union));
     assert_eq!(done.decided.len(), 1);
     assert_eq!(
-        told(&blame(&test, &project, "union")),
+        authors_and_lines(&blame(&test, &project, "union")),
         ["eve a", "zoe ZOE", "union union", "eve c", "union union d"]
     );
     let won_ours = complete(&test, &forks[1].1, Some(Policy::Ours));
     assert_eq!(
-        told(&blame(&test, &project, "ours")),
+        authors_and_lines(&blame(&test, &project, "ours")),
         ["eve a", "zoe ZOE", "eve c", "ours ours d"]
     );
     let won_theirs = complete(&test, &forks[2].1, Some(Policy::Theirs));
     assert_eq!(
-        told(&blame(&test, &project, "theirs")),
+        authors_and_lines(&blame(&test, &project, "theirs")),
         ["eve a", "theirs theirs", "eve c", "theirs theirs d"]
     );
-    // What lost comes back with the name of who wrote it, not of who wanted it back.
+    // Restored lines have the name of their author, not of the person who restored them.
     let taker = by("taker", "m");
     let merge = won_ours.merge_id.unwrap();
     test.engine
@@ -277,7 +277,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         .take_lost(&merge, &p("ours"), &taker)
         .unwrap();
     assert_eq!(
-        told(&blame(&test, &project, "ours")),
+        authors_and_lines(&blame(&test, &project, "ours")),
         ["eve a", "ours ours", "eve c", "ours ours d"]
     );
     let merge = won_theirs.merge_id.unwrap();
@@ -286,7 +286,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         .take_lost(&merge, &p("theirs"), &taker)
         .unwrap();
     assert_eq!(
-        told(&blame(&test, &project, "theirs")),
+        authors_and_lines(&blame(&test, &project, "theirs")),
         ["eve a", "zoe ZOE", "eve c", "eve d"]
     );
 
@@ -300,7 +300,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         .resolve(&id, Resolution::Theirs, &by("judge", "m"))
         .unwrap();
     assert_eq!(
-        told(&blame(&test, &project, "reviewed")),
+        authors_and_lines(&blame(&test, &project, "reviewed")),
         ["eve a", "reviewed reviewed", "eve c", "reviewed reviewed d"]
     );
     let id = review(&forks[4].1);
@@ -315,7 +315,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         .unwrap();
     let lines = blame(&test, &project, "proposed");
     assert_eq!(
-        told(&lines),
+        authors_and_lines(&lines),
         [
             "eve a",
             "proposer new words",
@@ -324,7 +324,7 @@ fn policies_and_reviews_leave_each_line_to_its_writer() {
         ]
     );
     assert_eq!(lines[1].message_id.as_deref(), Some("m-7"));
-    // Who wrote files directly said nothing, and it was not the judge who wrote them.
+    // Direct writes have no message, and the person who decided did not write them.
     assert_eq!(lines[3].message_id, None);
     test.check();
 }
@@ -345,11 +345,11 @@ fn a_move_is_followed_and_so_is_a_rename_outside() {
     fs::rename(dir.join("renamed"), dir.join("elsewhere")).unwrap();
     complete(&test, &one, None);
     assert_eq!(
-        told(&blame(&test, &project, "there")),
+        authors_and_lines(&blame(&test, &project, "there")),
         ["eve a", "one ONE", "eve c"]
     );
     assert_eq!(
-        told(&blame(&test, &project, "elsewhere")),
+        authors_and_lines(&blame(&test, &project, "elsewhere")),
         ["eve a", "eve b", "eve c"]
     );
 }
@@ -375,7 +375,7 @@ fn words_put_together_belong_to_the_merge() {
         "let sum = price * count;\n"
     );
     let lines = blame(&test, &project, "f");
-    assert_eq!(told(&lines), ["one let sum = price * count;"]);
+    assert_eq!(authors_and_lines(&lines), ["one let sum = price * count;"]);
     assert_eq!(lines[0].operator, "system");
     assert_eq!(lines[0].snapshot, done.snapshot);
 }
@@ -403,13 +403,13 @@ fn imported_history_is_blamed_as_git_does() {
             "Bob five"
         ]
     );
-    assert_eq!(told(&blame(&test, &project, "f")), expected);
+    assert_eq!(authors_and_lines(&blame(&test, &project, "f")), expected);
     let (one, dir) = test.fork(&project, "one");
     fs::write(dir.join("f"), "zero\none\nTWO\nthree\nFOUR\nmine\n").unwrap();
     complete(&test, &one, None);
     let mut expected = expected;
     expected[5] = "one mine".to_owned();
-    assert_eq!(told(&blame(&test, &project, "f")), expected);
+    assert_eq!(authors_and_lines(&blame(&test, &project, "f")), expected);
 }
 
 fn commit_file(repository: &Path, author: &str, text: &str) {
@@ -431,16 +431,16 @@ fn told_by_git(repository: &Path) -> Vec<String> {
         repository,
         &["blame", "--first-parent", "--line-porcelain", "f"],
     );
-    let mut told = Vec::new();
+    let mut authors_and_lines = Vec::new();
     let mut author = String::new();
     for line in output.lines() {
         if let Some(name) = line.strip_prefix("author ") {
             author = name.to_owned();
         } else if let Some(text) = line.strip_prefix('\t') {
-            told.push(format!("{author} {text}"));
+            authors_and_lines.push(format!("{author} {text}"));
         }
     }
-    told
+    authors_and_lines
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn what_has_no_lines_is_refused_with_a_hint() {
     assert_eq!(refused("src").code(), ErrorCode::IsADirectory);
     assert_eq!(refused("none").code(), ErrorCode::FileNotFound);
     assert_eq!(
-        told(&blame(&test, &project, "was-binary")),
+        authors_and_lines(&blame(&test, &project, "was-binary")),
         ["eve text", "eve now"]
     );
     assert!(blame(&test, &project, "empty").is_empty());

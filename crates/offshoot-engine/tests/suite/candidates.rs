@@ -1,4 +1,4 @@
-//! Proposed resolutions of a review: each has its own number, and there are not too many.
+//! Proposed resolutions of a review: each has its own number, and their count is limited.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn a_review_takes_so_many_candidates_and_no_more() {
         let content = Content::Bytes(text.as_bytes());
         test.engine.merges.propose(review, content, None, &user())
     };
-    // Whoever comes at the same time as others gets a number of their own, or is refused.
+    // Concurrent proposals get different numbers, or are refused.
     let taken: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|thread| {

@@ -1,4 +1,4 @@
-//! What `check` finds, and that it finds nothing where there is nothing, also beside others at work.
+//! What `check` finds, and that it finds nothing where there is no damage, also while others work.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,12 +23,12 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     noise
 }
 
-/// Rows in every table that can have any when nobody is at work.
+/// Rows in every table that can have some when no operation is under way.
 fn something_of_everything(test: &TestEngine) {
     let source = tempfile::tempdir().unwrap();
     for number in 0..60 {
         let file = source.path().join(format!("{number}"));
-        // So much of it that it goes into a pack.
+        // So many files that they go into a pack.
         fs::write(file, noise(1_000 + number, 4_000)).unwrap();
     }
     let imported: ProjectId = "imported".parse().unwrap();
@@ -82,7 +82,7 @@ fn something_of_everything(test: &TestEngine) {
     assert_eq!(empty_tables(test), [] as [&str; 0]);
 }
 
-/// The tables without rows, but for those of merges that are under way.
+/// The tables without rows, except those of merges under way.
 fn empty_tables(test: &TestEngine) -> Vec<&'static str> {
     let mut rows = BTreeMap::new();
     let store = test.store();
@@ -120,7 +120,7 @@ fn empty_tables(test: &TestEngine) -> Vec<&'static str> {
     empty.map(|(table, _)| table).collect()
 }
 
-/// What `check` says of one change of the rows, which is taken back afterwards.
+/// What `check` reports for one change of the rows, which is reverted afterwards.
 fn said_of(
     test: &TestEngine,
     change: &dyn Fn(&mut dyn WriteTx) -> Result<()>,
@@ -167,7 +167,7 @@ fn what_is_named_and_not_there_is_named() {
     let test = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&test);
     test.check();
-    // A content that only an entry names, and one that snapshots name too.
+    // Content that only an entry refers to, and content that snapshots refer to as well.
     for path in [
         "a-long-name-of-another-directory-7/a-long-name-of-a-file",
         "a-long-name-of-a-directory-7/a-long-name-of-a-file",
@@ -184,7 +184,7 @@ fn what_is_named_and_not_there_is_named() {
         };
         assert!(said.iter().any(is_named), "{said:?}");
     }
-    // A head that is none of the snapshots of its workspace.
+    // A head that is no snapshot of its workspace.
     let test = TestEngine::in_memory(ProviderName::Copy);
     something_of_everything(&test);
     let said = said_of(&test, &|tx| {
@@ -199,8 +199,7 @@ fn what_is_named_and_not_there_is_named() {
     assert!(said.iter().any(is_named), "{said:?}");
 }
 
-/// Every page of the database but those that hold nothing: tables, indexes, long rows, and what
-/// SQLite itself keeps.
+/// Every page of the database except free ones: tables, indexes, long rows, and SQLite's own.
 #[test]
 fn the_damage_of_every_page_is_found() {
     const PAGE: usize = 4096;
@@ -216,7 +215,7 @@ fn the_damage_of_every_page_is_found() {
     let garbage = noise(7, PAGE);
     for page in 0..pages {
         let mut torn = whole.clone();
-        // Not the header of the file: that is no page of a table, and is tried below.
+        // Without the header of the file, which is no page of a table and is tried below.
         let from = page * PAGE + if page == 0 { 100 } else { 0 };
         torn[from..(page + 1) * PAGE].copy_from_slice(&garbage[from - page * PAGE..]);
         let found = damage_of(&data, &torn);
@@ -232,8 +231,8 @@ fn the_damage_of_every_page_is_found() {
     assert_eq!(damage_of(&data, &whole), None);
 }
 
-/// What is wrong with a data directory that has this database: the first problem, or why it cannot
-/// be opened.
+/// The first problem that is found in a data directory with this database, or why it cannot be
+/// opened.
 fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
     for side in ["-wal", "-shm"] {
         let _ = fs::remove_file(data.join(format!("offshoot.db{side}")));
@@ -257,7 +256,7 @@ fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
     }
 }
 
-/// Who writes, forks, merges, deletes and erases is never mistaken for damage.
+/// Writes, forks, merges, deletions and purges are never taken for damage.
 #[test]
 fn check_beside_others_at_work_raises_no_alarm() {
     const ROUNDS: usize = 12;
@@ -333,7 +332,7 @@ fn check_beside_others_at_work_raises_no_alarm() {
     });
     assert!(checks.load(Ordering::SeqCst) > 0);
     test.check();
-    // And what is damaged is found.
+    // Damage is found.
     write(&test.engine, &shared, "large", noise(99, 300_000));
     fs::remove_dir_all(test.engine.workspaces.hand_out_path(&shared).unwrap()).unwrap();
     let blob = newest_blob(&test.host.path().join("data/blobs/data/object"));
@@ -377,7 +376,7 @@ fn the_damage_of_a_difference_between_layers_is_found() {
     );
 }
 
-/// What a process leaves that is killed while it finds out which providers work.
+/// What a process leaves that is killed while it probes providers.
 #[test]
 fn what_a_killed_probe_left_is_swept_and_no_damage() {
     let mut test = TestEngine::new(ProviderName::Copy);
@@ -402,7 +401,7 @@ fn what_a_killed_probe_left_is_swept_and_no_damage() {
         skip("the mount of a killed probe needs the right to mount");
         assert!(!is_root(), "root can mount here");
     }
-    // Somebody who is still at it keeps what is his.
+    // The files of a process that is still probing stay.
     let alive = tmp.join(".offshoot-probe-2-0");
     fs::create_dir(&alive).unwrap();
     let held = fs::File::open(&alive).unwrap();

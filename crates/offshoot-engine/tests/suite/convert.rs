@@ -1,4 +1,4 @@
-//! A fork that is a mount becomes a copy, with everything that was changed in it.
+//! A fork that is a mount becomes a copy, with all of its changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,7 +24,7 @@ fn run(program: &str, args: &[&str]) {
     assert!(status.success(), "{program} {args:?}");
 }
 
-/// Changes of every kind that an overlay notes in its own way.
+/// Changes of every kind that an overlay represents in its own way.
 fn work_in(path: &Path) {
     fs::write(path.join("README"), "changed\n").unwrap();
     fs::rename(path.join("src"), path.join("renamed")).unwrap();
@@ -48,7 +48,7 @@ fn work_in(path: &Path) {
     tool.set_modified(old).unwrap();
 }
 
-/// Without a work directory of its own an overlay cannot be mounted; its upper is whole.
+/// Without its work directory an overlay cannot be mounted; its upper is whole.
 fn break_mounts(test: &TestEngine, fork: &str) {
     let work = test.host.path().join(format!("data/forks/{fork}.1/work"));
     fs::remove_dir_all(&work).unwrap();
@@ -66,7 +66,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     let before = dir_image(&path);
     let modified = fs::metadata(path.join("tool")).unwrap().modified().unwrap();
     let changes = test.changes(&id);
-    // Something that nobody has recorded when the mount goes.
+    // A change that is not recorded when the mount breaks.
     fs::write(path.join("late"), "late\n").unwrap();
     let expected = dir_image(&path);
     assert_eq!(expected.len(), before.len() + 1);
@@ -107,7 +107,7 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     with_late.sort();
     assert_eq!(test.changes(&id), with_late);
 
-    // Asked again there is nothing to do; what follows works as in any fork.
+    // A second conversion does nothing; later operations work as in any fork.
     assert!(
         !test
             .engine
@@ -154,7 +154,7 @@ fn the_git_of_a_fork_comes_along_when_it_becomes_a_copy() {
     fs::write(path.join("README"), "changed\n").unwrap();
     git(&["commit", "-qam", "mine"]);
     let commit = git(&["rev-parse", "HEAD"]);
-    // Nothing has to be wrong with the mount: it ends, and nobody may be in it.
+    // The mount may be intact: it is unmounted, and no program may use it.
     let id = "one".parse().unwrap();
     let open = fs::File::create(path.join("open")).unwrap();
     let error = test

@@ -1,4 +1,4 @@
-//! Removing a data directory: what is in use is not touched, and what is not ours stays.
+//! Removing a data directory: a directory in use is not changed, and files of others stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! How deep a path may be: what every door says of one that is deeper, and what becomes of those
-//! that were stored before there was a limit.
+//! The limit of the depth of a path: what every call says about a deeper one, and what happens to
+//! deeper ones that were stored before there was a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn deep_paths_are_refused_by_every_door() {
             .workspaces
             .make_link(&id, &deep(MAX_DEPTH + 1), b"target", &user()),
     );
-    // What is below moves along.
+    // Entries below move with their directory.
     test.engine
         .workspaces
         .make_dir_in(&id, &p("top"), &user())
@@ -81,7 +81,7 @@ fn deep_paths_are_refused_by_every_door() {
     test.check();
 }
 
-/// Makes directories below each other, with a file in the last.
+/// Makes nested directories, with a file in the last.
 fn make_deep(root: &Path, levels: usize) -> PathBuf {
     let dir = root.join(deep(levels - 1).to_text());
     fs::create_dir_all(&dir).unwrap();
@@ -125,7 +125,7 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
         "{:?}",
         synced.refused
     );
-    // What was left out is in the way of nothing.
+    // Paths that were left out do not disturb other operations.
     test.engine
         .workspaces
         .snapshot(&id, None, false, &user())
@@ -161,7 +161,7 @@ fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
     }
 }
 
-/// Rows of directories below each other, as they were stored before there was a limit.
+/// Rows of nested directories, as they were stored before there was a limit.
 fn store_deep(test: &TestEngine, id: &WorkspaceId, levels: usize) {
     let database = test.host.path().join("data/offshoot.db");
     let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
@@ -199,7 +199,7 @@ fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
     const LEVELS: usize = 600;
     let test = TestEngine::in_memory(ProviderName::Copy);
     let id = test.create("old");
-    // The empty content is known to the store from here on.
+    // The empty content is in the store from here on.
     let (content, options) = (Content::Bytes(b""), WriteOptions::default());
     let empty = test
         .engine

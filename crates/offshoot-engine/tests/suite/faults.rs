@@ -12,20 +12,20 @@ use offshoot_engine::{Content, Engine, WriteOptions};
 use offshoot_fs::Form;
 use offshoot_testkit::DirImage;
 
-/// No operation here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any operation here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
-/// What can be seen of a workspace from outside.
+/// What callers can see of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Observed {
     open: bool,
     image: DirImage,
     snapshots: usize,
 }
 
-fn look(test: &TestEngine, ws: &WorkspaceId) -> Seen {
+fn observe(test: &TestEngine, ws: &WorkspaceId) -> Observed {
     let open = test.engine.workspaces.workspace(ws).is_ok();
-    Seen {
+    Observed {
         open,
         image: test.image(ws),
         snapshots: if open {
@@ -36,7 +36,7 @@ fn look(test: &TestEngine, ws: &WorkspaceId) -> Seen {
     }
 }
 
-/// How a call fails: once, or with every call after it.
+/// How a call fails: once, or together with every call after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     Once,
@@ -51,8 +51,8 @@ impl Failing {
         }
     }
 
-    /// Every call is tried by failing once. That a disk stays away looks much the same from one
-    /// call to the next, so outside of a soak some of them are enough.
+    /// Every call is tried with a single failure. A disk that stays away has much the same effect
+    /// from one call to the next, so outside of a soak some calls are enough.
     fn step(self) -> u64 {
         if self == Failing::Once || offshoot_testkit::soak() {
             1
@@ -62,12 +62,12 @@ impl Failing {
     }
 }
 
-/// An operation and what has to be there for it.
+/// An operation and its preparation.
 struct Case<'a> {
     prepare: &'a dyn Fn(&TestEngine, &WorkspaceId),
     operate: &'a dyn Fn(&Engine, &WorkspaceId) -> Result<()>,
-    /// Whether a half that is a state of its own may remain: a restore and a deletion keep the
-    /// present state as a snapshot before they begin.
+    /// Whether a complete part of the operation may remain: a restore and a deletion make a
+    /// snapshot of the current state first.
     keeps_first: bool,
 }
 
@@ -86,7 +86,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
             let outcome = (case.operate)(&test.engine, &ws);
             if !test.plan.disarm() {
                 outcome.unwrap();
-                assert_eq!(look(&test, &ws), after);
+                assert_eq!(observe(&test, &ws), after);
                 break;
             }
             let at = format!("{failing:?} at call {n}: {outcome:?}");
@@ -95,7 +95,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
             }
             check_whole(&test, &ws, case, &before, &after, &at);
             let retried = (case.operate)(&test.engine, &ws);
-            let now = look(&test, &ws);
+            let now = observe(&test, &ws);
             assert_eq!(
                 (now.open, &now.image),
                 (after.open, &after.image),
@@ -110,7 +110,7 @@ fn every_fault(form: Option<Form>, case: &Case<'_>) {
     }
 }
 
-/// Nothing is damaged: by the engine's own check, and by a second look that shares no code with it.
+/// Nothing is damaged, by the engine's own check and by one that shares no code with it.
 fn prove(test: &mut TestEngine) {
     let report = test.engine.upkeep.check().unwrap();
     assert_eq!(report.problems, []);
@@ -119,13 +119,13 @@ fn prove(test: &mut TestEngine) {
     prove_store(test);
 }
 
-/// What it looks like before and after when nothing fails.
-fn clean_run(test: &TestEngine, case: &Case<'_>) -> (Seen, Seen) {
+/// The states before and after if nothing fails.
+fn clean_run(test: &TestEngine, case: &Case<'_>) -> (Observed, Observed) {
     let ws = test.create("clean");
     (case.prepare)(test, &ws);
-    let before = look(test, &ws);
+    let before = observe(test, &ws);
     (case.operate)(&test.engine, &ws).unwrap();
-    let after = look(test, &ws);
+    let after = observe(test, &ws);
     assert_ne!(before, after, "the operation must do something");
     if after.open {
         assert_eq!(out_of_line(test, &ws), None, "without any fault");
@@ -140,12 +140,12 @@ fn check_whole(
     test: &TestEngine,
     ws: &WorkspaceId,
     case: &Case<'_>,
-    before: &Seen,
-    after: &Seen,
+    before: &Observed,
+    after: &Observed,
     at: &str,
 ) {
-    let now = look(test, ws);
-    let kept = Seen {
+    let now = observe(test, ws);
+    let kept = Observed {
         snapshots: before.snapshots + 1,
         ..before.clone()
     };
@@ -154,8 +154,8 @@ fn check_whole(
         whole,
         "half done, {at}:\n{now:#?}\nneither {before:#?}\nnor {after:#?}"
     );
-    // Without outside programs the directory always equals the index. With them it may be ahead
-    // until the next sync, which the retry does.
+    // Without outside programs the directory equals the index. With them it may be ahead until the
+    // next sync, which the retry does.
     if now.open && !test.engine.workspaces.workspace(ws).unwrap().handed_out {
         assert_eq!(out_of_line(test, ws), None, "{at}");
     }
@@ -175,7 +175,7 @@ fn some_files(test: &TestEngine, ws: &WorkspaceId) {
         .unwrap();
 }
 
-/// Changes of every sort that an outside program can make.
+/// Changes of every kind that an outside program can make.
 fn outside_edits(test: &TestEngine, ws: &WorkspaceId) {
     let root = test.engine.workspaces.hand_out_path(ws).unwrap();
     fs::write(root.join("a.txt"), b"eno").unwrap();
@@ -277,7 +277,7 @@ fn fault_upload() {
                 test.write(ws, "upload/a.txt", b"taken");
             },
             operate: &|engine, ws| {
-                // A retry after an upload that happened would rightly make one more file.
+                // A retry after a completed upload would rightly make another file.
                 let options = WriteOptions::default();
                 if engine
                     .workspaces
@@ -307,7 +307,7 @@ fn fault_edit() {
                     .workspaces
                     .edit_file(ws, &p("a.txt"), "one", "1", false, &user())
                 {
-                    // The edit before had happened.
+                    // The first attempt had made the edit.
                     Err(error) if error.code() == ErrorCode::InvalidRequest => Ok(()),
                     other => other.map(drop),
                 }
@@ -334,7 +334,7 @@ fn fault_mkdir() {
     );
 }
 
-/// What a second try answers when the first one had done it.
+/// The answer of a second attempt if the first one succeeded.
 fn or_gone(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.code() == ErrorCode::FileNotFound => Ok(()),
@@ -574,7 +574,7 @@ fn fault_restore_in_a_workspace_of_our_own() {
 #[test]
 fn fault_sync() {
     for form in [None, Some(Form::Portable)] {
-        // The directory is the same before and after; what is recorded is what changes.
+        // The directory stays the same; only what is recorded changes.
         let mut test = TestEngine::with_form(form);
         for n in 1..MOST_CALLS {
             let ws = test.create(&format!("w{n}"));
@@ -647,7 +647,7 @@ fn fault_delete_workspace() {
     );
 }
 
-/// A data directory of its own for every call: a clean-up looks at all there is.
+/// Each call gets its own data directory, because a clean-up concerns all of it.
 #[test]
 fn fault_clean() {
     for failing in [Failing::Once, Failing::FromThenOn] {
@@ -687,7 +687,7 @@ fn fault_clean() {
                 test.engine.workspaces.hand_out_path(ws).unwrap();
                 assert_eq!(test.image(ws), *image, "it did not come back, {at}");
             }
-            // Reading everything back is the slow part, and damage would not go away by itself.
+            // Reading everything back is the slow part, and damage would stay.
             if !struck || n % 8 == 1 {
                 prove(&mut test);
             }
@@ -698,13 +698,13 @@ fn fault_clean() {
     }
 }
 
-/// Leaves the mark of a process that was killed.
+/// Leaves the marker of a process that was killed.
 fn mark_unclean(test: &TestEngine) {
     fs::write(test.data().join("run/0000"), b"").unwrap();
 }
 
-/// A kill or a power cut left the last changes of a directory behind: files that lack, are empty
-/// or hold what was there before. Whatever call fails on the way, an open puts everything right.
+/// A kill or a power cut left the directory behind the store: files are missing, empty or old.
+/// Opening repairs everything, also after the failure of any call on the way.
 #[test]
 fn fault_recovery() {
     for built_whole in [false, true] {
@@ -731,7 +731,7 @@ fn fault_recovery() {
                 test.close();
                 let root = test.path_of(&ws);
                 fs::write(root.join("a.txt"), b"one").unwrap();
-                // What was there before the path was given away is on disk since.
+                // A directory that was built whole is on disk, so this file cannot be torn.
                 if !built_whole {
                     fs::write(root.join("d/b.txt"), b"").unwrap();
                 }

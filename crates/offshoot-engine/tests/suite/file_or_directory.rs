@@ -1,4 +1,4 @@
-//! A file of one side where the other side has a directory.
+//! One side has a file where the other side has a directory.
 
 use std::fs;
 
@@ -115,7 +115,7 @@ fn an_empty_directory_where_the_project_has_a_file_is_named() {
         assert_eq!(named, ["both/sub", "new"]);
         assert!(done.left_out.iter().all(|one| !one.reason.is_empty()));
         assert_eq!(test.project_text(&project, "new"), "a file\n");
-        // What the project has nothing against is there, also in the place of a file.
+        // Changes without conflict are merged, also in the place of a file.
         let image = test.project_image(&project, None);
         for dir in ["fits", "README"] {
             let node = image.get(&NodePath(dir.into()));

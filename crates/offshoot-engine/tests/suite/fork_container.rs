@@ -1,7 +1,7 @@
-//! A fork in a container of a real engine: what is done there is a change of the fork.
+//! A fork in a container of a real container engine: what is done there is a change of the fork.
 //!
-//! The engine is Docker's, started here with a directory of its own and without a network, and
-//! ended with the test.
+//! The engine is Docker's. The test starts it with a directory of its own and without a network,
+//! and stops it at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ struct Docker {
     host: HostDir,
 }
 
-/// Why there is no engine here, if there is none.
+/// Why no container engine can run here, if so.
 fn unavailable() -> Option<&'static str> {
     let has = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -56,7 +56,7 @@ impl Docker {
                 .args(["--data-root", &at("root"), "--exec-root", &at("exec")])
                 .args(["--pidfile", &at("pid"), "-H"])
                 .arg(format!("unix://{}", socket.display()))
-                // Nothing on the machine is changed, and nothing is asked of it.
+                // The engine changes nothing on the machine, and needs nothing of it.
                 .args(["--storage-driver", "vfs", "--bridge", "none"])
                 .args(["--iptables=false", "--ip6tables=false"])
                 .args(["--ip-forward=false", "--ip-masq=false"])
@@ -88,7 +88,7 @@ impl Docker {
         command.args(args).output().unwrap()
     }
 
-    /// A root directory with one program, which is every program.
+    /// A root directory with one program under all names.
     fn make_image(&self) {
         let root = self.host.path().join("image");
         fs::create_dir_all(root.join("bin")).unwrap();
@@ -116,7 +116,7 @@ impl Docker {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Ends it as an administrator would; nothing stays mounted.
+    /// Stops the engine as an administrator would; nothing stays mounted.
     fn stop(mut self) {
         wait_until("every container is gone", || {
             self.docker(&["ps", "-aq"]).stdout.is_empty()
@@ -128,7 +128,7 @@ impl Docker {
     }
 }
 
-/// A test that failed leaves no container behind: they would outlive their engine.
+/// A failed test leaves no container, because containers outlive their engine.
 impl Drop for Docker {
     fn drop(&mut self) {
         let running = self.docker(&["ps", "-q"]).stdout;
@@ -173,7 +173,7 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, test: &TestEn
         ("src/main.rs", ChangeKind::Deleted),
     ];
     let files = |list: Vec<(String, ChangeKind)>| -> Vec<(String, ChangeKind)> {
-        // Directories are told by their names here; which ones is not what this is about.
+        // The test compares directories by name only.
         let dirs = ["docs", "docs/a", "made", "papers", "papers/a"];
         let is_file = |one: &(String, ChangeKind)| !dirs.contains(&one.0.as_str());
         list.into_iter().filter(is_file).collect()
@@ -182,7 +182,7 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, test: &TestEn
         .map(|(path, kind)| (path.to_owned(), kind))
         .to_vec();
     assert_eq!(files(test.changes(&id)), files(expected));
-    // The next container sees what the first one did, and as another user it cannot write.
+    // The next container sees the changes of the first one, and as another user it cannot write.
     let as_other = ["--user", "12345:12345"];
     let said = docker.run(
         &path,
@@ -190,7 +190,7 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, test: &TestEn
         "cat made/file papers/a/b; echo no > README 2>/dev/null && echo written || echo refused",
     );
     assert_eq!(said, "new\ndeep\nrefused\n");
-    // While a container shows an overlay, it cannot be moved from under it.
+    // A fork cannot move while a container has its overlay mounted.
     test.put(&project, "later", "later\n");
     let volume = format!("{}:/workspace", path.display());
     let mut args = vec!["run", "-d", "--rm", "--network", "none", "-v", &volume];

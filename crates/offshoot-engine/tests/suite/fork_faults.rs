@@ -12,12 +12,12 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_testkit::{DirImage, dir_image, soak};
 
-/// No operation here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any operation here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
-/// What can be seen from outside.
+/// What callers can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Observed {
     project: DirImage,
     /// The directory of the fork; none if there is no such fork.
     fork: Option<DirImage>,
@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// A fork with changes of several sorts, and a project that went on.
+    /// A fork with changes of several kinds, and a project that changed since.
     fn fork_and_change(&self, test: &TestEngine) {
         let (_, path) = test
             .engine
@@ -82,7 +82,7 @@ impl Case {
         test.engine.context.wait_for_jobs();
     }
 
-    /// The same with a file that both changed so that somebody has to decide.
+    /// A fork with changes of several kinds, and a file that fork and project changed in conflict.
     fn fork_and_clash(&self, test: &TestEngine) {
         self.fork_and_change(test);
         let path = test.engine.workspaces.hand_out_path(&self.fork).unwrap();
@@ -91,7 +91,7 @@ impl Case {
         test.engine.context.wait_for_jobs();
     }
 
-    fn look(&self, test: &TestEngine) -> Seen {
+    fn observe(&self, test: &TestEngine) -> Observed {
         test.engine.context.wait_for_jobs();
         let engine = &test.engine;
         let fork = engine.workspaces.workspace(&self.fork).ok().map(|row| {
@@ -103,7 +103,7 @@ impl Case {
             }
         });
         let reviews = engine.merges.reviews(Some(&self.project), true).unwrap();
-        Seen {
+        Observed {
             project: test.project_image(&self.project, None),
             fork,
             reviews: reviews
@@ -125,10 +125,10 @@ type Operate = dyn Fn(&Engine, &Case) -> Result<()>;
 struct Faults<'a> {
     prepare: &'a Prepare,
     operate: &'a Operate,
-    /// Which parts of an operation may be done while others are not, because each is whole for
-    /// itself and the next try does the rest.
-    in_between: &'a dyn Fn(&Seen, &Seen, &Seen) -> bool,
-    /// Every so many calls one fails, outside of a soak: some operations make hundreds of calls.
+    /// Which parts of an operation may be done while others are not, because each is complete by
+    /// itself and the retry does the rest.
+    in_between: &'a dyn Fn(&Observed, &Observed, &Observed) -> bool,
+    /// Outside of a soak every n-th call fails, because some operations make hundreds of calls.
     step: u64,
 }
 
@@ -140,7 +140,7 @@ fn every_fault(faults: &Faults<'_>) {
         .iter()
         .flat_map(|name| [(*name, false), (*name, true)])
     {
-        // That a disk stays away looks much the same from one call to the next.
+        // A disk that stays away has much the same effect from one call to the next.
         let step = match (soak(), lasting) {
             (true, _) => 1,
             (false, false) => faults.step,
@@ -155,9 +155,9 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
     let mut test = TestEngine::in_memory(provider);
     let clean = Case::new(&test, "clean");
     (faults.prepare)(&test, &clean);
-    let before = clean.look(&test);
+    let before = clean.observe(&test);
     (faults.operate)(&test.engine, &clean).unwrap();
-    let after = clean.look(&test);
+    let after = clean.observe(&test);
     assert_ne!(before, after, "the operation must do something");
     let mut n = 1;
     loop {
@@ -170,18 +170,18 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
             test.plan.arm(n);
         }
         let outcome = (faults.operate)(&test.engine, &case);
-        // What goes on in the background is part of it.
+        // Background jobs are part of the operation.
         test.engine.context.wait_for_jobs();
         if !test.plan.disarm() {
             outcome.unwrap();
-            assert_eq!(case.look(&test), after);
+            assert_eq!(case.observe(&test), after);
             test.check();
             return n;
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
         test.reopen();
         assert_eq!(test.engine.forks.show_handed_out().unwrap(), 0, "{at}");
-        let now = case.look(&test);
+        let now = case.observe(&test);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(
             whole && (outcome.is_err() || now == after),
@@ -189,8 +189,8 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
         );
         test.check();
         let retried = (faults.operate)(&test.engine, &case);
-        let mut again = case.look(&test);
-        // A merge that was asked for twice may leave two receipts, the second of nothing.
+        let mut again = case.observe(&test);
+        // A merge that was requested twice may leave two receipts, the second of which is empty.
         again.merges = again.merges.min(after.merges);
         assert_eq!(again, after, "retry after {at}: {retried:?}");
         test.check();
@@ -198,7 +198,7 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
     }
 }
 
-fn never(_: &Seen, _: &Seen, _: &Seen) -> bool {
+fn never(_: &Observed, _: &Observed, _: &Observed) -> bool {
     false
 }
 
@@ -293,8 +293,8 @@ fn fault_fork_update() {
     });
 }
 
-/// The merge and the end of the fork are two things, in this order.
-fn merged_first(now: &Seen, before: &Seen, after: &Seen) -> bool {
+/// The merge and the removal of the fork are two operations, in this order.
+fn merged_first(now: &Observed, before: &Observed, after: &Observed) -> bool {
     now.project == after.project
         && now.reviews == after.reviews
         && now.merges == after.merges

@@ -1,4 +1,4 @@
-//! Forks with a `.git`: stock git works in them, and nothing of it is content.
+//! Forks with a `.git`: stock git works in them, and nothing below it is content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use offshoot_engine::{CompleteOptions, Content, ForkOptions, ImportOptions, Writ
 use offshoot_fs::ProviderName;
 use offshoot_testkit::git_command;
 
-/// git in a fork as an agent runs it: with the identity that the fork gives.
+/// Runs git in a fork as an agent does, with the identity that the fork configures.
 fn git(dir: &Path, args: &[&str]) -> String {
     let (ok, text) = try_git(dir, args);
     assert!(ok, "git {args:?}: {text}");
@@ -149,7 +149,7 @@ fn forks_share_one_layer_and_do_not_see_each_other() {
             git(&other, &["branch", "--format=%(refname:short)"]),
             "main\ntwo"
         );
-        // A second one of the same agent, a fork without `.git`, and one of an older snapshot.
+        // Another fork of the same agent, a fork without `.git`, and one of an older snapshot.
         let (again, second) = fork(&test, &project, "one");
         assert_eq!(again.as_str(), "one~2");
         assert_eq!(git(&second, &["symbolic-ref", "--short", "HEAD"]), "one-2");
@@ -181,7 +181,7 @@ fn a_fork_of_a_fork_shows_what_differs_from_the_base() {
     with_each(|test| {
         let project = test.project("web");
         let (id, path) = test.fork(&project, "one");
-        // The same size as before: only who reads it sees the change.
+        // The size stays the same, so only reading shows the change.
         fs::write(path.join("README"), "READ ME\n").unwrap();
         fs::remove_file(path.join("src/main.rs")).unwrap();
         fs::write(path.join("new"), "new\n").unwrap();
@@ -204,7 +204,7 @@ fn git_reads_nothing_to_see_that_a_fork_is_clean() {
     with_each(|test| {
         let project = test.project("web");
         test.engine.context.wait_for_jobs();
-        // Files that are as young as the index are read by git to be sure.
+        // Git reads files that are as young as the index, to be sure.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
         let (id, path) = fork(&test, &project, "ada");
         let before = fs::metadata(path.join(".git/index"))
@@ -269,7 +269,7 @@ fn an_update_keeps_the_commits_of_the_agent() {
         assert_eq!(git(&path, &["log", "-1", "--format=%s"]), "again");
         assert_eq!(test.changes(&id).len(), 2);
 
-        // Without commits of its own nothing has to be kept.
+        // Without commits of the agent there is nothing to keep.
         let (second, other) = fork(&test, &project, "bob");
         test.put(&project, "theirs", "newer\n");
         test.engine.merges.update(&second, false, &user()).unwrap();
@@ -338,7 +338,7 @@ fn a_repository_that_the_agent_made_instead_stays_the_agents() {
         assert_eq!(git(&path, &["log", "--format=%s", "--all"]), "own");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "trunk");
         assert!(test.changes(&id).is_empty());
-        // One that was removed comes back with the next update.
+        // A `.git` that was removed comes back with the next update.
         fs::remove_dir_all(path.join(".git")).unwrap();
         assert!(test.changes(&id).is_empty());
         test.put(&project, "theirs", "newer\n");
@@ -387,7 +387,7 @@ fn nothing_below_git_is_content_by_any_door() {
                 .is_err()
         );
         assert_eq!(test.changes(&id).len(), 1, "the link");
-        // Nor after a restart, and a lazy fork has it when it is needed.
+        // It is not there after a restart either, and a lazy fork gets it when it needs it.
         test.reopen();
         assert_eq!(git(&path, &["status", "--porcelain"]), "?? detour");
         let lazy = ForkOptions {
@@ -407,7 +407,7 @@ fn nothing_below_git_is_content_by_any_door() {
             .hand_out_path(&lazy.workspace.id)
             .unwrap();
         assert_eq!(git(&lazy, &["status", "--porcelain"]), "?? new");
-        // Commits are nowhere else, so a clean-up leaves such forks alone.
+        // Commits are stored nowhere else, so a clean-up leaves such forks alone.
         let cleaned = test
             .engine
             .upkeep
@@ -443,7 +443,7 @@ fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
     });
 }
 
-/// What a fork with `.git` costs beside a plain one, and the first `git status` in it.
+/// What a fork with `.git` costs compared to a plain one, and the first `git status` in it.
 #[test]
 fn the_cost_of_a_fork_with_git_does_not_follow_the_project() {
     with_each(|test| {

@@ -1,5 +1,5 @@
-//! Real programs at work in forks: what they write comes back byte for byte, git agrees about what
-//! it would track, and what they build does not get in the way of merges.
+//! Real programs in forks: what they write is read back byte for byte, git tracks the same files,
+//! and their build output does not disturb merges.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use offshoot_core::WorkspaceId;
 use offshoot_engine::{CompleteOptions, Quota};
 use offshoot_testkit::{DirImage, dir_image, git, git_command, skip};
 
-/// Runs a program to its end and expects success. It sees a home of its own and no network.
+/// Runs a program and expects success. It has a home directory of its own and no network.
 fn run(home: &Path, dir: &Path, program: &str, args: &[&str]) {
     let output = Command::new(program)
         .args(args)
@@ -38,7 +38,7 @@ fn has(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// What the programs work with: a repository, an npm package, a crate and an archive.
+/// The inputs of the programs: a repository, an npm package, a crate and an archive.
 struct Sources {
     dir: PathBuf,
 }
@@ -91,7 +91,7 @@ impl Sources {
         self.dir.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Lets the programs write into a fork. Returns what could not run here.
+    /// Runs the programs in a fork. Returns those that cannot run here.
     fn work(&self, fork: &Path) -> Vec<&'static str> {
         let mut missing = Vec::new();
         let cloned = git_command(fork)
@@ -168,8 +168,8 @@ fn build_crate(home: &Path, fork: &Path) {
     assert!(fork.join("crate/target/debug/small").is_file());
 }
 
-/// The tree that git computes for a directory, without the repositories in it, of which git takes
-/// the commit only.
+/// The tree that git computes for a directory, without nested repositories, of which git records
+/// only the commit.
 fn tree_by_git(scratch: &Path, work_tree: &Path) -> String {
     let copy = scratch.join("copy");
     let _ = fs::remove_dir_all(&copy);
@@ -215,7 +215,7 @@ fn wipe(dir: &Path) {
     }
 }
 
-/// The paths at which two images differ, which says more than both.
+/// The paths at which two images differ, which is more readable than both images.
 fn differences(one: &DirImage, other: &DirImage) -> Vec<String> {
     let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     paths
@@ -240,7 +240,7 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
             skip(&format!("{missing} is not installed"));
         }
         let image = dir_image(&path);
-        // What git would track, by the rules that are in the project.
+        // What git would track by the rules of the project.
         let tracked = test
             .engine
             .workspaces
@@ -266,7 +266,7 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
             .create_workspace_from(Some(copy.clone()), &all, Quota::default(), &user())
             .unwrap();
         let copied = test.engine.workspaces.hand_out_path(&copy).unwrap();
-        // What git takes for its own is the fork's alone.
+        // What git takes for a repository stays in the fork.
         let mut but_git = image.clone();
         but_git.retain(|path, _| {
             !path
@@ -304,7 +304,7 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
     });
 }
 
-/// The programs go on with what was restored.
+/// The programs continue with the restored files.
 fn still_works(fork: &Path) {
     let repo = fork.join("vendor/repo");
     git(&repo, &["fsck", "--strict"]);
@@ -315,7 +315,7 @@ fn still_works(fork: &Path) {
     }
 }
 
-/// Twenty agents build at once, each with its own output in the ignored directories.
+/// Twenty agents build at once, each with its own output in ignored directories.
 #[test]
 fn twenty_forks_that_build_complete_without_a_conflict() {
     with_each(|test| {
@@ -353,8 +353,8 @@ fn twenty_forks_that_build_complete_without_a_conflict() {
     });
 }
 
-/// The first ones run the real programs, which take a second each; the others write what those
-/// would. All leave outputs that differ from one to the next.
+/// The first agents run the real programs, which take a second each; the others write what those
+/// would. All outputs differ.
 fn build_in(test: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     fs::create_dir_all(path.join("work")).unwrap();
     fs::write(
@@ -364,7 +364,7 @@ fn build_in(test: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     .unwrap();
     fs::write(path.join("build.log"), format!("built by {number}\n")).unwrap();
     make_crate(path);
-    // With an overlay alone: the programs do not know which provider made the directory.
+    // With an overlay only, because the programs do not see which provider made the directory.
     let real = offshoot_testkit::soak() || number < 2;
     if real && test.provider != offshoot_fs::ProviderName::Copy && has("cargo") && has("npm") {
         build_crate(&test.host.path().join("sources"), path);

@@ -36,7 +36,7 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
             fs::read_to_string(other.join("README")).unwrap(),
             "read me\n"
         );
-        // A later change of the project is not seen by either.
+        // Neither fork sees a later change of the project.
         test.put(&project, "docs/a/b", "later\n");
         assert_eq!(
             fs::read_to_string(other.join("docs/a/b")).unwrap(),
@@ -50,7 +50,7 @@ fn a_fork_shows_its_base_and_keeps_its_changes_apart() {
             .moved
             .unwrap();
         assert_eq!((moved.snapshots, moved.overlap), (1, vec![p("docs/a/b")]));
-        // A file where the project has a directory by now meets it, too.
+        // A file overlaps with a directory that the project has at its path by now.
         test.put(&project, "new/below", "of others\n");
         let moved = test
             .engine
@@ -157,14 +157,14 @@ fn changes_that_are_undone_are_no_changes() {
         fs::write(path.join("README"), "read me\n").unwrap();
         fs::remove_file(path.join("new")).unwrap();
         assert!(test.changes(&id).is_empty());
-        // Touching and opening for writing is none either.
+        // Touching a file and opening it for writing are no changes either.
         let file = fs::OpenOptions::new()
             .write(true)
             .open(path.join("src/lib.rs"))
             .unwrap();
         drop(file);
         assert!(test.changes(&id).is_empty());
-        // A directory of the base under another name, and back.
+        // A directory of the base is renamed, and renamed back.
         if fs::rename(path.join("src"), path.join("lib")).is_ok() {
             let moved = test.changes(&id);
             assert!(
@@ -307,7 +307,7 @@ fn everything_is_found_again_after_a_restart() {
         fs::write(path.join("README"), "changed\n").unwrap();
         test.engine.context.wait_for_jobs();
         for mount in test.host.mounts() {
-            // What a restart of the machine does.
+            // What a restart of the machine does to mounts.
             let done = std::process::Command::new("umount").arg(mount).status();
             assert!(done.unwrap().success());
         }
@@ -337,7 +337,7 @@ fn an_update_moves_a_fork_onto_the_newest_snapshot() {
         fs::remove_file(path.join("src/main.rs")).unwrap();
         let lib = "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\n";
         fs::write(path.join("src/lib.rs"), lib).unwrap();
-        // Copied up, but not changed: the project's later content must survive.
+        // Copied up, but not changed: the later content of the project must survive.
         let touched = fs::OpenOptions::new()
             .append(true)
             .open(path.join("README"))
@@ -389,7 +389,7 @@ fn an_update_moves_a_fork_onto_the_newest_snapshot() {
         );
         let again = test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!((again.from, again.kept), (again.to, None));
-        // The state before is kept.
+        // The state before is kept in a snapshot.
         test.engine
             .workspaces
             .restore(&id, &done.kept.unwrap().to_hex(), None, &user())
@@ -493,7 +493,7 @@ fn versions_and_listings_of_a_project() {
         .project_diff(&project, &first, None)
         .unwrap();
     assert!(diff.changes.iter().any(|one| one.path == p("README")));
-    // A change that changes nothing makes no snapshot, and a missing one is an error.
+    // A change to the same content makes no snapshot, and removing a missing file is an error.
     test.put(&project, "README", "second\n");
     assert_eq!(
         test.engine
@@ -515,7 +515,8 @@ fn versions_and_listings_of_a_project() {
 fn what_is_written_during_an_update_is_not_left_behind() {
     with_each(|test| {
         if test.provider != ProviderName::Overlay {
-            // Nothing closes a copy; whoever writes to it during an update meets a moment.
+            // A copy cannot be closed, so a program that writes to it during an update may fail for
+            // a moment.
             return;
         }
         let project = test.project("web");
@@ -534,7 +535,8 @@ fn what_is_written_during_an_update_is_not_left_behind() {
                     if fs::write(&file, number.to_string()).is_ok() {
                         written.insert(file, number.to_string());
                     }
-                    // A program that writes at once, soon, and after a while: the pause is the case.
+                    // A program that writes at once, soon, and after a while: the case is the
+                    // pause.
                     let pause = [0, 3, 700][(number % 3) as usize];
                     std::thread::sleep(std::time::Duration::from_millis(pause));
                 }
@@ -576,7 +578,7 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
             names.sort();
             names
         };
-        // The layers of the project are published in the background, with a lock of their own.
+        // The layers of the project are published in the background, under a lock of their own.
         test.engine.context.wait_for_jobs();
         let before = locks();
         let (one, path) = test.fork(&project, "one");
@@ -611,7 +613,7 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
             .workspaces
             .delete_workspace(&plain, &user())
             .unwrap();
-        // What never was leaves nothing either.
+        // A fork that was never made leaves nothing.
         test.engine
             .workspaces
             .delete_workspace(&"nobody".parse().unwrap(), &user())
@@ -621,8 +623,8 @@ fn workspaces_that_are_gone_leave_no_lock_files() {
     });
 }
 
-/// What is remembered of a fork's changes is only told again if nothing has changed: an engine that
-/// remembers and one that was just opened say the same after every step.
+/// Cached changes of a fork are used only if nothing has changed: an engine with a cache and one
+/// that was just opened give equal answers after every step.
 #[test]
 fn changes_that_are_remembered_are_those_that_are_there() {
     with_each(|test| {
@@ -690,19 +692,19 @@ fn changes_that_are_remembered_are_those_that_are_there() {
                     .unwrap();
             }),
         ];
-        let told = |engine: &offshoot_engine::Engine| {
+        let changes_of = |engine: &offshoot_engine::Engine| {
             let changes = engine.sync.changes(&id, &user()).unwrap();
             (changes.base, changes.set, changes.moved)
         };
         let mut before = None;
         for (what, step) in steps {
             step();
-            let fresh = told(&crate::fixture::open(test.host.path(), test.provider));
-            assert_eq!(told(&test.engine), fresh, "{what}");
-            // Long enough ago to be remembered, then from what is.
+            let fresh = changes_of(&crate::fixture::open(test.host.path(), test.provider));
+            assert_eq!(changes_of(&test.engine), fresh, "{what}");
+            // The files are old enough to be cached; the second answer comes from the cache.
             std::thread::sleep(std::time::Duration::from_millis(60));
             for _ in 0..3 {
-                assert_eq!(told(&test.engine), fresh, "{what}, later");
+                assert_eq!(changes_of(&test.engine), fresh, "{what}, later");
             }
             let same = ["nothing", "a snapshot is taken"];
             if !same.contains(&what) {

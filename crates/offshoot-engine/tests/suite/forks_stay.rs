@@ -1,4 +1,4 @@
-//! A fork keeps what it was forked at, by `ls`, `stat` and `read`, while its project receives edits,
+//! A fork keeps what it was forked at, by `ls`, `stat` and `read`, while its project gets edits,
 //! merges, compaction and garbage collection.
 
 use std::fs::{self, File};
@@ -14,14 +14,14 @@ use offshoot_testkit::{DirImage, Node, NodePath, Rng, dir_image, soak};
 
 const MOST_FORKS: usize = 10;
 
-/// A fork and what it must show for ever.
+/// A fork and its expected content.
 struct Kept {
     id: WorkspaceId,
     path: PathBuf,
     image: DirImage,
     /// How many paths it changed itself.
     own_changes: usize,
-    /// A file that was open all the time.
+    /// A file that stays open all the time.
     held: (File, Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// The project changes: by an edit, or by the merge of a fork that changed things of every sort.
+    /// Changes the project by an edit, or by the merge of a fork with changes of every kind.
     fn change_project(&mut self, round: usize) {
         if self.rng.chance(500) {
             let name = format!("edited/{}/{}", self.rng.below(3), self.rng.below(6));
@@ -86,7 +86,7 @@ impl World {
         self.bases.push(head.unwrap());
     }
 
-    /// A new fork, of the head or of any older snapshot, by which layers for old states are built.
+    /// A new fork of the head or of any older snapshot, which builds layers for old states.
     fn begin_fork(&mut self) {
         self.names += 1;
         let old = self.rng.chance(400).then(|| *self.rng.pick(&self.bases));
@@ -137,7 +137,7 @@ impl World {
             .unwrap();
     }
 
-    /// By directory listing, `stat` and `read`; by an open file; and by the engine's own doors.
+    /// Checks directory listings, `stat` and `read`, an open file, and the engine's own reads.
     fn look(&self, fork: &Kept) {
         let now = dir_image(&fork.path);
         assert!(
@@ -196,7 +196,7 @@ impl World {
         }
         if round % 100 == 99 {
             if soak() {
-                // What a fork shows must not depend on what the kernel remembers of its layers.
+                // The content of a fork must not depend on the kernel's caches of its layers.
                 let _ = fs::write("/proc/sys/vm/drop_caches", "2");
             }
             self.forks.iter().for_each(|fork| self.look(fork));
@@ -205,8 +205,8 @@ impl World {
     }
 }
 
-/// One change of the sorts that layers have to tell apart: content, deletion, directory over file
-/// and the other way round, bits, links, an emptied directory.
+/// One change of each kind that layers represent differently: content, deletion, directory over
+/// file and the other way round, permission bits, links, an emptied directory.
 fn some_change(rng: &mut Rng, root: &Path) {
     let path = root.join(format!("t/{}/{}", rng.below(3), rng.below(4)));
     let is_dir = fs::symlink_metadata(&path).is_ok_and(|stat| stat.is_dir());
@@ -265,7 +265,7 @@ fn forks_stay_as_they_are_while_their_project_goes_on() {
         world.collect();
         world.forks.iter().for_each(|fork| world.look(fork));
         assert!(world.collected > 0, "no layer was ever collected");
-        // Also for the next process.
+        // The next process sees it too.
         world.test.reopen();
         world.forks.iter().for_each(|fork| world.look(fork));
         world.test.check();

@@ -1,5 +1,5 @@
-//! Requests that are repeated with their key make what they ask for once: at the same time, after a
-//! failure of any call, after a kill, and by another process.
+//! Requests that are repeated with their key have one result: at the same time, after a failure of
+//! any call, after a kill, and by another process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use offshoot_store::Durability;
 use offshoot_testkit::{Rng, soak};
 use serde_json::json;
 
-/// What can be asked for with a key.
+/// The kinds of requests that take a key.
 const KINDS: [&str; 8] = [
     "workspace",
     "copy",
@@ -29,7 +29,7 @@ const KINDS: [&str; 8] = [
     "uploads",
 ];
 
-/// No request here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any request here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
 fn access(engine: &Engine) -> Access {
@@ -76,7 +76,7 @@ fn name_of(made: &Made) -> Result<String> {
     })
 }
 
-/// Asks for something with a key. Returns the names of what there is, and whether this made it.
+/// Sends a request with a key. Returns the names of its results, and whether this call made them.
 fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<String>, bool)> {
     let access = access(engine);
     let asked = json!({ "kind": kind });
@@ -133,7 +133,8 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
                     let bytes = format!("{key} {}", before.len());
                     let content = Content::Bytes(bytes.as_bytes());
                     let options = WriteOptions::default();
-                    // The same for all three of them, so that each but the first gets another.
+                    // All three requests ask for the same name, so that all but the first get
+                    // another one.
                     let name = format!("{key}.txt");
                     let written = access.upload(&shared, name.as_bytes(), content, &options)?;
                     written.path.to_text()
@@ -144,7 +145,7 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
     )
 }
 
-/// All that requests of these kinds make.
+/// Everything that requests of these kinds make.
 fn all_things(engine: &Engine) -> Vec<String> {
     let workspaces = engine
         .workspaces
@@ -165,7 +166,7 @@ fn all_things(engine: &Engine) -> Vec<String> {
     all
 }
 
-/// How many more things there are when a request of the kind is done.
+/// How many more results there are after a request of this kind.
 fn size_of(kind: &str) -> usize {
     match kind {
         "forks" | "uploads" => 3,
@@ -189,7 +190,7 @@ fn each_kind_is_made_once_and_found_again() {
         let again = ask(&test.engine, &host, kind, "k").unwrap();
         assert_eq!(again, (names, false), "{kind}");
         assert_eq!(all_things(&test.engine), after, "{kind}");
-        // Under another key it is another request, but a name is taken.
+        // Another key makes another request, but the name is taken.
         if !["project", "import"].contains(&kind) {
             assert!(ask(&test.engine, &host, kind, "other").unwrap().1, "{kind}");
         }
@@ -231,7 +232,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
     prepare(&test);
     let host = test.host.path().to_owned();
     let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
-    // Some of many: the others stay what they are.
+    // Some of many are removed; the others stay.
     let (names, _) = ask("forks");
     let second: WorkspaceId = names[1].parse().unwrap();
     test.engine
@@ -247,7 +248,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
             .create_workspace(Some(id), Layout::Plain, quota, &user());
         assert_eq!(made.unwrap().id.as_str(), name);
     };
-    // Somebody takes the name.
+    // Another workspace takes the name.
     named(&names[1], second.clone());
     let (again, made) = ask("forks");
     assert!(made && again[1] != names[1]);
@@ -275,7 +276,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         assert_eq!(again != names, kind == "workspace");
         assert_eq!(ask(kind), (again, false), "{kind}");
     }
-    // An agent that ended.
+    // An agent that has ended.
     let (agent, _) = ask("spawn");
     test.engine
         .access
@@ -283,7 +284,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         .unwrap();
     let (again, made) = ask("spawn");
     assert!(made && again != agent);
-    // What was uploaded is told as it was, also when the file has moved since.
+    // The answer for an upload stays as it was, also after the file has moved.
     let (files, _) = ask("uploads");
     let shared: WorkspaceId = "shared".parse().unwrap();
     let (from, to) = (p(&files[0]), p("elsewhere"));
@@ -292,7 +293,7 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         .move_file(&shared, &from, &to, &user())
         .unwrap();
     assert_eq!(ask("uploads"), (files.clone(), false));
-    // Not if it was in a workspace of that name before.
+    // A file in an earlier workspace of that name does not count.
     test.engine
         .workspaces
         .delete_workspace(&shared, &user())
@@ -331,7 +332,7 @@ fn purging_takes_the_notes() {
     test.check();
 }
 
-/// A request whose n-th call fails is done by its repetition, and no thing more.
+/// A request whose n-th call fails is completed by its repetition, and nothing is made twice.
 #[test]
 fn a_failure_of_any_call_makes_nothing_twice() {
     for kind in KINDS {
@@ -340,13 +341,13 @@ fn a_failure_of_any_call_makes_nothing_twice() {
         let host = test.host.path().to_owned();
         let mut things = all_things(&test.engine).len();
         let step = match kind {
-            // The next one looks at the copies before it, which takes calls too.
+            // The next name depends on the copies before it, which takes more calls.
             "copy" => 7,
             _ => 1,
         };
         for (round, n) in (1..).step_by(step).enumerate() {
             assert!(n < MOST_CALLS, "the fault strikes again and again");
-            // That a disk stays away leaves what a kill leaves.
+            // A disk that stays away leaves what a kill leaves.
             match round % 2 {
                 0 => test.plan.arm(n),
                 _ => test.plan.arm_from(n),
@@ -407,7 +408,7 @@ fn child() {
     }
 }
 
-/// Asks for all kinds with keys of its task, one after the other, and says what it got.
+/// Sends requests of all kinds with keys of its task, one after the other, and prints the results.
 fn work(task: &Task) {
     let engine = open(&task.host, task.provider);
     let key = &task.words[0];
@@ -454,7 +455,7 @@ fn repetitions_of_two_processes_make_one_thing() {
     test.check();
 }
 
-/// A process that is killed at any moment leaves nothing that its repetition makes a second time.
+/// A process that is killed at any moment leaves nothing that its repetition makes twice.
 #[test]
 fn a_kill_at_any_moment_makes_nothing_twice() {
     let mut test = TestEngine::in_memory(ProviderName::Copy);
@@ -466,7 +467,7 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
         let key = format!("k{round}");
         test.close();
         let child = start(&test, &key);
-        // From the first kind to the last, and somewhere in it.
+        // The kills are spread from the first kind to the last.
         let until = KINDS[round % KINDS.len()];
         while let Some(said) = child.hear(Duration::from_secs(120)) {
             assert!(!said.starts_with("failed"), "{said}");
@@ -489,9 +490,9 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
     test.check();
 }
 
-/// After a power cut a fork is brought back from the file beside it, but not one that was being made
-/// under a key: its rows wait for the disk, so without them nobody was answered, and the repetition
-/// makes one.
+/// After a power cut a fork is restored from the file beside it, but not a fork that was being made
+/// under a key: its rows are durable before the answer, so without them there was no answer, and
+/// the repetition makes one.
 #[test]
 fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
     let mut test = TestEngine::new(ProviderName::Copy);

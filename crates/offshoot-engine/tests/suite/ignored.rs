@@ -1,5 +1,5 @@
-//! Ignored files are not ours: they are not read, not stored and in no history, they go with their
-//! directory, and the answer says how much that was.
+//! Ignored files are not read, not stored and in no history. They are removed with their directory,
+//! and the answer counts them.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,12 +14,11 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
-/// What an agent has on disk once it has installed and built something.
+/// What an agent has on disk after it has installed and built something.
 const MODULES: u64 = 20_000;
 const BUILT: u64 = 50 << 20;
 
-/// Fills `node_modules` with so many files and `target` with so many bytes. What is built cannot be
-/// made smaller by compression.
+/// Fills `node_modules` with so many files and `target` with so many incompressible bytes.
 fn install_and_build(root: &Path, modules: u64, built: u64) -> u64 {
     let mut bytes = built;
     for dir in 0..modules / 100 {
@@ -162,7 +161,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
         for (id, root) in [(&fork, &fork_path), (&alone, &alone_path)] {
             fs::write(root.join(".gitignore"), "vendor/\nnode_modules/\n*.log\n").unwrap();
             engine.sync.sync_workspace(id, &user()).unwrap();
-            // Through a door, although it is ignored.
+            // A call writes an ignored file.
             put(engine, id, "node_modules/mine", "mine\n");
             put(engine, id, "a.log", "log\n");
             fs::create_dir_all(root.join("vendor/deep/er")).unwrap();
@@ -183,7 +182,8 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                 ]
             );
             assert_eq!(synced(engine, id), Vec::<String>::new());
-            // The rules are those of the workspace: what they let go appears, and nothing else.
+            // The rules of the workspace apply: files that they no longer match appear, and nothing
+            // else.
             fs::write(root.join(".gitignore"), "node_modules/\n").unwrap();
             let found = synced(engine, id);
             assert_eq!(
@@ -196,7 +196,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                     "create vendor/deep/er/x"
                 ]
             );
-            // What is tracked stays so whatever the rules become.
+            // What is tracked stays tracked under any rules.
             fs::write(root.join(".gitignore"), "*\n").unwrap();
             fs::write(root.join("vendor/deep/er/x"), "changed\n").unwrap();
             fs::write(root.join("new"), "new\n").unwrap();
@@ -308,7 +308,7 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
     });
 }
 
-/// A build goes on while the fork moves to another base: what it writes follows.
+/// A build goes on while the fork moves to another base, and its output moves too.
 #[test]
 fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
     let test = TestEngine::in_memory(ProviderName::Copy);
@@ -324,7 +324,7 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let number = rounds.fetch_add(1, Ordering::Relaxed).to_string();
-                // They may be away for a moment, when they follow.
+                // The files may be missing for a moment, while they move.
                 let _ = fs::write(path.join("target/deep/object"), &number);
                 let _ = fs::write(path.join("target").join(&number), "");
                 let _ = fs::write(path.join("build.log"), &number);
@@ -343,7 +343,7 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
     assert!(path.join("target/deep/object").exists() && path.join("target/0").exists());
 }
 
-/// The workspace goes with the last decision, and what goes with it is told there.
+/// The last decision removes the workspace, and its answer counts the ignored files.
 #[test]
 fn the_last_decision_says_what_went_with_the_workspace() {
     with_each(|test| {

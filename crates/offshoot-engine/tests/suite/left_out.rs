@@ -1,5 +1,5 @@
-//! What never gets from one agent to another: repositories of git in every disguise, what git
-//! refuses in a tree, and the places that are ours.
+//! Paths that a merge never brings into a project: git repositories under every name that git
+//! accepts, what git refuses in a tree, and reserved directories.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -40,7 +40,7 @@ fn of_project(test: &TestEngine, project: &ProjectId) -> Vec<String> {
     image.keys().map(|path| text(&path.0)).collect()
 }
 
-/// What stock git says of the project or a workspace: nothing.
+/// Stock git has nothing to say against the project or a workspace.
 fn assert_clean(test: &TestEngine, project: &ProjectId, workspace: Option<&WorkspaceId>) {
     let target = test.host.path().join("exported.git");
     match workspace {
@@ -61,8 +61,11 @@ fn assert_clean(test: &TestEngine, project: &ProjectId, workspace: Option<&Works
         .args(["fsck", "--strict", "--no-dangling"])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&fsck.stderr);
-    assert!(fsck.status.success() && !told.contains("error"), "{told}");
+    let messages = String::from_utf8_lossy(&fsck.stderr);
+    assert!(
+        fsck.status.success() && !messages.contains("error"),
+        "{messages}"
+    );
     fs::remove_dir_all(&target).unwrap();
 }
 
@@ -94,7 +97,7 @@ fn fork_at(
     (fork.workspace.id, path)
 }
 
-/// Every disguise in which git, somewhere, would find a repository.
+/// Every name under which git on some platform would find a repository.
 fn disguise(dir: &Path) -> Vec<String> {
     git(dir, &["init", "-q"]);
     fs::write(dir.join(".git/config"), HOSTILE).unwrap();
@@ -157,7 +160,7 @@ fn a_repository_of_one_agent_reaches_nobody() {
                 .receipt(done.merge_id.as_ref().unwrap())
                 .unwrap()
                 .completed,
-            // The log says what was merged; what became of the workspace is in the answer alone.
+            // The log says what was merged; what became of the workspace is only in the answer.
             Completed {
                 after: None,
                 ..done
@@ -172,7 +175,7 @@ fn a_repository_of_one_agent_reaches_nobody() {
         );
         assert_clean(&test, &project, None);
 
-        // A new fork, one that is updated, and one with a repository of its own: git runs nothing.
+        // In a new fork, an updated one, and one with a repository of its own git runs nothing.
         let (_, fresh) = test.fork(&project, "eve");
         test.engine.merges.update(&other, false, &user()).unwrap();
         for dir in [&fresh, &other_path] {
@@ -221,7 +224,7 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
         };
         let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.left_out.len(), hidden.len() + 1);
-        // It goes on with its repositories, and they are left out again.
+        // The fork keeps its repositories, and the next merge leaves them out again.
         assert_eq!(
             fs::read_to_string(path.join(".git/config")).unwrap(),
             HOSTILE
@@ -322,13 +325,13 @@ fn a_repository_of_the_owner_is_nobody_elses_to_change() {
         test.project_text(&project, "vendor/x/.git/HEAD"),
         "ref: refs/heads/main\n"
     );
-    // With the directory that it is in, a repository goes.
+    // A repository is removed with the directory that it is in.
     assert!(
         !held.iter().any(|one| one.starts_with("vendor/y")),
         "{held:?}"
     );
 
-    // A directory becomes a file that points at a repository.
+    // A directory becomes a file that points to a repository.
     let (id, path) = test.fork(&project, "bob");
     fs::remove_dir_all(path.join("vendor/x/.git")).unwrap();
     fs::write(path.join("vendor/x/.git"), "gitdir: ../../evil\n").unwrap();
@@ -456,7 +459,7 @@ fn nobody_puts_them_into_a_project_by_hand() {
     assert!(import.make_link(&p("x/.gitmodules"), b"y").is_err());
     assert!(import.make_dir(&p("x/.git")).is_err());
 
-    // Nor as the decision of a conflict.
+    // The decision of a conflict cannot bring one either.
     let (id, path) = test.fork(&project, "ada");
     put(".gitmodules", "[submodule \"x\"]\n\turl = ../y\n").unwrap();
     write(&path, ".gitmodules", "[submodule \"x\"]\n\turl = ../z\n");
@@ -591,7 +594,7 @@ fn what_earlier_merges_brought_is_taken_out_once() {
         write(&source, file, text);
     }
     let project = import(&test, "app", &source);
-    // As if merges of an earlier version had brought some of it.
+    // As if merges of an earlier version had brought some of these paths.
     let before = offshoot_git::hash(offshoot_core::ObjectKind::Blob, b"the owner's\n").unwrap();
     let store = test.store();
     store
@@ -636,7 +639,7 @@ fn what_earlier_merges_brought_is_taken_out_once() {
     test.check();
 }
 
-/// Content that git refuses under one name and not under another comes to it by a rename.
+/// A rename gives content to a name under which git refuses it.
 #[test]
 fn a_decision_brings_no_gitmodules_that_git_refuses() {
     let test = TestEngine::in_memory(ProviderName::Copy);

@@ -1,5 +1,5 @@
-//! Directories that go and come back: removed by somebody, cleaned up, deleted with a process in
-//! them, kept because somebody holds them.
+//! Directories that are removed and come back: removed by a program, cleaned up, deleted with a
+//! process in them, or kept because a program uses them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,14 +18,14 @@ use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
 use offshoot_testkit::{Process, wait_until};
 
-/// A program that does what it is told, in a directory or with a file of it open.
+/// A program that runs in a directory or has a file of it open, and reads commands.
 struct Holder {
     _process: Process,
     stdin: ChildStdin,
 }
 
 impl Holder {
-    /// Runs a shell script that must say `ready` and then reads lines.
+    /// Runs a shell script that must print `ready` and then reads lines.
     fn start(script: &str, dir: &Path) -> Holder {
         let mut command = Command::new("sh");
         command
@@ -45,7 +45,7 @@ impl Holder {
         }
     }
 
-    /// Appends what it is told to a file that it has open.
+    /// Appends the lines that it reads to an open file.
     fn writing(dir: &Path, file: &str) -> Holder {
         let script = format!(
             "exec 3>>\"$DIR/{file}\"; echo ready; while read line; do echo \"$line\" >&3; done"
@@ -53,7 +53,7 @@ impl Holder {
         Holder::start(&script, dir)
     }
 
-    /// Stands in the directory.
+    /// Has the directory as its working directory.
     fn inside(dir: &Path) -> Holder {
         Holder::start(
             "cd \"$DIR\"; echo ready; read line; echo \"$line\" > late",
@@ -66,7 +66,7 @@ impl Holder {
     }
 }
 
-/// Takes a file in as an archive does.
+/// Writes a file as an archive does.
 fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
     let owner = Principal::owner(Operator::new("ann"));
     let access = engine.access.acting_as(Arc::new(owner), None);
@@ -81,7 +81,7 @@ fn read(engine: &Engine, id: &WorkspaceId, path: &str) -> String {
     String::from_utf8(engine.workspaces.read_whole(id, &p(path)).unwrap().0).unwrap()
 }
 
-/// A second look at the rows.
+/// A second connection to the database.
 fn store_of(test: &TestEngine) -> SqliteStore {
     let database = test.host.path().join("data/offshoot.db");
     SqliteStore::open(&database, SqliteOptions::default()).unwrap()
@@ -92,7 +92,7 @@ fn problems(engine: &Engine) -> Vec<String> {
     found.iter().map(|one| format!("{one:?}")).collect()
 }
 
-/// A lock is called by a number, which says nothing to anybody.
+/// The error of a lock names the workspace, not the number in the name of the lock.
 #[test]
 fn a_workspace_that_is_held_is_called_by_its_name() {
     let test = TestEngine::new(ProviderName::Copy);
@@ -113,7 +113,7 @@ fn a_workspace_that_is_held_is_called_by_its_name() {
     other.sync.sync_workspace(&id, &user()).unwrap();
 }
 
-/// Whatever is done with a workspace whose path nobody was given, no directory appears.
+/// No operation makes a directory for a workspace whose path was not handed out.
 #[test]
 fn no_door_needs_a_directory() {
     let mut test = TestEngine::new(ProviderName::Copy);
@@ -214,7 +214,7 @@ fn a_restore_that_cannot_be_done_leaves_no_version() {
     write(&test.engine, &ws, "f", "two");
     let dir = test.engine.workspaces.hand_out_path(&ws).unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    // Something that no directory can take the place of.
+    // Something that no directory can replace.
     fs::write(&dir, "in the way").unwrap();
     let before = test.engine.history.lines(&ws, None, 0).unwrap().len();
     let id = first.snapshot.id.to_hex();
@@ -347,7 +347,7 @@ fn clean_leaves_forks_that_somebody_uses() {
         assert_eq!(clean(true), std::slice::from_ref(&other));
         assert_eq!(clean(false), std::slice::from_ref(&other));
         assert!(reader_path.join("README").exists());
-        // It takes changes as before.
+        // The workspace can be changed as before.
         fs::write(reader_path.join("after"), "x").unwrap();
         assert_eq!(test.changes(&reader).len(), 1);
         drop(held);
@@ -408,7 +408,7 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
                 log.contains("refusal")
             });
             drop(holder);
-            // Nothing is different from before.
+            // Nothing has changed.
             fs::write(path.join("more"), "x").unwrap();
             assert!(path.join("log.txt").exists());
             let deleted = test
@@ -454,7 +454,7 @@ fn a_merge_that_landed_is_a_receipt_although_somebody_holds_the_workspace() {
         assert_eq!(after.moved, Some(false));
         let why = after.waits.unwrap();
         assert!(why.contains("offshoot update ada"), "{why}");
-        // Asked again, it is the same merge, and still waits.
+        // A repeated request returns the same merge, which still waits.
         let again = complete(&test, &id, true);
         assert_eq!(again.merge_id, kept.merge_id);
         assert_eq!(again.after.unwrap().moved, Some(false));
@@ -495,7 +495,7 @@ fn a_merged_workspace_stays_while_somebody_writes_to_it_and_goes_later() {
     });
 }
 
-/// A conflict that waits for a decision does not become a second one.
+/// A conflict that waits for a decision does not become a second review.
 #[test]
 fn an_update_after_a_merge_takes_what_landed_for_done() {
     let test = TestEngine::new(ProviderName::Copy);
@@ -515,13 +515,13 @@ fn an_update_after_a_merge_takes_what_landed_for_done() {
     assert_eq!(reviews.len(), 1);
 }
 
-/// Ignored files stay where they are, in a directory that the project has no more.
+/// Ignored files stay in a directory that the project has no more.
 #[test]
 fn an_update_counts_the_directories_that_only_ignored_files_keep() {
     with_each(|test| {
         let project = test.project("web");
         let (id, path) = test.fork(&project, "ada");
-        // Through us, so that the index knows it.
+        // Written by a call, so that the index has it.
         write(&test.engine, &id, "docs/a/out.log", "ignored");
         let (other, other_path) = test.fork(&project, "bob");
         fs::remove_dir_all(other_path.join("docs")).unwrap();
@@ -542,7 +542,7 @@ fn an_update_counts_the_directories_that_only_ignored_files_keep() {
     });
 }
 
-/// A process that takes a directory away may be killed while it stands aside.
+/// A process that removes a directory may be killed after it moved the directory aside.
 #[test]
 fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     let mut test = TestEngine::new(ProviderName::Copy);
@@ -568,7 +568,7 @@ fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
     test.reopen();
     test.engine.context.wait_for_jobs();
     assert!(path.join("outside").exists() && !aside.exists());
-    // If it was known to be gone by then, it is thrown away.
+    // If the row says that the directory is gone, it is removed.
     let copy = tmp.join("leaving-999999");
     fs::create_dir(&copy).unwrap();
     test.close();

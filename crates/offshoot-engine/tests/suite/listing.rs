@@ -63,7 +63,7 @@ fn pages_put_together_are_the_listing_in_every_order() {
         paged.sort();
         assert_eq!(paged.join(" "), "B C a.txt k:0:x m.txt sub z");
     }
-    // The last entry of a page goes away, and others come: nothing else is lost or shown twice.
+    // The last entry of a page is removed, and others are added: nothing else is lost or repeated.
     let options = by(Name, false, false);
     let shown = names_by_page(&test, &id, &options, |round| {
         if round == 0 {
@@ -98,7 +98,7 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
     assert!(!test.plan.disarm(), "a page of five made sixty calls");
     assert_eq!(page.entries[0].path, p("d/f101"));
     assert_eq!(page.next.as_deref(), Some("f105"));
-    // So does the tree: files are nothing but names to it.
+    // A tree does not open files either, because it shows names only.
     test.plan.arm(60);
     let tree = test
         .engine

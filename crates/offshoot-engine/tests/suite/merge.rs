@@ -22,7 +22,12 @@ fn paths(list: &[RelPath]) -> Vec<String> {
     list.iter().map(RelPath::to_text).collect()
 }
 
-fn settle(test: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&str, Policy)]) {
+fn set_merge_settings(
+    test: &TestEngine,
+    project: &ProjectId,
+    landing: Landing,
+    rules: &[(&str, Policy)],
+) {
     let settings = MergeSettings {
         policies: rules
             .iter()
@@ -107,7 +112,7 @@ fn work_of_several_agents_comes_together() {
                 .len(),
             snapshots
         );
-        // What was ignored went unread, and the answer says how much.
+        // Ignored files were removed unread, and the answer counts them.
         let gone = second.ignored_removed;
         assert_eq!((gone.files, gone.bytes), (1, 7));
         assert_eq!(complete(&test, &two), second);
@@ -213,7 +218,7 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
             .unwrap();
         assert_eq!(test.project_text(&project, &name), expected, "{agent}");
     }
-    // The project goes on while a review waits: the decision fits what is there by then.
+    // The project changes while a review waits, and the decision fits its current content.
     test.put(&project, "late.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
     let (id, path) = test.fork(&project, "late");
     fs::write(
@@ -244,7 +249,7 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
 fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
     let test = TestEngine::new(ProviderName::Copy);
     let project = test.project("web");
-    settle(
+    set_merge_settings(
         &test,
         &project,
         Landing::Partial,
@@ -312,10 +317,10 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
         ("theirs", Policy::LastWriterWins)
     );
     assert_eq!(lost.lost_by.as_deref(), Some("low"));
-    // A tie is for somebody to decide.
+    // A tie has to be decided by a person.
     let tie = complete(&test, &even);
     assert_eq!(tie.conflicts.len(), 1);
-    // What lost comes back with one call.
+    // One call brings back what lost.
     let merge = done.merge_id.unwrap();
     test.engine
         .merges
@@ -329,7 +334,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
 fn an_atomic_project_lands_nothing_until_all_is_decided() {
     let test = TestEngine::new(ProviderName::Copy);
     let project = test.project("web");
-    settle(&test, &project, Landing::Atomic, &[]);
+    set_merge_settings(&test, &project, Landing::Atomic, &[]);
     let (id, path) = test.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
     fs::write(path.join("docs/a/b"), "mine\n").unwrap();
@@ -404,7 +409,7 @@ fn a_kept_workspace_moves_onto_the_merged_head_again_and_again() {
                 "nothing is left to merge"
             );
         }
-        // A conflict: the project's side is shown, the own one waits in the review.
+        // In a conflict the fork gets the project's side, and its own waits in the review.
         fs::write(path.join("README"), "mine\n").unwrap();
         test.put(&project, "README", "theirs\n");
         let done = test.engine.merges.complete(&id, &keep, &user()).unwrap();
@@ -444,7 +449,7 @@ fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
     assert_eq!(again.code(), ErrorCode::AlreadyExists);
     let log = test.engine.merges.list_merges(&project, None, 0).unwrap();
     assert!(log[0].undone_by.is_some());
-    // Where later work stands on what the merge brought, nothing is undone.
+    // If later changes build on those of the merge, nothing is undone.
     let (two, path) = test.fork(&project, "two");
     fs::write(path.join("README"), "two\n").unwrap();
     let done = complete(&test, &two);
@@ -482,7 +487,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
     let project = test.project("web");
     let (one, path) = test.fork(&project, "one");
     fs::write(path.join("one"), "one\n").unwrap();
-    // What a process leaves that is killed right after it asked.
+    // A process was killed right after it requested the merge.
     leave_completion(&test, &one);
     test.reopen();
     assert_eq!(test.engine.merges.work_off_completions().unwrap(), 0);
@@ -490,7 +495,7 @@ fn what_was_asked_for_is_done_by_whoever_comes_next() {
     test.check();
 }
 
-/// Asks for a merge without doing it, as a process does that is killed at that moment.
+/// Requests a merge without doing it, as a process that is killed at that moment does.
 fn leave_completion(test: &TestEngine, id: &WorkspaceId) {
     use offshoot_store::{CompletionRow, Durability, MetaStore, SqliteOptions, SqliteStore};
     let database = test.host.path().join("data/offshoot.db");

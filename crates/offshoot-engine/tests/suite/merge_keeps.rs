@@ -1,4 +1,5 @@
-//! What happens to a workspace after its merge: it goes when all it holds is merged, not before.
+//! What happens to a workspace after its merge: it is removed when everything in it is merged, not
+//! before.
 
 use std::fs;
 
@@ -44,7 +45,7 @@ fn a_workspace_that_was_kept_goes_when_it_is_completed_for_good() {
             keep: true,
             ..CompleteOptions::default()
         };
-        // Nothing to merge, so that the second merge is the same as the first.
+        // There is nothing to merge, so that the second merge equals the first.
         test.engine.merges.complete(&id, &keep, &user()).unwrap();
         assert!(path.join("README").exists());
         let done = test
@@ -77,7 +78,7 @@ fn a_merge_that_waits_as_a_whole_moves_nothing() {
     let after = done.after.clone().unwrap();
     assert_eq!((after.moved, after.removed), (Some(false), false));
     assert!(after.waits.is_some());
-    // The fork has what it had.
+    // The fork has its files.
     assert_eq!(fs::read(path.join("README")).unwrap(), b"mine\n");
     let review = done.conflicts[0].review_id.clone().unwrap();
     let resolved = test
@@ -93,7 +94,7 @@ fn a_merge_that_waits_as_a_whole_moves_nothing() {
     test.check();
 }
 
-/// A fork stays on its base while a program stands in it. Its own work is no conflict then.
+/// A fork keeps its base while a program uses it. Its own earlier changes are then no conflict.
 #[test]
 fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
     with_each(|test| {
@@ -110,7 +111,7 @@ fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
         fs::create_dir(path.join(".git")).unwrap();
         fs::write(path.join(".git/config"), "[core]\n").unwrap();
         let moved = complete().after.unwrap().moved == Some(true);
-        // Others work on, and so does the agent, at what it has brought already.
+        // Other agents continue, and so does the agent, in files that it has merged already.
         test.put(&project, "src/main.rs", "of others\n");
         fs::write(path.join("new"), "one\ntwo\n").unwrap();
         fs::write(path.join("README"), "second\n").unwrap();
@@ -119,7 +120,7 @@ fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
         assert_eq!(test.project_text(&project, "new"), "one\ntwo\n");
         assert_eq!(test.project_text(&project, "README"), "second\n");
         assert_eq!(test.project_text(&project, "src/main.rs"), "of others\n");
-        // What is a conflict is one, and what landed nothing changes nothing of that.
+        // A conflict stays one, and a merge that landed nothing does not change that.
         test.put(&project, "README", "of others\n");
         fs::write(path.join("README"), "third\n").unwrap();
         let review = complete().conflicts[0].review_id.clone().unwrap();
@@ -143,7 +144,7 @@ fn a_fork_that_could_not_move_is_not_set_against_its_own_work() {
     });
 }
 
-/// The same for merges that land whole or not at all.
+/// A fork that kept its base, with merges that land whole or not at all.
 #[test]
 fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
     with_each(|test| {
@@ -172,7 +173,7 @@ fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
             .merges
             .resolve(&review, Resolution::Theirs, &user());
         assert!(resolved.unwrap().snapshot.is_some());
-        // What others made of the file meanwhile stays.
+        // Changes of other agents to the file stay.
         assert_eq!(test.project_text(&project, "new"), "one\nof others\n");
         assert_eq!(test.project_text(&project, "README"), "mine\n");
         assert_eq!(test.project_text(&project, "more"), "more\n");
@@ -180,7 +181,7 @@ fn a_merge_that_waits_whole_brings_what_came_since_the_one_before() {
     });
 }
 
-/// A merge that was undone is not there any more, whatever came after it.
+/// A merge that was undone has no effect, also after later merges.
 #[test]
 fn what_was_undone_counts_as_not_merged() {
     let mut stayed = 0;
@@ -256,10 +257,10 @@ fn a_fork_is_not_set_against_what_it_merged_before_the_merge_that_was_undone() {
     assert!(stayed > 0, "no fork stayed where it was");
 }
 
-/// Undoing takes what a merge brought from the project, not from the fork that was kept.
+/// Undoing removes the changes of a merge from the project, not from the fork that was kept.
 #[test]
 fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
-    // Whether it is completed once more before the undoing, and whether it is updated after it.
+    // Whether the fork is completed again before the undo, and whether it is updated after it.
     for (again, update) in [(false, false), (true, false), (false, true)] {
         with_each(|test| {
             let project = test.project("web");
@@ -297,7 +298,7 @@ fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
             let image = test.project_image(&project, None);
             let has = |at: &str| image.contains_key(&offshoot_testkit::NodePath(at.into()));
             assert!(has("empty") && !has("docs/a/b"));
-            // What others have by now is not undone a second time.
+            // What others have changed by now is not undone again.
             let (_, other) = test.fork(&project, "two");
             assert_eq!(fs::read(other.join("sub/dir/new")).unwrap(), b"one\n");
             assert!(complete().merged.is_empty());
@@ -306,7 +307,7 @@ fn a_fork_that_moved_onto_what_was_undone_keeps_its_work_and_merges_it_again() {
     }
 }
 
-/// Runs a test with each provider, which counts.
+/// Runs a test with each provider and lets it count.
 fn with_each_counted(count: &mut usize, run: impl Fn(TestEngine, &mut usize)) {
     let counted = std::cell::RefCell::new(count);
     with_each(|test| run(test, &mut counted.borrow_mut()));

@@ -13,8 +13,8 @@ use offshoot_fs::ProviderName;
 use offshoot_testkit::{HostDir, Rng, soak, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Files that every second large merge finds changed by both sides. The others end with the removal
-/// of the fork, so that kills fall into that too.
+/// Files that both sides change in every second large merge. The other merges end with the removal
+/// of the fork, so that kills also hit that.
 const CONFLICTS: usize = 3;
 
 #[test]
@@ -24,7 +24,7 @@ fn child() {
     }
 }
 
-/// Completes the workspaces whose names come in, and says what came of each.
+/// Completes the workspaces whose names it reads, and prints the outcome of each.
 fn complete_what_is_asked_for(task: &Task) {
     let engine = open(&task.host, task.provider);
     say("ready");
@@ -45,7 +45,7 @@ fn best_provider() -> ProviderName {
     working(place.path())[0]
 }
 
-/// A project of many files that one fork after the other changes all at once.
+/// A project of many files, all of which one fork after the other changes.
 struct Large {
     test: TestEngine,
     project: ProjectId,
@@ -72,7 +72,7 @@ impl Large {
         large
     }
 
-    /// Half of them exist in every round, the others are new in this one.
+    /// Half of the files exist in every round, the others are new in this one.
     fn write_files(&self, root: &Path, text: &str) {
         for number in 0..self.files {
             let dir = if number % 2 == 0 {
@@ -98,7 +98,7 @@ impl Large {
         CONFLICTS * (self.round % 2)
     }
 
-    /// A fork that changed all files, some of them against the project.
+    /// A fork that changed all files, some of them in conflict with the project.
     fn prepare(&mut self) -> WorkspaceId {
         self.round += 1;
         let (id, path) = self
@@ -115,7 +115,7 @@ impl Large {
         id
     }
 
-    /// Whether the merge of this round is in the project: all of it or nothing.
+    /// Whether the merge of this round is in the project. Either all of it is or nothing.
     fn is_merged(&self) -> bool {
         let image = self.test.project_image(&self.project, None);
         let text = format!("round {}\n", self.round).into_bytes();
@@ -155,7 +155,7 @@ impl Large {
         }
     }
 
-    /// Decides every review, by which the fork goes.
+    /// Decides every review, which removes the fork.
     fn resolve_all(&self, id: &WorkspaceId) {
         for review in self
             .test
@@ -185,8 +185,8 @@ impl Large {
     }
 }
 
-/// Starts a child, lets it complete a workspace and kills it after so long. Returns whether it
-/// was alive in the middle of it.
+/// Starts a child, lets it complete a workspace and kills it after a delay. Returns whether it was
+/// still running.
 fn kill_in_the_middle(large: &Large, id: &WorkspaceId, after: Duration) -> bool {
     let host = large.test.host.path();
     let mut child = Child::start("merge_kill", "complete", host, large.test.provider);
@@ -202,7 +202,7 @@ fn kill_in_the_middle(large: &Large, id: &WorkspaceId, after: Duration) -> bool 
     said.is_empty()
 }
 
-/// How long a child needs when nobody kills it, so that kills are spread over all of it.
+/// How long a child needs without a kill, so that kills are spread over that time.
 fn time_of_a_merge(large: &mut Large) -> Duration {
     let id = large.prepare();
     let mut child = Child::start(
@@ -232,19 +232,20 @@ fn merge_kill_in_the_middle_of_large_merges() {
     let (mut caught, mut landed) = (0, 0);
     let mut rounds = 0;
     while caught < kills {
-        // What is checked after each kill grows with every merge, so a new project now and then.
+        // The checks after each kill grow with every merge, so the project is replaced now and
+        // then.
         rounds += 1;
         if rounds % 10 == 0 {
             large = Large::new(files);
         }
         let id = large.prepare();
-        // Landing is the end of it, so the second half gets most of the kills.
+        // Landing is at the end, so the second half gets most of the kills.
         let micros = whole.as_micros() as usize;
         let from = if rng.chance(700) { micros / 2 } else { 0 };
         let after = Duration::from_micros(rng.between(from, micros) as u64);
         let alive = kill_in_the_middle(&large, &id, after);
         caught += usize::from(alive);
-        // Follows what a merge takes on this machine right now.
+        // Adapts to how long a merge takes on this machine right now.
         whole = if alive {
             whole * 103 / 100
         } else {
@@ -267,7 +268,7 @@ fn merge_kill_in_the_middle_of_large_merges() {
         large.resolve_all(&id);
     }
     large.test.check();
-    // Or kills were never late enough, or never early enough, to show anything.
+    // Otherwise kills were always too early or always too late to show anything.
     assert!(
         !soak() || (landed > 0 && landed < caught),
         "{landed} landed"
@@ -278,7 +279,7 @@ fn merge_kill_in_the_middle_of_large_merges() {
     );
 }
 
-/// How long a data directory takes to open now.
+/// How long the data directory takes to open.
 fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
     let started = Instant::now();
     let engine = open(host, provider);
@@ -287,9 +288,9 @@ fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
     took
 }
 
-/// Kills a merge of many files when it has recorded what the fork holds, and again when it has
-/// landed and its layer is made and the fork taken away. Returns how long the next process took to
-/// open the data directory each time.
+/// Kills a merge of many files after it has recorded the fork, and again after it has landed while
+/// it publishes the layer and removes the fork. Returns how long the next process took to open the
+/// data directory each time.
 fn starts_after_kills(files: usize) -> [Duration; 2] {
     let mut large = Large::new(1);
     let (id, path) = large.test.fork(&large.project, "many");
@@ -333,7 +334,7 @@ fn starts_after_kills(files: usize) -> [Duration; 2] {
 fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
     let mut best = [Duration::MAX; 2];
     for _ in 0..3 {
-        // What a busy machine takes for nothing at all is not ours.
+        // The limit follows how long opening an empty data directory takes right now.
         let place = HostDir::new();
         let limit = Duration::from_millis(500) + 5 * time_to_open(place.path(), best_provider());
         let starts = starts_after_kills(10_000);
@@ -348,16 +349,16 @@ fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
     panic!("it takes too long to start after a kill: {best:?}");
 }
 
-/// What two agents do to one file, and what must come of it.
+/// What two agents do to one file, and the expected outcome.
 #[derive(Clone, Copy, Debug)]
 enum Clash {
-    /// Files of their own: both are in.
+    /// Different files: both changes are merged.
     Apart,
-    /// Different lines: both are in.
+    /// Different lines: both changes are merged.
     DifferentLines,
-    /// The same line: one is in, the other waits.
+    /// The same line: one change is merged, the other waits.
     SameLine,
-    /// The same change: it is in.
+    /// The same change: it is merged.
     Equal,
 }
 

@@ -1,5 +1,5 @@
-//! What must hold for every merge: what one side did is in the project or in a review, nothing is
-//! there that nobody did, and the order of disjoint work does not matter.
+//! What must hold for every merge: every change of one side is in the project or in a review, the
+//! project has no other change, and the order of disjoint merges does not matter.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,17 +15,17 @@ use offshoot_testkit::{DirImage, Node, soak};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// What the project has at first: eight lines each, so that edits can be far apart or close.
+/// The files of the project at first: eight lines each, so that edits can be far apart or close.
 const BASE: [&str; 6] = ["a", "b.txt", "d/one", "d/two", "d/e/deep", "g/h"];
-/// Paths that do not exist at first, one of them below what is a file and two where directories are.
+/// Paths that do not exist at first: one below a file, and two where directories are.
 const FRESH: [&str; 6] = ["new", "d/new", "n/e/w", "b.txt/below", "g", "d"];
 
 /// What an agent does to a path.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
-    /// Puts a line of its own in the place of this one.
+    /// Replaces this line.
     Line(usize),
-    /// Writes something else altogether.
+    /// Replaces the whole content.
     Write,
     Remove,
     /// Removes the directory above, if there is one.
@@ -35,7 +35,7 @@ enum Edit {
 
 #[derive(Clone, Debug)]
 struct Agent {
-    /// The path by its number, what is done, and whether by a call or on disk.
+    /// The path by its number, the edit, and whether it is made by a call or on disk.
     edits: Vec<(usize, Edit, bool)>,
     policy: Option<Policy>,
     keep: bool,
@@ -44,7 +44,7 @@ struct Agent {
 #[derive(Clone, Debug)]
 struct Scenario {
     agents: Vec<Agent>,
-    /// Who completes when.
+    /// The order in which agents complete.
     order: Vec<usize>,
     atomic: bool,
     overlay: bool,
@@ -127,14 +127,14 @@ impl Setup {
     }
 }
 
-/// One agent's fork, with what it shows in the end.
+/// The fork of one agent, with its final content.
 struct Worked {
     id: WorkspaceId,
     image: DirImage,
     completed: Option<Completed>,
 }
 
-/// Does to a fork what an agent does. Edits that make no sense there are left out.
+/// Applies the edits of an agent to a fork. Edits that make no sense there are skipped.
 fn work(test: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-{name}").parse().unwrap()),
@@ -177,7 +177,7 @@ fn by_call(test: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &
             ..WriteOptions::default()
         };
         let content = Content::Bytes(text.as_bytes());
-        // A directory may be in the way; then there is no edit.
+        // A directory may be at the path; then the edit is skipped.
         drop(
             engine
                 .workspaces
@@ -208,7 +208,7 @@ fn by_call(test: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &
 
 fn on_disk(path: &Path, root: &Path, edit: Edit, token: &str) {
     let put = |text: String| {
-        // A file may be where a directory is needed; then there is no edit.
+        // A file may be where a directory is needed; then the edit is skipped.
         if fs::create_dir_all(path.parent().unwrap()).is_ok() {
             let _ = fs::write(path, text);
         }
@@ -261,7 +261,7 @@ fn related(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Completes all in their order.
+/// Completes all forks in their order.
 fn complete_all(test: &TestEngine, scenario: &Scenario, worked: &mut [Worked]) {
     for &at in &scenario.order {
         let agent = &scenario.agents[at];
@@ -280,7 +280,7 @@ fn complete_all(test: &TestEngine, scenario: &Scenario, worked: &mut [Worked]) {
     }
 }
 
-/// Completing again gives the same answer and changes nothing.
+/// Completing again gives an equal answer and changes nothing.
 fn completing_twice(
     test: &TestEngine,
     project: &ProjectId,
@@ -304,8 +304,8 @@ fn completing_twice(
             .unwrap();
         let first = one.completed.as_ref().unwrap();
         if !agent.keep {
-            // Others may have settled the last conflict of this one since: then what waited whole has
-            // landed, and the workspace that was kept for it is gone.
+            // Other agents may have closed the last conflict of this one since: then what waited as
+            // a whole has landed, and the workspace that was kept for it is gone.
             let since = Completed {
                 snapshot: first.snapshot.or(again.snapshot),
                 landed_nothing: first.landed_nothing || again.landed_nothing,
@@ -329,7 +329,7 @@ fn completing_twice(
     );
 }
 
-/// What was asked to wait, by path, and what a policy decided against.
+/// The contents that wait in reviews, by path, and those that a policy decided against.
 struct Elsewhere {
     waiting: BTreeMap<PathBuf, BTreeSet<String>>,
     lost: Vec<Vec<u8>>,
@@ -338,7 +338,7 @@ struct Elsewhere {
 impl Elsewhere {
     fn of(test: &TestEngine, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-        // One that closed by itself keeps nothing: what its workspace had must be in the project.
+        // A review that closed by itself keeps nothing, so the content must be in the project.
         for review in test.engine.merges.reviews(Some(project), false).unwrap() {
             let at = waiting.entry(host_path(&review.path)).or_default();
             at.insert(review.workspace);
@@ -383,7 +383,7 @@ fn check_scenario(setup: &Setup, scenario: &Scenario) {
     let forks: Vec<Leaves> = worked.iter().map(|one| leaves(&one.image)).collect();
     let changes: Vec<BTreeSet<PathBuf>> = forks.iter().map(|fork| changed(&base, fork)).collect();
     for (at, own) in changes.iter().enumerate() {
-        // A merge that lands whole waits with everything, also with what nobody else touched.
+        // A merge that lands whole waits with all of its changes, also those without conflict.
         let completed = worked[at].completed.as_ref().unwrap();
         let held_back = scenario.atomic && !completed.conflicts.is_empty();
         for path in own {
@@ -413,7 +413,7 @@ fn check_scenario(setup: &Setup, scenario: &Scenario) {
     }
     nothing_that_nobody_did(&base, &now, &forks, &changes);
     completing_twice(test, &project, scenario, &worked);
-    // It looks at all cases so far.
+    // `check` reads the data of all cases so far.
     if setup.number.get().is_multiple_of(8) {
         test.check();
     }
@@ -469,8 +469,8 @@ fn run<S: Strategy>(normal: u32, strategy: &S, check: impl Fn(&Setup, S::Value))
         cases: if soak() { normal * 50 } else { normal },
         failure_persistence: None,
         max_shrink_iters: 300,
-        // The same cases in every run, so that a change is judged by itself; the soak looks for new
-        // ones.
+        // Every run has the same cases, so that a failure is caused by a change; the soak looks for
+        // new cases.
         rng_seed: match soak() {
             true => RngSeed::Random,
             false => RngSeed::Fixed(1),
@@ -493,7 +493,7 @@ fn property_merge_loses_nothing_and_invents_nothing() {
     });
 }
 
-/// Agents that work each in a directory of their own, in two orders.
+/// Agents that each work in a directory of their own complete in two orders.
 #[test]
 fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
     let strategy = any_scenario().prop_flat_map(|scenario| {
@@ -529,7 +529,7 @@ fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
     });
 }
 
-/// The same edits, each agent on its share of the base and below a directory of its own.
+/// Applies the edits of an agent to its share of the base, below a directory of its own.
 fn work_apart(test: &TestEngine, project: &ProjectId, at: usize, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-w{at}").parse().unwrap()),

@@ -1,5 +1,5 @@
-//! What is remembered of a path: under earlier names, when it is gone, and of what a fork began
-//! with; and which files a sync takes for renamed.
+//! The history of a path: under earlier names, after its deletion, and before the base of a fork;
+//! and which files a sync takes for renamed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
     );
     assert_eq!(told["message_ids"], serde_json::json!(["m-1"]));
     assert_eq!(told["deleted"], false);
-    // Another file under an old name has a past of its own.
+    // Another file under an old name has its own history.
     put(engine, &id, "a.txt", "new\n", &user());
     assert_eq!(ops(&meta(engine, &id, "c.txt")).len(), 4);
 
@@ -149,7 +149,8 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
             fs::rename(root.join("README"), root.join("README.md")).unwrap();
             fs::rename(root.join("src"), root.join("lib")).unwrap();
             fs::create_dir(root.join("t")).unwrap();
-            // The same content twice: the same name belongs together, then the order.
+            // Two files of equal content: those of equal name are paired first, then the others in
+            // order.
             fs::rename(root.join("twin-2"), root.join("t/twin-2")).unwrap();
             fs::rename(root.join("twin-1"), root.join("t/a")).unwrap();
             fs::rename(root.join("empty"), root.join("void")).unwrap();
@@ -168,7 +169,7 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
                     "create void"
                 ]
             );
-            // A copy is none, nor is one that was changed on the way.
+            // A copy is no rename, nor is a file that was changed as well.
             fs::copy(root.join("README.md"), root.join("copy")).unwrap();
             fs::rename(root.join("t/a"), root.join("changed")).unwrap();
             fs::write(root.join("changed"), "other\n").unwrap();
@@ -206,7 +207,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
     assert!(ops(&told).len() >= 2, "{told}");
     let told = meta(engine, &fork, "docs/a/b");
     assert_eq!(told["author"], "user");
-    // Whoever sees one workspace alone learns no names of others.
+    // A caller that sees one workspace learns no names of others.
     let principal = Principal {
         operator: Operator::new("bob"),
         scope: Scope {
@@ -264,7 +265,7 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
     }
 }
 
-/// What the project became since the base does not crowd out what is told of before it.
+/// Later changes of the project do not displace those before the base.
 #[test]
 fn the_past_of_a_file_in_the_project_is_told_however_much_followed() {
     let test = TestEngine::in_memory(ProviderName::Copy);
@@ -336,7 +337,7 @@ fn counts_of_a_fork_are_what_is_listed() {
             assert_eq!(counted, now);
             assert_eq!((now.0, now.1), (before.0, before.1 + 1));
             assert_eq!(now.2, before.2 + 8 - 5 + 11);
-            // And once more as the index has it.
+            // The same files by the index.
             test.engine.sync.sync_workspace(&id, &user()).unwrap();
         }
     });

@@ -1,4 +1,4 @@
-//! Snapshots and archives of a workspace beside an outside program that never pauses.
+//! Snapshots and archives of a workspace while an outside program writes without a pause.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,14 +22,14 @@ fn work(root: &Path, number: usize) {
     }
 }
 
-/// Nothing but replacing one file, as fast as it goes.
+/// Replaces one file as fast as possible.
 fn replace(root: &Path, number: usize) {
     let new = root.join(format!("new{:?}", std::thread::current().id()));
     let _ = fs::write(&new, format!("{number}\n"));
     let _ = fs::rename(&new, root.join("replaced"));
 }
 
-/// A large file that is written anew in its place, and grows meanwhile.
+/// A large file that is written in place, and grows meanwhile.
 fn rewrite(root: &Path, number: usize) {
     let part = vec![number as u8; 1 << 20];
     let file = fs::File::create(root.join("large"));
@@ -56,7 +56,7 @@ fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
     Ok(())
 }
 
-/// Lets programs work on a workspace while something else is done.
+/// Lets programs write to a workspace while `work` runs.
 fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
     with_each(|test| {
         let project = test.project("web");
         let (id, path) = test.fork(&project, "one");
-        // Known from before: what is never at rest is in them as it was.
+        // Files that were recorded before and never rest are in the snapshot as they were then.
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
@@ -120,7 +120,7 @@ fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
                 }
             }
         });
-        // At rest it is taken.
+        // A file at rest is recorded.
         let taken = test
             .engine
             .workspaces

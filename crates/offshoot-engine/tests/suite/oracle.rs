@@ -1,5 +1,5 @@
-//! Git as the oracle: the tree of a snapshot is what `git add -A && git write-tree` gives for the
-//! same directory, snapshot after snapshot with the same index.
+//! Git as the oracle: the tree of a snapshot equals that of `git add -A && git write-tree` for the
+//! same directory, over a sequence of snapshots with one index.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,11 +31,12 @@ impl Oracle {
         for setting in [
             "core.fileMode=true",
             "core.symlinks=true",
-            // Both guard other systems and refuse names that are good here.
+            // Both settings protect other systems and refuse names that are valid here.
             "core.protectNTFS=false",
             "core.protectHFS=false",
             "core.attributesFile=",
-            // The data directory is in memory, and the test asks git before the clock moves on.
+            // The data directory is in memory, and the test calls git within the same tick of the
+            // clock.
             "core.trustctime=true",
             "core.fsync=none",
         ] {
@@ -61,7 +62,7 @@ impl Oracle {
         self.git(&["write-tree"])
     }
 
-    /// Everything that git and the snapshot may disagree about, for a failure.
+    /// Everything that git and the snapshot may disagree about, for the message of a failure.
     fn explain(&self) -> String {
         let files = self.git(&["ls-files", "-s"]);
         format!(
@@ -143,7 +144,7 @@ fn random_rules(rng: &mut Rng) -> String {
         .collect()
 }
 
-/// One change of any sort. The directory may come to look like anything.
+/// One change of any kind.
 fn outside_step(rng: &mut Rng, root: &Path) {
     let path = random_path(rng, root);
     if has_link_above(root, &path) {
@@ -182,7 +183,7 @@ fn outside_step(rng: &mut Rng, root: &Path) {
                 let _ = fs::write(dir.join(".gitignore"), random_rules(rng));
             }
         }
-        // The junk of a broken repository: git skips the name and takes the rest.
+        // The remains of a broken repository: git skips the name and takes the rest.
         7 if path.is_dir() && !path.is_symlink() => {
             let _ = fs::create_dir(path.join(".git"));
             let _ = fs::write(path.join(".git/junk"), b"junk");
@@ -240,14 +241,14 @@ fn oracle_trees_of_odd_names_and_deep_nesting() {
     }
 }
 
-/// Brings a change of a model directory into a workspace by calls.
+/// Applies a change of a model directory to a workspace by calls.
 fn call_step(rng: &mut Rng, test: &TestEngine, ws: &WorkspaceId) {
     let engine = &test.engine;
     let path = {
         let path = random_path(rng, Path::new(""));
         RelPath::parse(path.as_os_str().as_bytes()).unwrap()
     };
-    // Whatever the answer: git is asked about what is there then.
+    // The call may fail: git is asked about what is there afterwards.
     match rng.below(12) {
         0 => drop(
             engine
@@ -309,8 +310,8 @@ fn oracle_trees_written_by_calls() {
     }
 }
 
-/// After a restore the snapshot is what is tracked, as git's index still says: both see the same
-/// directory, ignored files that stayed included.
+/// After a restore the snapshot is what is tracked, as in git's index. Both see the same directory,
+/// including ignored files that stayed.
 #[test]
 fn oracle_restored_directories_are_those_of_git() {
     let test = TestEngine::plain();

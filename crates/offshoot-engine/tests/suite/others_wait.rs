@@ -1,4 +1,4 @@
-//! What one tenant does to a large or deep tree keeps no other tenant's small write waiting.
+//! Operations of one tenant on a large or deep tree do not keep small writes of others waiting.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ use offshoot_store::Landing;
 
 /// The files of a large change.
 const MANY: usize = 10_000;
-/// What a small write may wait beside it.
+/// The longest that a small write may wait beside it.
 const LIMIT: Duration = Duration::from_secs(1);
-/// A machine that is busy with something else may be what took so long.
+/// How often a step is repeated, because the machine may have been busy with something else.
 const TRIES: usize = 3;
 
-/// Measures what another tenant's writes wait for.
+/// Measures how long writes of another tenant wait.
 struct Waits {
     test: TestEngine,
     bystander: WorkspaceId,
@@ -30,13 +30,13 @@ struct Waits {
 
 impl Waits {
     fn new() -> Waits {
-        // In memory: this is about who waits for whom, not about the disk.
+        // In memory, because the disk is not what is measured.
         let test = TestEngine::in_memory(ProviderName::Copy);
         let bystander = test.create("bystander");
         Waits { test, bystander }
     }
 
-    /// Does `work` while the bystander writes small files. Returns its longest wait.
+    /// Runs `work` while another tenant writes small files. Returns its longest wait.
     fn longest<T>(&self, work: impl FnOnce(&TestEngine) -> T) -> (Duration, T) {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -48,8 +48,8 @@ impl Waits {
                     write(&self.test, &self.bystander, &format!("f{}", number % 100));
                     longest = longest.max(began.elapsed());
                     number += 1;
-                    // One write in a moment tells as much as a hundred, and leaves the machine to the
-                    // work that is measured.
+                    // One write now and then shows as much as a hundred, and leaves the machine to
+                    // the work that is measured.
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 longest
@@ -61,7 +61,7 @@ impl Waits {
     }
 }
 
-/// Runs a scenario, which names its steps and their waits, until each step was quick enough once.
+/// Runs a scenario, which reports its steps and their waits, until each step was quick enough once.
 fn nobody_waits(scenario: impl Fn(&mut dyn FnMut(&str, Duration))) {
     let mut best: Vec<(String, Duration)> = Vec::new();
     for _ in 0..TRIES {
@@ -100,7 +100,7 @@ fn write_wide(root: &Path, text: &str) {
     }
 }
 
-/// Some files in each of as many directories below each other as there may be.
+/// Some files in each of as many nested directories as allowed.
 fn write_deep(root: &Path, text: &str) {
     let mut dir = root.join("deep");
     for _ in 0..240 {
@@ -128,7 +128,7 @@ fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
     }
 }
 
-/// Takes the files of a directory into a workspace, as an archive does.
+/// Writes the files of a directory into a workspace, as an archive does.
 fn take_in(test: &TestEngine, id: &WorkspaceId, root: &Path) {
     let owner = Principal::owner(Operator::new("ann"));
     let access = test.engine.access.acting_as(Arc::new(owner), None);
@@ -140,7 +140,7 @@ fn take_in(test: &TestEngine, id: &WorkspaceId, root: &Path) {
     access.finish_workspace_import(import).unwrap();
 }
 
-/// Whatever can be done to a tree of a workspace.
+/// Every operation on a tree of a workspace.
 fn scenario_of_a_workspace(
     tree: &str,
     fill: impl Fn(&Path, &str),
@@ -214,8 +214,8 @@ fn scenario_of_a_workspace(
     }
 }
 
-/// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
-/// is undone then and followed.
+/// Every operation that brings a tree into a project, and the merge of a fork; if the fork stays,
+/// also undoing the merge and updating the fork.
 fn scenario_of_a_project(
     stays: bool,
     fill: impl Fn(&Path, &str),
@@ -258,7 +258,7 @@ fn scenario_of_a_project(
     note("update", wait);
 }
 
-/// A project with many files, that came as an archive does.
+/// A project with many files that were imported as an archive.
 fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> ProjectId {
     let source = offshoot_testkit::scratch();
     write_wide(source.path(), "one\n");
@@ -324,7 +324,7 @@ fn scenario_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
     assert_eq!(now, "two, which is longer\n");
 }
 
-/// A merge of as many protected files: each waits for a person on its own.
+/// A merge of many protected files, each of which waits for a person.
 fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
     let waits = Waits::new();
     let project = large_project(&waits, note);
@@ -332,7 +332,7 @@ fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
     let (id, path) = waits.test.fork(&project, "agent");
     write_wide(&path, "two, which is longer\n");
     let options = CompleteOptions::default();
-    // Nobody waits for this one, so it ends before it has changed anything.
+    // The request is cancelled, so it ends before it has changed anything.
     let cancel = Cancel::default();
     let ended = std::thread::scope(|scope| {
         let merge = scope

@@ -1,5 +1,5 @@
-//! Corners in which outside programs, links and ignored files meet calls: nothing of theirs is
-//! lost, and nothing leaves the data directory in a state that cannot be opened.
+//! Outside programs, links and ignored files together with calls: no change of a program is lost,
+//! and the data directory can always be opened.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use offshoot_core::{ErrorCode, ObjectKind, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions};
 use offshoot_store::{HistoryOp, Via};
 
-/// A workspace with a path that was handed out.
+/// A workspace whose path was handed out.
 fn handed_out() -> (TestEngine, WorkspaceId, PathBuf) {
     let test = TestEngine::plain();
     let ws = test.create("w");
@@ -53,7 +53,7 @@ fn a_write_through_a_link_remembers_what_was_behind_it() {
     let (test, ws, root) = handed_out();
     fs::create_dir(root.join("real")).unwrap();
     test.engine.sync.sync_workspace(&ws, &user()).unwrap();
-    // Both the link and what it leads to are new to the index.
+    // Both the link and its target are new to the index.
     fs::write(root.join("real/f"), b"theirs").unwrap();
     symlink("real", root.join("first")).unwrap();
     symlink("first", root.join("second")).unwrap();
@@ -258,7 +258,7 @@ fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
     test.write(&bad, "d/f", b"x");
     test.write(&good, "f", b"y");
     test.close();
-    // A file where the directory must be, and in it nothing that could be opened.
+    // A file is where the directory must be.
     fs::remove_dir_all(test.path_of(&bad)).unwrap();
     fs::write(test.path_of(&bad), b"in the way").unwrap();
     fs::remove_file(test.path_of(&good).join("f")).unwrap();
@@ -268,7 +268,7 @@ fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
         test.engine.workspaces.read_whole(&good, &p("f")).unwrap().0,
         b"y"
     );
-    // Once the obstacle is gone, the next start puts the rest right.
+    // Once the obstacle is removed, the next start repairs the rest.
     fs::remove_file(test.path_of(&bad)).unwrap();
     test.reopen();
     assert_eq!(
@@ -360,7 +360,7 @@ fn large_files_of_outside_programs_come_back_byte_for_byte() {
         .unwrap();
     let mut changed = bytes.clone();
     changed[2 << 20] ^= 1;
-    // The same size, in place, perhaps within the same tick.
+    // A change of the same size, in place, perhaps within the same tick of the clock.
     fs::write(root.join("large"), &changed).unwrap();
     let id = first.snapshot.id.to_hex();
     let restored = test
@@ -379,8 +379,8 @@ fn large_files_of_outside_programs_come_back_byte_for_byte() {
     assert_eq!(test.engine.upkeep.check().unwrap().problems, []);
 }
 
-/// A restore of one path makes the directories above it. They are in the history like all others,
-/// and what goes with them is found.
+/// A restore of one path makes the directories above it. They are in the history, and what is
+/// removed with them is recorded.
 #[test]
 fn directories_that_a_restore_made_are_known_to_go() {
     let (test, ws, path) = handed_out();
@@ -407,14 +407,14 @@ fn directories_that_a_restore_made_are_known_to_go() {
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
-/// A directory that the ignore rules leave out takes the place of a file that they do not.
+/// A directory that the ignore rules match replaces a file that they do not match.
 #[test]
 fn a_file_that_an_ignored_directory_replaced_is_gone() {
     let (test, ws, path) = handed_out();
     let engine = &test.engine;
     test.write(&ws, ".gitignore", b"build/\n");
     test.write(&ws, "build", b"a file");
-    // Both with a memo of the walk that knows the file, and without one.
+    // Both with a memo that has the file, and without one.
     for name in ["build", "again/build"] {
         test.write(&ws, name, b"a file");
         engine.sync.sync_workspace(&ws, &user()).unwrap();
@@ -434,15 +434,15 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
     }
 }
 
-/// A directory is away for a moment, in which a change through us records that; what comes back is
-/// the same to the last inode.
+/// A directory is moved away for a moment, in which a call records its deletion. What comes back
+/// has the same inodes.
 #[test]
 fn what_was_away_for_a_moment_is_found_again() {
     let (test, ws, path) = handed_out();
     let engine = &test.engine;
     fs::create_dir_all(path.join("d/e")).unwrap();
     fs::write(path.join("d/e/f"), "x").unwrap();
-    // Files as young as the memo are looked at again anyway.
+    // Files as young as the memo are read again anyway.
     std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
     engine.sync.sync_workspace(&ws, &user()).unwrap();
     fs::rename(path.join("d"), path.join("away")).unwrap();
@@ -453,9 +453,9 @@ fn what_was_away_for_a_moment_is_found_again() {
     assert_eq!(out_of_line(&test, &ws), None);
 }
 
-/// A process that was killed had committed a write and not yet put it in place, while this engine was
-/// open. Its lock says so, and neither the next writer nor a checkpoint takes what is in the
-/// directory for somebody's change.
+/// A killed process had committed a write and not yet written it to the directory, while this
+/// engine was open. The lock shows that, so that neither the next writer nor a checkpoint takes the
+/// old file for a change of an outside program.
 #[test]
 fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
     for next in ["a write", "a checkpoint"] {

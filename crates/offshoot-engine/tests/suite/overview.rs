@@ -1,5 +1,5 @@
-//! Forks beside each other: what each changed, how far it is behind, and where they meet; and the
-//! files of a project by page.
+//! Forks compared: what each changed, how far it is behind, and where they overlap; and the files
+//! of a project by page.
 
 use std::fs;
 
@@ -33,12 +33,12 @@ fn an_overview_shows_changes_and_which_forks_changed_the_same_paths() {
         fs::write(two.join("README"), "two\n").unwrap();
         fs::create_dir_all(two.join("notes/deep")).unwrap();
         fs::write(two.join("notes/deep/a"), "below a directory\n").unwrap();
-        // A name between `notes` and what is below it, in the order of paths.
+        // A name that is between `notes` and its entries in the order of paths.
         fs::write(two.join("notes-2"), "beside\n").unwrap();
         test.put(&web, "docs/a/b", "later\n");
         test.put(&web, "README", "the project's\n");
 
-        // Another project has nothing to do with it.
+        // Another project does not count.
         let other = test.project("other");
         let (_, path) = test.fork(&other, "four");
         fs::write(path.join("README"), "four\n").unwrap();
@@ -145,7 +145,7 @@ fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted
         (&named, 7)
     );
 
-    // Beside one fork the others are told as they are recorded.
+    // For one fork, the others are reported as they are recorded.
     fs::write(two.join("unseen"), "new\n").unwrap();
     fs::write(one.join("unseen"), "new\n").unwrap();
     let beside = test
@@ -157,7 +157,7 @@ fn of_many_paths_that_two_forks_share_the_first_are_named_and_the_others_counted
     assert_eq!(changed, [all[0].changed + 1, all[1].changed]);
 }
 
-/// Pages of a project's files join to all of them, in the order that a workspace is walked in.
+/// The pages of a project's files together are all of them, in the order of a walk.
 #[test]
 fn the_files_of_a_project_are_walked_by_page() {
     let test = TestEngine::in_memory(ProviderName::Copy);

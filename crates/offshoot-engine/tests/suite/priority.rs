@@ -1,5 +1,5 @@
-//! Conflicts that are decided by priority: the weight of ours is that of whoever wrote the part in
-//! conflict, and every answer names them.
+//! Conflicts that are decided by priority. Our side has the priority of the author of the
+//! conflicting part, and every answer names the authors.
 
 use std::fs;
 
@@ -89,7 +89,7 @@ impl Setup {
     }
 }
 
-/// Twelve lines, some of them replaced; `-` takes one away.
+/// Twelve lines, some of them replaced; `-` removes one.
 fn lines(changes: &[(usize, &str)]) -> String {
     let line = |number: usize| {
         let change = changes.iter().find(|(at, _)| *at == number);
@@ -125,7 +125,7 @@ fn what_lost_does_not_count_as_the_author_of_what_stands_there() {
         assert_eq!(decided.lost_message_id, Some(format!("m-{loser}")));
         assert_eq!(setup.text("f"), lines(&[(1, "five")]));
     }
-    // The next one knows it, too, although two losses were recorded since.
+    // The next merge knows the author too, although two losses were recorded since.
     let six = setup.fork("six", 6);
     setup.write(&six, "f", &lines(&[(1, "six")]), None);
     setup.complete(&six);
@@ -154,10 +154,10 @@ fn the_weight_is_that_of_the_lines_in_conflict() {
     assert_eq!(only(&done).parts, ["line 1"]);
     assert_eq!(only(&done).ours_by.as_deref(), Some("five"));
     assert_eq!(setup.text("f"), lines(&[(1, "FIVE"), (11, "ONE")]));
-    // Each part of a file goes to whoever weighs more there.
+    // Each part of a file goes to the author with the higher priority there.
     let done = setup.complete(&both);
     assert_eq!(setup.text("f"), lines(&[(1, "FIVE"), (11, "BOTH")]));
-    let told: Vec<_> = done
+    let decided: Vec<_> = done
         .decided
         .iter()
         .map(|one| {
@@ -172,7 +172,7 @@ fn the_weight_is_that_of_the_lines_in_conflict() {
         ("theirs", "line 11".to_owned(), Some("one")),
         ("ours", "line 1".to_owned(), Some("both")),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
     setup.test.check();
 }
 
@@ -191,7 +191,7 @@ fn a_part_of_several_authors_is_defended_by_the_strongest() {
     assert_eq!(setup.text("f"), both);
     assert_eq!(only(&setup.complete(&three)).winner, "ours");
     assert_eq!(setup.text("f"), both);
-    // Deleting the file is about all of it.
+    // A deletion concerns the whole file.
     let delete = setup
         .test
         .engine
@@ -235,7 +235,7 @@ fn whoever_takes_lines_away_is_their_author() {
     );
 }
 
-/// A place that one emptied, another filled and a third emptied again is the third one's.
+/// A part that one agent emptied, another filled and a third emptied again belongs to the third.
 #[test]
 fn whoever_empties_a_place_last_is_its_author() {
     let json = |b: Option<&str>| match b {
@@ -304,7 +304,7 @@ fn members_of_json_are_parts_also_in_one_line() {
         setup.text("c.json"),
         r#"{"a":{"x":"five","y":"three"},"l":["o","p"]}"#
     );
-    let told: Vec<_> = done
+    let decided: Vec<_> = done
         .decided
         .iter()
         .map(|one| {
@@ -319,12 +319,12 @@ fn members_of_json_are_parts_also_in_one_line() {
         ("/a/y".to_owned(), Some("one"), Some("m-1")),
         ("/a/x".to_owned(), Some("five"), Some("m-5")),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
 }
 
 #[test]
 fn what_an_undo_brings_back_has_its_own_weight() {
-    // A text, and something that has no lines.
+    // A text, and a file without lines.
     let setup = Setup::new(&[("f", &lines(&[])), ("b", "\0base")]);
     let write = |id: &WorkspaceId, name: &str| {
         setup.write(id, "f", &lines(&[(1, name)]), None);
@@ -375,12 +375,12 @@ fn a_decision_gives_the_part_to_whoever_wrote_it() {
         let who = who.unwrap();
         (who.operator, who.claim, who.message_id)
     };
-    let told = |agent: &str, message: &str| {
+    let expected = |agent: &str, message: &str| {
         let operator = user().operator.to_string();
         (operator, Some(agent.to_owned()), Some(message.to_owned()))
     };
-    assert_eq!(who(review.ours_by), told("one", "ONE"));
-    assert_eq!(who(review.theirs_by), told("even", "EVEN"));
+    assert_eq!(who(review.ours_by), expected("one", "ONE"));
+    assert_eq!(who(review.theirs_by), expected("even", "EVEN"));
     let cause = Cause::by(Operator::new("judge"));
     setup
         .test
@@ -388,10 +388,10 @@ fn a_decision_gives_the_part_to_whoever_wrote_it() {
         .merges
         .resolve(&waiting, Resolution::Theirs, &cause)
         .unwrap();
-    // It is the line of `even` now, with the weight of `even`: a tie with `tie`, more than `three`.
+    // The line is now by `even`, with its priority: a tie with `tie`, more than `three`.
     let tied = setup.complete(&tie).conflicts[0].review_id.clone().unwrap();
     let review = setup.test.engine.merges.review(&tied).unwrap();
-    assert_eq!(who(review.ours_by), told("even", "EVEN"));
+    assert_eq!(who(review.ours_by), expected("even", "EVEN"));
     assert_eq!(
         only(&setup.complete(&three)).ours_by.as_deref(),
         Some("even")

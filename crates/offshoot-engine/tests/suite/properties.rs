@@ -1,4 +1,4 @@
-//! What must hold for every input: lazy directories, bytes in and out, refused paths, counts,
+//! What must hold for every input: lazy directories, bytes in and out, refused paths, counters,
 //! snapshots and restores.
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +36,7 @@ fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut TestEngine, &Workspac
     }
 }
 
-/// Any name that a file system takes and that is not kept for ourselves.
+/// Any name that a file system accepts and that is not reserved.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(any::<u8>(), 1..20);
     let long = (200_usize..256).prop_map(|length| vec![b'l'; length]);
@@ -75,7 +75,7 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
         let engine = &test.engine;
         let on_disk = test.path_of(ws);
         assert!(!on_disk.exists(), "assigned is a row and nothing more");
-        // Nothing that only looks makes it either.
+        // Operations that only read do not make it either.
         assert!(
             engine
                 .workspaces
@@ -106,7 +106,7 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
         );
         engine.sync.sync_workspace(ws, &user()).unwrap();
         assert!(!on_disk.exists(), "looking made a directory");
-        // Nor does a write that is refused.
+        // A refused write does not make it either.
         let refused = WriteOptions {
             expect: offshoot_engine::Expect::Content(offshoot_core::EMPTY_BLOB),
             ..WriteOptions::default()
@@ -184,7 +184,7 @@ fn property_parents_appear_and_info_is_a_real_count() {
     });
 }
 
-/// Everything that a refused call could have touched.
+/// Everything that a refused call could have changed.
 fn everything(test: &TestEngine) -> (DirImage, i64) {
     let seq = test.store().read(|tx| tx.last_seq()).unwrap();
     (dir_image(&test.data().join("workspaces")), seq)
@@ -192,7 +192,7 @@ fn everything(test: &TestEngine) -> (DirImage, i64) {
 
 #[test]
 fn property_refused_paths_touch_nothing() {
-    // Fragments that are refused wherever they stand in a path.
+    // Fragments that are refused at any position of a path.
     let bad = prop_oneof![
         Just(b"..".to_vec()),
         Just(b"a/..".to_vec()),
@@ -223,7 +223,7 @@ fn property_refused_paths_touch_nothing() {
         if count.replace(count.get() + 1).is_multiple_of(2) {
             test.write(ws, "there", b"before");
         }
-        // The whole data directory is compared now and then, the workspace itself always.
+        // The whole data directory is compared now and then, the workspace always.
         let image = test.image(ws);
         let last = test.store().read(|tx| tx.last_seq()).unwrap();
         let outcome = RelPath::parse(&bytes).and_then(|path| match call {
@@ -353,13 +353,13 @@ const NAMES: &[&[u8]] = &[b"a", b"b", b"c", b"x.log", b"build", b"n\n\xff"];
 const GIT_NAMES: &[&[u8]] = &[b"a", b"b", b".git", b"a", b"HEAD"];
 const RULES: [&[u8]; 4] = [b"", b"*.log\n", b"build/\n*.log\n", b"build/\n"];
 
-/// Whether the rules name this path or a directory above it.
+/// Whether the rules match this path or a directory above it.
 fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
     let rules = String::from_utf8_lossy(rules).into_owned();
     let full = RelPath::from_normal(path.0.clone());
     let mut steps = full.ancestors();
     steps.push(full);
-    // Rules do not reach into a nested repository.
+    // Rules do not apply inside a nested repository.
     let outside = |step: &&RelPath| !step.has_part(b".git");
     steps.iter().skip(1).filter(outside).any(|step| {
         let node = image.get(&NodePath(step.as_bytes().to_vec()));
@@ -369,7 +369,7 @@ fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
     })
 }
 
-/// What a snapshot of a directory takes, if before it `tracked` was taken.
+/// What a snapshot of a directory takes, if `tracked` was in the snapshot before.
 fn taken(image: &DirImage, tracked: &DirImage) -> DirImage {
     let rules = rules_of(image);
     let same_sort = |path: &NodePath, node: &Node| {
@@ -411,8 +411,8 @@ fn do_all(test: &TestEngine, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
     }
 }
 
-/// What must stand on disk after `target` was brought back over `now`; none if an ignored file
-/// lies where a file or link must come.
+/// The expected directory after `target` was restored over `now`; none if an ignored file is where
+/// a file or link must be written.
 fn expected_after_restore(
     target: &DirImage,
     now: &DirImage,
@@ -437,8 +437,8 @@ fn expected_after_restore(
                 }
             }
         }
-        // What the snapshot holds at the very place comes back over an ignored file or link, whose
-        // content is in the history then.
+        // A file of the snapshot replaces an ignored file or link at its path, whose content is
+        // then in the history.
         expected
             .entry(path.clone())
             .or_insert_with(|| now[path].clone());
@@ -491,7 +491,7 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
             let known: DirImage = taken(&expected, &tracked);
             let index = index_of(engine, ws);
             for path in known.keys() {
-                // Directories that only hold files the index never saw are found by the next sync.
+                // The next sync finds directories that hold only files that the index never had.
                 assert!(
                     handed_out || index.contains_key(path),
                     "{path:?} is not in the index"
@@ -504,7 +504,7 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
             if now_rules != RULES[later_rules] {
                 return;
             }
-            // The state before the restore comes back as well.
+            // The state before the restore can be restored as well.
             let before_tracked = taken(&before, &tracked);
             let now = test.image(ws);
             let Some(expected) = expected_after_restore(&before_tracked, &now, &tracked) else {
@@ -519,14 +519,14 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
     );
 }
 
-/// The model: what stands at every path of a workspace without links and rules.
+/// The model: the entry at every path of a workspace without links and rules.
 type Model = BTreeMap<RelPath, Option<Vec<u8>>>;
 
 fn model_dir(model: &Model, path: &RelPath) -> bool {
     path.is_root() || matches!(model.get(path), Some(None))
 }
 
-/// What the engine must answer, and the model after it.
+/// The expected answer of the engine, and the model after it.
 fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
     let file_above = |model: &Model, path: &RelPath| {
         let above = path.ancestors();
@@ -597,7 +597,7 @@ fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-/// The model of what is on disk, whoever put it there.
+/// The model of the directory, with the changes of calls and of outside programs.
 fn model_of(root: &Path) -> Model {
     let nodes = dir_image(root).into_iter();
     nodes
@@ -630,18 +630,18 @@ fn read_all(engine: &Engine, ws: &WorkspaceId) -> Model {
     model
 }
 
-/// One step of a longer life.
+/// One step of a longer sequence.
 #[derive(Clone, Debug)]
 enum Step {
     Op(Op),
     Snapshot,
-    /// Back to one of the snapshots so far, perhaps one path only.
+    /// A restore of an earlier snapshot, perhaps of one path only.
     Restore(prop::sample::Index, Option<RelPath>),
     Sync,
     Reopen,
 }
 
-/// So few that states come back: that is where a restore meets what it has restored before.
+/// So few values that states recur, and restores meet what was restored before.
 const MODEL_NAMES: &[&[u8]] = &[b"a", b"b"];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -656,7 +656,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Brings one path of a model back. False if a file is in the way.
+/// Restores one path of a model. False if a file is in the way.
 fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     let comes = target.keys().any(|key| key.starts_with(path));
     if comes {
@@ -793,7 +793,7 @@ fn property_outside_links_and_modes_are_found_and_kept() {
     });
 }
 
-/// Whatever an index is made of, recovery counts the same as a walk over it.
+/// Recovery counts any index like a walk over it.
 #[test]
 fn property_recovery_puts_wrong_counters_right() {
     let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
@@ -818,7 +818,7 @@ fn property_recovery_puts_wrong_counters_right() {
         };
         let durability = offshoot_store::Durability::Synced;
         test.store().write(durability, wrong).unwrap();
-        // A process that did not end well.
+        // A process that was killed.
         std::fs::write(test.data().join("run/0000"), b"").unwrap();
         test.reopen();
         test.engine.context.wait_for_jobs();
@@ -828,8 +828,8 @@ fn property_recovery_puts_wrong_counters_right() {
     });
 }
 
-/// Somebody swaps files, directories and links for each other all the time while changes through us
-/// and syncs go on. What is recorded may be any of it, and the counters are those of the index.
+/// A program swaps files, directories and links for each other all the time while calls and syncs
+/// go on. Any of its states may be recorded, and the counters fit the index.
 #[test]
 fn counters_hold_while_files_directories_and_links_are_swapped() {
     use crate::fixture::ops::Swapped;
@@ -859,7 +859,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 }
             });
             for call in 0..8 {
-                // Whatever stands in the way just then may refuse it.
+                // What is at the path at that moment may make the call fail.
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
                     0 => engine.sync.sync_workspace(&ws, &user()).map(drop),

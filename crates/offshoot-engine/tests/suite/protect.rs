@@ -1,5 +1,5 @@
-//! Protected paths: a change there waits for the owner although it fits, whatever it is asked for
-//! with, and nobody else decides it.
+//! Protected paths: a change there waits for the owner although it has no conflict, under any
+//! options, and no one else decides it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -53,7 +53,7 @@ impl Setup {
     }
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
-        // An agent that asks for its own side to win everywhere.
+        // An agent that wants its own side to win everywhere.
         let options = CompleteOptions {
             policy: Some(Policy::Theirs),
             ..CompleteOptions::default()
@@ -90,7 +90,7 @@ impl Setup {
         file.is_ok()
     }
 
-    /// What the project has as files and links, by their paths.
+    /// The files and links of the project by path.
     fn image(&self) -> Vec<(String, String)> {
         let image = self.test.project_image(&self.project, None);
         let leaves = image.iter().filter_map(|(path, node)| match node {
@@ -170,7 +170,7 @@ fn what_fits_waits_and_the_rest_lands() {
     assert!(shown.protected && !shown.changed_since);
     assert_eq!(shown.theirs_by.unwrap().claim.as_deref(), Some("ada"));
     assert!(path.exists(), "a workspace with reviews is kept");
-    // Asking again opens no second one.
+    // Completing again opens no second review.
     assert_eq!(setup.complete(&id), done);
     assert_eq!(setup.open_reviews().len(), 1);
     setup.resolve(review, Resolution::Theirs);
@@ -219,7 +219,7 @@ fn a_pattern_that_came_later_holds_for_a_merge_that_waited() {
     assert!(!setup.holds("CLAUDE.md") && !setup.holds("deploy.sh"));
 }
 
-/// Something that an agent does to its directory.
+/// A change of an agent in its directory.
 type Deed = fn(&Path);
 
 #[test]
@@ -293,8 +293,8 @@ fn every_kind_of_change_counts() {
         );
         assert_eq!(guarded(&setup.image()), guarded(&before), "{what}");
         setup.test.check();
-        // What was taken back leaves the project as it was there; what was let through is what
-        // the agent made of it.
+        // A rejected change leaves the project as it was; an accepted one makes it what the agent
+        // wrote.
         let theirs: Vec<(String, String)> = offshoot_testkit::dir_image(&path)
             .iter()
             .filter(|(_, node)| !matches!(node, offshoot_testkit::Node::Dir(_)))
@@ -370,8 +370,8 @@ fn an_update_keeps_what_waits_and_a_decision_still_lands() {
     assert!(updated.conflicts.is_empty(), "{:?}", updated.conflicts);
     let now = || fs::read_to_string(path.join("pkg/CLAUDE.md")).unwrap();
     assert_eq!(now(), "always\nbe kind\nand quick\n");
-    // It waits as before, also for a merge of the new base; but what is there has become something
-    // else, so that the question is a new one.
+    // The change still waits, also in a merge of the new base. The content there has changed, so
+    // the review is a new one.
     let again = setup.complete(&id);
     assert_ne!(waiting(&again).0, review);
     let review = waiting(&again).0;
@@ -393,7 +393,7 @@ fn what_was_decided_does_not_come_up_again() {
     fs::write(path.join("CLAUDE.md"), "obey\n").unwrap();
     fs::write(path.join("free"), "1\n").unwrap();
     let review = waiting(&setup.complete(&id)).0.to_owned();
-    // The agent works on, so that the workspace stays.
+    // The agent continues, so that the workspace stays.
     fs::write(path.join("more"), "2\n").unwrap();
     setup.test.engine.sync.sync_workspace(&id, &user()).unwrap();
     setup.resolve(&review, Resolution::Ours);
@@ -431,13 +431,13 @@ fn what_was_decided_does_not_come_up_again() {
         "{:?}",
         on_new_base.conflicts
     );
-    // Something else there is another question.
+    // Other content there makes another review.
     fs::write(path.join("CLAUDE.md"), "obey me\n").unwrap();
     assert_eq!(waiting(&setup.complete(&id)).1, "protected");
     setup.test.check();
 }
 
-/// A decision is about what was looked at, whatever the agent does meanwhile.
+/// A decision is about the content that was reviewed, also if the agent changes it meanwhile.
 #[test]
 fn what_the_owner_looks_at_does_not_become_something_else() {
     let setup = Setup::new();
@@ -461,8 +461,8 @@ fn what_the_owner_looks_at_does_not_become_something_else() {
     setup.test.check();
 }
 
-/// A link in place of a directory would lead a protected path elsewhere, however the pattern names
-/// the directories above it.
+/// A link in place of a directory would lead a protected path elsewhere, whatever pattern protects
+/// it.
 #[test]
 fn a_link_below_a_pattern_with_stars_in_the_middle_waits() {
     let setup = Setup::new();
@@ -528,7 +528,7 @@ fn only_the_owner_and_admins_decide_and_change_what_is_protected() {
         "be kind\n"
     );
     put(&admin, "CLAUDE.md").unwrap();
-    // Undoing a merge that touched it is a change of it.
+    // Undoing a merge that changed a protected path is a change of it.
     let (other, path) = setup.fork("bob");
     fs::write(path.join(".github/x"), "x\n").unwrap();
     let done = setup.complete(&other);
@@ -555,7 +555,7 @@ fn a_decision_does_not_follow_a_file_to_a_protected_path() {
         .complete(&id, &CompleteOptions::default(), &user());
     let done = done.unwrap();
     let review = waiting(&done).0;
-    // Until somebody decides, the owner moves the file to where only the owner changes it.
+    // Before the decision the owner moves the file to a protected path.
     let (owner, path) = setup.fork("owner");
     fs::rename(path.join("src/lib.rs"), path.join(".github/lib.rs")).unwrap();
     let moved = setup.complete(&owner);
@@ -608,7 +608,7 @@ fn a_project_from_git_is_protected_from_the_start() {
         .collect();
     paths.sort();
     assert_eq!(paths, [".envrc", "AGENTS.md", "deep/.vscode/tasks.json"]);
-    // What the owner takes in passes.
+    // A change that the owner accepts lands.
     test.put(&project, "AGENTS.md", "mine\n");
     let empty: ProjectId = "empty".parse().unwrap();
     test.engine

@@ -11,7 +11,7 @@ use offshoot_testkit::{git, skip};
 
 const SECRET: &str = "the secret that nobody may find\n";
 
-/// Files below a directory that hold the secret in the clear.
+/// Files below a directory that contain the secret as plain text.
 fn holders(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -40,7 +40,7 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
     with_each(|mut test| {
         let project = test.project("web");
         test.put(&project, "token", SECRET);
-        // Hidden in the head by a later version, but still in a layer below it.
+        // A later version hides it in the head, but a layer below still has it.
         test.put(&project, "other", SECRET);
         test.put(&project, "other", "harmless\n");
         let (old, old_path) = test.fork(&project, "old");
@@ -73,7 +73,7 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         let purged = test.engine.upkeep.purge_content(id, &user()).unwrap();
         assert!(!purged.snapshots.is_empty());
         assert_eq!(holders(&data), Vec::<String>::new());
-        // The fork is at its path again, with its work and what was ignored.
+        // The fork is at its path again, with its changes and its ignored files.
         let read = |name: &str| fs::read_to_string(old_path.join(name)).unwrap();
         assert!(read("token").contains("purged"));
         assert_eq!(
@@ -82,7 +82,7 @@ fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
         );
         let changes = test.changes(&old);
         assert_eq!(changes.len(), 1, "{changes:?}");
-        // A restart must not take a project for a workspace whose directory lags behind.
+        // A restart must not take a project for a workspace whose directory is behind.
         test.reopen();
         test.check();
         let log = test.engine.merges.list_merges(&project, None, 0).unwrap();
@@ -161,8 +161,7 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
     test.check();
 }
 
-/// Ids in stored JSON are replaced as values: a message that happens to be called like a content
-/// keeps its name.
+/// Ids in stored JSON are replaced as values: a message id that looks like a content id stays.
 #[test]
 fn purging_changes_ids_and_no_other_text() {
     let test = TestEngine::in_memory(ProviderName::Copy);
@@ -210,7 +209,7 @@ fn purging_changes_ids_and_no_other_text() {
         let id = done.merge_id.as_deref().unwrap();
         test.engine.merges.receipt(id).unwrap().completed
     };
-    // The snapshots that held it have other ids, in the receipt as everywhere.
+    // The snapshots that held it have other ids, also in the receipt.
     let after = merge(&landed);
     assert!(after.snapshot.is_some() && after.snapshot == now(landed.snapshot));
     assert!(after.theirs.is_some() && after.theirs == now(landed.theirs));

@@ -1,5 +1,5 @@
-//! Names are taken again once a workspace or project is closed: nobody reaches what belongs to
-//! another project because its name was theirs before (INV-7).
+//! Names are free again after a workspace or project is closed: a token for the old name does not
+//! reach the new workspace or project (INV-7).
 
 use std::sync::Arc;
 
@@ -130,13 +130,13 @@ fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
             .workspace,
         None
     );
-    // Whoever has the second project neither gets the agent nor learns its priority.
+    // The owner of the second project neither gets the agent nor learns its priority.
     assert!(two.agent(&spawned.id).is_err());
     assert_eq!(two.fork_named(&taken).unwrap().priority, 0);
-    // The fork that has the agent's name is found by it, by those who have it.
+    // The fork with the agent's name is found by it, by callers who may see it.
     assert_eq!(two.workspace_of_agent(&spawned.id).unwrap(), taken);
     assert!(one.workspace_of_agent(&spawned.id).is_err());
-    // Whoever spawned it still has it, and gives it another fork.
+    // The project that spawned the agent still has it, and gives it another fork.
     let next = setup.fork(&one, &setup.first, "builder");
     assert_eq!(next.as_str(), "builder~2");
     assert_eq!(builder.own_workspace().unwrap(), next);
@@ -160,7 +160,7 @@ fn an_agent_does_not_reach_what_took_its_name_after_its_merge() {
     builder
         .complete(&own, &CompleteOptions::default(), false)
         .unwrap();
-    // The receipt outlives the workspace while the name is its own.
+    // The receipt outlives the workspace as long as the name is not taken again.
     assert_eq!(builder.workspace_to_complete().unwrap(), own);
     builder
         .complete(&own, &CompleteOptions::default(), false)
@@ -198,7 +198,7 @@ fn tokens_of_workspaces_and_of_agents_outside_the_tree_stay_in_their_project() {
         setup.assert_out_of_reach(&setup.present(&secret).unwrap(), &taken);
         two.delete_workspace(&taken, false).unwrap();
 
-        // The next fork of the same project is the holder's again.
+        // The next fork of the same project belongs to the token again.
         assert_eq!(setup.fork(&one, &setup.first, name), own);
         assert_eq!(holder.own_workspace().unwrap(), own);
     }
@@ -266,7 +266,7 @@ fn an_agent_that_ended_keeps_its_name_and_loses_its_tokens() {
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
     let taken = setup.fork(&two, &setup.second, "builder");
     assert!(setup.present(&secret).is_err());
-    // Also where somebody still holds what the token was resolved to.
+    // A resolved token that is still in use is refused as well.
     setup.assert_out_of_reach(&holder, &taken);
 }
 
@@ -296,7 +296,7 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
     assert!(seen(&holder).len() >= 2 && seen(&holder).iter().all(|of| *of == "first"));
     assert!(seen(&two).len() > 3 && seen(&two).iter().all(|of| *of == "second"));
 
-    // A new project of the same name does not show what happened in the one before, nor its forks.
+    // A new project of the same name shows neither the history nor the forks of the old one.
     setup
         .test
         .engine

@@ -1,5 +1,5 @@
-//! Who decides a review decides with their own rights and about what is there, whoever comes last
-//! and whatever else the store holds.
+//! A review is decided with the rights of the person who decides, and about the content that is
+//! there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -150,7 +150,7 @@ fn nobodys_rights_stand_in_for_those_of_whoever_decided() {
     let setup = Setup::new();
     let [first, second] = &setup.reviews;
     setup.token().resolve(first, Resolution::Theirs).unwrap();
-    // The owner protects the path before it lands: what the token chose is for them to decide now.
+    // The owner protects the path before the decision lands, so the owner has to decide again.
     setup.protect(&["README"]);
     let refused = setup.admin().resolve(second, Resolution::Theirs);
     assert!(refused.is_err());
@@ -189,8 +189,8 @@ fn whoever_may_only_read_proposes_nothing() {
     assert_eq!(proposed.unwrap().candidates.len(), 1);
 }
 
-/// Whoever sees one workspace gets its reviews without a look at those of all others: a row of
-/// another project that cannot be read is not in the way.
+/// A caller that sees one workspace gets its reviews without reading those of all others: a damaged
+/// row of another project does not matter.
 #[test]
 fn a_list_for_one_workspace_reads_no_other_reviews() {
     let setup = Setup::new();
@@ -229,7 +229,7 @@ fn a_list_for_one_workspace_reads_no_other_reviews() {
         Reach::Workspace(setup.fork.clone()),
         &[],
     );
-    // What a merge left to decide is not for the workspace alone.
+    // What a merge left to decide is not decided by the workspace alone.
     let filter = ReviewFilter::default();
     assert!(
         access.find_reviews(&filter, None, 0).is_err(),

@@ -1,4 +1,4 @@
-//! The texts of a review of large files are told without being held in memory.
+//! The texts of a review of large files are streamed, not held in memory.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,9 +7,9 @@ use crate::fixture::{TestEngine, user};
 use offshoot_core::{ErrorCode, ProjectId};
 use offshoot_engine::{CompleteOptions, ProviderName, ReviewSide};
 
-/// More than a merge looks into.
+/// More bytes than a merge compares.
 const LARGE: usize = (64 << 20) + 1;
-/// More than is told together with the rest.
+/// More bytes than are part of the answer.
 const LONG: usize = (1 << 20) + 1;
 
 /// The review of a protected file of so many bytes that a fork changed.
@@ -48,7 +48,7 @@ fn what_is_too_large_to_be_merged_is_told_by_its_size_alone() {
         .merges
         .open_review_side(&review, ReviewSide::Merged);
     assert_eq!(merged.err().unwrap().code(), ErrorCode::FileNotFound);
-    // Each side is there to be read bit by bit.
+    // Each side can be read in parts.
     let theirs = test
         .engine
         .merges

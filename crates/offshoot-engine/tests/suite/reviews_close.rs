@@ -1,4 +1,4 @@
-//! Reviews close by themselves when there is nothing left to decide, and not before.
+//! Reviews close by themselves when nothing is left to decide, and not before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Setup {
             .unwrap()
     }
 
-    /// Paths of the reviews that wait.
+    /// The paths of the open reviews.
     fn waiting(&self) -> Vec<String> {
         let waiting = self
             .test
@@ -49,7 +49,7 @@ impl Setup {
     }
 
     /// The only review that there ever was, which must have closed by itself.
-    fn settled(&self) {
+    fn assert_closed_by_itself(&self) {
         let all = self
             .test
             .engine
@@ -78,12 +78,12 @@ impl Setup {
 fn a_completion_that_fits_settles_the_conflict_of_the_one_before() {
     let setup = Setup::new();
     let (id, path) = setup.conflicting(false);
-    // The agent takes its own change back and comes to what the project has.
+    // The agent reverts its change, so that its file equals that of the project.
     fs::write(path.join("README"), "theirs\n").unwrap();
     fs::write(path.join("more"), "more\n").unwrap();
     let done = setup.complete(&id, false);
     assert!(done.conflicts.is_empty());
-    setup.settled();
+    setup.assert_closed_by_itself();
     setup.test.engine.context.wait_for_jobs();
     assert!(!path.exists(), "nothing waits any more");
 }
@@ -95,14 +95,14 @@ fn a_conflict_stays_while_the_workspace_brings_other_things() {
     fs::write(path.join("more"), "more\n").unwrap();
     setup.complete(&id, true);
     assert_eq!(setup.waiting(), ["README"]);
-    // Something of its own there is its answer.
+    // A new change of the agent at that path decides the review.
     fs::write(path.join("README"), "both of us\n").unwrap();
     setup.complete(&id, true);
     assert_eq!(
         setup.test.project_text(&setup.project, "README"),
         "both of us\n"
     );
-    setup.settled();
+    setup.assert_closed_by_itself();
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_conflict_that_an_update_found_is_settled_by_what_the_workspace_puts_there()
     fs::write(path.join("README"), "both of us\n").unwrap();
     setup.test.put(&setup.project, "other", "2\n");
     update(0);
-    setup.settled();
+    setup.assert_closed_by_itself();
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn a_conflict_is_settled_when_the_project_comes_to_agree() {
     assert_eq!(setup.waiting(), ["README"]);
     fs::write(path.join("README"), "mine\n").unwrap();
     setup.complete(&other, false);
-    setup.settled();
-    // There is nothing more to merge, and nothing that the workspace waits for.
+    setup.assert_closed_by_itself();
+    // There is nothing more to merge, and the workspace waits for nothing.
     setup.complete(&id, false);
     setup.test.engine.context.wait_for_jobs();
     assert!(!mine.exists());
@@ -163,7 +163,7 @@ fn a_plan_closes_nothing() {
     assert_eq!(setup.waiting(), ["README"]);
 }
 
-/// Every kind of conflict there is, fresh from a merge and from an update.
+/// Every kind of conflict, from a merge and from an update.
 #[test]
 fn a_fresh_review_does_not_say_that_its_path_has_changed() {
     type Change = fn(&std::path::Path);
@@ -232,7 +232,7 @@ fn a_fresh_review_does_not_say_that_its_path_has_changed() {
     }
 }
 
-/// Content that somebody else completes the workspace before it is given.
+/// Content whose reader completes the workspace before it gives the first byte.
 struct Late<'a> {
     setup: &'a Setup,
     id: &'a WorkspaceId,
@@ -298,8 +298,8 @@ fn a_decision_about_what_is_something_else_by_now_is_refused() {
     }
 }
 
-/// Where the conflicts are that a merge tells of.
-fn told(completed: &Completed) -> Vec<String> {
+/// The paths of the conflicts that a merge reports.
+fn conflict_paths(completed: &Completed) -> Vec<String> {
     let paths = completed.conflicts.iter();
     paths.map(|one| one.path.to_text()).collect()
 }
@@ -321,10 +321,14 @@ fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
     fs::write(path.join("more"), "more\n").unwrap();
     assert_eq!(setup.complete(&id, true).conflicts.len(), 1);
     assert_eq!(setup.waiting(), [".github/b.yml"]);
-    // The fork has moved on, and works on what it has there now.
+    // The fork is updated, and changes what it has there now.
     fs::write(path.join("ci/b.yml"), "run: 2\n").unwrap();
     let again = setup.complete(&id, true);
-    assert_eq!(told(&again), [".github/b.yml"], "it is said again");
+    assert_eq!(
+        conflict_paths(&again),
+        [".github/b.yml"],
+        "it is said again"
+    );
     assert_eq!(
         setup.test.project_text(&setup.project, "ci/b.yml"),
         "run: 2\n"
@@ -344,12 +348,16 @@ fn a_conflict_waits_while_only_what_is_beside_it_is_touched() {
     let done = setup.complete(&id, true);
     assert_eq!(done.conflicts.len(), 1, "{done:?}");
     let asked = setup.waiting();
-    // Some path beside the one that the review is at: the fork puts something of its own there.
+    // The fork changes another path than that of the review.
     let beside = ["src/lib.rs", "src/b.rs"].into_iter();
     for beside in beside.filter(|beside| asked != [*beside]) {
         fs::write(path.join(beside), "of its own\n").unwrap();
     }
-    assert_eq!(told(&setup.complete(&id, true)), asked, "it is said again");
+    assert_eq!(
+        conflict_paths(&setup.complete(&id, true)),
+        asked,
+        "it is said again"
+    );
     assert_eq!(setup.waiting(), asked, "nobody has decided");
     setup.test.check();
 }
@@ -388,7 +396,7 @@ fn a_review_of_an_earlier_version_does_not_say_that_its_path_has_changed() {
     assert!(only().changed_since);
 }
 
-/// Files, directories and empty directories in each other's place.
+/// Files, directories and empty directories that replace each other.
 #[test]
 fn every_review_knows_the_paths_that_it_is_about() {
     type Change = fn(&std::path::Path);
@@ -444,7 +452,7 @@ fn every_review_knows_the_paths_that_it_is_about() {
     }
 }
 
-/// One that names no path of its workspace, as a row of an earlier version may.
+/// A review that names no path of its workspace, as a row of an earlier version may.
 #[test]
 fn a_review_that_names_no_paths_does_not_close_by_itself() {
     let setup = Setup::new();
@@ -471,9 +479,9 @@ fn a_workspace_goes_when_its_last_review_closes_by_itself_as_with_a_decision() {
         let (other, theirs) = setup.fork("two");
         fs::write(theirs.join("README"), "mine\n").unwrap();
         setup.complete(&other, false);
-        setup.settled();
+        setup.assert_closed_by_itself();
         let is_gone = setup.test.engine.workspaces.workspace(&id).is_err();
-        // One that was asked to stay stays, and so does one with work that is not merged.
+        // A workspace that was asked to stay stays, and so does one with unmerged changes.
         assert_eq!(is_gone, !keep && !more, "{keep} {more}");
         assert_eq!(path.exists(), keep || more);
         if !keep {

@@ -1,5 +1,5 @@
-//! A file of terabytes in a directory: it is never read, it is named, nothing takes it away, and all
-//! else goes on.
+//! A file of terabytes in a directory is never read and never removed, answers name it, and
+//! everything else works.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     let engine = &test.engine;
     let (id, dir) = workspace(engine, "w", Quota::default());
     fs::write(dir.join("small"), "one").unwrap();
-    // A file that was small when it was last seen.
+    // A file that was small at the last sync.
     fs::write(dir.join("grows"), "small").unwrap();
     let first = engine
         .workspaces
@@ -97,7 +97,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     );
     write(engine, &id, "other").unwrap();
     for path in ["huge", "grows"] {
-        // Whatever would read it, or put something else in its place, is refused.
+        // Operations that would read or replace the file are refused.
         assert_eq!(write(engine, &id, path), Err(ErrorCode::PayloadTooLarge));
         let read = engine
             .workspaces
@@ -111,7 +111,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .unwrap_err();
         assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
     }
-    // Nor does it go with a directory that it is in.
+    // The file is not removed with its directory either.
     fs::create_dir(dir.join("deep")).unwrap();
     make_huge(&dir.join("deep/huge"));
     fs::write(dir.join("deep/small"), "s").unwrap();
@@ -121,7 +121,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     assert_eq!(deleted.unwrap_err().code(), ErrorCode::PayloadTooLarge);
     assert!(is_there(&dir.join("deep/huge")) && dir.join("deep/small").exists());
     fs::remove_dir_all(dir.join("deep")).unwrap();
-    // Restoring leaves alone what it does not concern, and does not take what it does.
+    // A restore leaves other paths alone, and refuses to remove the file.
     engine
         .workspaces
         .restore(&id, &first.id.to_hex(), Some(&p("small")), &user())
@@ -184,7 +184,7 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
         let (id, dir) = test.fork(&project, "agent");
         fs::write(dir.join("README"), "changed\n").unwrap();
         make_huge(&dir.join("huge"));
-        // The ignore rules of the project leave this one out of merges.
+        // The ignore rules of the project leave this file out of merges.
         make_huge(&dir.join("huge.log"));
         let changes = test.engine.sync.changes(&id, &user()).unwrap();
         assert_eq!(changes.too_large.len(), 1);
@@ -205,7 +205,7 @@ fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
         assert_eq!(test.project_text(&project, "README"), "changed\n");
         assert!(is_there(&dir.join("huge")) && is_there(&dir.join("huge.log")));
 
-        // It can be worked in, merged again and, without the files, taken away.
+        // The fork can be worked in, merged again and, without the files, removed.
         fs::write(dir.join("more"), "more\n").unwrap();
         test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(test.project_text(&project, "more"), "more\n");
@@ -260,7 +260,7 @@ fn holes_are_hashed_as_zeros() {
     assert!(stored.unwrap() == fs::read(dir.join("sparse")).unwrap());
 }
 
-/// The bytes that this process has read from files so far, by the account of the kernel.
+/// The bytes that this process has read from files so far, as the kernel counts them.
 fn bytes_read() -> u64 {
     let account = fs::read_to_string("/proc/self/io").unwrap();
     let line = account
@@ -298,7 +298,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
-        // An archive has ignored files too, and names what it cannot have.
+        // An archive has ignored files too, and names those that it cannot have.
         let whole = test
             .engine
             .workspaces
@@ -320,7 +320,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
     });
 }
 
-/// Whoever asked goes away when the large file is being read.
+/// The request is cancelled while the large file is being read.
 #[test]
 fn a_sync_that_nobody_waits_for_ends() {
     let test = TestEngine::new(ProviderName::Copy);

@@ -1,5 +1,5 @@
-//! What no snapshot can hold, because it is too deep or lies beside the places of a session, is not
-//! taken away with its directory (INV-5).
+//! Paths that no snapshot can hold, because they are too deep or beside the directories of a
+//! session, are not removed with their directory (INV-5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn workspace(engine: &Engine, name: &str, layout: Layout) -> (WorkspaceId, PathB
     (id, path)
 }
 
-/// Puts a file deeper than anything may be. Returns it and the topmost of its directories.
+/// Makes a file deeper than allowed. Returns it and the topmost of its directories.
 fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
     let dir = root.join(vec!["d"; MAX_DEPTH + 1].join("/"));
     fs::create_dir_all(&dir).unwrap();
@@ -30,7 +30,7 @@ fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
     (file, root.join("d"))
 }
 
-/// The directory stays until what is in the way is gone.
+/// The directory stays until the path is removed.
 fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
     let error = engine.workspaces.delete_workspace(id, &user()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");

@@ -1,5 +1,5 @@
-//! Conflicts that an update finds: the workspace moves on, nothing of it is lost, and a decision
-//! goes into the workspace.
+//! Conflicts that an update finds: the workspace moves to the new base, nothing of it is lost, and
+//! a decision is written to the workspace.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use offshoot_engine::{
     CompleteOptions, Completed, Content, LandsIn, ProviderName, Resolution, Review, Updated,
 };
 
-/// A fork that changed `README` and `docs/mine`, of a project that changed `README` too, updated.
+/// An updated fork that changed `README` and `docs/mine`, of a project that changed `README` too.
 fn conflicting(test: &TestEngine) -> (ProjectId, WorkspaceId, std::path::PathBuf, Updated) {
     let project = test.project("web");
     let (id, path) = test.fork(&project, "one");
@@ -20,13 +20,13 @@ fn conflicting(test: &TestEngine) -> (ProjectId, WorkspaceId, std::path::PathBuf
     (project, id, path, updated)
 }
 
-/// The reviews that a merge says it waits for.
+/// The reviews that a merge reports as waiting.
 fn waiting(completed: &Completed) -> Vec<&str> {
     let ids = completed.conflicts.iter();
     ids.map(|one| one.review_id.as_deref().unwrap()).collect()
 }
 
-/// Those of a project that nobody has decided.
+/// The undecided reviews of a project.
 fn open_reviews(test: &TestEngine, project: &ProjectId) -> Vec<String> {
     let open = test.engine.merges.reviews(Some(project), false).unwrap();
     open.into_iter().map(|review| review.id).collect()
@@ -70,7 +70,7 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
                 .unwrap(),
             b"theirs\n"
         );
-        // What the project got is there, what only the fork has is there, and the rest is kept.
+        // The fork has the changes of the project and its own, and the review keeps the rest.
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
         assert_eq!(fs::read(path.join("docs/mine")).unwrap(), b"only here\n");
         let kept = updated.kept.unwrap().to_hex();
@@ -81,7 +81,7 @@ fn an_update_that_conflicts_moves_on_and_opens_a_review() {
                 .unwrap(),
             b"mine\n"
         );
-        // Merging it now takes nothing back from the project, and the workspace waits.
+        // A merge now reverts nothing in the project, and the workspace waits.
         let options = CompleteOptions::default();
         let completed = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(waiting(&completed), [review.id.as_str()]);
@@ -161,7 +161,7 @@ fn a_decision_is_computed_against_the_workspace_as_it_is_by_then() {
             .unwrap();
         assert!(resolved.recomputed);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"decided\n");
-        // What stood there before the decision can be brought back.
+        // The content before the decision can be restored.
         let snapshots = test.engine.workspaces.snapshots(&id, 0).unwrap();
         let before = snapshots
             .iter()
@@ -214,7 +214,7 @@ fn an_update_finds_the_review_of_the_merge_before_it() {
         assert_eq!(updated.conflicts[0].review_id.as_ref(), Some(&review));
         assert_eq!(open_reviews(&test, &project), std::slice::from_ref(&review));
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
-        // It goes on being said, also when there is nothing else to merge.
+        // Further merges report the review too, also when there is nothing else to merge.
         for _ in 0..2 {
             assert_eq!(waiting(&complete()), [review.as_str()]);
         }
@@ -254,7 +254,7 @@ fn an_update_asks_anew_about_what_the_workspace_changed_since_the_merge() {
         );
         let before = test.engine.merges.review(waiting(&first)[0]).unwrap();
         assert_eq!(before.state, "resolved");
-        // The workspace puts something else there once more, and a merge asks about that.
+        // The workspace changes the file once more, and a merge opens a review about that.
         test.put(&project, "README", "theirs, newer\n");
         fs::write(path.join("README"), "mine, newest\n").unwrap();
         let last = test.engine.merges.complete(&id, &options, &user()).unwrap();

@@ -15,14 +15,14 @@ use offshoot_engine::{Content, Engine, EngineOptions, Expect, Quota, WriteOption
 use offshoot_testkit::{Process, Rng};
 
 const WRITERS: usize = 16;
-/// Whatever takes longer than this hangs.
+/// A test that takes longer than this hangs.
 const LIMIT: Duration = Duration::from_secs(200);
 
-/// The variables by which this binary, started again, knows that it is a writing process.
+/// The environment variables that make this binary a writing process.
 const CHILD_DATA: &str = "OFFSHOOT_TEST_WRITER_DATA";
 const CHILD_NAME: &str = "OFFSHOOT_TEST_WRITER_NAME";
 
-/// Content that proves by itself that it is whole: who, which, and a sum over all of it.
+/// Content that proves that it is whole: writer, number, and a checksum over all of it.
 fn version(writer: &str, number: usize, rng: &mut Rng) -> Vec<u8> {
     let mut noise = vec![0; rng.below(6_000)];
     rng.fill(&mut noise);
@@ -66,7 +66,7 @@ fn rounds(normal: usize) -> usize {
     }
 }
 
-/// A version that was acknowledged: where, which content, and the number it was given.
+/// An acknowledged version: path, content, and version number.
 type Acknowledged = (RelPath, ObjectId, i64);
 
 /// Writes and reads back. A read gives the version just written or a newer one, and a whole one.
@@ -128,7 +128,7 @@ fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged
     }
 }
 
-/// The newest acknowledged version of every path is what is there.
+/// The newest acknowledged version of every path is the current content.
 fn prove_newest(test: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
     let mut newest: BTreeMap<&RelPath, (i64, ObjectId)> = BTreeMap::new();
     for (path, id, number) in acknowledged {
@@ -211,8 +211,8 @@ fn writers_on_a_path_that_was_handed_out() {
     });
 }
 
-/// The very first writes of a workspace, some of which are refused: none of them takes the
-/// directory away from under the others.
+/// The first writes of a workspace, some of which are refused: no refused write removes the
+/// directory that the others write to.
 #[test]
 fn writers_that_come_first() {
     in_time(|| {
@@ -256,8 +256,8 @@ fn writers_that_come_first() {
     });
 }
 
-/// Writes that are made together and of which some are refused: each is answered by itself, the
-/// refused leave no trace, and what the workspace counts is what it holds.
+/// Writes in one batch, some of which are refused: each gets its own answer, a refused one leaves
+/// no trace, and the counters fit the index.
 #[test]
 fn writers_some_of_whom_are_refused() {
     in_time(|| {
@@ -327,7 +327,7 @@ fn writers_some_of_whom_are_refused() {
             }
         });
         let (made, refused) = (made.into_inner().unwrap(), refused.into_inner().unwrap());
-        // One was there, and uploads have a directory of their own.
+        // One file was there before, and uploads have a directory of their own.
         assert_eq!(made.len(), 118, "{refused:?}");
         let expected = [
             ("precondition_failed", 80),
@@ -348,8 +348,8 @@ fn writers_some_of_whom_are_refused() {
     });
 }
 
-/// What a power cut left that is no version of ours is put right, and nobody loses it: it may be what
-/// somebody outside wrote.
+/// A power cut left a file that is no recorded version. It is replaced, but kept as a version,
+/// because an outside program may have written it.
 #[test]
 fn writers_before_a_power_cut_lose_nothing_that_was_there() {
     for (found, is_new) in [(&b"one"[..], false), (b"torn", true)] {
@@ -381,8 +381,8 @@ fn writers_before_a_power_cut_lose_nothing_that_was_there() {
     }
 }
 
-/// What one engine saw of a workspace may have been changed by another: its directory was taken away,
-/// its path was handed out, or another workspace has its name.
+/// Another engine may have changed a workspace since this one read its row: its directory was
+/// removed, its path was handed out, or another workspace has its name.
 #[test]
 fn writers_beside_an_engine_that_changes_what_a_workspace_is() {
     let test = TestEngine::plain();
@@ -480,7 +480,7 @@ fn writers_from_two_processes() {
     });
 }
 
-/// One of the disturbers: snapshots, restores, deletions, moves, checks and syncs in a row.
+/// One of the disturbing threads: snapshots, restores, deletions, moves, checks and syncs in a row.
 fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
     let mut rng = Rng::new(seed);
     let paths = many_paths(12);
@@ -570,7 +570,8 @@ fn writers_beside_snapshots_restores_and_deletions() {
                                     written.id,
                                     written.version,
                                 ));
-                                // It may be deleted or restored away by now, but never torn.
+                                // The file may have been deleted or restored away by now, but is
+                                // never torn.
                                 match engine.workspaces.read_whole(ws, &path) {
                                     Ok((read, _)) => assert!(is_whole(&read), "torn: {path}"),
                                     Err(error) => assert!(
@@ -598,7 +599,7 @@ fn writers_beside_snapshots_restores_and_deletions() {
             prove_history(&test.engine, ws, &acknowledged);
             assert_eq!(out_of_line(&test, ws), None, "handed out: {handed_out}");
             assert_eq!(test.engine.upkeep.check().unwrap().problems, []);
-            // Every snapshot that was taken on the way can be brought back.
+            // Every snapshot that was taken meanwhile can be restored.
             for snapshot in test.engine.workspaces.snapshots(ws, 6).unwrap() {
                 test.engine
                     .workspaces

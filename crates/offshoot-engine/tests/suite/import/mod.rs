@@ -1,5 +1,5 @@
-//! Projects from elsewhere, with git as the oracle: trees and commits have its ids, what is exported
-//! is what was imported, and nothing is left of what fails.
+//! Importing projects, with git as the oracle: trees and commits have its ids, an export equals the
+//! import, and a failed import leaves nothing.
 
 mod repositories;
 mod sources;
@@ -211,7 +211,7 @@ fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
     );
     assert_eq!(some.dropped, []);
 
-    // Without a file that takes some back, ignored directories are not even walked.
+    // Without a rule that includes files again, ignored directories are not walked.
     fs::remove_file(source.join(".worktreeinclude")).unwrap();
     let fewer = test.import_with("fewer", &source, &options).unwrap();
     assert!(!test.paths("fewer").contains(&"build".to_owned()));
@@ -245,7 +245,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         ),
         (false, 0, 7, 7)
     );
-    // A person's edit is overwritten: the directory is what counts.
+    // The edit of a person is overwritten by the content of the directory.
     let content = Content::Bytes(b"edited\n");
     let options = WriteOptions::default();
     test.engine
@@ -278,7 +278,7 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     );
     test.check();
 
-    // A file that the project has is taken although it is ignored now; others are not.
+    // A file that the project has is imported although it is ignored now; others are not.
     write(&source, ".gitignore", "same\nother\n");
     write(&source, "same", "changed\n");
     write(&source, "other", "other\n");

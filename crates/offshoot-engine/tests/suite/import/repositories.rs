@@ -1,4 +1,4 @@
-//! Git repositories: commits become snapshots with their ids, and go out as the same history.
+//! Git repositories: commits become snapshots with their ids, and are exported as the same history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn repository(test: &TestEngine) -> PathBuf {
 fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_history() {
     let test = TestEngine::best();
     let source = repository(&test);
-    // Some packed, some loose; what is not committed does not come.
+    // Some objects are packed, some are loose; uncommitted changes are not imported.
     git(&source, &["gc", "-q"]);
     git(&source, &["commit", "-q", "--allow-empty", "-m", "loose"]);
     write(&source, "not-committed", "no\n");
@@ -82,7 +82,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
             "submodule, taken as an empty directory"
         )]
     );
-    // Every snapshot counts what git lists.
+    // The counters of every snapshot fit what git lists.
     for one in &snapshots {
         let listed = git(&source, &["ls-tree", "-r", "-z", "-l", &one.id.to_hex()]);
         let listed = listed
@@ -113,7 +113,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         git(&test.host.path().join("clone"), &["status", "--porcelain"]),
         ""
     );
-    // A person's edit goes on from git's own commit, and nothing of the rest is collected.
+    // An edit of a person continues from git's own commit, and nothing of the history is collected.
     let content = Content::Bytes(b"edited\n");
     let edited = test
         .engine
@@ -168,7 +168,7 @@ fn a_branch_of_an_existing_repository_moves_forward_only() {
     test.export("p", Some("refs/heads/work/offshoot"), &source)
         .unwrap();
     assert_eq!(git(&source, &["rev-parse", "work/offshoot"]), second);
-    // Only what is new was added.
+    // Only new commits were added.
     let log = git(&source, &["log", "--format=%H", "main..work/offshoot"]);
     assert_eq!(log, format!("{second}\n{first}"));
     git(&source, &["checkout", "-q", "main"]);
@@ -230,7 +230,7 @@ fn a_shallow_repository_is_taken_as_far_as_it_goes() {
         git(&target, &["log", "--format=%H"]),
         git(&shallow, &["log", "--format=%H"])
     );
-    // Where the beginning is, the branch can be written.
+    // A repository that has the first commits accepts the branch.
     test.export("p", Some("back"), &source).unwrap();
     let empty = test.source("other");
     git(&empty, &["init", "-q"]);
@@ -284,7 +284,7 @@ fn forged_repositories_are_refused() {
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
     let source = repository(&test);
-    // An object that is missing, as after a disk error, and one that is another than it says.
+    // An object that is missing, as after a disk error, and one whose content does not fit its id.
     write(&source, "lost", "lost\n");
     commit_all(&source, "lost");
     let blob = git(&source, &["rev-parse", "HEAD:lost"]);
