@@ -98,12 +98,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds content that the change refers to.
-    pub(crate) fn content(&mut self, object: NewObject) {
+    pub(crate) fn add_object(&mut self, object: NewObject) {
         self.contents.push(object);
     }
 
     /// Adds a line to the history.
-    pub(crate) fn line(&mut self, line: NewHistory) {
+    pub(crate) fn add_line(&mut self, line: NewHistory) {
         self.lines.push(line);
     }
 
@@ -114,7 +114,7 @@ impl<'a> Draft<'a> {
         record: Option<&IdempotencyRecord>,
     ) {
         self.recorded_line = record.map(|record| (self.lines.len(), record.clone()));
-        self.line(line);
+        self.add_line(line);
     }
 
     /// Removes a path with everything below it from the index. Returns the removed entries,
@@ -176,7 +176,7 @@ impl<'a> Draft<'a> {
     /// Makes a directory that the index does not have, with its line of history.
     pub(crate) fn make_dir(&mut self, dir: EntryRow, via: Via, cause: &Cause) -> Result<()> {
         let line = self.line_for(via, cause).mkdir(&dir.path);
-        self.line(line);
+        self.add_line(line);
         self.replace(None, dir)
     }
 

@@ -13,8 +13,9 @@ impl Contents {
         row: &WorkspaceRow,
         text: &str,
     ) -> Result<SnapshotRow> {
-        let prefix = hex_prefix(text).ok_or_else(|| unknown(text, &format!("of `{}`", row.id)))?;
-        only_one(
+        let prefix =
+            hex_prefix(text).ok_or_else(|| no_snapshot(text, &format!("of `{}`", row.id)))?;
+        unique_snapshot(
             text,
             &format!("of `{}`", row.id),
             tx.snapshots_by_prefix(row.key, &prefix)?,
@@ -28,7 +29,7 @@ impl Contents {
         tx: &dyn ReadTx,
         text: &str,
     ) -> Result<(WorkspaceRow, SnapshotRow)> {
-        let prefix = hex_prefix(text).ok_or_else(|| unknown(text, "of any workspace"))?;
+        let prefix = hex_prefix(text).ok_or_else(|| no_snapshot(text, "of any workspace"))?;
         let mut found = Vec::new();
         let mut rows = tx.all_workspaces()?;
         rows.sort_by_key(|row| {
@@ -43,11 +44,11 @@ impl Contents {
             }
         }
         let snapshots = found.iter().map(|(_, snapshot)| snapshot.clone()).collect();
-        let id = only_one(text, "of any workspace", snapshots)?.id;
+        let id = unique_snapshot(text, "of any workspace", snapshots)?.id;
         found
             .into_iter()
             .find(|(_, snapshot)| snapshot.id == id)
-            .ok_or_else(|| unknown(text, "of any workspace"))
+            .ok_or_else(|| no_snapshot(text, "of any workspace"))
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn hex_prefix(text: &str) -> Option<String> {
     (is_hex && (4..=40).contains(&text.len())).then(|| text.to_ascii_lowercase())
 }
 
-pub(crate) fn unknown(text: &str, whose: &str) -> Error {
+pub(crate) fn no_snapshot(text: &str, whose: &str) -> Error {
     Error::new(
         ErrorCode::SnapshotNotFound,
         format!("there is no snapshot `{}` {whose}", text.escape_debug()),
@@ -66,11 +67,11 @@ pub(crate) fn unknown(text: &str, whose: &str) -> Error {
 }
 
 /// The one snapshot that a prefix matches.
-fn only_one(text: &str, whose: &str, mut found: Vec<SnapshotRow>) -> Result<SnapshotRow> {
+fn unique_snapshot(text: &str, whose: &str, mut found: Vec<SnapshotRow>) -> Result<SnapshotRow> {
     found.sort_by(|a, b| a.id.cmp(&b.id).then(b.number.cmp(&a.number)));
     found.dedup_by_key(|row| row.id);
     match found.len() {
-        0 => Err(unknown(text, whose)),
+        0 => Err(no_snapshot(text, whose)),
         1 => Ok(found.remove(0)),
         _ => {
             let matches: Vec<String> = found.iter().map(|row| row.id.to_hex()).collect();

@@ -221,7 +221,7 @@ impl<'a> Index<'a> {
                 None => self.stored_row(&path)?,
             };
             let row = self.effective_row(&path, dir.stored, row);
-            dir = self.entry_below(&path, dir, row)?.1;
+            dir = self.resolve_entry(&path, dir, row)?.1;
             self.cache.borrow_mut().dirs.insert(path, dir);
         }
         Ok(dir)
@@ -229,7 +229,7 @@ impl<'a> Index<'a> {
 
     /// The entry at a path, and where the entries below it come from, given its row and the same of
     /// the directory that it is in.
-    fn entry_below(
+    fn resolve_entry(
         &self,
         path: &RelPath,
         above: DirView,
@@ -308,7 +308,7 @@ impl<'a> Index<'a> {
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
         let above = self.above(path)?;
         let row = self.effective_row(path, above.stored, self.stored_row(path)?);
-        let (entry, dir) = self.entry_below(path, above, row)?;
+        let (entry, dir) = self.resolve_entry(path, above, row)?;
         if entry.is_some_and(|entry| entry.is_dir()) {
             self.cache.borrow_mut().dirs.insert(path.clone(), dir);
         }

@@ -19,13 +19,14 @@ pub(crate) mod inherited;
 pub(crate) mod left_out;
 pub(crate) mod mime;
 pub(crate) mod objects;
+pub(crate) mod paths_with_history;
 pub(crate) mod pattern;
 pub(crate) mod rows;
 pub(crate) mod snapshot_plan;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod too_large;
-pub(crate) mod touched;
+
 pub(crate) mod workspace_row;
 
 use std::sync::Arc;

@@ -148,7 +148,7 @@ impl Context {
     }
 
     /// Queues a background job. If it fails, the next start recovers.
-    pub(crate) fn later(
+    pub(crate) fn queue_job(
         self: &Arc<Self>,
         kind: JobKind,
         work: impl FnOnce() -> Result<()> + Send + 'static,

@@ -59,7 +59,7 @@ pub(crate) struct DiskEntry {
 
 impl DiskEntry {
     /// Whether it equals the entry of an index.
-    pub(crate) fn is(&self, entry: &Entry) -> bool {
+    pub(crate) fn equals(&self, entry: &Entry) -> bool {
         self.kind == entry.kind && self.id == entry.id && self.perm == entry.perm
     }
 }

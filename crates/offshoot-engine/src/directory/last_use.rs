@@ -44,7 +44,7 @@ impl Directories {
         let (directories, key) = (self.clone(), row.key);
         // A failure needs no recovery.
         let work = move || directories.note_use_now(key, now).or(Ok(()));
-        self.context.later(JobKind::Other, work);
+        self.context.queue_job(JobKind::Other, work);
     }
 
     pub(crate) fn note_use_now(&self, key: WorkspaceKey, at: Timestamp) -> Result<()> {

@@ -53,7 +53,7 @@ impl Directories {
     pub(crate) fn publish(&self, project: WorkspaceKey) {
         let directories = self.clone();
         let kind = JobKind::Publish(project.0);
-        (self.context).later(kind, move || directories.publish_now(project));
+        (self.context).queue_job(kind, move || directories.publish_now(project));
     }
 
     /// Makes the layer of a project's head, and compacts its layers.

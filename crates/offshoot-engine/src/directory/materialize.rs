@@ -10,8 +10,8 @@ use offshoot_fs::{SafeDir, Sync};
 use offshoot_store::{Durability, WorkspaceKind, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
+use crate::content::paths_with_history::PathsWithHistory;
 use crate::content::rows::open_row_by_key;
-use crate::content::touched::PathsWithHistory;
 use crate::content::workspace_row::session_metadata;
 use crate::directory::Directories;
 

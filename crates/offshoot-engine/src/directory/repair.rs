@@ -92,7 +92,7 @@ impl Directories {
                 .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
             let there = self.entry_on_disk(&dir, path)?;
             let as_wanted = match (&wanted, &there) {
-                (Some(wanted), Some(there)) => there.is(wanted),
+                (Some(wanted), Some(there)) => there.equals(wanted),
                 (None, None) => true,
                 _ => false,
             };

@@ -68,7 +68,7 @@ impl ScanComparison<'_> {
                 rows: &rows,
                 seen: &|path| self.seen.contains(path),
             };
-            sync.follow_ignored(
+            sync.compare_ignored_rows(
                 &index,
                 self.dir,
                 self.bulk,
@@ -115,7 +115,7 @@ impl ScanComparison<'_> {
                 size: 0,
             };
             let known = index.entry(&seen.path)?;
-            if known.is_none_or(|known| !entry.is(&known)) {
+            if known.is_none_or(|known| !entry.equals(&known)) {
                 self.found.insert(seen.path.clone(), Some(entry));
             }
         }

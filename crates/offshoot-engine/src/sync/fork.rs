@@ -275,7 +275,8 @@ impl ForkSync<'_> {
         let is_recent = last_sync.is_some_and(|at| self.started.0 - at.0 < SYNC_TIME_MICROS);
         if !(outcome.found.is_empty() && is_recent) {
             let (sync, row) = (self.sync, self.row);
-            let recorded = sync.record_found(row, &outcome.found, Some(bulk), None, durability)?;
+            let recorded =
+                sync.record_changes(row, &outcome.found, Some(bulk), None, durability)?;
             self.synced.changes.extend(recorded.changes);
         }
         if let Some(memo) = outcome.memo {
@@ -436,7 +437,7 @@ impl ForkWalk<'_> {
         };
         let too_large = &mut self.synced.too_large;
         let (index, dir, bulk) = (self.index, self.dir, self.bulk);
-        (self.sync).follow_ignored(index, dir, bulk, &ignored, &mut self.found, too_large)
+        (self.sync).compare_ignored_rows(index, dir, bulk, &ignored, &mut self.found, too_large)
     }
 
     fn finish(self) -> WalkOutcome {

@@ -107,7 +107,7 @@ impl HashResults {
                 if let Some(id) = entry.id {
                     self.hashed.insert(path.clone(), id);
                 }
-                if known.is_none_or(|known| !entry.is(known)) {
+                if known.is_none_or(|known| !entry.equals(known)) {
                     let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
                     self.newest = self.newest.max(changed);
                     self.found.insert(path.clone(), Some(entry));

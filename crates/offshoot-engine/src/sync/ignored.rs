@@ -42,7 +42,7 @@ pub(crate) struct Ignored<'a> {
 
 impl Synchronizer {
     /// Compares ignored entries that the index has with the disk, because the walk skips them.
-    pub(crate) fn follow_ignored(
+    pub(crate) fn compare_ignored_rows(
         &self,
         index: &Index<'_>,
         dir: &SafeDir,

@@ -129,7 +129,7 @@ impl Synchronizer {
             return Ok(leads_to);
         }
         let bulk = bulk.finish()?;
-        self.record_found(row, &found, Some(&bulk), None, Durability::Synced)?;
+        self.record_changes(row, &found, Some(&bulk), None, Durability::Synced)?;
         Ok(None)
     }
 }

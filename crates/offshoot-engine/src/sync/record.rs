@@ -68,7 +68,7 @@ impl Synchronizer {
     }
 
     /// Writes outside changes into the index and the history.
-    pub(crate) fn record_found(
+    pub(crate) fn record_changes(
         &self,
         row: &WorkspaceRow,
         found: &DiskChanges,
@@ -202,7 +202,7 @@ impl Recorder<'_, '_> {
             let mut line = self.line.file(op, path, entry.kind);
             line.after = entry.id;
             line.size = entry.size;
-            self.draft.line(line);
+            self.draft.add_line(line);
             self.draft.counters.add(entry.kind, entry.size);
             changes.push(OutsideChange {
                 path: path.clone(),
@@ -238,7 +238,7 @@ impl Recorder<'_, '_> {
             }
             let mut line = self.line.file(HistoryOp::Delete, &path, entry.kind);
             line.before = entry.id;
-            self.draft.line(line);
+            self.draft.add_line(line);
             changes.push(OutsideChange {
                 path: path.clone(),
                 op: HistoryOp::Delete,
@@ -300,7 +300,7 @@ impl Recorder<'_, '_> {
                 // The source of the rename is gone also if its target cannot be recorded.
                 let mut line = self.line.file(HistoryOp::Delete, from, entry.kind);
                 line.before = entry.id;
-                self.draft.line(line);
+                self.draft.add_line(line);
             }
             return Ok(false);
         }
@@ -345,7 +345,7 @@ impl Recorder<'_, '_> {
             kind: entry.kind,
             from: line.from.clone(),
         });
-        self.draft.line(line);
+        self.draft.add_line(line);
         Ok(true)
     }
 }

@@ -303,7 +303,8 @@ impl Synchronizer {
             });
             Ok((bulk?, folded.transpose()?))
         })?;
-        let recorded = self.record_found(row, &found, Some(&bulk), folded.as_ref(), durability)?;
+        let recorded =
+            self.record_changes(row, &found, Some(&bulk), folded.as_ref(), durability)?;
         Ok(ScanOutcome {
             recorded,
             compared,
@@ -326,7 +327,7 @@ pub(crate) fn is_being_changed(path: &RelPath) -> Error {
 /// Whether the disk differs from the index at a path.
 pub(crate) fn differs(there: Option<&DiskEntry>, known: Option<&Entry>) -> bool {
     match (there, known) {
-        (Some(there), Some(known)) => !there.is(known),
+        (Some(there), Some(known)) => !there.equals(known),
         (None, None) => false,
         _ => true,
     }

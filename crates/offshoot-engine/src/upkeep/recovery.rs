@@ -75,7 +75,7 @@ impl Upkeep {
         }
         let upkeep = self.clone();
         let work = move || upkeep.clear_up(leftovers);
-        self.context.later(JobKind::ClearUp, work);
+        self.context.queue_job(JobKind::ClearUp, work);
         Ok(())
     }
 
@@ -98,7 +98,7 @@ impl Upkeep {
             // Nobody waits for it, and nobody is refused anything meanwhile.
             let contents = Arc::clone(&self.contents);
             let work = move || contents.recount_all().map(drop);
-            self.context.later(JobKind::Other, work);
+            self.context.queue_job(JobKind::Other, work);
         }
         if let Some(boot) = leftovers.boot {
             self.store()

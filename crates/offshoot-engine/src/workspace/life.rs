@@ -14,7 +14,7 @@ use offshoot_store::{
 };
 
 use crate::content::counters::CounterDelta;
-use crate::content::find_snapshot::unknown;
+use crate::content::find_snapshot::no_snapshot;
 use crate::content::left_out::without_left_out;
 use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, no_workspace, open_row_by_key, state_of, state_of_row};
@@ -187,7 +187,7 @@ impl Workspaces {
             .store()
             .read(|tx| self.contents.find_snapshot_anywhere(tx, snapshot))?;
         self.store().write(Durability::Synced, |tx| {
-            let is_gone = || unknown(snapshot, "of any workspace");
+            let is_gone = || no_snapshot(snapshot, "of any workspace");
             let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
             let snapshot = tx.snapshot(from.key, &found.id)?.ok_or_else(is_gone)?;
             let is_last_state = from.state == WorkspaceState::Closed
@@ -429,7 +429,7 @@ impl Workspaces {
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
             let (context, directories) = (Arc::clone(&self.context), Arc::clone(&self.directories));
-            self.context.later(JobKind::Other, move || {
+            self.context.queue_job(JobKind::Other, move || {
                 // Until then the name stays taken.
                 let _name = name;
                 let discarded = directories.discard_dir(&row);

@@ -118,7 +118,7 @@ pub(crate) fn draft_link(
     made.before = before.and_then(|(entry, _)| entry.id);
     made.after = Some(new.incoming.id);
     made.size = new.incoming.size;
-    draft.line(made);
+    draft.add_line(made);
     let row = EntryRow {
         path: path.clone(),
         kind: Some(EntryKind::Symlink),
@@ -128,7 +128,7 @@ pub(crate) fn draft_link(
         size: new.incoming.size,
         revision: draft.next.revision,
     };
-    draft.content(new.incoming.object.clone());
+    draft.add_object(new.incoming.object.clone());
     draft.replace(before, row)?;
     let mut changed = missing;
     changed.push(path);

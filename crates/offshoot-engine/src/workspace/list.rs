@@ -14,8 +14,8 @@ use offshoot_fs::SafeDir;
 use offshoot_store::WorkspaceRow;
 
 use crate::content::index::{Entry, Index};
+use crate::content::paths_with_history::{PathsWithHistory, changed_at};
 use crate::content::rows::no_file;
-use crate::content::touched::{PathsWithHistory, changed_at};
 use crate::content::workspace_row::is_session_metadata;
 use crate::workspace::Workspaces;
 use crate::workspace::read::ListEntry;

@@ -208,7 +208,7 @@ fn draft_deletion(
     for (path, entry, _) in gone.iter().rev() {
         let mut line = line.file(HistoryOp::Delete, path, entry.kind);
         line.before = entry.id;
-        draft.line(line);
+        draft.add_line(line);
     }
     draft.keep_dir(&path.parent().unwrap_or_default())?;
     let files = gone.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
@@ -271,7 +271,7 @@ fn draft_move(
         moved.before = entry.id;
         moved.after = entry.id;
         moved.size = *size;
-        draft.line(moved);
+        draft.add_line(moved);
         // There is nothing where it moves to.
         let row = EntryRow {
             path: target,

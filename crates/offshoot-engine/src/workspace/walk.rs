@@ -9,9 +9,9 @@ use offshoot_fs::Walk;
 
 use crate::content::index::Index;
 use crate::content::objects::missing_content;
+use crate::content::paths_with_history::{PathsWithHistory, modified_at};
 use crate::content::rows::{no_file, open_project, state_of_row};
 use crate::content::source::{OpenFile, Source};
-use crate::content::touched::{PathsWithHistory, modified_at};
 use crate::workspace::Workspaces;
 
 /// One entry of a walk.

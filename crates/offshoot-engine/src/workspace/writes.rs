@@ -231,7 +231,7 @@ pub(crate) fn draft_file(draft: &mut Draft<'_>, file: &NewFile) -> Result<Drafte
         new_dirs.push(dir.path.clone());
         draft.make_dir(dir, file.via, &file.cause)?;
     }
-    draft.content(file.object.clone());
+    draft.add_object(file.object.clone());
     draft.add_recorded_line(line, file.options.noting.as_ref());
     let drafted = DraftedFile {
         new_dirs,
