@@ -13,7 +13,7 @@ use offshoot_store::HistoryRow;
 use super::{Operation, Principal, Reach};
 use crate::access::AccessControl;
 use crate::content::rows::no_workspace;
-use crate::context::idempotency::Noting;
+use crate::context::idempotency::IdempotencyRecord;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, ListOptions, ListPage, Metadata,
     OpenFile, Point, Quota, Restored, Snapshot, Synced, Taken, TooLarge, WalkEntry, WholeWorkspace,
@@ -27,7 +27,7 @@ pub struct Access {
     pub(super) principal: Arc<Principal>,
     pub(super) cause: Cause,
     /// Where what is made next is noted, for a request that may be repeated.
-    pub(super) noting: Option<Noting>,
+    pub(super) noting: Option<IdempotencyRecord>,
 }
 
 impl AccessControl {

@@ -16,9 +16,9 @@ use offshoot_store::{
 use crate::access::AccessControl;
 use crate::access::{Reach, Scope};
 use crate::content::agent_rows::{is_open, own_workspace};
-use crate::content::rows::{Home, home_of};
+use crate::content::rows::{ParentProject, parent_project};
 use crate::content::workspace_row::{Quota, line_of};
-use crate::context::idempotency::{Also, Noting};
+use crate::context::idempotency::{ExtraWrite, IdempotencyRecord};
 use crate::fork::create::ForkOptions;
 
 /// The name of the top of the tree.
@@ -88,7 +88,7 @@ impl AccessControl {
         role: &str,
         project: Option<&ProjectId>,
         priority: Option<i64>,
-        noting: Option<&Noting>,
+        noting: Option<&IdempotencyRecord>,
         cause: &Cause,
     ) -> Result<Agent> {
         if role.is_empty() || role.len() > MAX_ROLE || role.chars().any(char::is_control) {
@@ -160,7 +160,7 @@ impl AccessControl {
         &self,
         agent: &AgentRow,
         project: Option<&ProjectId>,
-        also: Also<'_>,
+        also: ExtraWrite<'_>,
         cause: &Cause,
     ) -> Result<()> {
         let id: WorkspaceId = agent.id.as_str().parse()?;
@@ -242,7 +242,7 @@ impl AccessControl {
 fn add_agent(
     tx: &mut dyn WriteTx,
     row: &AgentRow,
-    noting: Option<&Noting>,
+    noting: Option<&IdempotencyRecord>,
     cause: &Cause,
 ) -> Result<()> {
     if let Some(parent) = &row.parent {
@@ -268,7 +268,7 @@ fn add_agent(
         agent: Some(row.id.clone()),
         ..MadeRow::default()
     };
-    noting.note(tx, made)
+    noting.write(tx, made)
 }
 
 /// The workspace that a token of an agent reaches: the open one of the nearest agent, going up,
@@ -315,18 +315,18 @@ pub(crate) fn workspace_to_complete(tx: &dyn ReadTx, id: &AgentId) -> Result<Opt
 
 /// What an agent works for: what the workspace that it works in belongs to, or else the last one that
 /// it had.
-pub(crate) fn home_of_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<Home>> {
+pub(crate) fn home_of_agent(tx: &dyn ReadTx, id: &AgentId) -> Result<Option<ParentProject>> {
     let Some(row) = tx.agent(id)? else {
         return Ok(None);
     };
     if let Some(open) = workspace_of(tx, &row)? {
-        return home_of(tx, &open).map(Some);
+        return parent_project(tx, &open).map(Some);
     }
     for row in chain_of(tx, &row)? {
         if let Some(key) = row.workspace_key
             && let Some(last) = tx.workspace_by_key(key)?
         {
-            return home_of(tx, &last).map(Some);
+            return parent_project(tx, &last).map(Some);
         }
     }
     Ok(None)

@@ -7,7 +7,7 @@ use offshoot_core::{AgentId, ErrorCode, ProjectId, Result};
 
 use super::{Access, PrincipalKind, Reach, Scope};
 use crate::access::agent_tree::{ROOT, home_of_agent, is_at_or_below, no_agent};
-use crate::content::rows::{Home, no_project};
+use crate::content::rows::{ParentProject, no_project};
 use crate::{Agent, IssuedToken};
 
 impl Access {
@@ -113,7 +113,9 @@ impl Access {
                 .read(|tx| is_at_or_below(tx, &agent.id, own)),
             // Also while it has no workspace: the next fork is for it, and it can be ended.
             Reach::Project(own) => self.rooms.store().read(|tx| {
-                let own = tx.project(own)?.map(|own| Home::Project(own.key.0));
+                let own = tx
+                    .project(own)?
+                    .map(|own| ParentProject::Project(own.key.0));
                 Ok(own.is_some() && home_of_agent(tx, &agent.id)? == own)
             }),
         }

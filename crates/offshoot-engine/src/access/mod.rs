@@ -31,7 +31,7 @@ use crate::workspace::Workspaces;
 use offshoot_store::Store;
 
 use crate::content::pattern::Pattern;
-use crate::content::rows::Home;
+use crate::content::rows::ParentProject;
 use crate::formats;
 use crate::formats::{StoredRule, StoredScope};
 
@@ -200,7 +200,7 @@ pub struct Principal {
     pub expires_at: Option<Timestamp>,
     /// Where the one workspace of the token was when the token was issued; none if it is not bound
     /// to that.
-    pub home: Option<Home>,
+    pub home: Option<ParentProject>,
 }
 
 impl Principal {
@@ -278,7 +278,7 @@ impl Principal {
 
 impl Scope {
     /// The words for the store, and what the token is bound to.
-    pub(crate) fn to_stored(&self, home: Option<Home>) -> Result<String> {
+    pub(crate) fn to_stored(&self, home: Option<ParentProject>) -> Result<String> {
         let name = |wanted: &str| match &self.reach {
             Reach::Agent(id) if wanted == "agent" => Some(id.to_string()),
             Reach::Workspace(id) if wanted == "workspace" => Some(id.to_string()),
@@ -305,9 +305,9 @@ impl Scope {
     }
 
     /// The same with what the token is bound to.
-    pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<Home>)> {
+    pub(crate) fn and_home_from_stored(text: &str) -> Result<(Self, Option<ParentProject>)> {
         let broken = || Error::internal("the scope of a token is wrong");
-        let stored: StoredScope = formats::of_text(text)?;
+        let stored: StoredScope = formats::parse_text(text)?;
         let reach = match (stored.agent, stored.workspace, stored.project) {
             (Some(id), None, None) => Reach::Agent(id.parse()?),
             (None, Some(id), None) => Reach::Workspace(id.parse()?),
@@ -375,7 +375,11 @@ mod tests {
     #[test]
     fn scopes_survive_the_store_and_broken_ones_grant_nothing() {
         let scope = principal(Reach::Agent("a".parse().unwrap()), &["x:read"]).scope;
-        for home in [None, Some(Home::None), Some(Home::Project(7))] {
+        for home in [
+            None,
+            Some(ParentProject::None),
+            Some(ParentProject::Project(7)),
+        ] {
             assert_eq!(
                 Scope::and_home_from_stored(&scope.to_stored(home).unwrap()).unwrap(),
                 (scope.clone(), home)

@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use super::Access;
 use crate::access::AccessControl;
-use crate::context::idempotency::{Also, KeyedRequest, NOTES_KEPT, Noting, PATIENCE, micros};
+use crate::context::idempotency::{
+    ExtraWrite, IDEMPOTENCY_RETENTION, IdempotencyRecord, KeyedRequest, REPEAT_WAIT, micros,
+};
 use crate::workspace::files::Written;
 
 impl Access {
@@ -58,11 +60,14 @@ impl Access {
     }
 
     /// Calls `make` with what notes the row that it makes, if it is to be noted.
-    pub(super) fn noted<T>(&self, make: impl FnOnce(Option<Also<'_>>) -> Result<T>) -> Result<T> {
+    pub(super) fn noted<T>(
+        &self,
+        make: impl FnOnce(Option<ExtraWrite<'_>>) -> Result<T>,
+    ) -> Result<T> {
         match &self.noting {
             None => make(None),
             Some(noting) => {
-                let note = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.note_row(tx, row);
+                let note = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.write_for_row(tx, row);
                 make(Some(&note))
             }
         }
@@ -79,10 +84,13 @@ impl AccessControl {
         request: &KeyedRequest,
         count: usize,
         find: impl Fn(&Made) -> Result<T>,
-        mut make: impl FnMut(Noting, &[T]) -> Result<T>,
+        mut make: impl FnMut(IdempotencyRecord, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         // Requests with other keys do not wait for this one.
-        let turn = self.context.locks.lock_name(&request.lock_name(), PATIENCE);
+        let turn = self
+            .context
+            .locks
+            .lock_name(&request.lock_name(), REPEAT_WAIT);
         let _turn = turn.map_err(|error| match error.code() {
             ErrorCode::WorkspaceBusy => Error::new(
                 ErrorCode::WorkspaceBusy,
@@ -99,7 +107,7 @@ impl AccessControl {
                 things.push(find(made)?);
                 continue;
             }
-            let noting = Noting {
+            let noting = IdempotencyRecord {
                 request: RequestRow {
                     key: request.key,
                     content: request.content,
@@ -120,7 +128,7 @@ impl AccessControl {
         let Some(row) = self.store().read(|tx| tx.request(&request.key))? else {
             return Ok(BTreeMap::new());
         };
-        let is_old = self.context.now().0.saturating_sub(row.at.0) > micros(NOTES_KEPT);
+        let is_old = self.context.now().0.saturating_sub(row.at.0) > micros(IDEMPOTENCY_RETENTION);
         if !is_old && row.content != request.content {
             return Err(
                 Error::invalid("this `Idempotency-Key` came with another request before")
@@ -262,7 +270,7 @@ mod tests {
 
     use super::*;
     use crate::context::EngineOptions;
-    use crate::context::idempotency::FORGOTTEN_BESIDE;
+    use crate::context::idempotency::PRUNED_PER_WRITE;
     use crate::engine::Engine;
 
     #[test]
@@ -290,7 +298,7 @@ mod tests {
     fn ask(engine: &Engine, request: &KeyedRequest) -> Result<(Vec<String>, bool)> {
         let find = |made: &Made| made.workspace().map(ToString::to_string);
         engine.access.once(request, 1, find, |noting, _| {
-            let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.note_row(tx, row);
+            let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.write_for_row(tx, row);
             let (layout, quota) = (Default::default(), Default::default());
             let cause = Cause::by(Operator::user());
             let made =
@@ -324,7 +332,7 @@ mod tests {
         };
         let (first, minute) = (request(b"a", 1), Duration::from_secs(60));
         let (names, _) = ask(&engine, &first).unwrap();
-        make_older(&engine, &first, NOTES_KEPT - minute);
+        make_older(&engine, &first, IDEMPOTENCY_RETENTION - minute);
         assert_eq!(ask(&engine, &first).unwrap(), (names.clone(), false));
         assert!(ask(&engine, &request(b"a", 2)).is_err());
         // From then on it is as if it had never been asked, also for another request.
@@ -333,14 +341,14 @@ mod tests {
         assert!(made && others != names);
         assert_eq!(ask(&engine, &request(b"a", 2)).unwrap(), (others, false));
         // Whoever notes something takes old notes along, and a clean-up takes all.
-        let old: Vec<_> = (0..FORGOTTEN_BESIDE as u8 + 3)
+        let old: Vec<_> = (0..PRUNED_PER_WRITE as u8 + 3)
             .map(|n| request(&[n], 3))
             .collect();
         for request in &old {
             ask(&engine, request).unwrap();
         }
         for request in &old {
-            make_older(&engine, request, 2 * NOTES_KEPT);
+            make_older(&engine, request, 2 * IDEMPOTENCY_RETENTION);
         }
         ask(&engine, &request(b"b", 1)).unwrap();
         assert_eq!(old.iter().filter(|request| is_noted(request)).count(), 3);

@@ -10,7 +10,7 @@ use offshoot_store::{HistoryRow, ReadTx, WorkspaceKey};
 
 use super::{Access, Operation, Principal};
 use crate::access::AccessControl;
-use crate::content::rows::{Home, home_of, no_project, no_workspace};
+use crate::content::rows::{ParentProject, no_project, no_workspace, parent_project};
 use crate::{Event, Workspace};
 
 /// Which workspaces a principal reaches.
@@ -111,7 +111,7 @@ impl Access {
             return Ok(true);
         };
         match tx.workspace(id)? {
-            Some(row) => Ok(home_of(tx, &row)? == home),
+            Some(row) => Ok(parent_project(tx, &row)? == home),
             None => Ok(true),
         }
     }
@@ -200,13 +200,17 @@ impl Access {
             Reach::Everything => Reached::Everything,
             Reach::Workspace(_) | Reach::Agent(_) => match self.one_workspace()? {
                 Some(id) => self.rooms.store().read(|tx| match tx.workspace(&id)? {
-                    Some(row) => Ok(Reached::Workspace(id.clone(), home_of(tx, &row)?, row.key)),
+                    Some(row) => Ok(Reached::Workspace(
+                        id.clone(),
+                        parent_project(tx, &row)?,
+                        row.key,
+                    )),
                     None => Ok(Reached::Nothing),
                 })?,
                 None => Reached::Nothing,
             },
             Reach::Project(id) => match self.rooms.store().read(|tx| tx.project(id))? {
-                Some(row) => Reached::Project(Home::Project(row.key.0)),
+                Some(row) => Reached::Project(ParentProject::Project(row.key.0)),
                 None => Reached::Nothing,
             },
         };
@@ -221,8 +225,8 @@ enum Reached {
     Everything,
     /// What the workspace belongs to comes with its name, and its number: another one may have had
     /// the name before.
-    Workspace(WorkspaceId, Home, WorkspaceKey),
-    Project(Home),
+    Workspace(WorkspaceId, ParentProject, WorkspaceKey),
+    Project(ParentProject),
     Nothing,
 }
 
@@ -239,7 +243,7 @@ impl View {
             Reached::Everything => true,
             Reached::Workspace(own, home, key) => {
                 // The forks that an agent had in one project, one after the other, are all its own.
-                let is_own = event.row.line.workspace == *key || *home != Home::None;
+                let is_own = event.row.line.workspace == *key || *home != ParentProject::None;
                 event.workspace.as_ref() == Some(own) && event.home == *home && is_own
             }
             Reached::Project(own) => event.home == *own,

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::access::AccessControl;
 use crate::access::agent_tree::check_known;
 use crate::access::{Principal, PrincipalKind, Reach, Scope};
-use crate::content::rows::{Home, home_of, last_row_in, open_project};
+use crate::content::rows::{ParentProject, last_row_in, open_project, parent_project};
 
 /// How every secret begins, so that scanners for leaked secrets can know it.
 pub const TOKEN_PREFIX: &str = "ofs_";
@@ -140,27 +140,27 @@ impl AccessControl {
     }
 
     /// Whether the project of a token is not a new one that got the name of a deleted one.
-    fn is_same_project(&self, reach: &Reach, home: Option<Home>) -> Result<bool> {
+    fn is_same_project(&self, reach: &Reach, home: Option<ParentProject>) -> Result<bool> {
         let (Reach::Project(id), Some(home)) = (reach, home) else {
             return Ok(true);
         };
         let named = self.store().read(|tx| tx.project(id))?;
-        Ok(named.is_none_or(|named| Home::Project(named.key.0) == home))
+        Ok(named.is_none_or(|named| ParentProject::Project(named.key.0) == home))
     }
 }
 
 /// What a new token is bound to. An agent of the tree is bound to its workspaces itself.
-fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<Home>> {
+fn home_of_reach(tx: &dyn ReadTx, reach: &Reach) -> Result<Option<ParentProject>> {
     match reach {
         Reach::Everything => Ok(None),
-        Reach::Project(id) => home_of(tx, &open_project(tx, id)?).map(Some),
-        Reach::Workspace(id) => home_of(tx, &last_row_in(tx, id)?).map(Some),
+        Reach::Project(id) => parent_project(tx, &open_project(tx, id)?).map(Some),
+        Reach::Workspace(id) => parent_project(tx, &last_row_in(tx, id)?).map(Some),
         Reach::Agent(agent) => {
             check_known(tx, agent)?;
             if tx.agent(agent)?.is_some() {
                 return Ok(None);
             }
-            home_of(tx, &last_row_in(tx, &agent.as_str().parse()?)?).map(Some)
+            parent_project(tx, &last_row_in(tx, &agent.as_str().parse()?)?).map(Some)
         }
     }
 }

@@ -1,17 +1,11 @@
 //! Rows of agents: which workspace an agent of the tree works in.
 
-use offshoot_core::AgentId;
+use offshoot_core::{AgentId, Result};
+use offshoot_store::{AgentRow, ReadTx, WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx};
 
-/// Lets an agent of the tree work in a fork that was made for it, unless it works in one already:
-/// further forks do not take it away from what it is about. Returns whether it does.
-use offshoot_core::Result;
-use offshoot_store::AgentRow;
-use offshoot_store::ReadTx;
-use offshoot_store::WorkspaceKind;
-use offshoot_store::WorkspaceRow;
-use offshoot_store::WorkspaceState;
-use offshoot_store::WriteTx;
-pub(crate) fn give_fork(
+/// Assigns a fork to the agent that it was made for, unless the agent works in another open fork
+/// already. Returns whether the fork was assigned.
+pub(crate) fn assign_fork(
     tx: &mut dyn WriteTx,
     agent: &AgentId,
     fork: &WorkspaceRow,
@@ -31,8 +25,8 @@ pub(crate) fn give_fork(
     Ok(true)
 }
 
-/// The workspace that is an agent's own, open or closed, while its name means it. Once it is closed
-/// anybody may take the name, and the new workspace is not the agent's (INV-7).
+/// The workspace of an agent, open or closed, as long as no other workspace has taken its name: after
+/// it is closed the name is free, and a new workspace of that name is not the agent's (INV-7).
 pub(crate) fn own_workspace(tx: &dyn ReadTx, row: &AgentRow) -> Result<Option<WorkspaceRow>> {
     let Some(key) = row.workspace_key else {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! Paths and ids as JSON text, for what is kept and shown as JSON.
+//! Serde modules that write paths and ids as JSON text.
 
 use offshoot_core::{ObjectId, RelPath};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 
-/// What has one spelling as text.
+/// A value with one text form.
 pub(crate) trait Text: Sized {
     fn text(&self) -> String;
     fn from_text(text: &str) -> Option<Self>;
@@ -42,7 +42,7 @@ pub(crate) fn deserialize<'de, T: Text, D: Deserializer<'de>>(from: D) -> Result
     parse(&String::deserialize(from)?)
 }
 
-/// The same where there may be nothing.
+/// For `Option` fields.
 pub(crate) mod optional {
     use super::*;
 
@@ -61,7 +61,7 @@ pub(crate) mod optional {
     }
 }
 
-/// The same for many.
+/// For `Vec` fields.
 pub(crate) mod list {
     use super::*;
 

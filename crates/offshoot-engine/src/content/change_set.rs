@@ -1,4 +1,4 @@
-//! Changes of a state as users see them, and where two sets of changed paths meet.
+//! Changes of a state as users see them, and the overlap of two sets of changed paths.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(crate) fn kind_of(change: &StateChange) -> EntryKind {
         .map_or(EntryKind::File, |entry| entry.kind)
 }
 
-/// A change set as users see it: directories only where git would not show them anyway.
+/// Changes as users see them.
 pub(crate) fn change_set(changes: &[StateChange]) -> ChangeSet {
     let mut set = ChangeSet::default();
     for change in changes {
@@ -66,8 +66,8 @@ pub(crate) fn topmost(paths: impl Iterator<Item = RelPath>) -> Vec<RelPath> {
     kept
 }
 
-/// The paths at which something else than a directory is or was: two may add the same directory.
-pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
+/// The paths at which a file or link is or was. Two sides may add the same directory without conflict.
+pub(crate) fn leaf_paths(changes: &[StateChange]) -> BTreeSet<RelPath> {
     let dir = |entry: &Option<StateEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Dir);
     changes
         .iter()
@@ -76,20 +76,23 @@ pub(crate) fn leaves(changes: &[StateChange]) -> BTreeSet<RelPath> {
         .collect()
 }
 
-/// The paths of `own` that `other` has as well, or has something above or below of.
-pub(crate) fn both(own: &BTreeSet<RelPath>, other: &BTreeSet<RelPath>) -> Vec<RelPath> {
-    let meets = |path: &&RelPath| other.contains(*path) || around(path, other);
+/// The paths of `own` that are in `other`, or have an ancestor or descendant there.
+pub(crate) fn overlapping_paths(
+    own: &BTreeSet<RelPath>,
+    other: &BTreeSet<RelPath>,
+) -> Vec<RelPath> {
+    let meets = |path: &&RelPath| other.contains(*path) || has_relative_in(path, other);
     own.iter().filter(meets).cloned().collect()
 }
 
-/// Whether a path above this one, or below it, is in the set.
-pub(crate) fn around(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
+/// Whether an ancestor or a descendant of a path is in the set.
+pub(crate) fn has_relative_in(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
     let above = std::iter::successors(path.parent(), RelPath::parent);
     above.into_iter().any(|above| set.contains(&above)) || first_below(path, set).is_some()
 }
 
-/// The first path of the set below this one. They stand together, but names such as `a-b` may
-/// stand between `a` and `a/b`.
+/// The first path of the set below this one. Descendants are adjacent in order, but names such as
+/// `a-b` come between `a` and `a/b`.
 pub(crate) fn first_below<'a>(path: &RelPath, set: &'a BTreeSet<RelPath>) -> Option<&'a RelPath> {
     let least = path.join_name(b"\x01");
     let found = set.range(least..).next()?;

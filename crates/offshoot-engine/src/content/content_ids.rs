@@ -1,4 +1,4 @@
-//! Remembers the content id of files on disk, so that a large one is hashed once and not with
+//! A cache of the content ids of files on disk, so that a large file is hashed once and not with
 //! every request for it.
 
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use offshoot_core::{ObjectId, Timestamp};
 use offshoot_sys::Stat;
 
-/// So many files are remembered in each of two generations.
+/// The most files in each of the two generations of the cache.
 const GENERATION: usize = 4096;
-/// A file that changed so short a time ago may change again within the same tick of the clock.
-const SETTLED_MICROS: i64 = 50_000;
+/// A file that changed this recently may change again within the same tick of the clock.
+const RACY_MICROS: i64 = 50_000;
 
-/// What a file is known by. Whatever is written to it changes its `ctime`.
+/// The key of a file. Every write to a file changes its `ctime`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Identity {
     dev: u64,
@@ -32,12 +32,12 @@ impl From<&Stat> for Identity {
     }
 }
 
-/// A cache of bounded size: when the young generation is full it becomes the old one.
+/// The cache. When the young generation is full it becomes the old one.
 #[derive(Default)]
-pub(crate) struct ContentIds(Mutex<[HashMap<Identity, ObjectId>; 2]>);
+pub(crate) struct ContentIdCache(Mutex<[HashMap<Identity, ObjectId>; 2]>);
 
-impl ContentIds {
-    /// The id of the file, if it was remembered and the file has not changed since.
+impl ContentIdCache {
+    /// The id of the file, if it is cached and the file has not changed since.
     pub(crate) fn get(&self, stat: &Stat) -> Option<ObjectId> {
         let key = Identity::from(stat);
         let generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,10 +47,10 @@ impl ContentIds {
             .copied()
     }
 
-    /// Remembers the id of a file that was hashed, unless it may change again unseen.
+    /// Caches the id of a file, unless the file may change again without a change of its `ctime`.
     pub(crate) fn put(&self, stat: &Stat, id: ObjectId) {
         let changed = Timestamp((stat.ctime_ns / 1_000) as i64);
-        if Timestamp::now().0 - changed.0 < SETTLED_MICROS {
+        if Timestamp::now().0 - changed.0 < RACY_MICROS {
             return;
         }
         let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Counting what a workspace holds: the one place where a change of the index becomes a change of
-//! the counters in its row, in the same transaction.
+//! The counters of a workspace: the one place where a change of the index becomes a change of the
+//! counters in its row, in the same transaction.
 
 use std::collections::HashMap;
 
@@ -10,39 +10,39 @@ use crate::content::Contents;
 use crate::content::index::{Entry, Index};
 use crate::content::state::StateChange;
 
-/// What came and went: files and links, directories, bytes.
+/// A change of the counters of a workspace. `files` includes links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct CounterDelta {
     pub(crate) files: i64,
     pub(crate) dirs: i64,
     pub(crate) bytes: i64,
 }
 
-/// What states hold, by their trees: many workspaces stand on the same ones.
-type Trees = HashMap<(ObjectId, ObjectId), Tally>;
+/// The counters of states by their trees, because many workspaces share a base.
+type CountedTrees = HashMap<(ObjectId, ObjectId), CounterDelta>;
 
-impl Tally {
-    /// What a workspace row says.
-    pub(crate) fn of_row(row: &WorkspaceRow) -> Tally {
-        Tally {
+impl CounterDelta {
+    /// The counters of a workspace row.
+    pub(crate) fn of_row(row: &WorkspaceRow) -> CounterDelta {
+        CounterDelta {
             files: row.files,
             dirs: row.dirs,
             bytes: row.bytes,
         }
     }
 
-    /// Brings the counters of a workspace row in line.
+    /// Applies the change to the counters of a workspace row.
     pub(crate) fn add_to(self, row: &mut WorkspaceRow) {
         row.files += self.files;
         row.dirs += self.dirs;
         row.bytes += self.bytes;
     }
 
-    pub(crate) fn came(&mut self, kind: EntryKind, size: i64) {
+    pub(crate) fn add(&mut self, kind: EntryKind, size: i64) {
         self.count(kind, size, 1);
     }
 
-    pub(crate) fn went(&mut self, kind: EntryKind, size: i64) {
+    pub(crate) fn remove(&mut self, kind: EntryKind, size: i64) {
         self.count(kind, size, -1);
     }
 
@@ -56,48 +56,47 @@ impl Tally {
         }
     }
 
-    /// A row that takes the place of what the index has at its path.
-    pub(crate) fn put(&mut self, before: Option<(Entry, i64)>, after: &EntryRow) -> Result<()> {
+    /// Counts a row that replaces what the index has at its path.
+    pub(crate) fn replace(&mut self, before: Option<(Entry, i64)>, after: &EntryRow) -> Result<()> {
         let is_dir = after.kind == Some(EntryKind::Dir);
         if before.is_some_and(|(before, _)| before.is_dir() != is_dir) {
-            // What is below would be hidden without being counted out.
+            // The entries below would be hidden and still be counted.
             return Err(Error::internal(format!(
                 "`{}` was not removed from the index before it became something else",
                 after.path
             )));
         }
         if let Some((entry, size)) = before {
-            self.went(entry.kind, size);
+            self.remove(entry.kind, size);
         }
         if let Some(kind) = after.kind {
-            self.came(kind, after.size);
+            self.add(kind, after.size);
         }
         Ok(())
     }
 
-    /// One difference of two states, with the bytes before and after.
-    pub(crate) fn change(&mut self, change: &StateChange, size_before: i64, size_after: i64) {
+    /// Counts one difference between two states, with the sizes before and after.
+    pub(crate) fn apply(&mut self, change: &StateChange, size_before: i64, size_after: i64) {
         if let Some(before) = change.before {
-            self.went(before.kind, size_before);
+            self.remove(before.kind, size_before);
         }
         if let Some(after) = change.after {
-            self.came(after.kind, size_after);
+            self.add(after.kind, size_after);
         }
     }
 }
 
 impl Contents {
-    /// Counts every open workspace and project anew and puts wrong counters right. Returns how many
-    /// were wrong. For after an unclean stop, in the background: costs a walk over every tree that
-    /// they name, each once.
+    /// Counts every open workspace and project again and corrects wrong counters. Returns how many
+    /// were wrong. Runs in the background after an unclean stop, and walks every tree once.
     pub(crate) fn recount_all(&self) -> Result<usize> {
         let rows = self.store().read(|tx| tx.all_workspaces())?;
-        let mut trees = Trees::new();
+        let mut trees = CountedTrees::new();
         let mut wrong = 0;
         for row in rows {
             match self.recount(&row, &mut trees) {
                 Ok(was_wrong) => wrong += usize::from(was_wrong),
-                // What cannot be read for damage is named by a check.
+                // `check` reports damage that makes a workspace unreadable.
                 Err(error) => {
                     tracing::warn!(workspace = %row.id, %error, "its counters were not compared");
                 }
@@ -106,8 +105,8 @@ impl Contents {
         Ok(wrong)
     }
 
-    fn recount(&self, row: &WorkspaceRow, trees: &mut Trees) -> Result<bool> {
-        let mut counted = Tally::default();
+    fn recount(&self, row: &WorkspaceRow, trees: &mut CountedTrees) -> Result<bool> {
+        let mut counted = CounterDelta::default();
         let seen = self.store().read(|tx| {
             let now = tx.workspace_by_key(row.key)?;
             let Some(now) = now.filter(|now| now.state == WorkspaceState::Open) else {
@@ -116,15 +115,15 @@ impl Contents {
             counted = count_index(self.store(), tx, &now, trees)?;
             Ok(Some(now))
         })?;
-        let Some(seen) = seen.filter(|seen| Tally::of_row(seen) != counted) else {
+        let Some(seen) = seen.filter(|seen| CounterDelta::of_row(seen) != counted) else {
             return Ok(false);
         };
         self.store().write(Durability::Relaxed, |tx| {
             let Some(mut now) = tx.workspace_by_key(row.key)? else {
                 return Ok(false);
             };
-            // Whoever changed it meanwhile counted on from what was wrong: by as much.
-            let off = Tally {
+            // Changes since the count started from the wrong counters, so the error is the same.
+            let off = CounterDelta {
                 files: counted.files - seen.files,
                 dirs: counted.dirs - seen.dirs,
                 bytes: counted.bytes - seen.bytes,
@@ -137,13 +136,13 @@ impl Contents {
     }
 }
 
-/// Counts what an index holds: the state below it, and what its rows add and hide.
+/// Counts the entries of an index: those of its base, plus what its rows add, minus what they hide.
 fn count_index(
     store: &Store,
     tx: &dyn ReadTx,
     row: &WorkspaceRow,
-    trees: &mut Trees,
-) -> Result<Tally> {
+    trees: &mut CountedTrees,
+) -> Result<CounterDelta> {
     let index = Index::new(store, tx, row);
     let base = index.base();
     let size = |id: Option<ObjectId>| -> Result<i64> {
@@ -152,25 +151,25 @@ fn count_index(
             None => 0,
         })
     };
-    let mut tally = match trees.get(&(base.tree, base.sidecar)) {
+    let mut counted = match trees.get(&(base.tree, base.sidecar)) {
         Some(known) => *known,
         None => {
-            let mut all = Tally::default();
+            let mut all = CounterDelta::default();
             base.walk(&index.objects, &RelPath::root(), &mut |_, entry| {
-                all.came(entry.kind, size(entry.id)?);
+                all.add(entry.kind, size(entry.id)?);
                 Ok(())
             })?;
             trees.insert((base.tree, base.sidecar), all);
             all
         }
     };
-    // In the order of paths, each row comes after those above it.
+    // In the order of paths, each row comes after the rows of the directories above it.
     let mut hiding: HashMap<RelPath, bool> = HashMap::new();
     for entry in tx.entries_below(row.key, &RelPath::root())? {
         let above = entry.path.dirs_above();
         let over = above.iter().filter_map(|dir| hiding.get(dir).copied());
         let over = over.reduce(|one, other| one && other);
-        // Nothing can be below what is no directory.
+        // A row below a file or a deletion does not count.
         if over == Some(false) {
             continue;
         }
@@ -178,20 +177,20 @@ fn count_index(
         if over.is_none()
             && let Some(below) = base.entry(&index.objects, &entry.path)?
         {
-            tally.went(below.kind, size(below.id)?);
+            counted.remove(below.kind, size(below.id)?);
             if hides && below.kind == EntryKind::Dir {
                 base.walk(&index.objects, &entry.path, &mut |_, entry| {
-                    tally.went(entry.kind, size(entry.id)?);
+                    counted.remove(entry.kind, size(entry.id)?);
                     Ok(())
                 })?;
             }
         }
         if let Some(kind) = entry.kind {
-            tally.came(kind, entry.size);
+            counted.add(kind, entry.size);
         }
         if hides {
             hiding.insert(entry.path, entry.kind == Some(EntryKind::Dir));
         }
     }
-    Ok(tally)
+    Ok(counted)
 }

@@ -6,12 +6,12 @@ use offshoot_store::{WorkspaceKind, WorkspaceState};
 use crate::content::Contents;
 use crate::content::change_set::{change_set, topmost};
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row, last_row_in, state_of, state_of_row};
 use crate::content::state::State;
 
 impl Contents {
-    /// The same of what is recorded.
+    /// What differs between two recorded states, without a sync of the directory.
     pub(crate) fn diff_recorded(
         &self,
         id: &WorkspaceId,
@@ -21,11 +21,11 @@ impl Contents {
         self.store().read(|tx| {
             let row = last_row_in(tx, id)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let pending = index.pending(false)?;
+            let plan = index.plan_snapshot(false)?;
             let ended = row.state == WorkspaceState::Closed;
-            let state = |point: Point<'_>, bench: &mut Workbench<'_>| -> Result<State> {
+            let state = |point: Point<'_>, new_objects: &mut PendingObjects<'_>| -> Result<State> {
                 match point {
-                    Point::Now => index.base().edit(bench, &pending.edits),
+                    Point::Now => index.base().edit(new_objects, &plan.edits),
                     Point::Snapshot(text) => Ok(state_of(&self.find_snapshot(tx, &row, text)?)),
                     Point::Base | Point::Project if row.kind != WorkspaceKind::Fork => {
                         Err(Error::invalid(format!("`{id}` is no fork"))
@@ -49,20 +49,20 @@ impl Contents {
                     },
                 }
             };
-            let mut bench = Workbench::new(&index.objects);
-            let from = state(from, &mut bench)?;
+            let mut new_objects = PendingObjects::new(&index.objects);
+            let from = state(from, &mut new_objects)?;
             let changes = match to {
-                // No tree has to be built for what is not kept.
-                Point::Now => from.diff_edited(&bench, &index.base(), &pending.edits)?,
+                // The current state is compared without building its trees.
+                Point::Now => from.diff_edited(&new_objects, &index.base(), &plan.edits)?,
                 _ => {
-                    let to = state(to, &mut bench)?;
-                    from.diff(&bench, &to, &RelPath::root())?
+                    let to = state(to, &mut new_objects)?;
+                    from.diff(&new_objects, &to, &RelPath::root())?
                 }
             };
             let mut set = change_set(&changes);
             if matches!(to, Point::Now) {
-                // What the layout keeps out is no work of anybody.
-                let by_rules = pending.ignored.iter().filter(|one| {
+                // Paths that the layout does not allow are not reported as ignored.
+                let by_rules = plan.ignored.iter().filter(|one| {
                     let is_dir = one.kind == Some(EntryKind::Dir);
                     row.layout.may_hold(&one.path, is_dir)
                 });

@@ -1,9 +1,8 @@
-//! A change of a workspace that is worked out before the transaction that writes it.
+//! Drafting a change of a workspace before the transaction that writes it.
 //!
-//! SQLite has one writer, so whoever holds it makes every other tenant wait. Everything that can be
-//! found out before is found out against a view of the store: what is there, what goes with it, how
-//! many bytes that is. The transaction then only looks whether the workspace still is what the
-//! change was made from, and writes rows; if it is not, the change is made again.
+//! SQLite has one writer, so a write transaction makes all other writers wait. A draft therefore reads
+//! everything it needs in a read transaction. The write transaction only checks that the workspace is
+//! still the one that the draft was made from, and writes rows. If it is not, the draft is made again.
 
 use offshoot_core::{Cause, EntryKind, Error, ErrorCode, RelPath, Result, Timestamp};
 use offshoot_store::{
@@ -11,31 +10,30 @@ use offshoot_store::{
 };
 
 use crate::content::Contents;
-use crate::content::counters::Tally;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::counters::CounterDelta;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
 use crate::content::workspace_row::put_row;
-use crate::context::idempotency::Noting;
+use crate::context::idempotency::IdempotencyRecord;
 
-/// How often a change is made again because the workspace changed meanwhile.
+/// How often a change is drafted again because the workspace changed meanwhile.
 pub(crate) const TRIES: usize = 64;
 
-/// A change on its way: the index as it will be, and what has to be written for that.
+/// A change that is being drafted: the index after the change, and the rows to write.
 pub(crate) struct Draft<'a> {
     pub(crate) index: Index<'a>,
     /// The row of the workspace with the revision of the change.
     pub(crate) next: WorkspaceRow,
-    /// What came and went.
-    pub(crate) tally: Tally,
+    pub(crate) counters: CounterDelta,
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
-    noted: Option<(usize, Noting)>,
+    recorded_line: Option<(usize, IdempotencyRecord)>,
 }
 
-/// What goes from an index: where, what, and its bytes.
-pub(crate) type Gone = (RelPath, Entry, i64);
+/// An entry that was removed from an index: its path, the entry, and its size.
+pub(crate) type RemovedEntry = (RelPath, Entry, i64);
 
 enum RowChange {
     Put(EntryRow),
@@ -44,15 +42,15 @@ enum RowChange {
 }
 
 /// A change that is ready to be written.
-pub(crate) struct Change {
-    /// The workspace that it was made from.
+pub(crate) struct PreparedChange {
+    /// The workspace row that the change was drafted from.
     base: WorkspaceRow,
     contents: Vec<NewObject>,
     rows: Vec<RowChange>,
     lines: Vec<NewHistory>,
-    /// The line that a request with a key is noted to have made.
-    noted: Option<(usize, Noting)>,
-    tally: Tally,
+    /// The position of the line that is recorded as the result of a request with a key.
+    recorded_line: Option<(usize, IdempotencyRecord)>,
+    counters: CounterDelta,
 }
 
 impl<'a> Draft<'a> {
@@ -63,31 +61,31 @@ impl<'a> Draft<'a> {
         at: Timestamp,
     ) -> Self {
         Draft {
-            index: Index::new(store, tx, row).remembering(),
+            index: Index::new(store, tx, row).with_tree_cache(),
             next: changed_row(row, at),
-            tally: Tally::default(),
+            counters: CounterDelta::default(),
             contents: Vec::new(),
             rows: Vec::new(),
             lines: Vec::new(),
-            noted: None,
+            recorded_line: None,
         }
     }
 
     /// Puts an entry in place of what the index has at its path.
     pub(crate) fn put(&mut self, row: EntryRow) -> Result<()> {
-        let before = self.sized(&row.path)?;
+        let before = self.entry_with_size(&row.path)?;
         self.replace(before, row)
     }
 
-    /// The same for who has looked already what is there.
+    /// Puts an entry in place of `before`, which the caller has read from the index.
     pub(crate) fn replace(&mut self, before: Option<(Entry, i64)>, row: EntryRow) -> Result<()> {
-        self.tally.put(before, &row)?;
+        self.counters.replace(before, &row)?;
         self.set(row);
         Ok(())
     }
 
-    /// What the index has at a path, with its bytes.
-    pub(crate) fn sized(&self, path: &RelPath) -> Result<Option<(Entry, i64)>> {
+    /// What the index has at a path, with its size.
+    pub(crate) fn entry_with_size(&self, path: &RelPath) -> Result<Option<(Entry, i64)>> {
         match self.index.entry(path)? {
             Some(entry) => Ok(Some((entry, self.index.size(&entry)?))),
             None => Ok(None),
@@ -99,26 +97,30 @@ impl<'a> Draft<'a> {
         self.rows.push(RowChange::Put(row));
     }
 
-    /// Adds content that the change names and that nothing else may name.
-    pub(crate) fn content(&mut self, object: NewObject) {
+    /// Adds content that the change refers to.
+    pub(crate) fn add_object(&mut self, object: NewObject) {
         self.contents.push(object);
     }
 
     /// Adds a line to the history.
-    pub(crate) fn line(&mut self, line: NewHistory) {
+    pub(crate) fn add_line(&mut self, line: NewHistory) {
         self.lines.push(line);
     }
 
-    /// Adds a line to the history, and notes it as what a request with a key made.
-    pub(crate) fn noted_line(&mut self, line: NewHistory, noting: Option<&Noting>) {
-        self.noted = noting.map(|noting| (self.lines.len(), noting.clone()));
-        self.line(line);
+    /// Adds a line to the history, and records it as the result of a request with a key.
+    pub(crate) fn add_recorded_line(
+        &mut self,
+        line: NewHistory,
+        record: Option<&IdempotencyRecord>,
+    ) {
+        self.recorded_line = record.map(|record| (self.lines.len(), record.clone()));
+        self.add_line(line);
     }
 
-    /// Makes the index forget a path with everything below. Returns what goes, directories before
-    /// what is in them.
-    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<Vec<Gone>> {
-        let Some((top, size)) = self.sized(path)? else {
+    /// Removes a path with everything below it from the index. Returns the removed entries,
+    /// directories before what is in them.
+    pub(crate) fn remove(&mut self, path: &RelPath) -> Result<Vec<RemovedEntry>> {
+        let Some((top, size)) = self.entry_with_size(path)? else {
             return Ok(Vec::new());
         };
         let mut gone = vec![(path.clone(), top, size)];
@@ -128,7 +130,7 @@ impl<'a> Draft<'a> {
                 gone.push((path.clone(), *entry, index.size(entry)?));
                 Ok(())
             })?;
-            self.index.draft_clear(path);
+            self.index.draft_clear_below(path);
             self.rows.push(RowChange::RemoveBelow(path.clone()));
         }
         if self.index.shown_by_base(path)?.is_some() {
@@ -146,12 +148,12 @@ impl<'a> Draft<'a> {
             self.rows.push(RowChange::Remove(path.clone()));
         }
         for (_, entry, size) in &gone {
-            self.tally.went(entry.kind, *size);
+            self.counters.remove(entry.kind, *size);
         }
         Ok(gone)
     }
 
-    /// A directory stays when its last entry goes, so the index has to say so by itself. Does
+    /// Gives a directory a row of its own, so that it stays when its last entry is removed. Does
     /// nothing where the index has no directory.
     pub(crate) fn keep_dir(&mut self, dir: &RelPath) -> Result<()> {
         if dir.is_root() || self.index.own_row(dir)?.is_some() {
@@ -171,16 +173,16 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Makes a directory that the index has not, with its line of history.
+    /// Makes a directory that the index does not have, with its line of history.
     pub(crate) fn make_dir(&mut self, dir: EntryRow, via: Via, cause: &Cause) -> Result<()> {
         let line = self.line_for(via, cause).mkdir(&dir.path);
-        self.line(line);
+        self.add_line(line);
         self.replace(None, dir)
     }
 
-    /// Makes lines of history for what came in some way.
-    pub(crate) fn line_for<'l>(&'l self, via: Via, cause: &'l Cause) -> LineFor<'l> {
-        LineFor {
+    /// A template for the lines of history of this change.
+    pub(crate) fn line_for<'l>(&'l self, via: Via, cause: &'l Cause) -> LineTemplate<'l> {
+        LineTemplate {
             row: &self.next,
             at: self.next.changed_at,
             via,
@@ -188,29 +190,29 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What has to be written.
-    pub(crate) fn finish(self) -> Change {
-        Change {
+    /// Ends the draft.
+    pub(crate) fn finish(self) -> PreparedChange {
+        PreparedChange {
             base: self.index.row.clone(),
-            tally: self.tally,
+            counters: self.counters,
             contents: self.contents,
             rows: self.rows,
             lines: self.lines,
-            noted: self.noted,
+            recorded_line: self.recorded_line,
         }
     }
 }
 
-impl Change {
-    /// Writes rows and lines unless the workspace is not what the change was made from. Returns its
-    /// row, and the one that the caller has to write.
+impl PreparedChange {
+    /// Writes rows and lines. Returns the row of the workspace, and the changed row that the caller has
+    /// to write; none, and nothing is written, if the index has changed since the draft.
     pub(crate) fn write(
         &self,
         tx: &mut dyn WriteTx,
         at: Timestamp,
     ) -> Result<Option<(WorkspaceRow, WorkspaceRow)>> {
         let now = open_row_by_key(tx, &self.base)?;
-        if !is_same(&now, &self.base) {
+        if !is_same_index(&now, &self.base) {
             return Ok(None);
         }
         for object in &self.contents {
@@ -225,31 +227,32 @@ impl Change {
         }
         for (place, line) in self.lines.iter().enumerate() {
             let number = tx.add_history(line)?;
-            if let Some((_, noting)) = self.noted.as_ref().filter(|(noted, _)| *noted == place) {
-                noting.note_line(tx, &now, number)?;
+            let recorded = self.recorded_line.as_ref();
+            if let Some((_, record)) = recorded.filter(|(recorded, _)| *recorded == place) {
+                record.write_for_line(tx, &now, number)?;
             }
         }
-        // What says nothing about files may have changed meanwhile.
+        // Columns of the row that do not concern files may have changed since the draft.
         let mut next = changed_row(&now, at);
         if self.rows.is_empty() && self.lines.is_empty() {
             next.revision = now.revision;
             next.synced_revision = now.synced_revision;
         }
-        self.tally.add_to(&mut next);
+        self.counters.add_to(&mut next);
         Ok(Some((now, next)))
     }
 }
 
-/// Whether the index of a workspace is what it was: every change has a revision, and what a
-/// snapshot takes out of the rows is in its tree.
-pub(crate) fn is_same(now: &WorkspaceRow, then: &WorkspaceRow) -> bool {
+/// Whether two rows of a workspace have the same index: every change raises the revision, and a
+/// snapshot, which moves rows into the tree, changes the tree.
+pub(crate) fn is_same_index(now: &WorkspaceRow, then: &WorkspaceRow) -> bool {
     let what = |row: &WorkspaceRow| (row.revision, row.head, row.tree, row.sidecar);
     what(now) == what(then)
 }
 
 impl Contents {
-    /// Makes a change of a workspace and commits it. `make` is called again if the workspace
-    /// changed meanwhile.
+    /// Drafts a change of a workspace and commits it. `make` is called again if the workspace changed
+    /// meanwhile.
     pub(crate) fn change_workspace<T>(
         &self,
         row: &WorkspaceRow,
@@ -276,8 +279,8 @@ impl Contents {
         Err(keeps_changing(row))
     }
 
-    /// The same inside a transaction, for changes so small that nobody waits for them.
-    pub(crate) fn change_within<T>(
+    /// Drafts a small change of a workspace inside a write transaction, and writes it there.
+    pub(crate) fn change_in_transaction<T>(
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
@@ -296,7 +299,7 @@ impl Contents {
     }
 }
 
-/// Others were quicker each time.
+/// The error after [`TRIES`] drafts that other changes overtook.
 pub(crate) fn keeps_changing(row: &WorkspaceRow) -> Error {
     Error::new(
         ErrorCode::WorkspaceBusy,

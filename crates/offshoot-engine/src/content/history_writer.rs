@@ -1,10 +1,10 @@
-//! Lines of history for one change, and the workspace row that goes with them.
+//! Lines of history of one change, and the workspace row with its next revision.
 
 use offshoot_core::{Cause, EntryKind, RelPath, Timestamp};
 use offshoot_store::{HistoryOp, NewHistory, Via, WorkspaceRow};
 
-/// The workspace row with one more revision. Without a directory there is nothing that the disk
-/// could lack of it.
+/// The workspace row with the next revision. A workspace without a directory is synced at once, because
+/// it has nothing to write to disk.
 pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
     let mut next = row.clone();
     next.revision += 1;
@@ -16,15 +16,15 @@ pub(crate) fn changed_row(row: &WorkspaceRow, at: Timestamp) -> WorkspaceRow {
     next
 }
 
-/// Makes lines of history for one change.
-pub(crate) struct LineFor<'a> {
+/// What all lines of history of one change have in common.
+pub(crate) struct LineTemplate<'a> {
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) at: Timestamp,
     pub(crate) via: Via,
     pub(crate) cause: &'a Cause,
 }
 
-impl LineFor<'_> {
+impl LineTemplate<'_> {
     pub(crate) fn file(&self, op: HistoryOp, path: &RelPath, kind: EntryKind) -> NewHistory {
         NewHistory {
             workspace: self.row.key,

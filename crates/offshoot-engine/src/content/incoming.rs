@@ -1,4 +1,4 @@
-//! Content on its way in: hashed, compressed and durable before any row names it (INV-1).
+//! Receiving content: it is hashed, compressed and durable before any row refers to it (INV-1).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use offshoot_store::NewObject;
 
 use crate::content::Contents;
 
-/// Up to here content is kept in memory.
+/// The most bytes of content that is received in memory.
 const IN_MEMORY: usize = 1 << 20;
 const CHUNK: usize = 128 << 10;
 
@@ -18,11 +18,11 @@ const CHUNK: usize = 128 << 10;
 pub enum Content<'a> {
     /// All of it.
     Bytes(&'a [u8]),
-    /// A stream of unknown length. Memory stays bounded whatever its length.
+    /// A stream of unknown length, which is received in bounded memory.
     Stream(&'a mut dyn Read),
 }
 
-/// Content that can be named by a transaction and written to a directory.
+/// Received content, which a transaction can refer to and which can be written to a directory.
 pub(crate) struct Incoming {
     pub(crate) id: ObjectId,
     pub(crate) size: i64,
@@ -38,8 +38,11 @@ enum Spool {
 }
 
 impl Incoming {
-    /// All of the content, for names whose content has rules.
-    pub(crate) fn bytes_if_ruled(&mut self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+    /// All of the content, if git checks the content of files with this name.
+    pub(crate) fn bytes_if_git_checks_content(
+        &mut self,
+        path: &RelPath,
+    ) -> Result<Option<Vec<u8>>> {
         if !offshoot_git::has_rules_for_content(path.name()) {
             return Ok(None);
         }
@@ -48,7 +51,6 @@ impl Incoming {
         Ok(Some(bytes))
     }
 
-    /// Writes the content somewhere.
     pub(crate) fn copy_to(&mut self, target: &mut dyn Write) -> Result<()> {
         let copied = match &mut self.spool {
             Spool::Memory(bytes) => target.write_all(bytes),
@@ -75,17 +77,17 @@ fn copy(from: &mut File, to: &mut dyn Write) -> std::io::Result<()> {
 }
 
 impl Contents {
-    /// Takes content in. When this returns, large content is durable as a blob and small content
-    /// is ready to go into its row.
-    pub(crate) fn take_in(&self, content: Content<'_>) -> Result<Incoming> {
+    /// Receives content. When this returns, large content is durable as a blob and small content is
+    /// ready to go into its row.
+    pub(crate) fn receive(&self, content: Content<'_>) -> Result<Incoming> {
         self.context.require_space()?;
-        self.take_in_always(content)
+        self.receive_on_full_disk(content)
     }
 
-    /// The same for what must be stored before space can be freed.
-    pub(crate) fn take_in_always(&self, content: Content<'_>) -> Result<Incoming> {
+    /// Receives content even on a full disk, for what must be stored before space can be freed.
+    pub(crate) fn receive_on_full_disk(&self, content: Content<'_>) -> Result<Incoming> {
         match content {
-            Content::Bytes(bytes) => self.take_in_bytes(bytes.to_vec()),
+            Content::Bytes(bytes) => self.receive_bytes(bytes.to_vec()),
             Content::Stream(stream) => {
                 let mut bytes = Vec::new();
                 stream
@@ -93,14 +95,14 @@ impl Contents {
                     .read_to_end(&mut bytes)
                     .map_err(broken_stream)?;
                 if bytes.len() <= IN_MEMORY {
-                    return self.take_in_bytes(bytes);
+                    return self.receive_bytes(bytes);
                 }
-                self.take_in_large(bytes, stream)
+                self.receive_large(bytes, stream)
             }
         }
     }
 
-    pub(crate) fn take_in_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
+    pub(crate) fn receive_bytes(&self, bytes: Vec<u8>) -> Result<Incoming> {
         let id = offshoot_git::hash(ObjectKind::Blob, &bytes)?;
         Ok(Incoming {
             id,
@@ -111,8 +113,8 @@ impl Contents {
         })
     }
 
-    /// The id of a blob begins with its length, so an unknown length needs two passes.
-    fn take_in_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
+    /// The hash of a blob starts with its length, so a stream of unknown length needs two passes.
+    fn receive_large(&self, first: Vec<u8>, rest: &mut dyn Read) -> Result<Incoming> {
         let mut file = tempfile::tempfile_in(self.context.data.tmp()).map_err(cannot_receive)?;
         file.write_all(&first).map_err(cannot_receive)?;
         let mut chunk = vec![0; CHUNK];
@@ -126,7 +128,7 @@ impl Contents {
             size += n as u64;
             let limit = self.context.options.max_file_bytes;
             if size > limit {
-                return Err(beyond(limit));
+                return Err(file_too_large(limit));
             }
         }
         let id = hash_file(&file, size)?;
@@ -158,19 +160,19 @@ pub(crate) fn hash_file(file: &File, size: u64) -> Result<ObjectId> {
     }
 }
 
-/// A file from its start, however large it is: holes are not read from disk, and reading ends when
-/// whoever waits for it has gone.
+/// Reads a file from its start. Holes are not read from disk, and reading ends when the request is
+/// cancelled.
 pub(crate) struct FileReader<'a> {
     file: &'a File,
     at: u64,
-    /// Up to here there is data; from here to `data` there is a hole.
+    /// The file has data up to `hole`, and a hole from there to `data`.
     hole: u64,
     data: u64,
 }
 
 impl<'a> FileReader<'a> {
     pub(crate) fn new(file: &'a File, size: u64) -> Self {
-        // Small files have no holes that are worth a look.
+        // Looking for holes does not pay for small files.
         let hole = if size > IN_MEMORY as u64 { 0 } else { u64::MAX };
         FileReader {
             file,
@@ -200,7 +202,7 @@ impl Read for FileReader<'_> {
     }
 }
 
-fn beyond(limit: u64) -> Error {
+fn file_too_large(limit: u64) -> Error {
     Error::new(
         ErrorCode::PayloadTooLarge,
         format!("the content has more than {limit} bytes, which no file may have"),
@@ -213,7 +215,7 @@ fn broken_stream(cause: std::io::Error) -> Error {
     Error::invalid("the content ended before it was complete").with_source(cause)
 }
 
-/// A stream of the store says itself what is wrong with it.
+/// The error of a failed read. Streams of the store put their own error into it.
 pub(crate) fn unreadable(cause: std::io::Error) -> Error {
     cause.downcast::<Error>().unwrap_or_else(|cause| {
         Error::new(ErrorCode::ReadFailed, "a file could not be read").with_source(cause)

@@ -1,8 +1,8 @@
-//! The index of a workspace: what its store says stands at every path.
+//! The index of a workspace: the entry at every path, as the store has it.
 //!
-//! It is a shared, immutable [`State`] below and entry rows above, so that a workspace costs what
-//! differs from its base and nothing is copied when one is made. The index is the truth and the
-//! directory on disk its projection.
+//! It consists of a shared, immutable [`State`] (the *base*) and of entry rows above it, so that a
+//! workspace costs what differs from its base and nothing is copied when one is made. The index is the
+//! truth and the directory on disk its projection.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,7 +27,7 @@ pub struct Entry {
     pub perm: u32,
     /// The content of a file or link.
     pub id: Option<ObjectId>,
-    /// Its bytes where the row says so; base entries are measured by [`Index::size`].
+    /// The size if a row says it; [`Index::size`] looks up that of base entries.
     size: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ impl Entry {
         }
     }
 
-    /// The same as part of a state.
+    /// The entry as part of a state.
     pub(crate) fn to_state(self) -> StateEntry {
         StateEntry {
             kind: self.kind,
@@ -71,33 +71,32 @@ pub(crate) struct Index<'a> {
     pub(crate) tx: &'a dyn ReadTx,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) objects: StoredObjects<'a>,
-    /// All rows, where they were asked for at once.
+    /// All rows, if they were read at once.
     rows: Option<BTreeMap<RelPath, EntryRow>>,
-    /// What was found out about directories on the way.
-    known: RefCell<Known>,
+    cache: RefCell<IndexCache>,
 }
 
-/// What an index remembers, so that a path costs the same however deep it is.
+/// Directories that were resolved, so that a path costs the same at any depth, and drafted rows.
 #[derive(Default)]
-struct Known {
-    dirs: BTreeMap<RelPath, Dir>,
-    /// Rows that are about to be written; none where one is about to go.
+struct IndexCache {
+    dirs: BTreeMap<RelPath, DirView>,
+    /// Rows that a draft will write; none where it will remove one.
     drafted: BTreeMap<RelPath, Option<EntryRow>>,
-    /// Directories below which all rows of the store are about to go.
+    /// Directories below which a draft will remove all rows of the store.
     cleared: BTreeSet<RelPath>,
 }
 
-/// What is in a directory.
+/// Where the entries of a directory come from.
 #[derive(Clone, Copy)]
-struct Dir {
-    /// The part of the base that shows there; none if rows hide it.
+struct DirView {
+    /// The part of the base below the directory; none if rows hide it.
     base: Option<State>,
-    /// Whether rows of the store count there.
+    /// Whether the rows of the store below the directory are valid.
     stored: bool,
 }
 
-impl Known {
-    /// Forgets what was known of a directory, which changes, and of all below it.
+impl IndexCache {
+    /// Drops a directory that changes, and all below it.
     fn forget(&mut self, dir: &RelPath) {
         self.dirs.remove(dir);
         let below: Vec<RelPath> = below(&self.dirs, dir).map(|(dir, _)| dir.clone()).collect();
@@ -107,7 +106,7 @@ impl Known {
     }
 }
 
-/// What a map by paths has below a directory.
+/// The entries of a map by paths that are below a directory.
 fn below<'m, T>(
     map: &'m BTreeMap<RelPath, T>,
     dir: &RelPath,
@@ -131,20 +130,19 @@ impl<'a> Index<'a> {
             row,
             objects: StoredObjects::new(store, Some(tx)),
             rows: None,
-            known: RefCell::default(),
+            cache: RefCell::default(),
         }
     }
 
-    /// The same for who looks at many paths: trees that are read are remembered.
-    pub(crate) fn remembering(mut self) -> Self {
-        self.objects.remember_trees();
+    /// Caches the trees that are read, for callers that look up many paths.
+    pub(crate) fn with_tree_cache(mut self) -> Self {
+        self.objects.cache_trees();
         self
     }
 
-    /// The same with all rows read at once, for who looks at most of them anyway and writes none
-    /// meanwhile.
+    /// Reads all rows at once, for callers that need most of them and write none meanwhile.
     pub(crate) fn with_rows(self) -> Result<Self> {
-        let mut index = self.remembering();
+        let mut index = self.with_tree_cache();
         let rows = index.tx.entries_below(index.row.key, &RelPath::root())?;
         index.rows = Some(
             rows.into_iter()
@@ -176,25 +174,30 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// The row at a path, given the one that the store has and whether that counts.
-    fn row_now(&self, path: &RelPath, counts: bool, stored: Option<EntryRow>) -> Option<EntryRow> {
-        match self.known.borrow().drafted.get(path) {
+    /// The row at a path: the drafted one, or else that of the store if it is valid.
+    fn effective_row(
+        &self,
+        path: &RelPath,
+        counts: bool,
+        stored: Option<EntryRow>,
+    ) -> Option<EntryRow> {
+        match self.cache.borrow().drafted.get(path) {
             Some(drafted) => drafted.clone(),
             None => stored.filter(|_| counts),
         }
     }
 
-    /// What is in a directory, if there is one at this path.
-    fn dir(&self, path: &RelPath) -> Result<Dir> {
+    /// Where the entries of the directory at this path come from, if there is one.
+    fn dir(&self, path: &RelPath) -> Result<DirView> {
         let mut unknown = Vec::new();
-        let mut dir = Dir {
+        let mut dir = DirView {
             base: Some(self.base()),
             stored: true,
         };
         let mut next = Some(path.clone());
         let mut nothing_known = true;
         while let Some(path) = next {
-            if let Some(known) = self.known.borrow().dirs.get(&path) {
+            if let Some(known) = self.cache.borrow().dirs.get(&path) {
                 dir = *known;
                 nothing_known = false;
                 break;
@@ -202,7 +205,7 @@ impl<'a> Index<'a> {
             next = path.parent();
             unknown.push(path);
         }
-        // The first time, the rows of the whole way are asked for at once.
+        // The first look-up reads the rows of the whole path at once.
         let mut rows = match nothing_known && self.rows.is_none() {
             true => Some(
                 self.tx
@@ -217,21 +220,21 @@ impl<'a> Index<'a> {
                 Some(rows) => rows.next_if(|row| row.path == path),
                 None => self.stored_row(&path)?,
             };
-            let row = self.row_now(&path, dir.stored, row);
-            dir = self.look(&path, dir, row)?.1;
-            self.known.borrow_mut().dirs.insert(path, dir);
+            let row = self.effective_row(&path, dir.stored, row);
+            dir = self.resolve_entry(&path, dir, row)?.1;
+            self.cache.borrow_mut().dirs.insert(path, dir);
         }
         Ok(dir)
     }
 
-    /// What stands at a path, and what is in it, given its row and what is in the directory that it
-    /// is in.
-    fn look(
+    /// The entry at a path, and where the entries below it come from, given its row and the same of
+    /// the directory that it is in.
+    fn resolve_entry(
         &self,
         path: &RelPath,
-        above: Dir,
+        above: DirView,
         row: Option<EntryRow>,
-    ) -> Result<(Option<Entry>, Dir)> {
+    ) -> Result<(Option<Entry>, DirView)> {
         let hidden = row.as_ref().is_some_and(hides_base);
         let (shown, base) = match above.base.filter(|_| !hidden) {
             None => (None, None),
@@ -245,15 +248,15 @@ impl<'a> Index<'a> {
             Some(row) => Entry::of_row(row),
             None => shown.map(Entry::of_state),
         };
-        let stored = above.stored && !self.known.borrow().cleared.contains(path);
-        Ok((entry, Dir { base, stored }))
+        let stored = above.stored && !self.cache.borrow().cleared.contains(path);
+        Ok((entry, DirView { base, stored }))
     }
 
-    /// What is in the directory that a path is in; of the root, the workspace itself.
-    fn above(&self, path: &RelPath) -> Result<Dir> {
+    /// Where the entries of a path's parent come from.
+    fn above(&self, path: &RelPath) -> Result<DirView> {
         match path.parent() {
             Some(parent) => self.dir(&parent),
-            None => Ok(Dir {
+            None => Ok(DirView {
                 base: Some(self.base()),
                 stored: true,
             }),
@@ -263,10 +266,11 @@ impl<'a> Index<'a> {
     /// The row at a path.
     pub(crate) fn own_row(&self, path: &RelPath) -> Result<Option<EntryRow>> {
         let counts = self.above(path)?.stored;
-        Ok(self.row_now(path, counts, self.stored_row(path)?))
+        Ok(self.effective_row(path, counts, self.stored_row(path)?))
     }
 
-    /// What the base shows at a path if the row there is not looked at, but those above it are.
+    /// What the base has at a path, unless a row of a directory above hides it. The row of the path
+    /// itself is ignored.
     pub(crate) fn shown_by_base(&self, path: &RelPath) -> Result<Option<Entry>> {
         match self.above(path)?.base {
             Some(base) => Ok(base.step(&self.objects, path)?.0.map(Entry::of_state)),
@@ -274,25 +278,25 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// From now on there is this row at its path, or none at this one. It is not written.
+    /// Drafts a row at a path, or its removal. Nothing is written.
     pub(crate) fn draft(&self, path: &RelPath, row: Option<EntryRow>) {
-        let mut known = self.known.borrow_mut();
-        known.forget(path);
-        known.drafted.insert(path.clone(), row);
+        let mut cache = self.cache.borrow_mut();
+        cache.forget(path);
+        cache.drafted.insert(path.clone(), row);
     }
 
-    /// From now on there are no rows below a directory. Nothing is written.
-    pub(crate) fn draft_clear(&self, dir: &RelPath) {
-        let mut known = self.known.borrow_mut();
-        known.forget(dir);
-        let drafted = below(&known.drafted, dir).map(|(path, _)| path.clone());
+    /// Drafts the removal of all rows below a directory. Nothing is written.
+    pub(crate) fn draft_clear_below(&self, dir: &RelPath) {
+        let mut cache = self.cache.borrow_mut();
+        cache.forget(dir);
+        let drafted = below(&cache.drafted, dir).map(|(path, _)| path.clone());
         for path in drafted.collect::<Vec<_>>() {
-            known.drafted.remove(&path);
+            cache.drafted.remove(&path);
         }
-        known.cleared.insert(dir.clone());
+        cache.cleared.insert(dir.clone());
     }
 
-    /// The state below the rows.
+    /// The base: the state below the rows.
     pub(crate) fn base(&self) -> State {
         State {
             tree: self.row.tree,
@@ -300,19 +304,19 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// What stands at `path` itself; links on the way are not followed.
+    /// The entry at `path` itself; links on the way are not followed.
     pub(crate) fn entry(&self, path: &RelPath) -> Result<Option<Entry>> {
         let above = self.above(path)?;
-        let row = self.row_now(path, above.stored, self.stored_row(path)?);
-        let (entry, dir) = self.look(path, above, row)?;
+        let row = self.effective_row(path, above.stored, self.stored_row(path)?);
+        let (entry, dir) = self.resolve_entry(path, above, row)?;
         if entry.is_some_and(|entry| entry.is_dir()) {
-            self.known.borrow_mut().dirs.insert(path.clone(), dir);
+            self.cache.borrow_mut().dirs.insert(path.clone(), dir);
         }
         Ok(entry)
     }
 
-    /// What stands at each directory above `path`, the root first, and at `path` itself: what a
-    /// change has to know, for little more than [`Index::entry`] costs.
+    /// The entry at each directory above `path`, the root first, and at `path` itself. Costs little
+    /// more than [`Index::entry`].
     pub(crate) fn steps(&self, path: &RelPath) -> Result<Vec<(RelPath, Option<Entry>)>> {
         let mut places = path.ancestors();
         places.push(path.clone());
@@ -323,7 +327,7 @@ impl<'a> Index<'a> {
         places.into_iter().map(look).collect()
     }
 
-    /// The bytes of a file or link, 0 for a directory.
+    /// The size of a file or link, 0 for a directory.
     pub(crate) fn size(&self, entry: &Entry) -> Result<i64> {
         match (entry.size, entry.id) {
             (Some(size), _) => Ok(size),
@@ -332,18 +336,18 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// What is directly in `dir`, by name; empty if there is no such directory.
+    /// The entries of `dir` by name; empty if there is no such directory.
     pub(crate) fn children(&self, dir: &RelPath) -> Result<BTreeMap<Vec<u8>, Entry>> {
         let listed = self.list(dir, self.dir(dir)?)?.into_iter();
         Ok(listed.map(|(name, (entry, _))| (name, entry)).collect())
     }
 
-    /// What is directly in a directory, each with what is in it.
-    fn list(&self, path: &RelPath, dir: Dir) -> Result<BTreeMap<Vec<u8>, (Entry, Dir)>> {
+    /// The entries of a directory by name, each with where the entries below it come from.
+    fn list(&self, path: &RelPath, dir: DirView) -> Result<BTreeMap<Vec<u8>, (Entry, DirView)>> {
         let mut children = BTreeMap::new();
         if let Some(base) = dir.base {
             for (name, (entry, below)) in base.list(&self.objects, path)? {
-                let below = Dir {
+                let below = DirView {
                     base: Some(below),
                     ..dir
                 };
@@ -354,10 +358,10 @@ impl<'a> Index<'a> {
             true => self.tx.entries_in(self.row.key, path)?,
             false => Vec::new(),
         };
-        let known = self.known.borrow();
-        if !known.drafted.is_empty() {
-            rows.retain(|row| !known.drafted.contains_key(&row.path));
-            let here = below(&known.drafted, path)
+        let cache = self.cache.borrow();
+        if !cache.drafted.is_empty() {
+            rows.retain(|row| !cache.drafted.contains_key(&row.path));
+            let here = below(&cache.drafted, path)
                 .filter(|(drafted, _)| drafted.parent().as_ref() == Some(path));
             rows.extend(here.filter_map(|(_, row)| row.clone()));
         }
@@ -371,21 +375,21 @@ impl<'a> Index<'a> {
                 Some((_, shown)) => shown.base,
                 None => dir.base.map(|_| State::default()),
             };
-            let below = Dir {
+            let below = DirView {
                 base: shown.filter(|_| !hides_base(&row)),
                 ..dir
             };
             children.insert(name, (entry, below));
         }
-        if !known.cleared.is_empty() {
+        if !cache.cleared.is_empty() {
             for (name, (_, below)) in &mut children {
-                below.stored &= !known.cleared.contains(&path.join_name(name));
+                below.stored &= !cache.cleared.contains(&path.join_name(name));
             }
         }
         Ok(children)
     }
 
-    /// Everything below `dir` in the order of paths, directories before what is in them.
+    /// Visits everything below `dir`, directories before what is in them.
     pub(crate) fn walk(
         &self,
         dir: &RelPath,
@@ -406,10 +410,10 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    /// The path that `path` leads to when links inside the workspace are followed; the last part
-    /// need not exist. A link that leaves the workspace is refused.
+    /// Follows links inside the workspace. The last part need not exist. A link that leaves the
+    /// workspace is refused.
     pub(crate) fn resolve(&self, path: &RelPath) -> Result<RelPath> {
-        // The common case: the entry is no link, or it is new in a directory that is none.
+        // The common case: the entry is no link, or it is new in a directory.
         match self.entry(path)? {
             Some(entry) if entry.kind != EntryKind::Symlink => return Ok(path.clone()),
             None => {
@@ -423,20 +427,21 @@ impl<'a> Index<'a> {
         self.follow(RelPath::root(), path.as_bytes(), path)
     }
 
-    /// Where a link that is made in `dir` would lead. A target that leaves the workspace is refused.
-    pub(crate) fn link_leads_to(
+    /// The path that a link in `dir` with this target leads to. A target that leaves the workspace is
+    /// refused.
+    pub(crate) fn resolve_link(
         &self,
         dir: &RelPath,
         target: &[u8],
         link: &RelPath,
     ) -> Result<RelPath> {
         if target.starts_with(b"/") {
-            return Err(leaves(link));
+            return Err(leaves_workspace(link));
         }
         self.follow(dir.clone(), target, link)
     }
 
-    /// Where `way` leads from a directory that no link leads to; errors name `path`.
+    /// Follows `way` from a directory that was resolved already. Errors name `path`.
     fn follow(&self, from: RelPath, way: &[u8], path: &RelPath) -> Result<RelPath> {
         let parts = |way: &[u8]| -> Vec<Vec<u8>> {
             way.split(|&byte| byte == b'/')
@@ -450,7 +455,7 @@ impl<'a> Index<'a> {
             match &part[..] {
                 b"" | b"." => continue,
                 b".." => {
-                    done = done.parent().ok_or_else(|| leaves(path))?;
+                    done = done.parent().ok_or_else(|| leaves_workspace(path))?;
                     continue;
                 }
                 _ => {}
@@ -468,7 +473,7 @@ impl<'a> Index<'a> {
                         return Err(Error::invalid(format!("`{path}` follows too many links")));
                     }
                     if target.starts_with(b"/") {
-                        return Err(leaves(path));
+                        return Err(leaves_workspace(path));
                     }
                     for part in parts(&target).into_iter().rev() {
                         rest.push_front(part);
@@ -492,27 +497,25 @@ impl<'a> Index<'a> {
     }
 }
 
-/// Whether nothing of the base shows at and below the path of this row.
+/// Whether this row hides the base at and below its path.
 fn hides_base(row: &EntryRow) -> bool {
     row.opaque || row.kind != Some(EntryKind::Dir)
 }
 
-fn leaves(path: &RelPath) -> Error {
+fn leaves_workspace(path: &RelPath) -> Error {
     Error::new(
         ErrorCode::PathTraversalBlocked,
         format!("`{path}` follows a link that leaves the workspace"),
     )
 }
 
-/// The rows that a change has to write so that `path` holds `entry`, parents included.
-///
-/// Directories on the way that do not exist are made; the paths of those are returned.
-pub(crate) fn missing_parents(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
-    missing_of(&index.steps(path)?)
+/// The directories above `path` that do not exist, the topmost first. An error if one is a file.
+pub(crate) fn missing_dirs(index: &Index<'_>, path: &RelPath) -> Result<Vec<RelPath>> {
+    missing_dirs_in(&index.steps(path)?)
 }
 
-/// The same of steps that are known already.
-pub(crate) fn missing_of(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPath>> {
+/// The missing directories of a path whose [`Index::steps`] are known.
+pub(crate) fn missing_dirs_in(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPath>> {
     let mut missing = Vec::new();
     let above = steps.split_last().map_or(steps, |(_, above)| above);
     for (above, entry) in above.iter().skip(1) {
@@ -530,7 +533,7 @@ pub(crate) fn missing_of(steps: &[(RelPath, Option<Entry>)]) -> Result<Vec<RelPa
     Ok(missing)
 }
 
-/// The rows of directories that come into being, one in the other.
+/// The rows of new directories, each of which is in the one before.
 pub(crate) fn new_dir_rows(
     index: &Index<'_>,
     missing: &[RelPath],
@@ -546,7 +549,7 @@ pub(crate) fn new_dir_rows(
         Ok(EntryRow {
             path: path.clone(),
             kind: Some(EntryKind::Dir),
-            // If the base has something there it was deleted, and it must stay so.
+            // What the base has there was deleted, and must stay deleted.
             opaque: shown.is_some(),
             perm: DEFAULT_DIR_PERM,
             id: None,

@@ -1,20 +1,18 @@
-//! What a path has from the directories above it, asked once for each directory.
+//! Properties that a path has from the directories above it, computed once for each directory.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 use offshoot_core::{RelPath, Result};
 
-/// Whether something is true of a directory or of one above it.
-///
-/// Who asks for every directory above every path asks depth times as often as there are paths.
-/// This remembers the answers, so that it costs one question for each directory.
+/// Caches whether something is true of a directory or of one above it, so that many paths cost one
+/// check for each directory and not one for each level of each path.
 #[derive(Default)]
-pub(crate) struct Inherited(RefCell<HashMap<RelPath, bool>>);
+pub(crate) struct InheritedFlag(RefCell<HashMap<RelPath, bool>>);
 
-impl Inherited {
-    /// Whether `here` is true of `dir` or of a directory above it, the root included. It must
-    /// always answer the same.
+impl InheritedFlag {
+    /// Whether `here` is true of `dir` or of a directory above it, the root included. `here` must
+    /// always give the same result for a directory.
     pub(crate) fn holds(
         &self,
         dir: &RelPath,
@@ -39,8 +37,8 @@ impl Inherited {
     }
 }
 
-/// Adds the directories above a path, without the root, to a set in which each path has all of its
-/// own.
+/// Adds the directories above a path, without the root, to a set that holds all ancestors of each of
+/// its paths.
 pub(crate) fn add_dirs_above(set: &mut BTreeSet<RelPath>, path: &RelPath) {
     let mut next = path.parent();
     while let Some(dir) = next.filter(|dir| !dir.is_root()) {
@@ -58,7 +56,7 @@ mod tests {
     #[test]
     fn each_directory_is_asked_once() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let inherited = Inherited::default();
+        let inherited = InheritedFlag::default();
         let mut asked = 0;
         for (dir, expected) in [
             ("a/b/c", true),
@@ -73,7 +71,7 @@ mod tests {
             });
             assert_eq!(holds.unwrap(), expected, "{dir}");
         }
-        // The root, `a`, `a/b`, `x` and `x/y`: nothing below `a/b` has to be asked.
+        // The root, `a`, `a/b`, `x` and `x/y`: nothing below `a/b` is checked.
         assert_eq!(asked, 5);
     }
 

@@ -1,8 +1,8 @@
-//! What never gets from one agent to another, by its name: what git on any platform takes for a
-//! `.git` of its own or refuses to have in a tree, and the places that are Offshoot's.
+//! Paths that a merge never brings into a project: those that git on any platform takes for a `.git`
+//! of its own or refuses in a tree, and directories that are reserved for Offshoot.
 //!
-//! A merge leaves such changes out and its receipt says so. The workspace keeps what it has: its
-//! own snapshots hold it, and nobody else's begin with it.
+//! A merge leaves such changes out, and its receipt says so. The workspace and its own snapshots keep
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use offshoot_merge::{Edit, Merged};
 use offshoot_store::WorkspaceKind;
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row};
 use crate::content::state::{
     State, StateChange, StateEdit, StateEdits, StateEntry, refused_by_git,
 };
 use crate::content::too_large::TooLarge;
 
-/// Directories at the top of a workspace that are Offshoot's, unless its base has them.
-const OURS: [&[u8]; 2] = [b".meta", b".logs"];
-const IS_OURS: &str = "the place is kept for Offshoot";
+/// Directories at the top of a workspace that are reserved for Offshoot, unless its base has them.
+const RESERVED_DIRS: [&[u8]; 2] = [b".meta", b".logs"];
+const IS_RESERVED: &str = "the place is kept for Offshoot";
 
 /// A change that a merge left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,27 +41,30 @@ impl From<&TooLarge> for LeftOut {
     }
 }
 
-/// The directory of ours that a path is at or below; none if the base has something of its own
-/// there, as a project may that was imported with it.
-pub(crate) fn place_of_ours(
+/// The reserved directory that a path is at or below; none if the base has something there, as an
+/// imported project may.
+pub(crate) fn reserved_dir(
     objects: &dyn ObjectReader,
     base: &State,
     path: &RelPath,
 ) -> Result<Option<RelPath>> {
-    let top = path.parts().next().filter(|part| OURS.contains(part));
+    let top = path
+        .parts()
+        .next()
+        .filter(|part| RESERVED_DIRS.contains(part));
     let Some(top) = top.map(|part| RelPath::root().join_name(part)) else {
         return Ok(None);
     };
     Ok(base.entry(objects, &top)?.is_none().then_some(top))
 }
 
-/// Refuses to write to a place of ours.
-pub(crate) fn refuse_place_of_ours(
+/// Refuses to write to a reserved directory.
+pub(crate) fn refuse_reserved_dir(
     objects: &dyn ObjectReader,
     base: &State,
     path: &RelPath,
 ) -> Result<()> {
-    match place_of_ours(objects, base, path)? {
+    match reserved_dir(objects, base, path)? {
         None => Ok(()),
         Some(top) => Err(Error::new(
             ErrorCode::PermissionDenied,
@@ -71,28 +74,32 @@ pub(crate) fn refuse_place_of_ours(
     }
 }
 
-/// Whether a path of a workspace is at or below a place of ours: one that its base does not have.
-/// A workspace that is no fork has the empty tree as its base.
-pub(crate) fn is_ours_in(index: &Index<'_>, path: &RelPath) -> Result<bool> {
-    if !path.parts().next().is_some_and(|top| OURS.contains(&top)) {
+/// Whether a path of a workspace is at or below a reserved directory that its base does not have. The
+/// base of a workspace that is no fork is empty.
+pub(crate) fn is_reserved_in(index: &Index<'_>, path: &RelPath) -> Result<bool> {
+    if !path
+        .parts()
+        .next()
+        .is_some_and(|top| RESERVED_DIRS.contains(&top))
+    {
         return Ok(false);
     }
     let base = match index.row.kind {
         WorkspaceKind::Fork => base_state(&fork_row(index.tx, index.row)?),
         WorkspaceKind::Standalone | WorkspaceKind::Project => State::default(),
     };
-    Ok(place_of_ours(&index.objects, &base, path)?.is_some())
+    Ok(reserved_dir(&index.objects, &base, path)?.is_some())
 }
 
-/// Refuses to write to a place of ours in a workspace.
-pub(crate) fn refuse_ours_in(index: &Index<'_>, path: &RelPath) -> Result<()> {
-    if !is_ours_in(index, path)? {
+/// Refuses to write to a reserved directory of a workspace.
+pub(crate) fn refuse_reserved_in(index: &Index<'_>, path: &RelPath) -> Result<()> {
+    if !is_reserved_in(index, path)? {
         return Ok(());
     }
-    refuse_place_of_ours(&index.objects, &State::default(), path)
+    refuse_reserved_dir(&index.objects, &State::default(), path)
 }
 
-/// Refuses what git would refuse in the tree of a project. `content` is what a file would hold.
+/// Refuses an entry that git would refuse in a tree. `content` is the content of a file.
 pub(crate) fn refuse_what_git_refuses(
     path: &RelPath,
     kind: EntryKind,
@@ -110,7 +117,7 @@ pub(crate) fn refuse_what_git_refuses(
     }
 }
 
-/// Whether git would refuse what one of these edits puts.
+/// Whether git would refuse an entry that one of these edits puts.
 pub(crate) fn git_refuses_any(objects: &dyn ObjectReader, edits: &[Edit]) -> Result<bool> {
     for edit in edits {
         if refused_edit(objects, edit)?.is_some() {
@@ -120,7 +127,7 @@ pub(crate) fn git_refuses_any(objects: &dyn ObjectReader, edits: &[Edit]) -> Res
     Ok(false)
 }
 
-/// Why git refuses what an edit puts, by its path or by what it holds.
+/// Why git refuses the entry that an edit puts, by its path or by its content.
 fn refused_edit(
     objects: &dyn ObjectReader,
     edit: &Edit,
@@ -146,81 +153,89 @@ fn refused_edit(
     }
 }
 
-/// Sorts out changes on their way from a workspace into its project.
-pub(crate) struct Gate<'a> {
+/// Leaves changes out that a workspace may not bring into its project.
+pub(crate) struct MergeFilter<'a> {
     objects: &'a dyn ObjectReader,
     base: &'a State,
     theirs: &'a State,
-    left: BTreeMap<RelPath, &'static str>,
+    left_out: BTreeMap<RelPath, &'static str>,
 }
 
-impl<'a> Gate<'a> {
+impl<'a> MergeFilter<'a> {
     pub(crate) fn new(objects: &'a dyn ObjectReader, base: &'a State, theirs: &'a State) -> Self {
-        Gate {
+        MergeFilter {
             objects,
             base,
             theirs,
-            left: BTreeMap::new(),
+            left_out: BTreeMap::new(),
         }
     }
 
-    /// Whether a change may pass.
-    pub(crate) fn lets_change(&mut self, change: &StateChange) -> Result<bool> {
-        let stopped = match &change.after {
-            Some(after) => self.stops(&change.path, after)?,
-            None => self.stops_removal(change)?,
+    /// Whether a change may be merged.
+    pub(crate) fn allows_change(&mut self, change: &StateChange) -> Result<bool> {
+        let reason = match &change.after {
+            Some(after) => self.reason_against(&change.path, after)?,
+            None => self.reason_against_removal(change)?,
         };
-        self.note(stopped)
+        self.note(reason)
     }
 
-    /// Whether what a merge made of the changes may pass: a directory that the project renamed
-    /// takes along what theirs put into it, and two good halves need not make a good whole.
-    pub(crate) fn lets_edit(&mut self, edit: &Edit) -> Result<bool> {
-        let stopped = match edit.to {
+    /// Whether an edit that a merge computed may land. It may differ from the changes that went in: a
+    /// directory that the project renamed takes the files of the workspace along, and the merge of two
+    /// acceptable files may be unacceptable.
+    pub(crate) fn allows_edit(&mut self, edit: &Edit) -> Result<bool> {
+        let reason = match edit.to {
             None => None,
-            Some(_) => match self.place_of_ours(&edit.path)? {
+            Some(_) => match self.reserved_dir(&edit.path)? {
                 Some(ours) => Some(ours),
                 None => refused_edit(self.objects, edit)?,
             },
         };
-        self.note(stopped)
+        self.note(reason)
     }
 
-    /// Whether a path may pass whatever it holds.
-    pub(crate) fn lets_path(&mut self, path: &RelPath) -> Result<bool> {
+    /// Whether a path may be merged, without regard to its content.
+    pub(crate) fn allows_path(&mut self, path: &RelPath) -> Result<bool> {
         self.note(offshoot_git::refuses_path(path, EntryKind::File))
     }
 
-    /// What was stopped.
+    /// The changes that were left out.
     pub(crate) fn into_left_out(self) -> Vec<LeftOut> {
-        let told = |(path, why): (RelPath, &str)| LeftOut {
+        let left_out = |(path, why): (RelPath, &str)| LeftOut {
             path,
             reason: why.to_owned(),
         };
-        self.left.into_iter().map(told).collect()
+        self.left_out.into_iter().map(left_out).collect()
     }
 
-    fn note(&mut self, stopped: Option<(RelPath, &'static str)>) -> Result<bool> {
-        let passes = stopped.is_none();
-        self.left.extend(stopped);
-        Ok(passes)
+    fn note(&mut self, reason: Option<(RelPath, &'static str)>) -> Result<bool> {
+        let allowed = reason.is_none();
+        self.left_out.extend(reason);
+        Ok(allowed)
     }
 
-    fn stops(&self, path: &RelPath, after: &StateEntry) -> Result<Option<(RelPath, &'static str)>> {
-        match self.place_of_ours(path)? {
+    fn reason_against(
+        &self,
+        path: &RelPath,
+        after: &StateEntry,
+    ) -> Result<Option<(RelPath, &'static str)>> {
+        match self.reserved_dir(path)? {
             Some(ours) => Ok(Some(ours)),
             None => refused_by_git(self.objects, path, after),
         }
     }
 
-    fn place_of_ours(&self, path: &RelPath) -> Result<Option<(RelPath, &'static str)>> {
-        let top = place_of_ours(self.objects, self.base, path)?;
-        Ok(top.map(|top| (top, IS_OURS)))
+    fn reserved_dir(&self, path: &RelPath) -> Result<Option<(RelPath, &'static str)>> {
+        let top = reserved_dir(self.objects, self.base, path)?;
+        Ok(top.map(|top| (top, IS_RESERVED)))
     }
 
-    /// A repository that the owner put into the project stays one while the directory that it is in
-    /// stays; it goes with that.
-    fn stops_removal(&self, change: &StateChange) -> Result<Option<(RelPath, &'static str)>> {
+    /// A nested repository that the owner put into the project is removed only together with the
+    /// directory that it is in.
+    fn reason_against_removal(
+        &self,
+        change: &StateChange,
+    ) -> Result<Option<(RelPath, &'static str)>> {
         let kind = change.before.map_or(EntryKind::File, |entry| entry.kind);
         let Some((top, why)) = offshoot_git::refuses_path(&change.path, kind) else {
             return Ok(None);
@@ -232,25 +247,25 @@ impl<'a> Gate<'a> {
     }
 }
 
-/// The edits after which `state` differs from `base` in nothing that a gate would stop.
+/// The edits that revert in `state` every difference from `base` that a merge would leave out.
 pub(crate) fn edits_without_left_out(
     objects: &dyn ObjectReader,
     base: &State,
     state: &State,
 ) -> Result<StateEdits> {
-    let mut gate = Gate::new(objects, base, state);
+    let mut gate = MergeFilter::new(objects, base, state);
     let mut edits = StateEdits::new();
     for change in base.diff(objects, state, &RelPath::root())? {
-        if gate.lets_change(&change)? {
+        if gate.allows_change(&change)? {
             continue;
         }
-        edits.insert(change.path, edit_back(change.before, change.after));
+        edits.insert(change.path, reverting_edit(change.before, change.after));
     }
     Ok(edits)
 }
 
-/// The edit that brings back what was there.
-pub(crate) fn edit_back(then: Option<StateEntry>, now: Option<StateEntry>) -> StateEdit {
+/// The edit that restores an earlier entry.
+pub(crate) fn reverting_edit(then: Option<StateEntry>, now: Option<StateEntry>) -> StateEdit {
     match then {
         None => StateEdit::Remove,
         Some(then) if now.is_some_and(|now| now.kind == then.kind) => StateEdit::Put(then),
@@ -258,12 +273,12 @@ pub(crate) fn edit_back(then: Option<StateEntry>, now: Option<StateEntry>) -> St
     }
 }
 
-/// `state` with everything that a gate would stop as `base` has it.
+/// `state`, with everything that a merge would leave out as `base` has it.
 pub(crate) fn without_left_out(
-    bench: &mut Workbench<'_>,
+    new_objects: &mut PendingObjects<'_>,
     base: &State,
     state: &State,
 ) -> Result<State> {
-    let edits = edits_without_left_out(bench, base, state)?;
-    state.edit(bench, &edits)
+    let edits = edits_without_left_out(new_objects, base, state)?;
+    state.edit(new_objects, &edits)
 }

@@ -1,18 +1,17 @@
 //! What kind of content a file holds: its MIME type and the short type name people see.
 
-use offshoot_core::{ObjectId, RelPath};
+use offshoot_core::{ObjectId, RelPath, Result};
 
 use crate::content::Contents;
 use crate::content::source::Source;
 
-/// How many bytes at the start of a file are looked at.
-use offshoot_core::Result;
+/// How many bytes at the start of a file its type is detected from.
 pub(crate) const HEAD: usize = 8 << 10;
-/// The type of what nothing is known about.
+/// The type of unknown content.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";
 
-/// The MIME type: as given, else by content where its signature is plain, else by name, else text
-/// if it is text.
+/// The MIME type: as given, else by the signature of the content, else by name, else text if it is
+/// text.
 pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     if let Some(given) = given.map(str::trim).filter(|given| given.contains('/')) {
         return given.to_owned();
@@ -31,8 +30,8 @@ pub(crate) fn of(given: Option<&str>, name: &[u8], head: &[u8]) -> String {
     }
 }
 
-/// Whether the content is a container format, which says less than a name that belongs to it: an
-/// .xlsx is a zip file, and what is in an .mp4 may be a film or a sound.
+/// Whether the content is a container format and the name says more: an .xlsx is a zip file, and an
+/// .mp4 may hold video or audio.
 fn is_container_of(content: &str, name: &str) -> bool {
     let container = [
         "application/zip",
@@ -44,7 +43,7 @@ fn is_container_of(content: &str, name: &str) -> bool {
     container.contains(&content) || is_media && media_of_container(content).is_some()
 }
 
-/// The type that players know for a container of sound and film; none for everything else.
+/// The type that players know for a container of audio and video; none for everything else.
 fn media_of_container(content: &str) -> Option<&'static str> {
     match content {
         "application/mp4" | "video/mp4" | "audio/mp4" => Some("video/mp4"),
@@ -58,11 +57,11 @@ fn media_of_container(content: &str) -> Option<&'static str> {
     }
 }
 
-/// The MIME type that a name alone tells.
+/// The MIME type by name alone.
 pub fn mime_by_name(name: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let extension = name.rsplit_once('.').map(|(_, extension)| extension)?;
-    // Names that the general table gets wrong or does not have.
+    // Extensions that the table of `mime_guess` lacks or has wrong.
     let own = match extension {
         "ts" | "mts" | "cts" | "tsx" => Some("text/x-typescript"),
         "rs" => Some("text/x-rust"),
@@ -90,7 +89,7 @@ fn by_content(head: &[u8]) -> Option<String> {
     let format = FileFormat::from_bytes(head);
     match format {
         FileFormat::ArbitraryBinaryData | FileFormat::PlainText | FileFormat::Empty => None,
-        // A first line that looks like one of these is no proof.
+        // Text formats are detected by their first line, which proves nothing.
         _ if format.media_type().starts_with("text/") && format.kind() != Kind::Image => None,
         _ => Some(format.media_type().to_owned()),
     }

@@ -1,8 +1,8 @@
-//! What workspaces and projects hold, as the store says it.
+//! The content of workspaces and projects in the store.
 //!
-//! Here are the index of a workspace, the states that snapshots name, the objects behind both, and the
-//! rules that decide by name alone what may be in a workspace. Everything is read from the store or is
-//! on its way into it. This room opens no directory of a workspace: that is the room `directory`.
+//! This room has the index of a workspace, the states that snapshots refer to, the objects behind both,
+//! drafts of changes, and the rules about which names may be in a workspace. It reads and writes the
+//! store only, and does not open the directory of a workspace: that is done in the room `directory`.
 
 pub(crate) mod agent_rows;
 pub(crate) mod as_text;
@@ -19,27 +19,28 @@ pub(crate) mod inherited;
 pub(crate) mod left_out;
 pub(crate) mod mime;
 pub(crate) mod objects;
+pub(crate) mod paths_with_history;
 pub(crate) mod pattern;
-pub(crate) mod pending;
 pub(crate) mod rows;
+pub(crate) mod snapshot_plan;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod too_large;
-pub(crate) mod touched;
+
 pub(crate) mod workspace_row;
 
 use std::sync::Arc;
 
 use offshoot_store::Store;
 
-use crate::content::content_ids::ContentIds;
+use crate::content::content_ids::ContentIdCache;
 use crate::context::Context;
 
-/// What workspaces and projects hold, as the store says it. Cheap to clone.
+/// The content of workspaces and projects in the store. Cheap to clone.
 #[derive(Clone)]
 pub struct Contents {
     pub(crate) context: Arc<Context>,
-    pub(crate) content_ids: Arc<ContentIds>,
+    pub(crate) content_ids: Arc<ContentIdCache>,
 }
 
 impl Contents {

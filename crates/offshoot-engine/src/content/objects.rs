@@ -1,4 +1,4 @@
-//! Git objects as the git crate wants them, out of the store, and new ones on their way into it.
+//! Git objects for the git crate: those of the store, and new ones that are not stored yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
@@ -16,12 +16,12 @@ use offshoot_store::{ContentHasher, NewHasher, NewObject, ReadTx, Store};
 
 use crate::content::Contents;
 
-/// So many trees are remembered at most; then it begins anew.
-const TREES: usize = 4096;
-/// Larger objects are read piece by piece where that is possible.
+/// The most trees in a cache. A full cache is emptied.
+const MAX_CACHED_TREES: usize = 4096;
+/// Larger objects are streamed where that is possible.
 const LARGEST_WHOLE: u64 = 1 << 20;
 
-/// How the store finds out whether what it reads is what its id says: as git makes ids.
+/// The hash by which the store checks what it reads: that of git's ids.
 pub(crate) const HASHER: NewHasher = |kind, size| Box::new(Hasher(ObjectHasher::new(kind, size)));
 
 struct Hasher(ObjectHasher);
@@ -36,41 +36,40 @@ impl ContentHasher for Hasher {
     }
 }
 
-/// Reads objects of the store, inside a transaction where there is one.
+/// Reads objects of the store, inside a transaction if there is one.
 pub(crate) struct StoredObjects<'a> {
     store: &'a Store,
     tx: Option<&'a dyn ReadTx>,
-    /// What was read, for who looks many paths up.
-    remembered: Option<Remembered>,
+    tree_cache: Option<TreeCache>,
 }
 
-/// Trees that were read, and where directories are: a path then costs a search in the directory
-/// that it is in, however deep that is.
+/// A cache of trees and of the tree of each directory, so that a look-up costs one search in the
+/// directory of the path, at any depth.
 #[derive(Default)]
-struct Remembered(Mutex<Found>);
+struct TreeCache(Mutex<CachedTrees>);
 
 #[derive(Default)]
-struct Found {
+struct CachedTrees {
     trees: HashMap<ObjectId, Tree>,
     /// For each root, the trees of directories below it; none where there is no directory.
     dirs: HashMap<ObjectId, HashMap<RelPath, Option<ObjectId>>>,
 }
 
-impl Remembered {
-    fn found(&self) -> MutexGuard<'_, Found> {
+impl TreeCache {
+    fn lock(&self) -> MutexGuard<'_, CachedTrees> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tree(&self, id: &ObjectId, read: impl FnOnce() -> Result<Tree>) -> Result<Tree> {
-        if let Some(tree) = self.found().trees.get(id) {
+        if let Some(tree) = self.lock().trees.get(id) {
             return Ok(tree.clone());
         }
         let tree = read()?;
-        let mut found = self.found();
-        if found.trees.len() >= TREES {
-            found.trees.clear();
+        let mut cached = self.lock();
+        if cached.trees.len() >= MAX_CACHED_TREES {
+            cached.trees.clear();
         }
-        found.trees.insert(*id, tree.clone());
+        cached.trees.insert(*id, tree.clone());
         Ok(tree)
     }
 
@@ -80,9 +79,9 @@ impl Remembered {
         root: ObjectId,
         dir: &RelPath,
     ) -> Result<Option<ObjectId>> {
-        // From the nearest directory that is known, which is mostly this one or the one above.
-        let found = self.found();
-        let known = found.dirs.get(&root);
+        // Starts at the nearest cached directory, which is mostly this one or its parent.
+        let cached = self.lock();
+        let known = cached.dirs.get(&root);
         let mut at = Some(root);
         let mut unknown = Vec::new();
         let mut next = Some(dir.clone()).filter(|dir| !dir.is_root());
@@ -94,16 +93,16 @@ impl Remembered {
             next = path.parent().filter(|above| !above.is_root());
             unknown.push(path);
         }
-        drop(found);
+        drop(cached);
         for path in unknown.into_iter().rev() {
             let entry = match at {
                 Some(above) if above != EMPTY_TREE => reader.find(&above, path.name())?,
                 _ => None,
             };
             at = entry.filter(TreeEntry::is_dir).map(|entry| entry.id);
-            let mut found = self.found();
-            let dirs = found.dirs.entry(root).or_default();
-            if dirs.len() >= TREES {
+            let mut cached = self.lock();
+            let dirs = cached.dirs.entry(root).or_default();
+            if dirs.len() >= MAX_CACHED_TREES {
                 dirs.clear();
             }
             dirs.insert(path, at);
@@ -117,14 +116,13 @@ impl<'a> StoredObjects<'a> {
         StoredObjects {
             store,
             tx,
-            remembered: None,
+            tree_cache: None,
         }
     }
 
-    /// Remembers every tree that is read, and where directories are: a path then costs a search in
-    /// the directory that it is in.
-    pub(crate) fn remember_trees(&mut self) {
-        self.remembered.get_or_insert_default();
+    /// Caches every tree that is read from now on.
+    pub(crate) fn cache_trees(&mut self) {
+        self.tree_cache.get_or_insert_default();
     }
 }
 
@@ -138,22 +136,22 @@ impl ObjectReader for StoredObjects<'_> {
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         let read = || Tree::parse(offshoot_git::tree_bytes(self, id)?);
-        match &self.remembered {
-            Some(remembered) => remembered.tree(id, read),
+        match &self.tree_cache {
+            Some(tree_cache) => tree_cache.tree(id, read),
             None => read(),
         }
     }
 
     fn find(&self, tree: &ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
-        match self.remembered {
+        match self.tree_cache {
             Some(_) => Ok(self.tree(tree)?.get(name).map(EntryRef::to_owned)),
             None => offshoot_git::find_in(&offshoot_git::tree_bytes(self, tree)?, name),
         }
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
-        match &self.remembered {
-            Some(remembered) => remembered.subtree(self, root, dir),
+        match &self.tree_cache {
+            Some(tree_cache) => tree_cache.subtree(self, root, dir),
             None => offshoot_git::walk_to(self, root, dir),
         }
     }
@@ -171,7 +169,7 @@ impl ObjectReader for StoredObjects<'_> {
                 content,
             }));
         }
-        // To read a small one whole takes a fraction of the time.
+        // Reading a small object whole takes a fraction of the time.
         Ok(self.read(id)?.map(|(kind, bytes)| ObjectStream {
             kind,
             size: bytes.len() as u64,
@@ -180,24 +178,24 @@ impl ObjectReader for StoredObjects<'_> {
     }
 }
 
-/// Objects of the store and, above them, new ones that are not stored yet.
-pub(crate) struct Workbench<'a> {
+/// New objects that are not stored yet, above the objects of the store.
+pub(crate) struct PendingObjects<'a> {
     base: &'a dyn ObjectReader,
     new: HashMap<ObjectId, (ObjectKind, Arc<[u8]>)>,
-    /// New trees; what is stored is for the base to remember.
-    remembered: Remembered,
+    /// Caches new trees only. `base` caches stored ones.
+    tree_cache: TreeCache,
 }
 
-impl<'a> Workbench<'a> {
+impl<'a> PendingObjects<'a> {
     pub(crate) fn new(base: &'a dyn ObjectReader) -> Self {
-        Workbench {
+        PendingObjects {
             base,
             new: HashMap::new(),
-            remembered: Remembered::default(),
+            tree_cache: TreeCache::default(),
         }
     }
 
-    /// Rebuilds the trees that the edits touch and gives the new root.
+    /// Rebuilds the trees that the edits touch. Returns the new root.
     pub(crate) fn edit_tree(
         &mut self,
         root: ObjectId,
@@ -206,7 +204,7 @@ impl<'a> Workbench<'a> {
         if edits.is_empty() {
             return Ok(root);
         }
-        let mut written = Written(Vec::new());
+        let mut written = CollectedObjects(Vec::new());
         let root = offshoot_git::edit(self, root, edits, EmptyDirs::Vanish, &mut written)?;
         for (kind, id, bytes) in written.0 {
             self.new.insert(id, (kind, bytes.into()));
@@ -214,16 +212,16 @@ impl<'a> Workbench<'a> {
         Ok(root)
     }
 
-    /// Adds an object that was made elsewhere and gives its id.
+    /// Adds an object. Returns its id.
     pub(crate) fn add(&mut self, kind: ObjectKind, bytes: Vec<u8>) -> Result<ObjectId> {
         let id = offshoot_git::hash(kind, &bytes)?;
         self.new.insert(id, (kind, bytes.into()));
         Ok(id)
     }
 
-    /// Adds the files of a directory whose content decides whether git takes them, for who builds
-    /// trees before the store has the content.
-    pub(crate) fn add_ruled<'p>(
+    /// Adds the files of a directory whose content git checks, for callers that build trees before the
+    /// content is in the store.
+    pub(crate) fn add_files_git_checks<'p>(
         &mut self,
         dir: &SafeDir,
         paths: impl Iterator<Item = &'p RelPath>,
@@ -231,7 +229,7 @@ impl<'a> Workbench<'a> {
         for path in paths.filter(|path| offshoot_git::has_rules_for_content(path.name())) {
             let is_file =
                 dir.stat(path)?.and_then(|stat| stat.entry_kind()) == Some(EntryKind::File);
-            // Whoever changes it now is noticed by the next look.
+            // The next sync finds a change that is made now.
             if let Some(bytes) = is_file.then(|| dir.read(path).ok()).flatten() {
                 self.add(ObjectKind::Blob, bytes)?;
             }
@@ -239,7 +237,7 @@ impl<'a> Workbench<'a> {
         Ok(())
     }
 
-    /// Makes the new objects ready to be named by a transaction.
+    /// Prepares the new objects for a transaction that refers to them.
     pub(crate) fn prepare(&self, store: &Store) -> Result<Vec<NewObject>> {
         self.new
             .iter()
@@ -248,7 +246,7 @@ impl<'a> Workbench<'a> {
     }
 }
 
-impl ObjectReader for Workbench<'_> {
+impl ObjectReader for PendingObjects<'_> {
     fn read(&self, id: &ObjectId) -> Result<Option<(ObjectKind, Arc<[u8]>)>> {
         match self.new.get(id) {
             Some(object) => Ok(Some(object.clone())),
@@ -258,7 +256,7 @@ impl ObjectReader for Workbench<'_> {
 
     fn tree(&self, id: &ObjectId) -> Result<Tree> {
         match self.new.get(id) {
-            Some((_, bytes)) => self.remembered.tree(id, || Tree::parse(bytes.clone())),
+            Some((_, bytes)) => self.tree_cache.tree(id, || Tree::parse(bytes.clone())),
             None => self.base.tree(id),
         }
     }
@@ -271,17 +269,17 @@ impl ObjectReader for Workbench<'_> {
     }
 
     fn subtree(&self, root: ObjectId, dir: &RelPath) -> Result<Option<ObjectId>> {
-        // A new root may lead to new trees; what is stored leads to what is stored.
+        // A new root may lead to new trees; a stored one leads to stored trees only.
         match self.new.contains_key(&root) {
-            true => self.remembered.subtree(self, root, dir),
+            true => self.tree_cache.subtree(self, root, dir),
             false => self.base.subtree(root, dir),
         }
     }
 }
 
-struct Written(Vec<(ObjectKind, ObjectId, Vec<u8>)>);
+struct CollectedObjects(Vec<(ObjectKind, ObjectId, Vec<u8>)>);
 
-impl ObjectSink for Written {
+impl ObjectSink for CollectedObjects {
     fn write(&mut self, kind: ObjectKind, id: ObjectId, bytes: Vec<u8>) -> Result<()> {
         self.0.push((kind, id, bytes));
         Ok(())

@@ -1,11 +1,12 @@
-//! Patterns of paths, as tokens carry them: `*` and `?` inside a part, `**` for any number of parts.
+//! Path patterns of tokens and policies: `*` and `?` match inside a part, `**` matches any number of
+//! parts.
 
 use offshoot_core::{Error, RelPath, Result};
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
 
-/// A pattern of paths. A final `/` stands for everything below, as `/**` does.
+/// A pattern of paths. A final `/` means everything below, as `/**` does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -13,7 +14,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a pattern; bytes that are not text are escaped as in every path.
+    /// Parses a pattern. Bytes that are not UTF-8 are escaped as in paths.
     pub fn parse(text: &str) -> Result<Self> {
         let bad = |why: &str| {
             Error::invalid(format!(
@@ -61,15 +62,15 @@ impl Pattern {
 
     /// Whether the path and everything below it matches.
     pub fn matches_all_below(&self, path: &RelPath) -> bool {
-        // Once the final `**` has been reached every longer path matches, and a name that no
-        // pattern can spell reaches it only through wildcards.
+        // Once the final `**` is reached, every longer path matches. The name `\x01` reaches it only
+        // through wildcards.
         self.parts.last().is_some_and(|last| last == b"**")
             && self.matches(path)
             && self.matches(&path.join_name(b"\x01"))
     }
 
-    /// After the path: which numbers of parts of the pattern can have been used up. One pass over
-    /// both, so that no pattern takes long.
+    /// Which numbers of leading parts of the pattern can match the whole path. One pass, so that no
+    /// pattern takes long.
     fn states_after(&self, path: &RelPath) -> Vec<bool> {
         let mut states = vec![false; self.parts.len() + 1];
         states[0] = true;
@@ -94,7 +95,7 @@ impl Pattern {
         states
     }
 
-    /// `**` may stand for nothing at all.
+    /// Lets `**` match no part at all.
     fn skip_stars(&self, states: &mut [bool]) {
         for (used, pattern) in self.parts.iter().enumerate() {
             if states[used] && pattern == b"**" {
@@ -104,7 +105,7 @@ impl Pattern {
     }
 }
 
-/// One part against one part, going back only to the last `*`.
+/// Matches one part, and backtracks only to the last `*`.
 fn matches_part(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

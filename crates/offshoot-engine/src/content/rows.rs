@@ -1,4 +1,4 @@
-//! Rows of workspaces, projects, forks and snapshots: how they are found, and the state that each names.
+//! Finding rows of workspaces, projects, forks and snapshots, and the state that each refers to.
 
 use offshoot_core::{Error, ErrorCode, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{
@@ -18,13 +18,13 @@ pub(crate) fn open_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<Workspace
     }
 }
 
-/// The open workspace of that name, or else the one that was completed or deleted last. For whatever
-/// only reads what is recorded.
+/// The open workspace of that name, or else the one that was completed or deleted last. For callers
+/// that only read what is recorded.
 pub(crate) fn last_row_in(tx: &dyn ReadTx, id: &WorkspaceId) -> Result<WorkspaceRow> {
     tx.workspace(id)?.ok_or_else(|| no_workspace(id))
 }
 
-/// The open one by number, for when the name was looked up before the lock was taken.
+/// The current row of an open workspace whose name was looked up before its lock was taken.
 pub(crate) fn open_row_by_key(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceRow> {
     match tx.workspace_by_key(row.key)? {
         Some(now) if now.state == WorkspaceState::Open => Ok(now),
@@ -83,7 +83,7 @@ pub(crate) fn size_of(tx: &dyn ReadTx, entry: &StateEntry) -> Result<i64> {
     }
 }
 
-/// What makes a workspace a fork.
+/// The fork row of a workspace that is a fork.
 pub(crate) fn fork_row(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ForkRow> {
     tx.fork(row.key)?
         .ok_or_else(|| Error::internal(format!("`{}` is a fork of nothing", row.id)))
@@ -113,8 +113,9 @@ pub(crate) fn state_of(row: &SnapshotRow) -> State {
     }
 }
 
-/// A workspace's agent as the claim of what its own programs do in its directory.
-pub(crate) fn claim_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
+/// The agent of a fork, to which changes by programs in its directory are attributed; none for other
+/// workspaces.
+pub(crate) fn agent_claim(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<String>> {
     let (row, fork) = (tx.workspace_by_key(key)?, tx.fork(key)?);
     Ok(match (row, fork) {
         (Some(row), Some(fork)) => Some(agent_of(&row, &fork)),
@@ -122,30 +123,32 @@ pub(crate) fn claim_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Stri
     })
 }
 
-/// The agent that a fork belongs to; one without is called as its workspace.
+/// The agent of a fork, or the name of its workspace if it has none.
 pub(crate) fn agent_of(row: &WorkspaceRow, fork: &ForkRow) -> String {
     let agent = fork.agent.as_ref().map(ToString::to_string);
     agent.unwrap_or_else(|| row.id.to_string())
 }
 
-/// What a workspace belongs to. Names are taken again after a workspace or project is closed, so a
-/// token that was issued for a name is bound to this: under the same name it never reaches what
-/// belongs to another project (INV-7).
+/// The project that a workspace belongs to. Names are free again after a workspace or project is
+/// closed, so a token for a name is also bound to this: it never reaches a workspace of the same name
+/// in another project (INV-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Home {
+pub enum ParentProject {
     /// No project.
     None,
     /// The project with this number.
     Project(i64),
 }
 
-/// What a workspace belongs to, or which project it is.
-pub(crate) fn home_of(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<Home> {
+/// The project that a workspace belongs to, or the project itself.
+pub(crate) fn parent_project(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<ParentProject> {
     if row.kind == WorkspaceKind::Project {
-        return Ok(Home::Project(row.key.0));
+        return Ok(ParentProject::Project(row.key.0));
     }
     let fork = tx.fork(row.key)?;
-    Ok(fork.map_or(Home::None, |fork| Home::Project(fork.project.0)))
+    Ok(fork.map_or(ParentProject::None, |fork| {
+        ParentProject::Project(fork.project.0)
+    }))
 }
 
 impl Contents {

@@ -1,4 +1,4 @@
-//! Where the bytes of a file come from, and reading them as characters.
+//! Reading the bytes of a file from disk, store or memory, and reading them as characters.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,13 +10,13 @@ use crate::content::Contents;
 use crate::content::incoming::unreadable;
 use crate::content::objects::missing_content;
 
-/// Bytes to read, from a file, an object or memory, with the possibility to start again.
+/// A readable and rewindable file, object or byte buffer.
 pub(crate) struct Source {
     reader: Reader,
     pub(crate) size: u64,
     pub(crate) modified_at: Option<Timestamp>,
-    /// What it is known to be, whatever its name says.
-    is: Option<&'static str>,
+    /// The MIME type of computed content, which its name does not decide.
+    fixed_mime: Option<&'static str>,
 }
 
 enum Reader {
@@ -29,20 +29,20 @@ enum Reader {
         contents: Contents,
         id: ObjectId,
         open: Box<dyn Read + Send>,
-        /// What is left of the part that is wanted; see `select`.
+        /// How many bytes of the selected part are left; see `select`.
         left: u64,
     },
-    /// Text that is made up, or a small object with its id.
+    /// Computed text, or a small object with its id.
     Bytes(std::io::Cursor<Vec<u8>>, Option<ObjectId>),
-    /// A small file whose bytes are here already: one read instead of one for each purpose.
-    Held {
+    /// A small file whose bytes were read into memory.
+    SmallFile {
         contents: Contents,
         stat: Stat,
         bytes: std::io::Cursor<Vec<u8>>,
     },
 }
 
-/// Files and objects up to here are read at once.
+/// The most bytes of files and objects that are read into memory at once.
 pub(crate) const SMALL: u64 = 64 << 10;
 
 impl Source {
@@ -50,7 +50,7 @@ impl Source {
         Source {
             size: stat.size,
             modified_at: Some(stat.modified()),
-            is: None,
+            fixed_mime: None,
             reader: Reader::File {
                 contents: contents.clone(),
                 file,
@@ -59,9 +59,9 @@ impl Source {
         }
     }
 
-    /// Reads a small file now. Whoever opened it wants its type, its id or its content, and each
-    /// would read it again.
-    pub(crate) fn hold_if_small(mut self) -> Result<Self> {
+    /// Reads a small file into memory: detecting its type, hashing it and sending it would each read it
+    /// again.
+    pub(crate) fn load_if_small(mut self) -> Result<Self> {
         let Reader::File {
             contents,
             file,
@@ -76,13 +76,13 @@ impl Source {
         let mut bytes = vec![0; stat.size as usize];
         match file.read_exact(&mut bytes) {
             Ok(()) => {
-                self.reader = Reader::Held {
+                self.reader = Reader::SmallFile {
                     contents: contents.clone(),
                     stat: *stat,
                     bytes: std::io::Cursor::new(bytes),
                 };
             }
-            // It became shorter meanwhile: whoever reads on finds that out.
+            // The file became shorter since `stat`. Reads of the open file show that.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => self.rewind()?,
             Err(error) => return Err(unreadable(error)),
         }
@@ -90,16 +90,16 @@ impl Source {
     }
 
     /// All bytes, if they are in memory.
-    pub(crate) fn held(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes_in_memory(&self) -> Option<&[u8]> {
         match &self.reader {
-            Reader::Held { bytes, .. } | Reader::Bytes(bytes, _) => Some(bytes.get_ref()),
+            Reader::SmallFile { bytes, .. } | Reader::Bytes(bytes, _) => Some(bytes.get_ref()),
             Reader::File { .. } | Reader::Object { .. } => None,
         }
     }
 
-    /// All of it as text, if it is text and in memory. What was taken is not there any more.
+    /// Takes all bytes out as text, if they are UTF-8 and in memory.
     pub(crate) fn take_text(&mut self) -> Option<String> {
-        let (Reader::Held { bytes, .. } | Reader::Bytes(bytes, _)) = &mut self.reader else {
+        let (Reader::SmallFile { bytes, .. } | Reader::Bytes(bytes, _)) = &mut self.reader else {
             return None;
         };
         match String::from_utf8(std::mem::take(bytes.get_mut())) {
@@ -112,24 +112,24 @@ impl Source {
     }
 
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
-        Source::of_known_bytes(bytes, None)
+        Source::of_object_bytes(bytes, None)
     }
 
-    /// Bytes that are those of an object.
-    pub(crate) fn of_known_bytes(bytes: Vec<u8>, id: Option<ObjectId>) -> Self {
+    /// Bytes in memory, with their id if they are those of an object.
+    pub(crate) fn of_object_bytes(bytes: Vec<u8>, id: Option<ObjectId>) -> Self {
         let size = bytes.len() as u64;
         Source {
             reader: Reader::Bytes(std::io::Cursor::new(bytes), id),
             size,
             modified_at: None,
-            is: None,
+            fixed_mime: None,
         }
     }
 
-    /// Text that is made up and is JSON.
+    /// Computed JSON.
     pub(crate) fn of_json(value: &serde_json::Value) -> Self {
         Source {
-            is: Some("application/json"),
+            fixed_mime: Some("application/json"),
             ..Source::of_bytes(format!("{value:#}\n").into_bytes())
         }
     }
@@ -148,11 +148,11 @@ impl Source {
             },
             size,
             modified_at: None,
-            is: None,
+            fixed_mime: None,
         })
     }
 
-    /// Whether it is an object.
+    /// Whether the bytes are those of an object in the store.
     pub(crate) fn is_stored(&self) -> bool {
         matches!(
             self.reader,
@@ -164,15 +164,15 @@ impl Source {
     pub(crate) fn known_content_id(&self) -> Option<ObjectId> {
         match &self.reader {
             Reader::Object { id, .. } => Some(*id),
-            Reader::File { contents, stat, .. } | Reader::Held { contents, stat, .. } => {
+            Reader::File { contents, stat, .. } | Reader::SmallFile { contents, stat, .. } => {
                 contents.content_ids.get(stat)
             }
             Reader::Bytes(_, id) => *id,
         }
     }
 
-    /// The id of the content. A file on disk is read for it unless it is remembered; then it has
-    /// to be rewound.
+    /// The id of the content. A file on disk is read for it unless its id is cached; the caller rewinds
+    /// the source.
     pub(crate) fn content_id(&mut self) -> Result<ObjectId> {
         match &mut self.reader {
             Reader::Object { id, .. } => Ok(*id),
@@ -180,7 +180,7 @@ impl Source {
                 Some(id) => Ok(*id),
                 None => offshoot_git::hash(ObjectKind::Blob, bytes.get_ref()),
             },
-            Reader::Held {
+            Reader::SmallFile {
                 contents,
                 stat,
                 bytes,
@@ -214,7 +214,7 @@ impl Source {
             Reader::File { file, .. } => {
                 file.seek(SeekFrom::Start(0)).map(drop).map_err(unreadable)
             }
-            Reader::Bytes(bytes, _) | Reader::Held { bytes, .. } => {
+            Reader::Bytes(bytes, _) | Reader::SmallFile { bytes, .. } => {
                 bytes.set_position(0);
                 Ok(())
             }
@@ -234,11 +234,11 @@ impl Source {
         }
     }
 
-    /// Reads only this part from here on: `length` bytes from `offset`.
+    /// Limits reading to `length` bytes from `offset`.
     ///
-    /// A step on disk. Content in the store is read as a whole, whatever the part: what lies before
-    /// it now, and what lies behind it before its last bytes are given out, because only all of it
-    /// shows whether it is what its id says.
+    /// This is a seek on disk. An object of the store is always read whole, because only its whole
+    /// content can be checked against its id: the bytes before the part are read now, and those after
+    /// it before the last bytes of the part are returned.
     pub(crate) fn select(&mut self, offset: u64, length: u64) -> Result<()> {
         if let Reader::File { file, .. } = &mut self.reader {
             return file
@@ -246,7 +246,7 @@ impl Source {
                 .map(drop)
                 .map_err(unreadable);
         }
-        if let Reader::Held { bytes, .. } | Reader::Bytes(bytes, _) = &mut self.reader {
+        if let Reader::SmallFile { bytes, .. } | Reader::Bytes(bytes, _) = &mut self.reader {
             let end = usize::try_from(offset.saturating_add(length)).unwrap_or(usize::MAX);
             bytes.get_mut().truncate(end);
             bytes.set_position(offset);
@@ -261,10 +261,10 @@ impl Source {
     }
 
     pub(crate) fn mime(&mut self, path: &RelPath) -> Result<String> {
-        if let Some(known) = self.is {
+        if let Some(known) = self.fixed_mime {
             return Ok(known.to_owned());
         }
-        if let Some(bytes) = self.held() {
+        if let Some(bytes) = self.bytes_in_memory() {
             let head = &bytes[..bytes.len().min(crate::content::mime::HEAD)];
             return Ok(crate::content::mime::of(None, path.name(), head));
         }
@@ -283,18 +283,18 @@ impl Read for Source {
         match &mut self.reader {
             Reader::File { file, .. } => file.read(buffer),
             Reader::Object { open, left, .. } => read_part(open, left, buffer),
-            Reader::Bytes(bytes, _) | Reader::Held { bytes, .. } => bytes.read(buffer),
+            Reader::Bytes(bytes, _) | Reader::SmallFile { bytes, .. } => bytes.read(buffer),
         }
     }
 }
 
-/// Reads on in the part of an object that is wanted, of which `left` bytes are left.
+/// Reads from the selected part of an object, of which `left` bytes are left.
 fn read_part(object: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> std::io::Result<usize> {
     let wanted = usize::try_from(*left)
         .unwrap_or(usize::MAX)
         .min(buffer.len());
     if wanted == 0 && !buffer.is_empty() {
-        // Also where nothing is wanted all of it is looked at.
+        // An empty part is also checked against the id.
         return std::io::copy(object, &mut std::io::sink()).map(|_| 0);
     }
     let count = object.read(&mut buffer[..wanted])?;
@@ -305,9 +305,9 @@ fn read_part(object: &mut dyn Read, left: &mut u64, buffer: &mut [u8]) -> std::i
     Ok(count)
 }
 
-/// Reads UTF-8 chunk by chunk. `visit` gets whole characters and says whether to go on. Returns
-/// false if the content is no text, that is not UTF-8. A NUL is a character like any other: what was
-/// written as text comes back as text.
+/// Reads UTF-8 chunk by chunk. `visit` gets whole characters and returns whether to continue. Returns
+/// false if the content is not UTF-8. A NUL is a character like any other, so that text that was
+/// written with one comes back as text.
 fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> Result<bool> {
     let mut chunk = vec![0; 64 << 10];
     let mut kept = 0;
@@ -333,7 +333,7 @@ fn for_each_text(source: &mut dyn Read, visit: &mut dyn FnMut(&str) -> bool) -> 
 
 /// How many characters the content has; none if it is no text.
 pub(crate) fn count_characters(source: &mut Source) -> Result<Option<u64>> {
-    if let Some(bytes) = source.held() {
+    if let Some(bytes) = source.bytes_in_memory() {
         let text = std::str::from_utf8(bytes).ok();
         return Ok(text.map(|text| text.chars().count() as u64));
     }
@@ -371,14 +371,14 @@ pub(crate) fn characters(source: &mut Source, offset: u64, length: usize) -> Res
     Ok(window)
 }
 
-/// A file opened for reading, wherever its bytes are: they come by its [`Read`].
+/// A file opened for reading, from a directory or the store. Its bytes are read by [`Read`].
 pub struct OpenFile {
     source: Source,
     /// How many bytes there are.
     pub size: u64,
     /// The MIME type.
     pub mime: String,
-    /// When it last changed; none where only the history knows.
+    /// When it last changed; none if only the history says it.
     pub modified_at: Option<Timestamp>,
 }
 
@@ -393,7 +393,7 @@ impl OpenFile {
         })
     }
 
-    /// Whether the bytes come from the store instead of a directory, or from memory.
+    /// Whether the bytes are those of an object in the store.
     pub fn is_stored(&self) -> bool {
         self.source.is_stored()
     }
@@ -403,16 +403,16 @@ impl OpenFile {
         self.source.known_content_id()
     }
 
-    /// The id of exactly the bytes that this file reads, from the first on. Costs one pass over a
-    /// file on disk that was not asked for before; reading starts again at the beginning.
+    /// The id of exactly the bytes that this file reads. Costs one pass over a file on disk whose id is
+    /// not cached. Reading starts again at the beginning.
     pub fn content_id(&mut self) -> Result<ObjectId> {
         let id = self.source.content_id()?;
         self.source.rewind()?;
         Ok(id)
     }
 
-    /// Reads only `length` bytes from `offset` on. A step on disk; of content in the store all is
-    /// read, because damage anywhere in it shows only then.
+    /// Limits reading to `length` bytes from `offset`. This is a seek on disk; an object of the store is
+    /// read whole, because only then damage shows.
     pub fn select(&mut self, offset: u64, length: u64) -> Result<()> {
         self.source.select(offset, length)
     }

@@ -1,7 +1,7 @@
 //! A state: all files of a workspace or snapshot, as a git tree and a sidecar tree.
 //!
 //! The *tree* is exactly what git could check out. The *sidecar* is a second, sparse tree in the
-//! same format, never shown to git, that holds what git cannot:
+//! same format, never shown to git, that holds what git cannot represent:
 //!
 //! | in the sidecar | means |
 //! |---|---|
@@ -9,28 +9,28 @@
 //! | `f` with mode `0o100000 + perm` | the file `f` of the tree has unusual permission bits |
 //! | a file or link that the tree does not have | one that git refuses, with its content: of a nested repository, or a `.gitmodules` that `git fsck` complains of |
 //!
-//! Because both are trees, equal parts are shared between snapshots and every operation costs what
-//! it changes. The encoding is canonical: equal directories give equal ids.
+//! Both are trees, so equal parts are shared between snapshots, and the cost of an operation follows
+//! the change. The encoding is canonical: equal directories have equal ids.
 
+mod edit;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use offshoot_core::{
-    DEFAULT_DIR_PERM, EMPTY_BLOB, EMPTY_TREE, EXEC_FILE_PERM, EntryKind, Error, GitMode, ObjectId,
-    PLAIN_FILE_PERM, RelPath, Result,
+    DEFAULT_DIR_PERM, EMPTY_TREE, EntryKind, Error, GitMode, ObjectId, RelPath, Result,
 };
-use offshoot_git::{Edit, ObjectReader, TreeEntry};
+use offshoot_git::{ObjectReader, TreeEntry};
 
-use crate::content::inherited::{Inherited, add_dirs_above};
-use crate::content::objects::Workbench;
+pub(crate) use edit::{StateEdit, StateEdits};
 
+/// The type bits of a regular file in a git mode.
 const FILE_TYPE: u32 = 0o100_000;
 const TYPE_MASK: u32 = 0o170_000;
 const PERM_MASK: u32 = 0o7777;
 
-/// What stands at one path of a state.
+/// The entry at one path of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateEntry {
     /// What it is.
@@ -63,49 +63,6 @@ pub struct StateChange {
     pub after: Option<StateEntry>,
 }
 
-/// What to do at one path of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StateEdit {
-    /// Removes it with everything below.
-    Remove,
-    /// Puts this there. A directory over a directory keeps what is in it.
-    Put(StateEntry),
-    /// Removes what is there with everything below, then puts this there.
-    Replace(StateEntry),
-}
-
-impl StateEdit {
-    fn removes(&self) -> bool {
-        matches!(self, StateEdit::Remove | StateEdit::Replace(_))
-    }
-
-    /// Whether nothing stays of what was below the path.
-    pub(crate) fn hides(&self) -> bool {
-        let leaf = |entry: &StateEntry| entry.kind != EntryKind::Dir;
-        self.removes() || self.puts().is_some_and(leaf)
-    }
-
-    /// What stands there afterwards; none if nothing does.
-    pub(crate) fn kind_after(&self) -> Option<EntryKind> {
-        self.puts().map(|entry| entry.kind)
-    }
-
-    /// The content that stands there afterwards.
-    pub(crate) fn content_after(&self) -> Option<ObjectId> {
-        self.puts()?.id
-    }
-
-    pub(crate) fn puts(&self) -> Option<&StateEntry> {
-        match self {
-            StateEdit::Remove => None,
-            StateEdit::Put(entry) | StateEdit::Replace(entry) => Some(entry),
-        }
-    }
-}
-
-/// Edits by path. What is done at `a` is done before what is done at `a/b`.
-pub(crate) type StateEdits = BTreeMap<RelPath, StateEdit>;
-
 /// All files of a workspace or snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
@@ -129,8 +86,8 @@ pub(crate) fn belongs_to_nested_git(path: &RelPath) -> bool {
     path.parts().any(offshoot_git::is_dot_git)
 }
 
-/// Why git refuses a file or link, by its path or by what it holds. Content that cannot be read yet
-/// is taken for harmless.
+/// Why git refuses a file or link, by its path or by its content. Content that is not stored yet is
+/// not checked.
 pub(crate) fn refused_by_git(
     objects: &dyn ObjectReader,
     path: &RelPath,
@@ -149,15 +106,15 @@ pub(crate) fn refused_by_git(
     Ok(why.map(|why| (path.clone(), why)))
 }
 
-/// The directory that a nested repository is in, for a path of one. Ignore rules do not reach into
-/// a repository, but an ignored directory is ignored with the repositories in it.
-pub(crate) fn around_nested_git(path: &RelPath) -> Option<RelPath> {
+/// The directory that contains the nested `.git` of this path. Ignore rules do not apply inside a
+/// `.git`, but an ignored directory is ignored with the repositories in it.
+pub(crate) fn dir_of_nested_git(path: &RelPath) -> Option<RelPath> {
     let at = path.parts().position(offshoot_git::is_dot_git)?;
     path.ancestors().into_iter().nth(at)
 }
 
 impl State {
-    /// What stands at `path`; the root is always a directory.
+    /// The entry at `path`; the root is always a directory.
     pub fn entry(&self, objects: &dyn ObjectReader, path: &RelPath) -> Result<Option<StateEntry>> {
         if path.is_root() {
             return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
@@ -167,6 +124,7 @@ impl State {
         self.combine(objects, path, main, side)
     }
 
+    /// The entry that a path has by its entries in the tree and the sidecar.
     fn combine(
         &self,
         objects: &dyn ObjectReader,
@@ -211,9 +169,8 @@ impl State {
         })
     }
 
-    /// What stands at `path`, and the part of the state below it, if this is the part of the
-    /// directory that it is in. To go down a path so costs a look into each directory, and not one
-    /// into all above it for each.
+    /// The entry at `path` and the part of the state below it, where `self` is the part of its parent
+    /// directory. Walking down a path in steps reads each directory once.
     pub(crate) fn step(
         &self,
         objects: &dyn ObjectReader,
@@ -244,7 +201,7 @@ impl State {
         Ok((self.combine(objects, path, main, side)?, below))
     }
 
-    /// The first directory above a path that is none here; nothing can be put below it.
+    /// The first ancestor of a path that is a file or link, below which nothing can be put.
     pub(crate) fn leaf_above(
         &self,
         objects: &dyn ObjectReader,
@@ -262,7 +219,7 @@ impl State {
         Ok(None)
     }
 
-    /// What is directly in `dir`, by name. Empty if there is no such directory.
+    /// The entries of `dir` by name; empty if there is no such directory.
     pub fn children(
         &self,
         objects: &dyn ObjectReader,
@@ -272,7 +229,8 @@ impl State {
         Ok(listed.map(|(name, (entry, _))| (name, entry)).collect())
     }
 
-    /// What is directly in `dir`, of which this is the part, each with the part below it.
+    /// The entries of `dir` by name, each with the part of the state below it, where `self` is the part
+    /// of `dir`.
     pub(crate) fn list(
         &self,
         objects: &dyn ObjectReader,
@@ -316,98 +274,6 @@ impl State {
         Ok(())
     }
 
-    /// Applies edits and gives the state after them.
-    ///
-    /// Parents need not be named. A directory that loses its last entry stays; remove those that
-    /// must go by name.
-    pub(crate) fn edit(&self, bench: &mut Workbench<'_>, edits: &StateEdits) -> Result<State> {
-        let mut main = BTreeMap::new();
-        let mut side = BTreeMap::new();
-        // Directories whose marker may have to come or go, with the bits they are given.
-        let mut touched: BTreeMap<RelPath, Option<u32>> = BTreeMap::new();
-        for (path, edit) in edits {
-            // Where one is known, those above it are.
-            let mut next = path.parent().filter(|dir| !dir.is_root());
-            while let Some(dir) = next.filter(|dir| !touched.contains_key(dir)) {
-                next = dir.parent().filter(|dir| !dir.is_root());
-                touched.insert(dir, None);
-            }
-            if edit.removes() {
-                main.insert(path.clone(), Edit::Remove);
-                side.insert(path.clone(), Edit::Remove);
-            }
-            match edit.puts() {
-                Some(entry) if entry.kind == EntryKind::Dir => {
-                    touched.insert(path.clone(), Some(entry.perm));
-                    // Whatever is no directory has to make room.
-                    if self
-                        .entry(bench, path)?
-                        .is_some_and(|old| old.kind != EntryKind::Dir)
-                    {
-                        main.insert(path.clone(), Edit::Remove);
-                        side.insert(path.clone(), Edit::Remove);
-                    }
-                }
-                Some(entry) => {
-                    let refused = refused_by_git(bench, path, entry)?.is_some();
-                    put_leaf(path, entry, refused, &mut main, &mut side);
-                }
-                None => {}
-            }
-        }
-        let tree = bench.edit_tree(self.tree, &main)?;
-        self.settle_markers(bench, tree, edits, touched, &mut side)?;
-        let sidecar = bench.edit_tree(self.sidecar, &side)?;
-        Ok(State { tree, sidecar })
-    }
-
-    /// Decides for every touched directory whether it needs a marker in the sidecar.
-    fn settle_markers(
-        &self,
-        objects: &dyn ObjectReader,
-        new_tree: ObjectId,
-        edits: &StateEdits,
-        touched: BTreeMap<RelPath, Option<u32>>,
-        side: &mut BTreeMap<RelPath, Edit>,
-    ) -> Result<()> {
-        let hidden = Inherited::default();
-        for (dir, given) in touched {
-            let became_a_leaf = edits
-                .get(&dir)
-                .and_then(StateEdit::puts)
-                .is_some_and(|entry| entry.kind != EntryKind::Dir);
-            if became_a_leaf {
-                continue;
-            }
-            // A leaf above takes the directory with it, whatever else is removed below that leaf.
-            let hides = |path: &RelPath| Ok(edits.get(path).is_some_and(StateEdit::hides));
-            let old = if hidden.holds(&dir, hides)? {
-                None
-            } else {
-                self.entry(objects, &dir)?
-                    .filter(|entry| entry.kind == EntryKind::Dir)
-            };
-            if given.is_none() && old.is_none() && !puts_below(edits, &dir) {
-                continue;
-            }
-            let perm = given
-                .or(old.map(|entry| entry.perm))
-                .unwrap_or(DEFAULT_DIR_PERM);
-            let in_tree =
-                offshoot_git::lookup(objects, new_tree, &dir)?.is_some_and(|entry| entry.is_dir());
-            let marker = if in_tree && perm == DEFAULT_DIR_PERM {
-                Edit::Remove
-            } else {
-                Edit::Put {
-                    mode: FILE_TYPE | perm,
-                    id: EMPTY_BLOB,
-                }
-            };
-            side.insert(dir.dir_marker(), marker);
-        }
-        Ok(())
-    }
-
     /// What differs from `self` to `other`, directories included, in the order of paths; only at
     /// and below `below`.
     pub fn diff(
@@ -418,13 +284,13 @@ impl State {
     ) -> Result<Vec<StateChange>> {
         let mut candidates: BTreeSet<RelPath> = BTreeSet::new();
         let mut note = |path: RelPath| {
-            // A marker speaks of its directory.
+            // A marker stands for its directory.
             let path = if path.name() == b"." {
                 path.parent().unwrap_or_default()
             } else {
                 path
             };
-            // Where one is known, those above it are.
+            // If a path is in the set, so are its ancestors.
             let mut next = Some(path).filter(|path| path.starts_with(below));
             while let Some(path) = next.filter(|path| !path.is_root()) {
                 next = path.parent().filter(|above| above.starts_with(below));
@@ -439,85 +305,15 @@ impl State {
                 Ok(())
             })?;
         }
-        // A path that is a directory on one side only has to be looked at as well.
         changes_at(
             candidates,
             |path| self.entry(objects, path),
             |path| other.entry(objects, path),
         )
     }
-
-    /// What differs from `self` to `base` with these edits, as [`State::edit`] and [`State::diff`]
-    /// together would say, without a tree being built for it.
-    pub(crate) fn diff_edited(
-        &self,
-        objects: &dyn ObjectReader,
-        base: &State,
-        edits: &StateEdits,
-    ) -> Result<Vec<StateChange>> {
-        if edits.is_empty() {
-            return self.diff(objects, base, &RelPath::root());
-        }
-        let mut candidates = base.reached_by(objects, edits)?;
-        for change in self.diff(objects, base, &RelPath::root())? {
-            candidates.insert(change.path);
-        }
-        let hidden = Inherited::default();
-        changes_at(
-            candidates,
-            |path| self.entry(objects, path),
-            |path| base.entry_edited(objects, edits, &hidden, path),
-        )
-    }
-
-    /// Every path at which edits may change this state.
-    pub(crate) fn reached_by(
-        &self,
-        objects: &dyn ObjectReader,
-        edits: &StateEdits,
-    ) -> Result<BTreeSet<RelPath>> {
-        let mut reached = BTreeSet::new();
-        for (path, edit) in edits {
-            add_dirs_above(&mut reached, path);
-            if edit.hides() {
-                self.walk(objects, path, &mut |below, _| {
-                    reached.insert(below.clone());
-                    Ok(())
-                })?;
-            }
-            reached.insert(path.clone());
-        }
-        Ok(reached)
-    }
-
-    /// What stands at `path` after these edits.
-    fn entry_edited(
-        &self,
-        objects: &dyn ObjectReader,
-        edits: &StateEdits,
-        hidden: &Inherited,
-        path: &RelPath,
-    ) -> Result<Option<StateEntry>> {
-        let edit = edits.get(path);
-        if let Some(entry) = edit.and_then(StateEdit::puts) {
-            return Ok(Some(*entry));
-        }
-        let hides = |dir: &RelPath| Ok(edits.get(dir).is_some_and(StateEdit::hides));
-        let above = path.parent().unwrap_or_default();
-        let old = match edit.is_some() || hidden.holds(&above, hides)? {
-            true => None,
-            false => self.entry(objects, path)?,
-        };
-        // Whatever is put somewhere has directories above it.
-        let is_dir = |entry: &StateEntry| entry.kind == EntryKind::Dir;
-        if !old.as_ref().is_some_and(is_dir) && puts_below(edits, path) {
-            return Ok(Some(StateEntry::dir(DEFAULT_DIR_PERM)));
-        }
-        Ok(old)
-    }
 }
 
-/// What differs at these paths.
+/// The paths among these at which two states differ.
 fn changes_at(
     paths: BTreeSet<RelPath>,
     before: impl Fn(&RelPath) -> Result<Option<StateEntry>>,
@@ -535,49 +331,6 @@ fn changes_at(
         }
     }
     Ok(changes)
-}
-
-/// Whether an edit puts something somewhere below `dir`.
-fn puts_below(edits: &StateEdits, dir: &RelPath) -> bool {
-    let first = dir.join_name(b"\0");
-    edits
-        .range(first..)
-        .take_while(|(path, _)| path.starts_with(dir))
-        .any(|(_, edit)| edit.puts().is_some())
-}
-
-fn put_leaf(
-    path: &RelPath,
-    entry: &StateEntry,
-    refused_by_git: bool,
-    main: &mut BTreeMap<RelPath, Edit>,
-    side: &mut BTreeMap<RelPath, Edit>,
-) {
-    let id = entry.id.unwrap_or(EMPTY_BLOB);
-    if refused_by_git {
-        let mode = match entry.kind {
-            EntryKind::Symlink => GitMode::Symlink as u32,
-            _ => FILE_TYPE | entry.perm,
-        };
-        main.insert(path.clone(), Edit::Remove);
-        side.insert(path.clone(), Edit::Put { mode, id });
-        return;
-    }
-    let mode = GitMode::of(entry.kind, entry.perm);
-    main.insert(
-        path.clone(),
-        Edit::Put {
-            mode: mode as u32,
-            id,
-        },
-    );
-    let usual =
-        entry.kind == EntryKind::Symlink || [PLAIN_FILE_PERM, EXEC_FILE_PERM].contains(&entry.perm);
-    let unusual = Edit::Put {
-        mode: FILE_TYPE | entry.perm,
-        id: EMPTY_BLOB,
-    };
-    side.insert(path.clone(), if usual { Edit::Remove } else { unusual });
 }
 
 fn content_entry(mode: u32, id: ObjectId) -> StateEntry {

@@ -1,6 +1,6 @@
-//! Files that are too large to be kept. They are never read: a sparse file of terabytes costs its
-//! owner nothing, and would cost us hours to hash. They are named wherever something is left out, stay
-//! where they are, and nothing takes them away.
+//! Files that are too large to be recorded. They are never read: a sparse file of terabytes costs its
+//! owner nothing, and hashing it would take hours. Answers name them, and no operation moves or removes
+//! them.
 
 use offshoot_core::{EntryKind, Error, ErrorCode, RelPath, Result};
 use offshoot_fs::SafeDir;
@@ -20,7 +20,7 @@ pub struct TooLarge {
 }
 
 impl TooLarge {
-    /// What is told about it.
+    /// Why it was left out, for users.
     pub fn reason(&self) -> String {
         format!(
             "it has {} bytes, and files of more than {} are not read",
@@ -28,7 +28,7 @@ impl TooLarge {
         )
     }
 
-    /// The error of whoever would have to read it, or to take it away.
+    /// The error of an operation that would have to read or remove it.
     pub(crate) fn refuse(&self) -> Error {
         Error::new(
             ErrorCode::PayloadTooLarge,
@@ -45,8 +45,8 @@ impl TooLarge {
     }
 }
 
-/// The most bytes that a file of a workspace may have: what no file may exceed, and what the
-/// workspace may hold at all.
+/// The most bytes that a file of a workspace may have: the limit of one file, or the quota of the
+/// workspace if that is smaller.
 pub(crate) fn largest_file(contents: &Contents, row: &WorkspaceRow) -> u64 {
     let quota = row.quota_bytes.and_then(|bytes| u64::try_from(bytes).ok());
     let limit = contents.context.options.max_file_bytes;
@@ -54,7 +54,7 @@ pub(crate) fn largest_file(contents: &Contents, row: &WorkspaceRow) -> u64 {
 }
 
 impl Contents {
-    /// Refuses to touch a path at which a file stands that nothing else holds.
+    /// Refuses to replace a file that is too large to be recorded.
     pub(crate) fn refuse_too_large(
         &self,
         row: &WorkspaceRow,

@@ -1,4 +1,4 @@
-//! The row of a workspace: a new one, its quota, and the lines of history that concern it as a whole.
+//! The row of a workspace: a new row, its quota, and lines of history about the whole workspace.
 
 use offshoot_core::{
     Cause, DEFAULT_DIR_PERM, EMPTY_TREE, EntryKind, Error, ErrorCode, Layout, RelPath, Result,
@@ -71,7 +71,7 @@ pub(crate) fn dir_row(path: RelPath, revision: i64) -> EntryRow {
     }
 }
 
-/// A line of history that concerns the workspace as a whole.
+/// A line of history about the whole workspace.
 pub(crate) fn line_of(
     row: &WorkspaceRow,
     op: HistoryOp,
@@ -96,7 +96,7 @@ pub(crate) fn line_of(
     }
 }
 
-/// Refuses a workspace that grew beyond its quota.
+/// Refuses a change that makes a workspace grow beyond its quota.
 pub(crate) fn check_quota(before: &WorkspaceRow, after: &WorkspaceRow) -> Result<()> {
     let exceeded = |what: &str, now: i64, limit: i64| {
         Error::new(

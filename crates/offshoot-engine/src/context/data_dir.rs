@@ -1,12 +1,11 @@
-//! Where things are below the data directory.
+//! The paths below the data directory, and the permissions of what is there.
 
 use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
 use offshoot_store::WorkspaceKey;
 
-/// Our files beside the directories: the database with what SQLite and the store have beside it, the
-/// lock of the server and what is set aside for a full disk.
+/// The files that Offshoot itself has in the data directory.
 pub(crate) const OWN_FILES: [&str; 7] = [
     "offshoot.db",
     "offshoot.db-wal",
@@ -17,7 +16,7 @@ pub(crate) const OWN_FILES: [&str; 7] = [
     "reserve",
 ];
 
-/// Where things are below the data directory.
+/// The path of a data directory, and of everything below it.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDir(PathBuf);
 
@@ -25,15 +24,14 @@ impl DataDir {
     pub(crate) fn at(path: &Path) -> DataDir {
         DataDir(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
-    /// The directory itself.
-    pub(crate) fn place(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         self.0.clone()
     }
     pub(crate) fn database(&self) -> PathBuf {
         self.0.join("offshoot.db")
     }
-    /// What the store has written and not yet moved into the database.
-    pub(crate) fn log(&self) -> PathBuf {
+    /// SQLite's write-ahead log.
+    pub(crate) fn write_ahead_log(&self) -> PathBuf {
         self.0.join("offshoot.db-wal")
     }
     pub(crate) fn blobs(&self) -> PathBuf {
@@ -57,7 +55,7 @@ impl DataDir {
     pub(crate) fn layers(&self) -> PathBuf {
         self.0.join("layers")
     }
-    /// Where the private directories of forks are.
+    /// The parent of the private directories of forks.
     pub(crate) fn forks(&self) -> PathBuf {
         self.0.join("forks")
     }
@@ -86,9 +84,9 @@ impl DataDir {
         ]
     }
 
-    /// Takes from others what they could read or write beside the workspaces, if somebody has given
-    /// it to them, or an older program has. What belongs to another user is left as it is.
-    fn close_to_others(&self, is_own: bool) -> std::io::Result<()> {
+    /// Removes the permissions of group and others from everything beside the workspaces. Files of
+    /// another user are not changed.
+    fn restrict_permissions(&self, is_own: bool) -> std::io::Result<()> {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let close = |path: &Path, open_to_others: u32| -> std::io::Result<()> {
             let found = match std::fs::symlink_metadata(path) {
@@ -113,16 +111,17 @@ impl DataDir {
                 close(&entry.path(), 0)?;
             }
         }
-        // Others may pass through to a workspace whose path they know, and no more. A directory that
-        // held something of others before is not ours to close.
+        // Other users may pass through to a workspace whose path they know, and no more. A directory
+        // that held other files before Offshoot came keeps its permissions.
         if is_own {
             close(&self.0, 0o011)?;
         }
         Ok(())
     }
 
-    /// A new name in `tmp/` for a directory that is to be removed: whatever happens, it goes.
-    pub(crate) fn new_trash(&self) -> PathBuf {
+    /// A new path in `tmp/` for a directory that is to be removed. A clean-up removes it if its
+    /// process dies first.
+    pub(crate) fn new_trash_path(&self) -> PathBuf {
         let name = uuid::Uuid::now_v7().simple();
         self.tmp().join(format!("trash-{name}"))
     }
@@ -146,7 +145,7 @@ impl DataDir {
                 make(&private, 0o700)?;
             }
             make(&self.workspaces(), 0o711)?;
-            self.close_to_others(is_own)
+            self.restrict_permissions(is_own)
         };
         all().map_err(|cause| {
             Error::new(

@@ -1,9 +1,10 @@
-//! Requests that may be repeated: what one of them makes is noted under its key, in the transaction
-//! that makes it, so that a repetition finds it, also after a crash.
+//! Idempotency keys: the result of a request is recorded under its key in the transaction that makes
+//! it, so that a repeated request finds the result, also after a crash.
 //!
-//! A note names rows and not names, and holds no text of a user. It says of each of the things that
-//! a request asks for which row it is, so that an interrupted request goes on where it was. What is
-//! gone by the time of the repetition is made again: an answer never names what is not there.
+//! A record refers to rows by number and holds no text of a user. A request that asks for several
+//! things has one record for each, so that an interrupted request continues where it stopped. A
+//! result that was removed before the repetition is made again, so that no answer names what does not
+//! exist.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,18 +17,18 @@ use sha2::{Digest, Sha256};
 
 use crate::context::Context;
 
-/// How long a repetition waits for the first.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a note is kept after the first thing was made.
-pub const NOTES_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Whoever notes something forgets so many notes that are too old: more than it adds, so that there
-/// are never many of them, and few enough to cost next to nothing.
-pub(crate) const FORGOTTEN_BESIDE: usize = 8;
-/// So many are forgotten in one transaction of a clean-up.
-const FORGOTTEN_AT_ONCE: usize = 2_000;
+/// How long a repeated request waits for the first one to end.
+pub(crate) const REPEAT_WAIT: Duration = Duration::from_secs(120);
+/// How long records are kept after the first result of their request.
+pub const IDEMPOTENCY_RETENTION: Duration = Duration::from_secs(24 * 3600);
+/// How many expired records are removed with each new one: more than are added, so that their number
+/// stays small, and few enough to cost next to nothing.
+pub(crate) const PRUNED_PER_WRITE: usize = 8;
+/// How many expired records a clean-up removes in one transaction.
+const PRUNED_PER_TRANSACTION: usize = 2_000;
 
-/// What else is written in the transaction that makes a workspace or a project, with its new row.
-pub(crate) type Also<'a> = &'a dyn Fn(&mut dyn WriteTx, &WorkspaceRow) -> Result<()>;
+/// A further write in the transaction that makes a workspace or project; it gets the new row.
+pub(crate) type ExtraWrite<'a> = &'a dyn Fn(&mut dyn WriteTx, &WorkspaceRow) -> Result<()>;
 
 /// A request that came with a key.
 #[derive(Clone, Debug)]
@@ -36,16 +37,16 @@ pub(crate) struct KeyedRequest {
     pub(crate) content: [u8; 32],
 }
 
-/// Where it is noted that one of the things was made that a request with a key asks for.
+/// The record of one result of a request that came with a key.
 #[derive(Clone, Debug)]
-pub struct Noting {
+pub struct IdempotencyRecord {
     pub(crate) request: RequestRow,
     pub(crate) number: i64,
 }
 
 impl KeyedRequest {
-    /// A key of one principal for one kind of request. The same request has the same content
-    /// however its JSON was spelt: in what order, with what spaces, with `null` or without the field.
+    /// The key of one principal for one kind of request. Requests have equal content if their JSON
+    /// differs only in order, in spaces, or in `null` for an absent field.
     pub(crate) fn new(owner: &[&[u8]], request: &impl Serialize) -> Result<KeyedRequest> {
         let mut key = Sha256::new();
         for part in owner {
@@ -68,12 +69,12 @@ impl KeyedRequest {
     }
 }
 
-/// Takes out of an object what is not given.
+/// Removes members that are `null`, and sorts the rest.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
-            // Keys in their order, whatever order the map keeps.
+            // `Map` keeps insertion order if another crate enables `preserve_order`.
             let sorted: BTreeMap<String, Value> = std::mem::take(members).into_iter().collect();
             *members = sorted.into_iter().collect();
             members.values_mut().for_each(drop_nulls);
@@ -83,11 +84,16 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-impl Noting {
-    /// Notes what was made, in the transaction that makes it.
-    pub(crate) fn note(&self, tx: &mut dyn WriteTx, made: MadeRow) -> Result<()> {
-        let too_old = Timestamp(self.request.at.0.saturating_sub(micros(NOTES_KEPT)));
-        tx.forget_requests(too_old, FORGOTTEN_BESIDE)?;
+impl IdempotencyRecord {
+    /// Records a result in the transaction that makes it, and removes some expired records.
+    pub(crate) fn write(&self, tx: &mut dyn WriteTx, made: MadeRow) -> Result<()> {
+        let too_old = Timestamp(
+            self.request
+                .at
+                .0
+                .saturating_sub(micros(IDEMPOTENCY_RETENTION)),
+        );
+        tx.forget_requests(too_old, PRUNED_PER_WRITE)?;
         tx.note_made(
             &self.request,
             &MadeRow {
@@ -97,14 +103,14 @@ impl Noting {
         )
     }
 
-    /// Notes a file that was written, by its line of history.
-    pub(crate) fn note_line(
+    /// Records a written file by the number of its line of history.
+    pub(crate) fn write_for_line(
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
         number: i64,
     ) -> Result<()> {
-        self.note(
+        self.write(
             tx,
             MadeRow {
                 workspace: Some(row.key),
@@ -114,9 +120,9 @@ impl Noting {
         )
     }
 
-    /// Notes a workspace or a project.
-    pub(crate) fn note_row(&self, tx: &mut dyn WriteTx, row: &WorkspaceRow) -> Result<()> {
-        self.note(
+    /// Records a workspace or a project.
+    pub(crate) fn write_for_row(&self, tx: &mut dyn WriteTx, row: &WorkspaceRow) -> Result<()> {
+        self.write(
             tx,
             MadeRow {
                 workspace: Some(row.key),
@@ -127,14 +133,14 @@ impl Noting {
 }
 
 impl Context {
-    /// Forgets all notes that are too old. Nobody needs this: it gives their space back.
-    pub(crate) fn forget_old_requests(&self) -> Result<()> {
-        let too_old = Timestamp(self.now().0.saturating_sub(micros(NOTES_KEPT)));
+    /// Removes all expired records, to free their space.
+    pub(crate) fn prune_idempotency_records(&self) -> Result<()> {
+        let too_old = Timestamp(self.now().0.saturating_sub(micros(IDEMPOTENCY_RETENTION)));
         loop {
             let forgotten = self.store.write(Durability::Relaxed, |tx| {
-                tx.forget_requests(too_old, FORGOTTEN_AT_ONCE)
+                tx.forget_requests(too_old, PRUNED_PER_TRANSACTION)
             })?;
-            if forgotten < FORGOTTEN_AT_ONCE {
+            if forgotten < PRUNED_PER_TRANSACTION {
                 return Ok(());
             }
         }

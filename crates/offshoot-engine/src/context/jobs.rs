@@ -1,19 +1,19 @@
-//! Work that nobody waits for: publishing layers, compaction, taking directories away, and what is
-//! left to do after an unclean stop.
+//! The queue of background jobs: publishing layers, compaction, removing directories, and the
+//! clean-up after an unclean stop.
 //!
-//! One thread at most, which lives only while there is something to do. All of it can be lost: a job
-//! that was not done is done by the next request that needs its result, or by recovery. The last handle
-//! of the engine waits for it when it is dropped, so that a command ends when its work has.
+//! At most one thread runs them, and it exists only while there are jobs. Every job can be lost: the
+//! next request that needs its result does the work, or recovery does. Dropping the last handle of the
+//! engine waits for the queue, so that a command ends after its jobs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a job is about. The queue holds no two jobs that [`publish`](JobKind::Publish) the same.
+/// What a job is about. The queue holds at most one [`Publish`](JobKind::Publish) for each project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
     /// Makes the layer of a project's head; the number is the project's.
     Publish(i64),
-    /// Removes what an unclean stop left, which may take long: commands do not wait for it.
+    /// Removes what an unclean stop left. Commands do not wait for it, because it may take long.
     ClearUp,
     /// Anything else.
     Other,
@@ -27,15 +27,15 @@ struct Job {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// There is a thread.
+    /// Whether the thread exists.
     working: bool,
-    /// The thread found nothing more to do and ends.
+    /// Whether the thread found the queue empty and ends.
     ending: bool,
-    /// The thread does a [`JobKind::ClearUp`].
+    /// Whether the thread runs a [`JobKind::ClearUp`].
     clearing_up: bool,
 }
 
-/// The jobs that wait.
+/// The queue of background jobs.
 #[derive(Default)]
 pub(crate) struct JobQueue {
     queue: Mutex<Queue>,
@@ -55,13 +55,13 @@ impl JobQueue {
         queue
     }
 
-    /// Waits until nothing is left to do.
+    /// Waits until the queue is empty and the thread has ended.
     pub(crate) fn wait(&self) {
         drop(self.wait_while(|queue| queue.working));
     }
 
-    /// Waits as [`wait`](Self::wait) does, but not for what an unclean stop left. If the process ends
-    /// meanwhile, that is one more unclean stop, and the next start goes on.
+    /// Waits for all jobs but a [`JobKind::ClearUp`]. If the process ends during one, the next start
+    /// continues it.
     fn wait_for_short_work(&self) {
         drop(self.wait_while(|queue| queue.working && !queue.clearing_up));
     }
@@ -69,8 +69,8 @@ impl JobQueue {
     /// Adds a job, and starts the thread if there is none.
     pub(crate) fn push(self: &Arc<Self>, kind: JobKind, work: Box<dyn FnOnce() + Send>) {
         let mut queue = self.wait_while(|queue| queue.ending);
-        let is_same = matches!(kind, JobKind::Publish(_));
-        if is_same && queue.jobs.iter().any(|job| job.kind == kind) {
+        let is_publish = matches!(kind, JobKind::Publish(_));
+        if is_publish && queue.jobs.iter().any(|job| job.kind == kind) {
             return;
         }
         queue.jobs.push_back(Job { kind, work });
@@ -81,16 +81,16 @@ impl JobQueue {
         drop(queue);
         let jobs = Arc::clone(self);
         let thread = std::thread::Builder::new().name("upkeep".into());
-        if thread.spawn(move || jobs.work_off()).is_err() {
-            // No thread to be had: the caller does it.
-            self.work_off();
+        if thread.spawn(move || jobs.run_jobs()).is_err() {
+            // Without a thread the caller runs the jobs.
+            self.run_jobs();
         }
     }
 
-    fn work_off(&self) {
-        /// Whatever happens, nobody waits for a thread that is gone.
-        struct Done<'a>(&'a JobQueue);
-        impl Drop for Done<'_> {
+    fn run_jobs(&self) {
+        /// Marks the queue as idle when the thread ends, also by a panic.
+        struct MarkIdle<'a>(&'a JobQueue);
+        impl Drop for MarkIdle<'_> {
             fn drop(&mut self) {
                 let mut queue = self.0.queue();
                 (queue.working, queue.ending, queue.clearing_up) = (false, false, false);
@@ -98,7 +98,7 @@ impl JobQueue {
                 self.0.changed.notify_all();
             }
         }
-        let _done = Done(self);
+        let _mark_idle = MarkIdle(self);
         loop {
             let mut queue = self.queue();
             let Some(job) = queue.jobs.pop_front() else {
@@ -110,14 +110,14 @@ impl JobQueue {
                 self.changed.notify_all();
             }
             drop(queue);
-            // The job and with it its hold on the data directory end here, before anybody who waits
-            // for the queue goes on.
+            // The job is dropped here with its handle on the data directory, before a caller of
+            // `wait` continues.
             (job.work)();
         }
     }
 }
 
-/// Held by the handles that users have, not by the thread: dropping the last one waits.
+/// Part of every handle that users have, but not of jobs: dropping the last one waits for the queue.
 pub(crate) struct LastHandle(pub(crate) Arc<JobQueue>);
 
 impl Drop for LastHandle {

@@ -1,8 +1,8 @@
-//! The opened data directory: what every room works with.
+//! The opened data directory, which every other room uses.
 //!
-//! Here are the paths below the data directory, the store, the locks, the clock, the space that is set
-//! aside for a full disk, and the queue of background jobs. This room knows nothing of workspaces,
-//! projects or merges but the rows that name them.
+//! This room has the paths below the data directory, the store, the locks, the clock, the space that
+//! is reserved for a full disk, and the queue of background jobs. Of workspaces, projects and merges it
+//! knows only the rows that name them.
 
 pub(crate) mod data_dir;
 pub(crate) mod idempotency;
@@ -25,7 +25,7 @@ use offshoot_store::{
 
 use crate::context::data_dir::DataDir;
 use crate::context::jobs::{JobKind, JobQueue};
-use crate::context::process_marker::RunMark;
+use crate::context::process_marker::ProcessMarker;
 
 /// How an engine is opened.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub struct EngineOptions {
     pub form: Option<PathResolver>,
     /// The provider of every fork; none means the best that works here.
     pub provider: Option<ProviderName>,
-    /// The most bytes of one file. A larger one in a directory is named and left alone, and one
-    /// that comes through us is refused.
+    /// The most bytes of one file. A larger file in a directory is reported and not read; a larger
+    /// upload is refused.
     pub max_file_bytes: u64,
     /// Fails chosen calls; for tests.
     pub faults: Option<FaultPlan>,
@@ -47,8 +47,8 @@ pub struct EngineOptions {
     pub statements: Option<StatementLog>,
 }
 
-/// As large as the largest request: what can be sent can be kept. To hash so much takes well under a
-/// minute, which is about as long as others may have to wait for a workspace.
+/// The default limit of one file, which is also that of one request. Hashing so much takes well under a
+/// minute, which is about as long as another caller may have to wait for a workspace.
 pub const MAX_FILE_BYTES: u64 = 16 << 30;
 
 impl EngineOptions {
@@ -72,18 +72,18 @@ pub struct Context {
     pub(crate) store: Store,
     pub(crate) locks: WorkspaceLocks,
     pub(crate) options: EngineOptions,
-    /// What is set aside for work that frees space on a full disk.
+    /// Disk space that is reserved for work that frees space on a full disk.
     pub(crate) reserve: Arc<Reserve>,
     pub(crate) jobs: Arc<JobQueue>,
-    /// Set when a directory could not be brought in line with the store: the next engine that is
-    /// opened has to do it.
+    /// Set when a directory could not be brought in line with the store. The next process that opens
+    /// the data directory then repairs it.
     needs_recovery: AtomicBool,
     /// Set when a directory has more changes that may not be on disk than recovery should have to
-    /// look at.
+    /// compare.
     pub(crate) checkpoint_due: AtomicBool,
-    /// Set while one thread does that; what is due for the others is the same.
+    /// Set while one thread runs a checkpoint. Other threads skip theirs.
     pub(crate) checkpoint_running: AtomicBool,
-    marker: RunMark,
+    marker: ProcessMarker,
 }
 
 impl Drop for Context {
@@ -91,14 +91,13 @@ impl Drop for Context {
         // A failure here costs nothing but the recovery at the next start.
         let _ = self.reserve.release_for(|| self.store.meta().tidy());
         if !self.needs_recovery() {
-            self.marker.end();
+            self.marker.remove();
         }
     }
 }
 
 impl Context {
-    /// Opens a data directory that exists. Returns also the markers of processes that did not end
-    /// well.
+    /// Opens an existing data directory. Also returns the markers of processes that were killed.
     pub(crate) fn open(
         data: &DataDir,
         options: &EngineOptions,
@@ -119,7 +118,7 @@ impl Context {
                 Arc::new(FaultyBlobs::new(Arc::new(blobs), plan.clone())),
             ),
         };
-        let (marker, dead) = RunMark::begin(&data.run())?;
+        let (marker, dead) = ProcessMarker::create(&data.run())?;
         offshoot_fs::sweep_probes(&data.tmp());
         let context = Context {
             data: data.clone(),
@@ -136,7 +135,7 @@ impl Context {
         Ok((Arc::new(context), dead))
     }
 
-    /// A file without a name on the disk of the data directory, for what is on its way in.
+    /// An unnamed file on the disk of the data directory, for content that is being received.
     pub fn temp_file(&self) -> Result<std::fs::File> {
         tempfile::tempfile_in(self.data.tmp()).map_err(|cause| {
             Error::new(ErrorCode::WriteFailed, "the content cannot be received").with_source(cause)
@@ -148,8 +147,8 @@ impl Context {
         self.jobs.wait();
     }
 
-    /// Does something later, in the background. If it fails, the next start puts it right.
-    pub(crate) fn later(
+    /// Queues a background job. If it fails, the next start recovers.
+    pub(crate) fn queue_job(
         self: &Arc<Self>,
         kind: JobKind,
         work: impl FnOnce() -> Result<()> + Send + 'static,
@@ -163,24 +162,23 @@ impl Context {
         self.jobs.push(kind, Box::new(work));
     }
 
-    /// Notes that the next process that opens the data directory has something to put right.
+    /// Makes the next process that opens the data directory run recovery.
     pub(crate) fn need_recovery(&self) {
         self.needs_recovery.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was noted.
     pub(crate) fn needs_recovery(&self) -> bool {
         self.needs_recovery.load(Ordering::Relaxed)
     }
 
-    /// Refuses to store anything on a full disk, before anything is done.
+    /// Fails with `quota_exceeded` if the disk is too full to store anything.
     pub(crate) fn require_space(&self) -> Result<()> {
         self.reserve.require()?;
         if self.has_room_for_log() {
             return Ok(());
         }
-        // The log has to fit into the database one day, or not even a deletion could be committed.
-        // As long as it does it moves there, and leaves its space to what comes.
+        // The content of the log must fit into the database later, or not even a deletion could be
+        // committed. A checkpoint of SQLite moves it there and frees the log.
         let _ = self.store.meta().tidy();
         match self.has_room_for_log() {
             true => Ok(()),
@@ -188,14 +186,14 @@ impl Context {
         }
     }
 
-    /// Whether the disk has room for what the log of the store holds, and for a write beside it.
+    /// Whether the disk has room for the content of the write-ahead log and for one more write.
     fn has_room_for_log(&self) -> bool {
-        let log = std::fs::metadata(self.data.log()).map_or(0, |log| log.len());
+        let log = std::fs::metadata(self.data.write_ahead_log()).map_or(0, |log| log.len());
         self.reserve.has_free(log + self.reserve.size())
     }
 
-    /// Runs work that frees space; see [`Reserve::release_for`].
-    pub(crate) fn freeing<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
+    /// Runs work that frees space, and lets it use the reserve; see [`Reserve::release_for`].
+    pub(crate) fn with_reserve<T>(&self, work: impl FnMut() -> Result<T>) -> Result<T> {
         self.reserve.release_for(work)
     }
 
@@ -207,20 +205,20 @@ impl Context {
         row.key.0.to_string()
     }
 
-    /// The lock on a name, for what makes or ends the workspace that has it.
+    /// The lock on a name, which creating and removing a workspace of that name takes.
     pub(crate) fn name_lock(&self, id: &WorkspaceId) -> Result<NameLock> {
         self.name_lock_within(id, self.options.lock_timeout)
     }
 
-    /// The lock on a name, for a caller with less patience.
+    /// The lock on a name, with a time limit of the caller's.
     pub(crate) fn name_lock_within(&self, id: &WorkspaceId, timeout: Duration) -> Result<NameLock> {
         self.locks.lock_name(&format!("name-{id}"), timeout)
     }
 
-    /// Removes the lock files of a workspace that is gone for good.
+    /// Removes the lock files of a workspace that was removed.
     pub(crate) fn forget_locks(&self, row: &WorkspaceRow) {
-        // A request that waits for one of them finds out that there is nothing to do. If that takes
-        // too long, empty files are left.
+        // A request that waits for one of them then finds no workspace. If the lock is not free
+        // within a second, empty files stay.
         let name = Self::lock_name(row);
         let _ = self.locks.remove_files(&name, Duration::from_secs(1));
     }
@@ -229,12 +227,13 @@ impl Context {
     pub(crate) fn shared(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
         self.locks
             .shared(&Self::lock_name(row), self.options.lock_timeout)
-            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))
+            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))
     }
 }
 
-/// Says what is held by the name that people know. The name of its lock has only a number.
-pub(crate) fn held_by_another(error: Error, what: &str) -> Error {
+/// Turns the error of a lock that is taken into one that names what is locked. The name of the lock
+/// itself is a number, which means nothing to users.
+pub(crate) fn describe_busy(error: Error, what: &str) -> Error {
     match error.code() {
         ErrorCode::WorkspaceBusy => Error::new(
             ErrorCode::WorkspaceBusy,
@@ -245,8 +244,8 @@ pub(crate) fn held_by_another(error: Error, what: &str) -> Error {
     }
 }
 
-/// The bytes that a data directory sets aside for a full disk, and how many of them are; none if it
-/// was not opened yet. It is not opened.
+/// The size of the reserve that a data directory should have and the size that it has; none if the
+/// directory was never opened. This does not open it.
 pub fn reserve_in(dir: &Path) -> (u64, Option<u64>) {
     Reserve::inspect(&DataDir::at(dir).reserve())
 }

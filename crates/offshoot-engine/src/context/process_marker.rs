@@ -1,7 +1,7 @@
-//! Marks of running processes, by which the next one sees that one of them did not end well.
+//! Marker files of running processes, by which the next process sees that one was killed.
 //!
-//! Each engine keeps a locked file in `run/` while it lives and removes it when it ends. A file
-//! that nobody holds any more belongs to a process that was killed. A power cut also shows in the
+//! Each engine keeps a locked file in `run/` while it runs and removes it when it ends. A file
+//! that no process has locked belongs to a process that was killed. A power cut also shows in the
 //! boot id, which is kept in the store (see `recovery`).
 
 use std::fs::{File, TryLockError};
@@ -9,30 +9,30 @@ use std::path::{Path, PathBuf};
 
 use offshoot_core::{Error, ErrorCode, Result};
 
-/// How a mark is named until it is locked. Its process has changed nothing yet.
-const UNBORN: &str = "new-";
+/// The prefix of a marker's name until the marker is locked. Its process has changed nothing yet.
+const UNLOCKED_PREFIX: &str = "new-";
 
-/// The mark of this process.
-pub(crate) struct RunMark {
+/// The marker of this process.
+pub(crate) struct ProcessMarker {
     path: PathBuf,
     _held: File,
 }
 
-impl RunMark {
-    /// Sets the mark. Returns also the marks of processes that did not end well; the caller
-    /// removes them once everything is put right.
-    pub(crate) fn begin(dir: &Path) -> Result<(RunMark, Vec<PathBuf>)> {
-        let set = || -> std::io::Result<(RunMark, Vec<PathBuf>)> {
-            let unclean = dead_marks(dir)?;
-            // The mark gets its name when it is locked: between its creation and its lock it would
-            // look like that of a dead process, and whoever looked then would remove it.
+impl ProcessMarker {
+    /// Creates the marker. Also returns the markers of processes that were killed; the caller
+    /// removes them after recovery.
+    pub(crate) fn create(dir: &Path) -> Result<(ProcessMarker, Vec<PathBuf>)> {
+        let set = || -> std::io::Result<(ProcessMarker, Vec<PathBuf>)> {
+            let unclean = markers_of_dead_processes(dir)?;
+            // The marker gets its final name after it is locked. Between its creation and its lock
+            // another process would take it for the marker of a dead one and remove it.
             let name = uuid::Uuid::now_v7().simple().to_string();
-            let unborn = dir.join(format!("{UNBORN}{name}"));
-            let held = offshoot_sys::create_private(&unborn)?;
+            let unlocked = dir.join(format!("{UNLOCKED_PREFIX}{name}"));
+            let held = offshoot_sys::create_private(&unlocked)?;
             held.lock()?;
             let path = dir.join(name);
-            std::fs::rename(unborn, &path)?;
-            Ok((RunMark { path, _held: held }, unclean))
+            std::fs::rename(unlocked, &path)?;
+            Ok((ProcessMarker { path, _held: held }, unclean))
         };
         set().map_err(|cause| {
             Error::new(
@@ -44,19 +44,19 @@ impl RunMark {
         })
     }
 
-    /// Removes the mark: this process ends well.
-    pub(crate) fn end(&self) {
+    /// Removes the marker, because this process ends without anything to recover.
+    pub(crate) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 /// Whether a process has the data directory open right now.
-pub(crate) fn has_living(dir: &Path) -> std::io::Result<bool> {
+pub(crate) fn has_running_process(dir: &Path) -> std::io::Result<bool> {
     if !dir.is_dir() {
         return Ok(false);
     }
     for entry in std::fs::read_dir(dir)? {
-        // It may go away at any time: then its process has ended.
+        // A process that ends removes its marker at any time.
         let Ok(file) = File::open(entry?.path()) else {
             continue;
         };
@@ -69,19 +69,19 @@ pub(crate) fn has_living(dir: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-fn dead_marks(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn markers_of_dead_processes(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut dead = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         if entry
             .file_name()
             .as_encoded_bytes()
-            .starts_with(UNBORN.as_bytes())
+            .starts_with(UNLOCKED_PREFIX.as_bytes())
         {
             continue;
         }
         let path = entry.path();
-        // It may go away at any time: then its process ended well.
+        // A process that ends removes its marker at any time.
         let Ok(file) = File::open(&path) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! One server per data directory.
+//! The lock that allows one server per data directory.
 
 use std::fs::{File, TryLockError};
 
@@ -14,15 +14,15 @@ pub struct ServerLock {
 }
 
 impl Context {
-    /// Takes the place of the one server. `workspace_busy` if another process has it.
+    /// Takes the lock of the server; `workspace_busy` if another process has it.
     pub fn lock_for_server(&self) -> Result<ServerLock> {
         lock_server_of(&self.data)
     }
 }
 
-/// The same for a data directory that is not opened.
+/// Takes the lock of the server of a data directory that is not opened.
 pub(crate) fn lock_server_of(data: &DataDir) -> Result<ServerLock> {
-    // Nothing is ever in it, so nothing is lost by making it anew.
+    // The file is always empty, so creating it again loses nothing.
     let held = offshoot_sys::create_private(&data.server_lock()).map_err(cannot_lock)?;
     match held.try_lock() {
         Ok(()) => Ok(ServerLock { _held: held }),

@@ -1,4 +1,4 @@
-//! A directory that was moved aside, or is gone: put back, built again, or thrown away.
+//! Directories that were moved aside or are missing: they are put back, built again, or removed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,8 +11,7 @@ use crate::content::rows::{fork_row, open_row_by_key};
 use crate::directory::Directories;
 
 impl Directories {
-    /// Whether somebody uses the directory of a workspace, or works in it, as seen by one look at
-    /// all processes.
+    /// Whether a process uses the directory of a workspace. `seen` is a list of what all processes use.
     pub(crate) fn is_used(&self, row: &WorkspaceRow, seen: &ProcessUsage) -> Result<bool> {
         match self.mount_of(row)? {
             Some((provider, dirs)) => provider.is_used(&dirs),
@@ -40,15 +39,21 @@ impl Directories {
         self.provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)
     }
 
-    /// Where the directory of a workspace stands while it leaves.
+    /// The path to which the directory of a workspace is moved before it is removed.
     pub(crate) fn aside_of(&self, key: WorkspaceKey) -> PathBuf {
-        self.context.data.tmp().join(format!("{LEAVING}{}", key.0))
+        self.context
+            .data
+            .tmp()
+            .join(format!("{MOVED_ASIDE}{}", key.0))
     }
 
-    /// Puts a directory back that a killed process had moved aside, or throws it away if it is
-    /// known to be gone. For the start of a process.
-    pub(crate) fn recover_leaving(&self, name: &str, patience: Duration) -> Result<()> {
-        let Some(key) = name.strip_prefix(LEAVING).and_then(|key| key.parse().ok()) else {
+    /// Puts a directory back that a killed process had moved aside, or removes it if its workspace has
+    /// no directory any more. Runs at the start of a process.
+    pub(crate) fn recover_moved_aside(&self, name: &str, patience: Duration) -> Result<()> {
+        let Some(key) = name
+            .strip_prefix(MOVED_ASIDE)
+            .and_then(|key| key.parse().ok())
+        else {
             return Ok(());
         };
         let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), patience) else {
@@ -59,45 +64,45 @@ impl Directories {
             .store()
             .read(|tx| tx.workspace_by_key(WorkspaceKey(key)))?;
         match row {
-            Some(row) if self.takes_back(&row) => self.put_back(&row, &aside),
-            // Somebody has made another directory there meanwhile: neither is ours to discard.
-            Some(row) if is_shown(&row) => Err(occupied()),
-            _ => self.throw_away(&aside).map_err(cannot_move),
+            Some(row) if self.can_put_back(&row) => self.put_back(&row, &aside),
+            // Another directory was made there meanwhile. Neither may be discarded.
+            Some(row) if should_have_directory(&row) => Err(path_occupied()),
+            _ => self.discard_path(&aside).map_err(cannot_move),
         }
     }
 
-    /// Removes what a killed process left of an earlier directory of a workspace that has none: its
+    /// Removes the earlier directory of a workspace that has none, which a killed process left. Its
     /// content is in the store.
-    pub(crate) fn forget_aside(&self, row: &WorkspaceRow) {
-        let _ = self.throw_away(&self.aside_of(row.key));
+    pub(crate) fn discard_aside(&self, row: &WorkspaceRow) {
+        let _ = self.discard_path(&self.aside_of(row.key));
     }
 
-    pub(crate) fn takes_back(&self, row: &WorkspaceRow) -> bool {
-        is_shown(row) && !self.context.data.workspace(&row.id).exists()
+    pub(crate) fn can_put_back(&self, row: &WorkspaceRow) -> bool {
+        should_have_directory(row) && !self.context.data.workspace(&row.id).exists()
     }
 
     pub(crate) fn put_back(&self, row: &WorkspaceRow, aside: &Path) -> Result<()> {
         std::fs::rename(aside, self.context.data.workspace(&row.id)).map_err(cannot_move)
     }
 
-    /// Removes a directory of ours.
-    pub(crate) fn throw_away(&self, path: &Path) -> std::io::Result<()> {
-        let trash = self.context.data.new_trash();
+    /// Moves a directory to `tmp/` and removes it there.
+    pub(crate) fn discard_path(&self, path: &Path) -> std::io::Result<()> {
+        let trash = self.context.data.new_trash_path();
         std::fs::rename(path, &trash)?;
         self.empty_trash(&[trash]);
         Ok(())
     }
 
-    /// Brings the directory of a workspace back if it is gone. The directory is a projection of the
+    /// Builds the directory of a workspace again if it is missing. The directory is a projection of the
     /// store, so nothing is lost that was recorded.
-    pub(crate) fn bring_back(&self, row: &WorkspaceRow) -> Result<()> {
+    pub(crate) fn ensure_directory(&self, row: &WorkspaceRow) -> Result<()> {
         let _lock = self.exclusive(row)?;
-        self.bring_back_held(row)
+        self.ensure_directory_locked(row)
     }
 
-    /// The same while the caller holds the exclusive lock.
-    pub(crate) fn bring_back_held(&self, row: &WorkspaceRow) -> Result<()> {
-        if !row.materialized || self.shows_directory(row)? {
+    /// Builds a missing directory again while the caller holds the exclusive lock.
+    pub(crate) fn ensure_directory_locked(&self, row: &WorkspaceRow) -> Result<()> {
+        if !row.materialized || self.has_directory(row)? {
             return Ok(());
         }
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
@@ -105,13 +110,13 @@ impl Directories {
             return Ok(());
         }
         let aside = self.aside_of(row.key);
-        if aside.exists() && self.takes_back(&row) {
+        if aside.exists() && self.can_put_back(&row) {
             return self.put_back(&row, &aside);
         }
         if row.handed_out && self.mount_of(&row)?.is_none() {
-            // Whoever was given the path may remove all of it, which is a change like any other:
-            // it is empty then, which the next sync records. What is behind a mount nobody was
-            // given.
+            // A program that was given the path may remove the whole directory, which is a change like
+            // any other: it becomes empty, and the next sync records that. The private directory
+            // behind a mount was given to no program.
             return self.make_dir(&self.context.data.workspace(&row.id));
         }
         tracing::warn!(workspace = %row.id, "the directory of a workspace was gone and is built again");
@@ -121,7 +126,7 @@ impl Directories {
     }
 
     /// Whether the directory of a materialised workspace is there, or can be mounted.
-    pub(crate) fn shows_directory(&self, row: &WorkspaceRow) -> Result<bool> {
+    pub(crate) fn has_directory(&self, row: &WorkspaceRow) -> Result<bool> {
         match self.mount_of(row)? {
             Some((_, dirs)) => Ok(dirs.upper().is_dir()),
             None => Ok(self.context.data.workspace(&row.id).exists()),
@@ -129,15 +134,15 @@ impl Directories {
     }
 }
 
-/// How a directory that moved aside is called; the number of the workspace follows.
-pub(crate) const LEAVING: &str = "leaving-";
+/// The prefix of the name of a directory that was moved aside; the key of the workspace follows.
+pub(crate) const MOVED_ASIDE: &str = "leaving-";
 
 /// Whether a workspace should have a directory.
-pub(crate) fn is_shown(row: &WorkspaceRow) -> bool {
+pub(crate) fn should_have_directory(row: &WorkspaceRow) -> bool {
     row.state == WorkspaceState::Open && row.materialized
 }
 
-pub(crate) fn occupied() -> Error {
+pub(crate) fn path_occupied() -> Error {
     Error::new(
         ErrorCode::AlreadyExists,
         "the workspace's path was taken by other files while its directory stood aside",

@@ -1,4 +1,4 @@
-//! Making directories durable, so that recovery has less to look at after an unclean stop.
+//! Making directories durable, so that recovery has less to compare after an unclean stop.
 
 use std::sync::atomic::Ordering;
 
@@ -20,17 +20,16 @@ impl Directories {
         })
     }
 
-    /// Makes the directories durable, so that less has to be looked at after an unclean stop. For
-    /// idle moments; costs one sync of the file system.
+    /// Makes all directories durable, for idle moments. Costs one sync of the file system.
     pub fn checkpoint(&self) -> Result<()> {
         self.sync_dirs(|_| true)?;
         self.store().meta().tidy()
     }
 
-    /// The same in the midst of work, for those that recovery would have to look at for long.
+    /// Makes directories durable that recovery would have to compare for long, in the midst of work.
     ///
-    /// Several writers may find this due at once; all but the first have nothing to do. The log
-    /// of the store keeps its length, or the next commits would have to make it longer again.
+    /// If several writers call this at once, the first one does the work. The write-ahead log keeps its
+    /// length, or the next commits would have to extend it again.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let running = &self.context.checkpoint_running;
         if running.swap(true, Ordering::SeqCst) {
@@ -42,7 +41,7 @@ impl Directories {
     }
 
     pub(crate) fn sync_dirs(&self, wanted: impl Fn(&WorkspaceRow) -> bool) -> Result<()> {
-        // What a failed projection left behind is found by what is not marked as durable.
+        // Recovery finds what a failed projection left by the revisions that are not marked as synced.
         if self.context.needs_recovery() {
             return Ok(());
         }
@@ -53,11 +52,11 @@ impl Directories {
         }
         let mut reached = Vec::with_capacity(rows.len());
         for row in rows {
-            // Alone for a moment, so that nobody is between its commit and its projection.
+            // The lock is held for a moment, so that no caller is between its commit and its projection.
             let Ok(lock) = self.exclusive(&row) else {
                 continue;
             };
-            // Nor has anybody died there: recovery has to find what that left.
+            // Recovery has to find what a holder who died between the two left.
             if lock.is_abandoned() {
                 continue;
             }
@@ -83,11 +82,11 @@ impl Directories {
         SafeDir::open(self.context.data.workspaces())?.sync_all()
     }
 
-    /// Whether so much is not known to be durable that a checkpoint is due at once.
+    /// Whether so many revisions may not be durable that a checkpoint is due at once.
     pub(crate) fn checkpoint_is_due(row: &WorkspaceRow, revision: i64) -> bool {
-        revision - row.synced_revision > MOST_UNSYNCED
+        revision - row.synced_revision > MAX_UNSYNCED
     }
 }
 
-/// A directory that so many revisions are not known to be durable of is synced at once.
-pub(crate) const MOST_UNSYNCED: i64 = 8_000;
+/// The most revisions of a directory that may not be durable.
+pub(crate) const MAX_UNSYNCED: i64 = 8_000;

@@ -1,4 +1,4 @@
-//! What really stands in a directory.
+//! The entries that a directory has on disk, as opposed to those of the index.
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result, Timestamp};
 use offshoot_fs::{SafeDir, Walk};
@@ -9,7 +9,7 @@ use crate::content::workspace_row::is_session_metadata;
 use crate::directory::Directories;
 
 impl Directories {
-    /// What stands at a path of a directory, with the id of its content.
+    /// The entry at a path of a directory, with the id of its content.
     pub(crate) fn entry_on_disk(&self, dir: &SafeDir, path: &RelPath) -> Result<Option<DiskEntry>> {
         let Some(stat) = dir.stat(path)? else {
             return Ok(None);
@@ -26,7 +26,7 @@ impl Directories {
             }
             EntryKind::File => {
                 let (file, stat) = dir.open_file(path)?;
-                // What is too large to be read is what it is: it equals nothing that we hold.
+                // A file that is too large to be read has no id, so it equals no entry of an index.
                 let id = match stat.size > self.context.options.max_file_bytes {
                     true => None,
                     false => Some(crate::content::incoming::hash_file(&file, stat.size)?),
@@ -48,7 +48,7 @@ impl Directories {
     }
 }
 
-/// What really stands at a path of a directory.
+/// The entry at a path of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DiskEntry {
     pub(crate) kind: EntryKind,
@@ -58,15 +58,15 @@ pub(crate) struct DiskEntry {
 }
 
 impl DiskEntry {
-    /// Whether it is what the index says.
-    pub(crate) fn is(&self, entry: &Entry) -> bool {
+    /// Whether it equals the entry of an index.
+    pub(crate) fn equals(&self, entry: &Entry) -> bool {
         self.kind == entry.kind && self.id == entry.id && self.perm == entry.perm
     }
 }
 
-/// Counts what is really in the directory.
-pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<Counted> {
-    let mut counted = Counted::default();
+/// Counts what is in a directory.
+pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<DiskUsage> {
+    let mut counted = DiskUsage::default();
     dir.walk(&RelPath::root(), |path, stat| {
         if is_session_metadata(row, path) {
             return Ok(Walk::Skip);
@@ -88,8 +88,9 @@ pub(crate) fn count_on_disk(row: &WorkspaceRow, dir: &SafeDir) -> Result<Counted
     Ok(counted)
 }
 
+/// What is in a directory.
 #[derive(Default)]
-pub(crate) struct Counted {
+pub(crate) struct DiskUsage {
     pub(crate) files: i64,
     pub(crate) dirs: i64,
     pub(crate) bytes: i64,

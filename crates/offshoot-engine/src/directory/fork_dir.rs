@@ -1,11 +1,11 @@
-//! The directory of a fork: made over layers, shown after a restart, taken away.
+//! The directory of a fork: made over layers, mounted again after a restart, removed.
 
 use offshoot_core::{Error, ErrorCode, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_fs::{ForkDirs, Provider, ProviderName, SafeDir, is_fork_mounted};
 use offshoot_store::{Durability, ForkRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, project_name, state_of};
 use crate::content::state::State;
 use crate::directory::Directories;
@@ -14,7 +14,7 @@ use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
 
 impl Directories {
-    /// Where a fork lives.
+    /// The private directory and the shown directory of a fork.
     pub(crate) fn fork_dirs(&self, row: &WorkspaceRow, place: i64) -> ForkDirs {
         ForkDirs::new(
             self.context
@@ -25,13 +25,13 @@ impl Directories {
         )
     }
 
-    /// Makes the directory of a fork. Whoever does holds its name or its lock.
-    pub(crate) fn make_fork(
+    /// Makes the directory of a fork. The caller holds the lock of its name or of the workspace.
+    pub(crate) fn make_fork_dir(
         &self,
         provider: &dyn Provider,
         stack: &Stack,
         dirs: &ForkDirs,
-        (row, fork, rows): (&WorkspaceRow, &ForkRow, Rows),
+        (row, fork, rows): (&WorkspaceRow, &ForkRow, ForkRows),
         project: &ProjectId,
     ) -> Result<()> {
         let note = ForkNote {
@@ -47,14 +47,14 @@ impl Directories {
             origin: row.head.map(ObjectId::to_hex),
             layers: stack.rows.iter().map(LayerNote::from).collect(),
             boot: offshoot_sys::boot_id(),
-            rows_on_disk: rows == Rows::OnDisk,
+            rows_on_disk: rows == ForkRows::OnDisk,
         };
         let note = formats::to_text(&note)?;
         match provider.create(&stack.layers, dirs) {
             Err(error) if error.code() == ErrorCode::AlreadyExists => {
-                // What an interrupted attempt, or the removal of an earlier workspace of this
-                // name, left there belongs to nobody.
-                self.provider_seen_in(dirs)?.cleanup(dirs)?;
+                // An interrupted attempt, or the removal of an earlier workspace of this name, left
+                // files there.
+                self.provider_by_files(dirs)?.cleanup(dirs)?;
                 provider.create(&stack.layers, dirs)?;
             }
             other => drop(other?),
@@ -70,8 +70,8 @@ impl Directories {
         })
     }
 
-    /// The provider that must have made what is on disk.
-    pub(crate) fn provider_seen_in(&self, dirs: &ForkDirs) -> Result<Box<dyn Provider>> {
+    /// The provider that made a fork, judged by its files.
+    pub(crate) fn provider_by_files(&self, dirs: &ForkDirs) -> Result<Box<dyn Provider>> {
         let overlay = dirs.upper().is_dir() || is_fork_mounted(&dirs.target)?;
         self.provider_that_made(if overlay {
             ProviderName::Overlay
@@ -80,9 +80,9 @@ impl Directories {
         })
     }
 
-    /// Makes the directory of a fork that has none, and notes it. The caller holds the exclusive
-    /// lock.
-    pub(crate) fn materialize_fork(&self, row: &WorkspaceRow) -> Result<SafeDir> {
+    /// Makes the directory of a fork that has none, and updates its rows. The caller holds the
+    /// exclusive lock.
+    pub(crate) fn materialize_fork_dir(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         let (fork, origin, project) = self.store().read(|tx| {
             let fork = fork_row(tx, row)?;
             let origin = origin_of(tx, row, &fork)?;
@@ -93,9 +93,9 @@ impl Directories {
         let provider = self.provider_for_new(required)?;
         let mut tries = LAYER_TRIES;
         loop {
-            self.discard_fork(row)?;
+            self.discard_fork_dir(row)?;
             let stack = self.stack_for_fork(&fork, origin)?;
-            let made = self.materialize_on(row, &fork, &project, &*provider, &stack);
+            let made = self.materialize_on_layers(row, &fork, &project, &*provider, &stack);
             tries -= 1;
             if made.is_ok() || !self.is_gone(&stack)? || tries == 0 {
                 return made;
@@ -103,7 +103,7 @@ impl Directories {
         }
     }
 
-    pub(crate) fn materialize_on(
+    pub(crate) fn materialize_on_layers(
         &self,
         row: &WorkspaceRow,
         fork: &ForkRow,
@@ -112,11 +112,17 @@ impl Directories {
         stack: &Stack,
     ) -> Result<SafeDir> {
         let dirs = self.fork_dirs(row, fork.place);
-        self.make_fork(provider, stack, &dirs, (row, fork, Rows::InNote), project)?;
-        let begun = self.begin_git(provider, stack, &dirs, row, fork);
-        let filled = begun.and_then(|()| self.fill_fork(row, stack, &dirs));
+        self.make_fork_dir(
+            provider,
+            stack,
+            &dirs,
+            (row, fork, ForkRows::InNote),
+            project,
+        )?;
+        let begun = self.write_new_fork_git(provider, stack, &dirs, row, fork);
+        let filled = begun.and_then(|()| self.write_index_over_layers(row, stack, &dirs));
         let noted = filled.and_then(|dir| {
-            // Refused by the store if the layers are gone by now.
+            // The store refuses this if the layers were collected meanwhile.
             self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
                 now.materialized = true;
@@ -135,8 +141,8 @@ impl Directories {
         noted
     }
 
-    /// Writes what the index says beyond the layers.
-    pub(crate) fn fill_fork(
+    /// Writes what differs between the layers and the index into the directory.
+    pub(crate) fn write_index_over_layers(
         &self,
         row: &WorkspaceRow,
         stack: &Stack,
@@ -146,9 +152,11 @@ impl Directories {
         let changes = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &now).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let state = index.base().edit(&mut bench, &index.pending(true)?.edits)?;
-            stack.state.diff(&bench, &state, &RelPath::root())
+            let mut new_objects = PendingObjects::new(&index.objects);
+            let state = index
+                .base()
+                .edit(&mut new_objects, &index.plan_snapshot(true)?.edits)?;
+            stack.state.diff(&new_objects, &state, &RelPath::root())
         })?;
         self.project_changes(&dir, &changes)?;
         if !changes.is_empty() {
@@ -157,9 +165,8 @@ impl Directories {
         Ok(dir)
     }
 
-    /// Makes sure that the directory of a materialised fork shows it: after a restart of the
-    /// machine its mount is gone.
-    pub(crate) fn ensure_fork(&self, row: &WorkspaceRow) -> Result<()> {
+    /// Mounts a materialised fork that is not mounted, such as after a restart of the machine.
+    pub(crate) fn ensure_mounted(&self, row: &WorkspaceRow) -> Result<()> {
         let target = self.context.data.workspace(&row.id);
         if is_fork_mounted(&target)? {
             return Ok(());
@@ -187,33 +194,33 @@ impl Directories {
             .map_err(|error| cannot_be_shown(row, error))
     }
 
-    /// Takes the directory of a fork away. Its content must be in the store (INV-3).
-    pub(crate) fn discard_fork(&self, row: &WorkspaceRow) -> Result<()> {
+    /// Removes the directory of a fork. Its content must be in the store (INV-3).
+    pub(crate) fn discard_fork_dir(&self, row: &WorkspaceRow) -> Result<()> {
         let _ = std::fs::remove_file(self.context.data.memo(row.key));
         let place = self
             .store()
             .read(|tx| Ok(tx.fork(row.key)?.map_or(1, |fork| fork.place)))?;
-        // One before and one after: an update may have been interrupted.
+        // An interrupted update may have left the place before or after.
         for place in [place, place - 1, place + 1] {
             let dirs = self.fork_dirs(row, place);
             if dirs.private.is_dir() || dirs.target.exists() {
-                self.provider_seen_in(&dirs)?.cleanup(&dirs)?;
+                self.provider_by_files(&dirs)?.cleanup(&dirs)?;
             }
         }
         Ok(())
     }
 }
 
-/// How often its layers may be collected before it has its row.
+/// How often a fork is made again because its layers were collected meanwhile.
 pub(crate) const LAYER_TRIES: usize = 20;
 
-/// The name and place that a private directory of a fork has.
-pub(crate) fn fork_named(directory: &str) -> Option<(WorkspaceId, i64)> {
+/// The workspace and the place in the name of a fork's private directory.
+pub(crate) fn parse_fork_dir_name(directory: &str) -> Option<(WorkspaceId, i64)> {
     let (id, place) = directory.rsplit_once('.')?;
     Some((id.parse().ok()?, place.parse().ok()?))
 }
 
-/// A mount that is refused for good needs another way out than to try again.
+/// Adds to the error of a mount that will not work later either how to convert the fork.
 pub(crate) fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
     let passes = [
         ErrorCode::WorkspaceBusy,
@@ -235,8 +242,8 @@ pub(crate) fn cannot_be_shown(row: &WorkspaceRow, error: Error) -> Error {
     .with_source(error)
 }
 
-/// What the layers of a fork should show: what it began with while it holds nothing else, or what
-/// has layers already; else its base.
+/// The state that the layers of a fork should show: its newest snapshot if that is its first or has
+/// layers already, else its base.
 pub(crate) fn origin_of(tx: &dyn ReadTx, row: &WorkspaceRow, fork: &ForkRow) -> Result<State> {
     let head = match &row.head {
         Some(head) => tx.snapshot(row.key, head)?,
@@ -253,11 +260,11 @@ pub(crate) fn origin_of(tx: &dyn ReadTx, row: &WorkspaceRow, fork: &ForkRow) -> 
     })
 }
 
-/// Where the rows of a fork are sure to be once it is made.
+/// Where the rows of a new fork are durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rows {
-    /// In the store, whatever happens.
+pub(crate) enum ForkRows {
+    /// In the store.
     OnDisk,
-    /// In the store, or else in the note beside the fork.
+    /// Perhaps in the note beside the fork only.
     InNote,
 }

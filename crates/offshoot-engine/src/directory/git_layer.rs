@@ -1,11 +1,10 @@
-//! The `.git` of a fork: git commands of an agent work in it, on the history of its project.
+//! The `.git` of a fork, in which git commands of an agent work on the history of its project.
 //!
-//! For each base that somebody forks with `.git` there is one layer with a ready `.git`: the
-//! objects in packs, which it shares with such layers of other bases as further names of the same
-//! files, and an index that holds what `stat` says about the files of the layers below. So
-//! `git status` reads no file, and a fork adds three small files of its own: `HEAD`, its branch, and
-//! who commits. The layer stands on top of a stack and is not part of the state that it shows:
-//! nothing below `.git` is a change, is in a snapshot, or is merged.
+//! For each base that was forked with a `.git` there is one layer with a complete `.git`. Its packs are
+//! hard links to those of such layers of other bases. Its index has the `stat` data of the files in the
+//! layers below, so that `git status` reads no file. A fork adds three small files: `HEAD`, its branch,
+//! and the config that says who commits. The layer is the topmost of its stack and not part of the
+//! state that the stack shows: nothing below `.git` is a change, is in a snapshot, or is merged.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -27,19 +26,19 @@ use crate::content::objects::StoredObjects;
 use crate::content::rows::fork_row;
 use crate::content::state::State;
 use crate::directory::Directories;
-use crate::directory::layers::{Stack, shown_by};
+use crate::directory::layers::{Stack, state_of_layer};
 
-/// The level of such a layer: no number of differences that were put together.
-const LEVEL: i64 = -1;
-/// Says that a `.git` is one of ours, and which base it was made for.
-pub(crate) const MARK: &str = "offshoot";
+/// The level of a `.git` layer, which no compaction has.
+const GIT_LEVEL: i64 = -1;
+/// The file that marks a `.git` that Offshoot made, with the base that it was made for.
+pub(crate) const GIT_MARKER: &str = "offshoot";
 
-/// Whether a layer is the `.git` of forks.
+/// Whether a layer holds the `.git` of forks.
 pub(crate) fn is_git_layer(row: &LayerRow) -> bool {
-    row.level == LEVEL
+    row.level == GIT_LEVEL
 }
 
-/// The commit that such a layer was made for, which its name tells.
+/// The commit that a `.git` layer was made for, which is part of its name.
 fn base_of(row: &LayerRow) -> Result<ObjectId> {
     let stem = row.name.strip_suffix(OWN_LAYER).unwrap_or_default();
     let commit = stem.trim_end_matches('.').rsplit('-').next();
@@ -49,7 +48,7 @@ fn base_of(row: &LayerRow) -> Result<ObjectId> {
 }
 
 impl Directories {
-    /// The layers of a fork that begins with a state; with its `.git`, if it has one.
+    /// The layers of a fork that begins with a state, including its `.git` layer if it has one.
     pub(crate) fn stack_for_fork(&self, fork: &ForkRow, state: State) -> Result<Stack> {
         loop {
             let stack = self.stack_for(fork.project, state, Some(fork.base))?;
@@ -60,7 +59,7 @@ impl Directories {
                 return Ok(found);
             }
             let _lock = self.layers_lock(fork.project)?;
-            // From here on nobody collects it, but somebody may have.
+            // The lock prevents a collection from here on, but there may have been one before.
             if self.is_gone(&stack)? {
                 continue;
             }
@@ -96,7 +95,7 @@ impl Directories {
             project,
             below: Some(on.top),
             depth: on.rows.len() as i64 + 1,
-            level: LEVEL,
+            level: GIT_LEVEL,
             tree: on.state.tree,
             sidecar: on.state.sidecar,
             entries: 0,
@@ -109,7 +108,7 @@ impl Directories {
             .write(Durability::Relaxed, |tx| tx.add_layer(&row))
     }
 
-    /// Writes a layer anew that an unclean stop may have torn. Those below it are whole.
+    /// Writes a layer again that an unclean stop may have torn. Those below it are whole.
     pub(crate) fn write_git_layer_again(&self, row: &LayerRow, below: &[LayerRow]) -> Result<()> {
         let layers: Vec<PathBuf> = below.iter().map(|row| self.layer_path(row)).collect();
         self.write_git_layer(row, &layers).map(drop)
@@ -135,19 +134,19 @@ impl Directories {
         let objects = StoredObjects::new(self.store(), None);
         let _ = fs::remove_dir_all(building);
         fs::create_dir(building).map_err(cannot_write)?;
-        // A fork shows the bits of its newest layer as those of its root.
+        // The root of a fork has the permission bits of its topmost layer.
         let top = below.first().ok_or_else(|| Error::internal("no layer"))?;
         let root = fs::metadata(top).map_err(cannot_write)?;
         fs::set_permissions(building, root.permissions()).map_err(cannot_write)?;
         let git = building.join(".git");
         let earlier = self.earlier_git(row)?;
         let cut = match &earlier {
-            // Newer snapshots have all their parents: the history is cut off where it was.
+            // Newer snapshots have all their parents, so the history is cut off at the same commits.
             Some(earlier) => read_shallow(&earlier.join("shallow")),
             None => commits_without_parents(&objects, base)?,
         };
         let packed = write_fork_git(&git, earlier.as_deref(), &objects, base, &cut)?;
-        fs::write(git.join(MARK), format!("{base}\n")).map_err(cannot_write)?;
+        fs::write(git.join(GIT_MARKER), format!("{base}\n")).map_err(cannot_write)?;
         let stack = LayerStack::open(below)?;
         let mut stats = HashMap::new();
         for entry in stack.flatten() {
@@ -156,12 +155,12 @@ impl Directories {
                 stats.insert(entry.path, entry.stat);
             }
         }
-        let index = self.index_of(base, shown_by(row), top, &stats)?;
+        let index = self.index_of(base, state_of_layer(row), top, &stats)?;
         fs::write(git.join("index"), &index).map_err(cannot_write)?;
         Ok(packed as i64 + index.len() as i64)
     }
 
-    /// The newest `.git` of the project whose packs can be shared.
+    /// The newest other `.git` of the project, to share its packs.
     fn earlier_git(&self, row: &LayerRow) -> Result<Option<PathBuf>> {
         let rows = self.store().read(|tx| tx.layers())?;
         let of_project = |other: &&LayerRow| is_git_layer(other) && other.project == row.project;
@@ -174,8 +173,8 @@ impl Directories {
         Ok(None)
     }
 
-    /// The index of a base, with what `stat` says of files that show it. Where the files are those
-    /// of another state, as in a fork of a fork, only of files that are the same in both.
+    /// The git index of a base with the `stat` data of its files. If the files are those of another
+    /// state, as in a fork of a fork, only files that are equal in both get `stat` data.
     fn index_of(
         &self,
         base: ObjectId,
@@ -207,8 +206,8 @@ impl Directories {
         })
     }
 
-    /// Writes what the `.git` of a new fork has of its own; nothing for a fork without one.
-    pub(crate) fn begin_git(
+    /// Writes the files that the `.git` of a new fork does not share; nothing for a fork without one.
+    pub(crate) fn write_new_fork_git(
         &self,
         provider: &dyn Provider,
         stack: &Stack,
@@ -221,10 +220,10 @@ impl Directories {
         }
         self.write_index_of_copy(provider, stack, dirs, fork.base)?;
         let dir = self.open_dir(&dirs.target)?.following_no_links();
-        write_own_git(&dir, row, fork)
+        write_head_and_config(&dir, row, fork)
     }
 
-    /// The files of a copy are other files than those of the layers, and so is what `stat` says.
+    /// Writes the git index of a copy, whose files have other `stat` data than those of the layers.
     pub(crate) fn write_index_of_copy(
         &self,
         provider: &dyn Provider,
@@ -256,7 +255,7 @@ impl Directories {
         self.store().read(|tx| has_git_in(tx, row))
     }
 
-    /// Refuses a path that belongs to git.
+    /// Refuses a path below the `.git` of a fork, which only git changes.
     pub(crate) fn refuse_own_git(&self, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
         if !may_be_own_git(row, path) {
             return Ok(());
@@ -265,7 +264,7 @@ impl Directories {
     }
 }
 
-/// Refuses a path that belongs to git: what is there is never content.
+/// Refuses a path below the `.git` of a fork, which only git changes.
 pub(crate) fn refuse_own_git(tx: &dyn ReadTx, row: &WorkspaceRow, path: &RelPath) -> Result<()> {
     if !may_be_own_git(row, path) || !has_git_in(tx, row)? {
         return Ok(());
@@ -285,8 +284,12 @@ fn has_git_in(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<bool> {
     Ok(row.kind == WorkspaceKind::Fork && fork_row(tx, row)?.git)
 }
 
-/// `HEAD`, the branch it is on, and who commits, in the directory that holds `.git`.
-pub(crate) fn write_own_git(dir: &SafeDir, row: &WorkspaceRow, fork: &ForkRow) -> Result<()> {
+/// Writes `HEAD`, its branch, and the config that says who commits.
+pub(crate) fn write_head_and_config(
+    dir: &SafeDir,
+    row: &WorkspaceRow,
+    fork: &ForkRow,
+) -> Result<()> {
     let branch = branch_of(row.id.as_str());
     let who = fork
         .agent
@@ -305,12 +308,12 @@ pub(crate) fn write_own_git(dir: &SafeDir, row: &WorkspaceRow, fork: &ForkRow) -
     put(git_path("HEAD"), format!("ref: refs/heads/{branch}\n"))
 }
 
-/// A path below `.git`, for names that are ours.
+/// A path below `.git`.
 pub(crate) fn git_path(name: &str) -> RelPath {
     RelPath::from_normal(format!(".git/{name}"))
 }
 
-/// The name of a workspace as that of a branch: some of what ids may hold, branches may not.
+/// The branch name of a workspace. Ids may have characters that branch names may not.
 fn branch_of(id: &str) -> String {
     let mut name = id.replace('~', "-");
     while name.contains("..") {
@@ -340,7 +343,7 @@ pub(crate) fn cannot_write(cause: std::io::Error) -> Error {
     .with_source(cause)
 }
 
-/// Commits that name parents which are not there: they came from a shallow repository.
+/// Commits with parents that are not in the store, because they came from a shallow repository.
 pub(crate) fn commits_without_parents(
     objects: &dyn ObjectReader,
     head: ObjectId,

@@ -1,12 +1,12 @@
-//! What becomes of a fork's `.git` when the fork moves to another base.
+//! Moving the `.git` of a fork when the fork moves to another base.
 //!
-//! Commits of an agent are not merged, and they are not lost either: its objects, branches, logs,
-//! settings and hooks follow it. The branch that it is on then stands at the new base, and what the
-//! agent changed shows as not committed; where the branch stood before, if that was a commit of the
-//! agent's own, gets a branch `before-update-…`. What was staged is not staged any more.
+//! Commits of an agent are not merged, but they are kept: its objects, branches, logs, settings and
+//! hooks move to the new directory. Its current branch then points to the new base, and the agent's
+//! changes show as not committed. If the branch pointed to a commit of the agent, that commit gets a
+//! branch `before-update-…`. Staged changes are not staged any more.
 //!
-//! This happens while neither directory is shown, after the commit that says which one is the
-//! fork's, and may be interrupted: each step can be done again.
+//! The move runs after the commit that makes the new directory the fork's, while neither directory is
+//! mounted. It may be interrupted: each step can be repeated.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use offshoot_git::BASE_BRANCH;
 use offshoot_store::{ForkRow, WorkspaceRow};
 
 use crate::directory::Directories;
-use crate::directory::git_layer::{MARK, cannot_write, git_path, write_own_git};
+use crate::directory::git_layer::{GIT_MARKER, cannot_write, git_path, write_head_and_config};
 
-/// What git leaves while it waits for the user to go on, or while it works.
+/// Files that git has while an operation is unfinished.
 const UNFINISHED: [&str; 7] = [
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -31,15 +31,15 @@ const UNFINISHED: [&str; 7] = [
 ];
 
 impl Directories {
-    /// Refuses to move a fork in whose `.git` a merge, a rebase or the like waits to be finished:
-    /// what that is about would be gone from under it.
+    /// Refuses to move a fork in which a git operation such as a merge or a rebase is unfinished,
+    /// because its base would change under it.
     pub(crate) fn refuse_unfinished_git(&self, row: &WorkspaceRow) -> Result<()> {
         if !row.materialized || !self.has_git(row)? {
             return Ok(());
         }
         let dir = self.dir_of(row)?;
         for name in UNFINISHED {
-            // Something else in the way of the path is no business of ours.
+            // An error, such as a file where `.git` was, means that git is not at work.
             if matches!(dir.stat(&git_path(name)), Ok(Some(_))) {
                 return Err(Error::new(
                     ErrorCode::WorkspaceBusy,
@@ -51,7 +51,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Lets `.git` follow a fork from its old directory to the new one. Both are closed.
+    /// Moves `.git` from the old directory of a fork to the new one. Neither is mounted.
     pub(crate) fn move_git(
         &self,
         provider: &dyn Provider,
@@ -69,7 +69,7 @@ impl Directories {
                 dirs.target.clone()
             }
         };
-        // The old one goes only when all of this is done, so if it is going this was.
+        // The old directory is removed after the move, so if it is missing the move was done.
         if !own(old).is_dir() {
             return Ok(());
         }
@@ -80,12 +80,13 @@ impl Directories {
         let fresh = if mounts {
             here.stat(&git)?.is_none()
         } else {
-            here.stat(&git_path(MARK))?.is_some()
+            here.stat(&git_path(GIT_MARKER))?.is_some()
         };
         let Some(was) = was else {
-            // The agent removed it; unless an earlier attempt moved it, the fork gets a new one.
+            // The agent removed `.git`, or an earlier attempt moved it. In the first case the fork gets
+            // a new one.
             return if fresh {
-                write_own_git(&here, row, fork)
+                write_head_and_config(&here, row, fork)
             } else {
                 Ok(())
             };
@@ -95,10 +96,10 @@ impl Directories {
                 let opaque = OverlayXattrs::best().opaque().to_bytes();
                 !there.xattr_names(&git)?.iter().any(|name| name == opaque)
             } else {
-                there.stat(&git_path(MARK))?.is_some()
+                there.stat(&git_path(GIT_MARKER))?.is_some()
             };
         if !ours {
-            // A repository that the agent made in place of ours is the agent's.
+            // A repository that the agent made in place of ours moves unchanged.
             if here.stat(&git)?.is_some() {
                 here.remove_tree(&git)?;
             }
@@ -106,7 +107,7 @@ impl Directories {
         }
         self.move_git_files(provider, old, new, &there, &here)?;
         let layer = self.git_layer_path(fork)?;
-        Refs { here: &here, layer }.settle(from.parse().ok(), fork.base)
+        Refs { here: &here, layer }.move_to_base(from.parse().ok(), fork.base)
     }
 
     fn move_git_files(
@@ -127,7 +128,7 @@ impl Directories {
         let objects = git_path("objects");
         for path in files {
             let name = path.as_bytes().strip_prefix(b".git/").unwrap_or_default();
-            // The index is that of the new base; objects of one name are equal.
+            // The new directory has the index of its base already; objects of equal names are equal.
             let stays = matches!(name, b"index" | b"shallow" | b"offshoot")
                 || name.ends_with(b".lock")
                 || (path.starts_with(&objects) && here.stat(&path)?.is_some());
@@ -148,46 +149,46 @@ impl Directories {
     }
 }
 
-/// The refs of a `.git` whose lower part, in an overlay, is a layer.
+/// The refs of a `.git`, which in an overlay are partly in a layer.
 struct Refs<'a> {
     here: &'a SafeDir,
     layer: PathBuf,
 }
 
 impl Refs<'_> {
-    /// Lets `HEAD` and the branch of the base stand at a new base.
-    fn settle(&self, from: Option<ObjectId>, base: ObjectId) -> Result<()> {
+    /// Points `HEAD` and the branch of the base to a new base.
+    fn move_to_base(&self, from: Option<ObjectId>, base: ObjectId) -> Result<()> {
         let head = self.text("HEAD").unwrap_or_default();
         match head.trim().strip_prefix("ref: ").map(str::trim) {
-            Some(name) if is_branch(name) => self.advance(name, "", from, base)?,
-            // Something that git itself would not follow.
+            Some(name) if is_branch(name) => self.set_branch(name, "", from, base)?,
+            // A symbolic ref that git would not follow either.
             Some(_) => {}
             None => {
-                self.keep(head.trim().parse().ok(), "", from, base)?;
+                self.keep_agent_commit(head.trim().parse().ok(), "", from, base)?;
                 self.put("HEAD", &format!("{base}\n"))?;
             }
         }
         let main = format!("refs/heads/{BASE_BRANCH}");
-        // Written only if the agent's own refs hide what the layer says.
+        // Written only if refs of the agent hide those of the layer.
         if self.read(&main) != Some(base) {
-            self.advance(&main, "-main", from, base)?;
+            self.set_branch(&main, "-main", from, base)?;
         }
         Ok(())
     }
 
-    fn advance(
+    fn set_branch(
         &self,
         name: &str,
         what: &str,
         from: Option<ObjectId>,
         base: ObjectId,
     ) -> Result<()> {
-        self.keep(self.read(name), what, from, base)?;
+        self.keep_agent_commit(self.read(name), what, from, base)?;
         self.put(name, &format!("{base}\n"))
     }
 
-    /// A commit of the agent's own that a branch leaves gets a branch of its own.
-    fn keep(
+    /// Keeps a commit of the agent under a `before-update-…` branch.
+    fn keep_agent_commit(
         &self,
         tip: Option<ObjectId>,
         what: &str,
@@ -202,7 +203,7 @@ impl Refs<'_> {
         self.put(&name, &format!("{tip}\n"))
     }
 
-    /// What a ref points to: in a file of its own, or among the packed ones.
+    /// The commit that a loose or packed ref points to.
     fn read(&self, name: &str) -> Option<ObjectId> {
         if let Some(text) = self.text(name) {
             return text.trim().parse().ok();
@@ -232,7 +233,7 @@ impl Refs<'_> {
     }
 }
 
-/// Whether this is a name below `refs/` that leads nowhere else.
+/// Whether this is a normalised path below `refs/`.
 fn is_branch(name: &str) -> bool {
     let normal =
         RelPath::parse(name.as_bytes()).is_ok_and(|path| path.as_bytes() == name.as_bytes());

@@ -1,4 +1,5 @@
-//! When a workspace was last used. Changes say so themselves; reads are noted now and then.
+//! When a workspace was last used. Changes update that in their own transaction; reads write it at most
+//! once an hour.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,18 +10,18 @@ use offshoot_store::{Durability, WorkspaceKey, WorkspaceRow};
 use crate::context::jobs::JobKind;
 use crate::directory::Directories;
 
-/// For so many microseconds a use is as good as noted. A clean-up counts in days.
+/// How long, in microseconds, a further read does not write the time of use. A clean-up counts in days.
 pub(crate) const NOTED_FOR: i64 = 3_600_000_000;
-/// So many workspaces are remembered as noted.
-const MOST_NOTED: usize = 4_096;
+/// The most workspaces in the cache.
+const MAX_NOTED: usize = 4_096;
 
-/// Workspaces whose use this process has noted, and when: a row that cannot be written is not tried
-/// with every read.
+/// When this process last wrote the time of use of each workspace, so that a row that cannot be written
+/// is not tried with every read.
 #[derive(Default)]
 pub(crate) struct LastUse(Mutex<HashMap<WorkspaceKey, Timestamp>>);
 
 impl Directories {
-    /// Notes that somebody reads a workspace. The reader does not wait for it.
+    /// Writes in the background that a workspace was read.
     pub(crate) fn note_use(&self, row: &WorkspaceRow) {
         let now = self.context.now();
         if now.0 - row.used_at.0 < NOTED_FOR {
@@ -35,15 +36,15 @@ impl Directories {
         if last.is_some_and(|last| now.0 - last.0 < NOTED_FOR && row.used_at < *last) {
             return;
         }
-        if noted.len() >= MOST_NOTED {
+        if noted.len() >= MAX_NOTED {
             noted.clear();
         }
         noted.insert(row.key, now);
         drop(noted);
         let (directories, key) = (self.clone(), row.key);
-        // If it cannot be noted, nothing has to be put right.
+        // A failure needs no recovery.
         let work = move || directories.note_use_now(key, now).or(Ok(()));
-        self.context.later(JobKind::Other, work);
+        self.context.queue_job(JobKind::Other, work);
     }
 
     pub(crate) fn note_use_now(&self, key: WorkspaceKey, at: Timestamp) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The directory of a workspace: made whole from the store when it is needed, and taken away.
+//! Building the directory of a workspace from the store, and removing it.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use offshoot_fs::{SafeDir, Sync};
 use offshoot_store::{Durability, WorkspaceKind, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
+use crate::content::paths_with_history::PathsWithHistory;
 use crate::content::rows::open_row_by_key;
-use crate::content::touched::Touched;
 use crate::content::workspace_row::session_metadata;
 use crate::directory::Directories;
 
 impl Directories {
-    /// Takes the directory of a workspace away. Its content must be in the store (INV-3: the row
-    /// first, the bytes after).
+    /// Removes the directory of a workspace. Its content must be in the store (INV-3: the row first,
+    /// the bytes after).
     pub(crate) fn discard_dir(&self, row: &WorkspaceRow) -> Result<()> {
         match row.kind {
             WorkspaceKind::Standalone => {}
-            WorkspaceKind::Fork => return self.discard_fork(row),
-            // A workspace of the same name is somebody else's.
+            WorkspaceKind::Fork => return self.discard_fork_dir(row),
+            // A project has no directory. A workspace of the same name may have one.
             WorkspaceKind::Project => return Ok(()),
         }
         let _ = std::fs::remove_file(self.context.data.memo(row.key));
         let from = self.context.data.workspace(&row.id);
-        match self.throw_away(&from) {
+        match self.discard_path(&from) {
             Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => Err(Error::new(
                 ErrorCode::WriteFailed,
                 format!(
@@ -40,8 +40,8 @@ impl Directories {
         }
     }
 
-    /// Removes what was put aside in `tmp/`. What cannot be removed now is removed after the next
-    /// unclean stop.
+    /// Removes directories that were moved to `tmp/`. The clean-up after the next unclean stop removes
+    /// what cannot be removed now.
     pub(crate) fn empty_trash(&self, trash: &[PathBuf]) {
         let Ok(tmp) = SafeDir::open(self.context.data.tmp()) else {
             return;
@@ -51,19 +51,19 @@ impl Directories {
         }
     }
 
-    /// Makes the directory of a workspace if it does not exist. The caller holds the exclusive
-    /// lock; the row is the caller's to change.
+    /// Builds the directory of a workspace if it does not exist. The caller holds the exclusive lock
+    /// and updates the row.
     pub(crate) fn materialize(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         if row.materialized {
             return self.dir_of(row);
         }
-        self.forget_aside(row);
+        self.discard_aside(row);
         if row.kind == WorkspaceKind::Fork {
-            return self.materialize_fork(row);
+            return self.materialize_fork_dir(row);
         }
         let target = self.context.data.workspace(&row.id);
-        // What an interrupted attempt, or the deletion of an earlier workspace of this name, left
-        // there was never shown to anyone.
+        // An interrupted attempt, or the deletion of an earlier workspace of this name, may have left
+        // files there.
         self.discard_dir(row)?;
         let build = self
             .context
@@ -73,7 +73,7 @@ impl Directories {
         self.make_dir(&build)?;
         let dir = self.open_dir(&build)?.following_no_links();
         if let Err(error) = self.fill(row, &dir) {
-            // Best effort: what cannot be removed now goes when it is old.
+            // A clean-up removes what cannot be removed now.
             let _ = std::fs::remove_dir_all(&build);
             return Err(error);
         }
@@ -84,8 +84,8 @@ impl Directories {
             )
             .with_source(cause)
         })?;
-        // No row may say that it is there before all of it is on disk: what a power cut took from it
-        // would look as if somebody outside had deleted it.
+        // The row may say that the directory exists only after all of it is on disk. Files that a power
+        // cut took would look as if an outside program had deleted them.
         if row.files + row.dirs > 0 {
             self.sync_workspaces()?;
         }
@@ -107,7 +107,7 @@ impl Directories {
         }
     }
 
-    /// Writes everything that the index says into an empty directory.
+    /// Writes all entries of the index into an empty directory.
     pub(crate) fn fill(&self, row: &WorkspaceRow, dir: &SafeDir) -> Result<()> {
         let root = RelPath::root();
         let mut entries: Vec<(RelPath, Entry, Option<Timestamp>)> = Vec::new();
@@ -118,7 +118,7 @@ impl Directories {
                 entries.push((path.clone(), *entry, None));
                 Ok(())
             })?;
-            let touched = Touched::read(tx, &now, &root, entries.len())?;
+            let touched = PathsWithHistory::read(tx, &now, &root, entries.len())?;
             for (path, entry, modified) in &mut entries {
                 if entry.kind == EntryKind::File {
                     *modified = touched.modified_at(tx, &now, path)?;
@@ -129,7 +129,7 @@ impl Directories {
         for (path, entry, modified) in &entries {
             self.put_on_disk(dir, path, entry, *modified)?;
         }
-        // Bits of directories come last: one that is not writable could not be filled.
+        // Permission bits of directories come last, because a read-only one could not be filled.
         for (path, entry, _) in entries.iter().rev() {
             if entry.is_dir() && entry.perm != DEFAULT_DIR_PERM {
                 dir.set_perm(path, entry.perm)?;
@@ -144,8 +144,8 @@ impl Directories {
 }
 
 impl Directories {
-    /// Makes the directory of a workspace and notes that somebody has its path: what stands there
-    /// may be changed from outside from now on. The caller holds the exclusive lock.
+    /// Builds the directory of a workspace and marks its path as handed out, so that outside programs
+    /// may change it from now on. The caller holds the exclusive lock.
     pub(crate) fn make_directory(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         let dir = self.materialize(row)?;
         let at = self.context.now();

@@ -1,9 +1,9 @@
 //! The directories of workspaces: plain ones, and those of forks with their layers.
 //!
-//! A directory is a projection of the store. This room makes it whole, opens it, writes entries of the
-//! index into it, moves it aside and takes it away. It does not look for what outside programs changed,
-//! and it never changes what the index says: rows that it writes say only where a directory is and which
-//! layers it stands on.
+//! A directory is a projection of the store. This room builds directories, opens them, writes entries
+//! of the index into them, moves them aside and removes them. It does not look for changes of outside
+//! programs, and it never changes an index: the rows that it writes say only whether a workspace has a
+//! directory and which layers that has.
 
 pub(crate) mod aside;
 pub(crate) mod checkpoint;
@@ -12,6 +12,8 @@ pub(crate) mod fork_dir;
 pub(crate) mod git_layer;
 pub(crate) mod git_move;
 pub(crate) mod last_use;
+pub(crate) mod layer_collect;
+pub(crate) mod layer_write;
 pub(crate) mod layers;
 pub(crate) mod materialize;
 pub(crate) mod open;

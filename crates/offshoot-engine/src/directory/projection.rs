@@ -1,7 +1,7 @@
-//! Bringing a directory in line with the index.
+//! Writing entries of the index into a directory.
 //!
-//! A change is committed first and projected after, while its caller holds the workspace alone. What
-//! is projected is what the index says by then.
+//! A change is committed first and projected after it, while its caller holds the exclusive lock. The
+//! projection writes what the index has at that moment.
 
 use std::io::Read;
 
@@ -18,9 +18,8 @@ use crate::directory::Directories;
 const CHUNK: usize = 128 << 10;
 
 impl Directories {
-    /// Writes one entry of the index to disk, whatever is there. Parents must exist in the index;
-    /// they are made on disk on the way. A file
-    /// without a time of modification is modified now.
+    /// Writes one entry of the index to disk and replaces what is there. Parents must exist in the
+    /// index, and are made on disk. A file without a modification time gets the current one.
     pub(crate) fn put_on_disk(
         &self,
         dir: &SafeDir,
@@ -54,7 +53,7 @@ impl Directories {
         }
     }
 
-    /// A staged file with the content of an object.
+    /// Stages a file with the content of an object.
     pub(crate) fn stage_object(&self, dir: &SafeDir, id: &ObjectId, perm: u32) -> Result<Staged> {
         use std::io::Write as _;
         let mut staged = dir.stage(perm)?;
@@ -75,9 +74,9 @@ impl Directories {
         }
     }
 
-    /// Brings paths of a directory in line with what the index says now. Each may be a file, a
-    /// link or a directory that came, changed or went; what is below a directory is not looked at
-    /// unless it is named too. The caller holds the exclusive lock.
+    /// Makes paths of a directory equal to the index. Each may be a file, link or directory that was
+    /// added, changed or removed. Paths below a directory are written only if they are named too. The
+    /// caller holds the exclusive lock.
     pub(crate) fn project_paths(&self, row: &WorkspaceRow, paths: &[RelPath]) -> Result<()> {
         let dir = self.dir_of(row)?;
         let mut wanted: Vec<(RelPath, Option<Entry>)> = Vec::with_capacity(paths.len());
@@ -91,7 +90,7 @@ impl Directories {
             Ok(())
         })?;
         wanted.sort_by(|a, b| a.0.cmp(&b.0));
-        // What went makes room first, the deepest first; then what came, parents first.
+        // Removals come first, the deepest first; then additions, parents first.
         for (path, entry) in wanted.iter().rev() {
             if entry.is_none() {
                 remove_from_disk(&dir, path)?;
@@ -144,7 +143,7 @@ pub(crate) fn remove_from_disk(dir: &SafeDir, path: &RelPath) -> Result<()> {
     }
 }
 
-/// A file or link takes the place of an empty directory.
+/// Removes an empty directory that a file or link replaces.
 fn make_room_for_leaf(dir: &SafeDir, path: &RelPath) -> Result<()> {
     match dir.stat(path)? {
         Some(stat) if stat.is_dir() => dir.remove_dir(path),
@@ -152,7 +151,7 @@ fn make_room_for_leaf(dir: &SafeDir, path: &RelPath) -> Result<()> {
     }
 }
 
-/// A directory takes the place of a file or link.
+/// Removes a file or link that a directory replaces.
 fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
     match dir.stat(path)? {
         Some(stat) if !stat.is_dir() => dir.remove_file(path),
@@ -161,7 +160,7 @@ fn make_room_for_dir(dir: &SafeDir, path: &RelPath) -> Result<()> {
 }
 
 impl Directories {
-    /// Writes differences to a directory: what goes first, then what comes.
+    /// Writes differences to a directory: removals first, then additions.
     pub(crate) fn project_changes(&self, dir: &SafeDir, changes: &[StateChange]) -> Result<()> {
         for change in changes.iter().rev() {
             let type_changed = matches!(

@@ -1,4 +1,4 @@
-//! Which provider makes forks here: found out once by trying, and remembered until the next boot.
+//! Which provider makes forks on this machine: probed once, and cached until the next boot.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -9,15 +9,15 @@ use offshoot_fs::{CopyUp, Probe, Provider, ProviderName, choose, probe, provider
 use crate::context::data_dir::DataDir;
 use crate::directory::Directories;
 
-/// What is known about the providers in this process.
+/// The providers that work, once this process knows them.
 #[derive(Default)]
 pub(crate) struct Providers {
     working: Mutex<Option<Vec<ProviderName>>>,
 }
 
 impl Directories {
-    /// Tries each provider on the disk where forks are made, the best first: below `tmp/`, where
-    /// what a killed process leaves is nobody's.
+    /// Tries each provider on the disk where forks are made, the best first. It does so in `tmp/`, which
+    /// is cleaned up after a killed process.
     pub fn probe_providers(&self) -> Result<Vec<Probe>> {
         probe(&self.context.data.tmp())
     }
@@ -32,7 +32,7 @@ impl Directories {
         let wanted = required.or(working.first().copied());
         match wanted.filter(|name| working.contains(name)) {
             Some(name) => provider_named(name, copy_up(&working)),
-            // It may work by now; if not, the answer says why.
+            // The provider may work by now; if not, the error says why.
             None => choose(&self.context.data.tmp(), required).map(|choice| choice.provider),
         }
     }
@@ -42,9 +42,9 @@ impl Directories {
         provider_named(name, CopyUp::WholeFile)
     }
 
-    /// Finds out which providers work before much is written: trying one ends with an unmount,
-    /// which waits for all that is not on disk yet. Whoever needs one is told what is wrong then.
-    pub(crate) fn try_providers_early(&self) {
+    /// Finds out which providers work before much is written, because a probe ends with an unmount that
+    /// waits for all unwritten data. An error is ignored here: making a fork reports it.
+    pub(crate) fn probe_providers_early(&self) {
         let _ = self.working_providers();
     }
 
@@ -58,7 +58,7 @@ impl Directories {
         if let Some(names) = &*known {
             return Ok(names.clone());
         }
-        let names = match self.remembered_providers() {
+        let names = match self.cached_providers() {
             Some(names) => names,
             None => {
                 let probes = self.probe_providers()?;
@@ -66,10 +66,10 @@ impl Directories {
                 let names: Vec<_> = probes.iter().filter_map(works).collect();
                 let full = |probe: &Probe| probe.why_not.as_ref().is_some_and(Error::is_disk_full);
                 if probes.iter().any(full) {
-                    // What does not work on a full disk may well do so later.
+                    // A provider that fails on a full disk may work later.
                     return Ok(names);
                 }
-                self.remember_providers(&names);
+                self.cache_providers(&names);
                 names
             }
         };
@@ -77,8 +77,8 @@ impl Directories {
         Ok(names)
     }
 
-    /// What another process of this user found out since the machine was started.
-    fn remembered_providers(&self) -> Option<Vec<ProviderName>> {
+    /// The result of another process of this user since the last boot.
+    fn cached_providers(&self) -> Option<Vec<ProviderName>> {
         let text = std::fs::read_to_string(self.context.data.cache().join("providers")).ok()?;
         let names = text.strip_prefix(&this_user_and_boot()?)?;
         let names: Option<Vec<_>> = names
@@ -88,7 +88,7 @@ impl Directories {
         names.filter(|names| !names.is_empty())
     }
 
-    fn remember_providers(&self, names: &[ProviderName]) {
+    fn cache_providers(&self, names: &[ProviderName]) {
         let Some(mut text) = this_user_and_boot() else {
             return;
         };
@@ -96,13 +96,13 @@ impl Directories {
             text.push_str(name.as_str());
             text.push('\n');
         }
-        // Without it the next process tries again, which costs some milliseconds.
+        // Without the file the next process probes again, which costs some milliseconds.
         let place = self.context.data.cache().join("providers");
         let _ = offshoot_sys::write_private(&place, text.as_bytes());
     }
 }
 
-/// Tries each provider where a data directory is, or would be, the best first. It is not opened.
+/// Tries each provider where a data directory is or would be, the best first. This does not open it.
 pub fn probe_providers_in(dir: &Path) -> Result<Vec<Probe>> {
     let tmp = DataDir::at(dir).tmp();
     probe(if tmp.is_dir() { &tmp } else { dir })

@@ -1,4 +1,4 @@
-//! Reading a file of a workspace, from its directory if it has one and else from the store.
+//! Reading a file of a workspace from its directory, or from the store if it has none.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ impl Directories {
         self.source_or(id, path, |_| Ok(None))?.mime(path)
     }
 
-    /// Where the bytes of a file are: in the directory if there is one, else in the store. `instead`
-    /// may answer for the file.
+    /// The bytes of a file, from the directory or the store. `instead` may give other bytes, such as
+    /// those of a computed file.
     pub(crate) fn source_or(
         &self,
         id: &WorkspaceId,
         path: &RelPath,
         instead: impl FnOnce(&WorkspaceRow) -> Result<Option<Source>>,
     ) -> Result<Source> {
-        // What is small, which most files are, is found by one look at the store.
+        // One view of the store is enough for a small file.
         let mut stored = None;
         let row = self.store().read(|tx| {
             let row = open_row_in(tx, id)?;
@@ -46,7 +46,7 @@ impl Directories {
             self.note_use(&row);
             let (id, bytes) = stored?;
             return match bytes {
-                Some(bytes) => Ok(Source::of_known_bytes(bytes.to_vec(), Some(id))),
+                Some(bytes) => Ok(Source::of_object_bytes(bytes.to_vec(), Some(id))),
                 None => Source::of_object(&self.contents, id),
             };
         }
@@ -59,10 +59,10 @@ impl Directories {
             let (path, size) = (path.clone(), stat.size);
             return Err(TooLarge { path, size, limit }.refuse());
         }
-        Source::of_file(&self.contents, file, stat).hold_if_small()
+        Source::of_file(&self.contents, file, stat).load_if_small()
     }
 
-    /// The content of a file of the index, with its bytes if they are few.
+    /// The content id of a file of the index, with its bytes if the file is small.
     fn stored_content(
         &self,
         tx: &dyn ReadTx,

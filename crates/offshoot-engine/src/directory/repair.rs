@@ -1,11 +1,10 @@
-//! Putting the directory of a workspace right after its holder died: the store is the truth, the
-//! directory follows it (INV-8).
+//! Repairing the directory of a workspace after a process that held its lock died: the store is the
+//! truth, and the directory follows it (INV-8).
 //!
-//! A change is committed to the store, durably, and then written to the directory without waiting
-//! for the disk. So after a kill a directory may lack the last change of a process, and after a
-//! power cut it may lack, or hold empty, whatever the kernel had not written yet. Both are found
-//! in the history after `synced_revision`, the revision up to which the directory is known to be
-//! on disk.
+//! A change is committed to the store durably, and then written to the directory without waiting for
+//! the disk. After a kill the directory may lack the last change of the process. After a power cut,
+//! files that the kernel had not written may be missing or empty. The history after `synced_revision`,
+//! up to which the directory is known to be on disk, has the paths of both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +12,25 @@ use offshoot_core::{EntryKind, ErrorCode, ObjectId, RelPath, Result};
 use offshoot_fs::{SafeDir, WorkspaceLock};
 use offshoot_store::{Durability, HistoryFilter, HistoryOp, Via, WorkspaceRow};
 
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::context::held_by_another;
+use crate::context::describe_busy;
 use crate::directory::Directories;
 use crate::directory::disk_entry::DiskEntry;
 
-/// A path that changed lately.
-struct Recent {
-    /// Every content it had.
+/// A path that changed after `synced_revision`.
+struct RecentPath {
+    /// Every content that it had.
     versions: BTreeSet<ObjectId>,
-    /// Whether all of its changes were on disk before they were recorded: what a sync found there,
-    /// and what an update put into the directory that it made.
+    /// Whether all of its changes were on disk before they were recorded, as those that a sync found and
+    /// those that an update wrote into a new directory.
     in_place: bool,
 }
 
 impl Directories {
-    /// The lock that keeps everyone else away from the workspace. What a holder who died left half
-    /// done in its directory is put right.
+    /// Takes the exclusive lock of a workspace. If the last holder died, its directory is repaired.
     pub(crate) fn exclusive(&self, row: &WorkspaceRow) -> Result<WorkspaceLock> {
         let mut lock = self
             .context
@@ -41,25 +39,24 @@ impl Directories {
                 &crate::context::Context::lock_name(row),
                 self.context.options.lock_timeout,
             )
-            .map_err(|error| held_by_another(error, &format!("`{}`", row.id)))?;
-        // Where it cannot be put right now, the next holder or the next start tries again. It must
-        // be possible to delete a workspace on a full disk.
+            .map_err(|error| describe_busy(error, &format!("`{}`", row.id)))?;
+        // If the repair fails, the next holder or the next start tries again. A failure is no error
+        // here, because a workspace can be deleted on a full disk.
         if lock.is_abandoned() && self.repair_abandoned(row).unwrap_or(false) {
             lock.set_repaired();
         }
         Ok(lock)
     }
 
-    /// Repairs what a dead holder left, if that is the content of the directory. A directory that it
-    /// was moving is left to the start of a process, which knows what is on disk. Returns whether all
-    /// is right again.
+    /// Repairs the content of a directory whose last holder died. A directory that the holder was moving
+    /// is left to the recovery at the next start. Returns whether the directory is right again.
     fn repair_abandoned(&self, row: &WorkspaceRow) -> Result<bool> {
         let row = match self.store().read(|tx| open_row_by_key(tx, row)) {
             Err(error) if error.code() == ErrorCode::WorkspaceNotFound => return Ok(true),
             row => row?,
         };
         let moving =
-            row.materialized && (!self.shows_directory(&row)? || self.is_replaced(&row)?);
+            row.materialized && (!self.has_directory(&row)? || self.has_replacement(&row)?);
         if moving {
             return Ok(false);
         }
@@ -67,8 +64,8 @@ impl Directories {
         Ok(true)
     }
 
-    /// Brings a directory in line with what was committed and may not have reached it. `rebooted`
-    /// says that the machine was started since, so that nothing in it can be relied on.
+    /// Writes committed changes again that may not have reached the directory. `rebooted` says that the
+    /// machine was restarted since, so that any of its files may be torn.
     pub(crate) fn repair_directory(&self, row: &WorkspaceRow, rebooted: bool) -> Result<()> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
         if !row.materialized {
@@ -85,8 +82,8 @@ impl Directories {
         dir.clear_stages()?;
         let recent = self.recent_paths(&row)?;
         let mut stale = Vec::new();
-        for (path, Recent { versions, in_place }) in &recent {
-            // What was on disk before it was recorded is there after a kill.
+        for (path, RecentPath { versions, in_place }) in &recent {
+            // A kill does not take what was on disk before it was recorded.
             if *in_place && !rebooted {
                 continue;
             }
@@ -95,11 +92,11 @@ impl Directories {
                 .read(|tx| Index::new(self.store(), tx, &row).entry(path))?;
             let there = self.entry_on_disk(&dir, path)?;
             let as_wanted = match (&wanted, &there) {
-                (Some(wanted), Some(there)) => there.is(wanted),
+                (Some(wanted), Some(there)) => there.equals(wanted),
                 (None, None) => true,
                 _ => false,
             };
-            // What is too large to be read is the user's, and stays.
+            // A file that is too large to be read is the user's, and stays.
             let unread =
                 there.is_some_and(|there| there.kind == EntryKind::File && there.id.is_none());
             if as_wanted || unread {
@@ -111,11 +108,11 @@ impl Directories {
                     || there.id.is_some_and(|id| versions.contains(&id))
             });
             if !ours && !rebooted {
-                // Somebody outside changed it after us; the next sync records that.
+                // An outside program changed it later; the next sync records that.
                 continue;
             }
             if let (false, Some(there)) = (ours, there) {
-                self.keep_found(&row, &dir, path, &there)?;
+                self.keep_as_version(&row, &dir, path, &there)?;
             }
             stale.push(path.clone());
         }
@@ -125,8 +122,8 @@ impl Directories {
         Ok(())
     }
 
-    /// The paths of changes that may not be on disk, each with every content it had.
-    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, Recent>> {
+    /// The paths of changes that may not be on disk.
+    fn recent_paths(&self, row: &WorkspaceRow) -> Result<BTreeMap<RelPath, RecentPath>> {
         let lines = self.store().read(|tx| {
             tx.history(&HistoryFilter {
                 workspace: Some(row.key),
@@ -134,14 +131,14 @@ impl Directories {
                 ..HistoryFilter::default()
             })
         })?;
-        let mut recent: BTreeMap<RelPath, Recent> = BTreeMap::new();
+        let mut recent: BTreeMap<RelPath, RecentPath> = BTreeMap::new();
         for line in lines {
             let line = line.line;
             if line.kind.is_none() {
                 continue;
             }
             for path in [Some(line.path), line.from].into_iter().flatten() {
-                let recent = recent.entry(path).or_insert_with(|| Recent {
+                let recent = recent.entry(path).or_insert_with(|| RecentPath {
                     versions: BTreeSet::new(),
                     in_place: true,
                 });
@@ -153,8 +150,8 @@ impl Directories {
         Ok(recent)
     }
 
-    /// Keeps content that recovery found on disk and is about to replace, as a version (INV-5).
-    fn keep_found(
+    /// Records content as a version that is on disk and about to be replaced (INV-5).
+    fn keep_as_version(
         &self,
         row: &WorkspaceRow,
         dir: &SafeDir,
@@ -165,10 +162,10 @@ impl Directories {
             EntryKind::Dir => return Ok(()),
             EntryKind::Symlink => self
                 .contents
-                .take_in_always(Content::Bytes(&dir.read_link(path)?))?,
+                .receive_on_full_disk(Content::Bytes(&dir.read_link(path)?))?,
             EntryKind::File => self
                 .contents
-                .take_in_always(Content::Stream(&mut dir.open_file(path)?.0))?,
+                .receive_on_full_disk(Content::Stream(&mut dir.open_file(path)?.0))?,
         };
         let at = self.context.now();
         let cause = offshoot_core::Cause::by(offshoot_core::Operator::outside());
@@ -177,7 +174,7 @@ impl Directories {
             let wanted = Index::new(self.store(), tx, &now).entry(path)?;
             let next = changed_row(&now, at);
             tx.put_object(&incoming.object)?;
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Recovery,
@@ -189,7 +186,7 @@ impl Directories {
             found.size = incoming.size;
             tx.add_history(&found)?;
             let system = offshoot_core::Cause::by(offshoot_core::Operator::system());
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Recovery,

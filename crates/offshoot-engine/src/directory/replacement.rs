@@ -1,4 +1,5 @@
-//! A directory that takes the place of a fork's: filled aside, committed, and followed by ignored files.
+//! Replacing the directory of a fork: a new one is filled at another path, the commit makes it the
+//! fork's, and ignored files move over after that.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::formats;
 use crate::formats::UpdateNote;
 
 impl Directories {
-    /// Where the next directory of a fork is made, aside.
+    /// The directories of a fork's replacement while it is being filled.
     pub(crate) fn next_dirs(&self, row: &WorkspaceRow, fork: &ForkRow) -> ForkDirs {
         let aside = format!("{NEXT}{}-{}", row.key.0, uuid::Uuid::now_v7().simple());
         ForkDirs::new(
@@ -20,8 +21,8 @@ impl Directories {
         )
     }
 
-    /// Whether a directory that would replace that of a workspace is on disk.
-    pub(crate) fn is_replaced(&self, row: &WorkspaceRow) -> Result<bool> {
+    /// Whether a replacement of a workspace's directory is on disk.
+    pub(crate) fn has_replacement(&self, row: &WorkspaceRow) -> Result<bool> {
         let prefix = format!("{NEXT}{}-", row.key.0);
         let begun = |name: std::ffi::OsString| name.to_string_lossy().starts_with(&prefix);
         Ok(std::fs::read_dir(self.context.data.tmp())
@@ -30,16 +31,16 @@ impl Directories {
             .any(|entry| begun(entry.file_name())))
     }
 
-    /// Takes away what an interrupted attempt left where the next directory of a fork will be.
+    /// Removes what an interrupted attempt left where the replacement will be.
     pub(crate) fn clear_next(&self, next: &ForkDirs) -> Result<()> {
         let leftover = ForkDirs::new(&next.private, self.context.data.tmp().join("nowhere"));
         match next.private.is_dir() {
-            true => self.provider_seen_in(&leftover)?.cleanup(&leftover),
+            true => self.provider_by_files(&leftover)?.cleanup(&leftover),
             false => Ok(()),
         }
     }
 
-    /// Notes that a fork takes its next directory, which has everything already.
+    /// Writes the note of a replacement that has everything already.
     pub(crate) fn note_next(&self, next: &ForkDirs) -> Result<()> {
         write_note(
             &next.private,
@@ -51,8 +52,8 @@ impl Directories {
         )
     }
 
-    /// Lets ignored files follow a fork to its new directory and takes the old one away. Does
-    /// nothing if that was done. The caller holds the exclusive lock, or nobody else is there.
+    /// Moves ignored files of a fork to its new directory and removes the old one. Does nothing if that
+    /// was done. The caller holds the exclusive lock, or is the recovery at the start of a process.
     pub(crate) fn finish_update(&self, row: &WorkspaceRow, fork: &ForkRow) -> Result<()> {
         let new = self.fork_dirs(row, fork.place);
         let Some(note) = read_note(&new.private) else {
@@ -71,9 +72,9 @@ impl Directories {
                 self.move_git(&*provider, &old, &aside, row, fork, from)?;
             }
             if !provider.capabilities().mounts {
-                // A copy is its target: it makes room for the new one. So does a mount point, if
-                // the fork was a mount before.
-                self.provider_seen_in(&old)?.cleanup(&old)?;
+                // The new copy moves to the path of the old copy, or of the mount point if the fork was
+                // a mount before.
+                self.provider_by_files(&old)?.cleanup(&old)?;
             } else {
                 let nowhere = ForkDirs::new(&old.private, self.context.data.tmp().join("nowhere"));
                 provider.cleanup(&nowhere)?;
@@ -91,10 +92,10 @@ impl Directories {
     }
 }
 
-/// Lies in the private directory of a fork until everything has followed it to its new base.
+/// The note in the private directory of a fork while its replacement is not finished.
 pub(crate) const NOTE: &str = "update.json";
 
-/// How the new directory is called while it is filled; the number of the workspace follows.
+/// The prefix of the name of a replacement; the key of the workspace follows.
 pub(crate) const NEXT: &str = "next-";
 
 pub(crate) fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
@@ -107,7 +108,7 @@ pub(crate) fn write_note(private: &Path, note: &UpdateNote) -> Result<()> {
 
 pub(crate) fn read_note(private: &Path) -> Option<UpdateNote> {
     let bytes = std::fs::read(private.join(NOTE)).ok()?;
-    formats::of_text(bytes).ok()
+    formats::parse_text(bytes).ok()
 }
 
 pub(crate) fn cannot_note(cause: std::io::Error) -> Error {

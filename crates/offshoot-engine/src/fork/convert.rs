@@ -5,7 +5,7 @@ use offshoot_fs::{ForkDirs, ProviderName};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
 use crate::content::rows::{fork_row, open_row_by_key, project_name};
-use crate::directory::fork_dir::Rows;
+use crate::directory::fork_dir::ForkRows;
 use crate::fork::Forks;
 
 /// What turning a fork into a copy did.
@@ -74,11 +74,11 @@ impl Forks {
             .directories
             .clear_next(&next)
             .and_then(|()| {
-                self.directories.make_fork(
+                self.directories.make_fork_dir(
                     &*provider,
                     &stack,
                     &next,
-                    (row, fork, Rows::InNote),
+                    (row, fork, ForkRows::InNote),
                     &project,
                 )
             })

@@ -20,13 +20,13 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::agent_rows::give_fork;
+use crate::content::agent_rows::assign_fork;
 use crate::content::left_out::without_left_out;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{fork_row, open_project, project_name, state_of, state_of_row};
 use crate::content::workspace_row::{Quota, check_quota, line_of, new_row};
-use crate::context::idempotency::Also;
-use crate::directory::fork_dir::{LAYER_TRIES, Rows};
+use crate::context::idempotency::ExtraWrite;
+use crate::directory::fork_dir::{ForkRows, LAYER_TRIES};
 use crate::fork::Forks;
 use crate::workspace::life::Workspace;
 
@@ -98,7 +98,7 @@ struct Beginning {
 impl Beginning {
     /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
     /// written with it can be found again from the note beside it.
-    fn durability(&self, also: Option<Also<'_>>) -> Durability {
+    fn durability(&self, also: Option<ExtraWrite<'_>>) -> Durability {
         match self.objects.is_empty() && self.for_agent.is_none() && also.is_none() {
             true => Durability::Relaxed,
             false => Durability::Synced,
@@ -141,7 +141,7 @@ impl Beginning {
         tx: &mut dyn WriteTx,
         mut row: WorkspaceRow,
         mut fork: ForkRow,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Option<(WorkspaceRow, ForkRow)>> {
         if let Some(layer) = fork.layer
@@ -164,7 +164,7 @@ impl Beginning {
         line.after = Some(self.base.id);
         tx.add_history(&line)?;
         if let Some(agent) = &self.for_agent {
-            give_fork(tx, agent, &row)?;
+            assign_fork(tx, agent, &row)?;
         }
         also.map_or(Ok(()), |also| also(tx, &row))?;
         Ok(Some((row, fork)))
@@ -182,7 +182,7 @@ impl Forks {
         &self,
         project: &ProjectId,
         options: &ForkOptions,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Fork> {
         self.context.require_space()?;
@@ -221,7 +221,7 @@ impl Forks {
         &self,
         project: &ProjectId,
         options: &ForkOptions,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<(Fork, PathBuf)> {
         self.context.require_space()?;
@@ -253,12 +253,16 @@ impl Forks {
             let dirs = self.directories.fork_dirs(&row, fork.place);
             let durability = begin.durability(also);
             let made = match durability {
-                Durability::Synced => Rows::OnDisk,
-                Durability::Relaxed => Rows::InNote,
+                Durability::Synced => ForkRows::OnDisk,
+                Durability::Relaxed => ForkRows::InNote,
             };
-            let made =
-                self.directories
-                    .make_fork(&*provider, &stack, &dirs, (&row, &fork, made), project);
+            let made = self.directories.make_fork_dir(
+                &*provider,
+                &stack,
+                &dirs,
+                (&row, &fork, made),
+                project,
+            );
             if let Err(error) = made {
                 return if self.directories.is_gone(&stack)? {
                     Ok(Attempt::Again)
@@ -268,7 +272,7 @@ impl Forks {
             }
             if let Err(error) = self
                 .directories
-                .begin_git(&*provider, &stack, &dirs, &row, &fork)
+                .write_new_fork_git(&*provider, &stack, &dirs, &row, &fork)
             {
                 provider.cleanup(&dirs)?;
                 return if self.directories.is_gone(&stack)? {
@@ -350,8 +354,8 @@ impl Forks {
             if row.kind == WorkspaceKind::Fork && row.materialized && row.handed_out {
                 let shown = self
                     .directories
-                    .bring_back(&row)
-                    .and_then(|()| self.directories.ensure_fork(&row));
+                    .ensure_directory(&row)
+                    .and_then(|()| self.directories.ensure_mounted(&row));
                 failed += usize::from(shown.is_err());
             }
         }
@@ -370,7 +374,7 @@ impl Forks {
                 (Some(id), _) => id.clone(),
                 (None, Some(agent)) if number == 1 => agent.as_str().parse()?,
                 (None, Some(agent)) => format!("{agent}~{number}").parse()?,
-                (None, None) => fresh_name(project)?,
+                (None, None) => random_name(project)?,
             };
             self.workspaces.refuse_case_twin(&id)?;
             let _name = self.context.name_lock(&id)?;
@@ -472,7 +476,7 @@ impl Forks {
     fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
         let head = state_of_row(&begin.project);
         let objects = self.contents.objects_in(tx);
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
         (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
         let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
@@ -558,7 +562,7 @@ fn as_fork(project: ProjectId, row: WorkspaceRow, fork: ForkRow) -> Fork {
     }
 }
 
-fn fresh_name(project: &ProjectId) -> Result<WorkspaceId> {
+fn random_name(project: &ProjectId) -> Result<WorkspaceId> {
     let random = uuid::Uuid::now_v7().simple().to_string();
     let mut name = project.to_string();
     name.truncate(56);

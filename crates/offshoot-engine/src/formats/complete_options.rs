@@ -1,9 +1,9 @@
-//! How a merge is to be done that was asked for and is not done yet.
+//! The options of a merge that was requested and is not done yet.
 
 use offshoot_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Stored, of_text, to_text};
+use super::{StoredFormat, parse_text, to_text};
 use crate::merge::complete::CompleteOptions;
 use crate::project::policy::Policy;
 
@@ -17,7 +17,7 @@ pub(super) struct StoredOptions {
     pub(super) label: Option<String>,
 }
 
-impl Stored for StoredOptions {
+impl StoredFormat for StoredOptions {
     const NAME: &'static str = "the request of a merge";
     const VERSION: u32 = 2;
 }
@@ -32,8 +32,8 @@ pub(crate) fn complete_options_text(options: &CompleteOptions) -> Result<String>
     })
 }
 
-pub(crate) fn complete_options_of(text: &str) -> Result<CompleteOptions> {
-    let stored: StoredOptions = of_text(text)?;
+pub(crate) fn parse_complete_options(text: &str) -> Result<CompleteOptions> {
+    let stored: StoredOptions = parse_text(text)?;
     Ok(CompleteOptions {
         policy: stored.policy,
         atomic: stored.atomic,

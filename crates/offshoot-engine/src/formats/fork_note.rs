@@ -1,11 +1,11 @@
-//! What lies beside the directory of a fork, for recovery: `fork.json`.
+//! `fork.json` beside the directory of a fork, from which recovery restores lost rows.
 
 use offshoot_store::LayerRow;
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredFormat;
 
-/// What makes the rows of a fork.
+/// Everything that the rows of a fork are made of.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkNote {
     pub(crate) id: String,
@@ -16,20 +16,20 @@ pub(crate) struct ForkNote {
     pub(crate) provider: String,
     pub(crate) created_at: i64,
     pub(crate) handed_out: bool,
-    /// Whether it has a `.git` at its base.
+    /// Whether the fork has a `.git`.
     #[serde(default)]
     pub(crate) git: bool,
     /// The snapshot that the layers show.
     pub(crate) origin: Option<String>,
     pub(crate) layers: Vec<LayerNote>,
-    /// The start of the machine in which it was made.
+    /// The boot id of the machine when the fork was made.
     pub(crate) boot: Option<String>,
-    /// Whether its rows wait for the disk. Then a fork without rows was never made.
+    /// Whether its rows were committed durably. If so, a fork without rows was never made.
     #[serde(default)]
     pub(crate) rows_on_disk: bool,
 }
 
-/// A layer in such a note, the newest first.
+/// A layer of the fork, the topmost first.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LayerNote {
     pub(crate) name: String,
@@ -40,7 +40,7 @@ pub(crate) struct LayerNote {
     pub(crate) bytes: i64,
 }
 
-impl Stored for ForkNote {
+impl StoredFormat for ForkNote {
     const NAME: &'static str = "the note of a fork";
     const VERSION: u32 = 2;
 }

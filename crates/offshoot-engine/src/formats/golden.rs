@@ -1,4 +1,4 @@
-//! Golden files: what is written is the newest one byte for byte, and each earlier one is read.
+//! Golden files: the writer produces the newest byte for byte, and the reader parses each earlier one.
 
 use offshoot_core::{ErrorCode, ObjectId, RelPath, Result};
 
@@ -7,7 +7,7 @@ use super::scope::{StoredRule, StoredScope};
 use super::*;
 use crate::access::{Operation, PrincipalKind};
 use crate::content::left_out::LeftOut;
-use crate::content::rows::Home;
+use crate::content::rows::ParentProject;
 use crate::merge::complete::{AutoResolved, CompleteOptions, Completed, PendingConflict};
 use crate::merge::decide::Decided;
 use crate::merge::regions::{PartChoice, PartChoices};
@@ -29,7 +29,7 @@ fn path(text: &str) -> RelPath {
     RelPath::parse_text(text).unwrap()
 }
 
-/// The value is written as the newest golden file, and read from that and from all earlier ones.
+/// Checks that a value is written as the newest golden file and parsed from both.
 fn check<T: PartialEq + std::fmt::Debug>(
     value: &T,
     write: impl Fn(&T) -> Result<String>,
@@ -39,7 +39,7 @@ fn check<T: PartialEq + std::fmt::Debug>(
     assert_eq!(format!("{}\n", write(value).unwrap()), newest);
     assert_eq!(read(newest).unwrap(), *value);
     assert_eq!(read(first).unwrap(), *value);
-    // What a newer program wrote is not guessed.
+    // A newer version is refused.
     let newer = newest.replacen("\"version\":2", "\"version\":3", 1);
     assert_ne!(newer, newest);
     let refused = read(&newer).unwrap_err();
@@ -53,8 +53,8 @@ fn check<T: PartialEq + std::fmt::Debug>(
     }
 }
 
-fn check_stored<T: Stored + PartialEq + std::fmt::Debug>(value: &T, goldens: [&str; 2]) {
-    check(value, to_text, |text| of_text(text), goldens);
+fn check_stored<T: StoredFormat + PartialEq + std::fmt::Debug>(value: &T, goldens: [&str; 2]) {
+    check(value, to_text, |text| parse_text(text), goldens);
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn complete_options() {
     check(
         &options,
         complete_options_text,
-        complete_options_of,
+        parse_complete_options,
         [golden!("complete_options/1"), golden!("complete_options/2")],
     );
-    let first = complete_options_of(golden!("complete_options/1-first")).unwrap();
+    let first = parse_complete_options(golden!("complete_options/1-first")).unwrap();
     let keep = CompleteOptions {
         keep: true,
         ..CompleteOptions::default()
@@ -148,10 +148,10 @@ fn receipts() {
     check(
         &receipt(),
         receipt_text,
-        receipt_of,
+        parse_receipt,
         [golden!("receipt/1"), golden!("receipt/2")],
     );
-    let first = receipt_of(golden!("receipt/1-first")).unwrap();
+    let first = parse_receipt(golden!("receipt/1-first")).unwrap();
     assert_eq!((first.since, first.left_out), (None, Vec::new()));
     assert_eq!(first.decided[0].policy, Policy::Review);
     assert!(!first.include_ignored && !first.landed_nothing);
@@ -178,7 +178,7 @@ fn review() -> Details {
         since: Some(id('b')),
         theirs_snapshot: Some(id('c')),
         paths: vec![path("a.txt")],
-        there: There::Content(Some(id('d'))),
+        there: ContentAtOpening::Content(Some(id('d'))),
         ours_by: Some(Who {
             claim: Some("ada".to_owned()),
             message_id: Some("m-7".to_owned()),
@@ -204,8 +204,8 @@ fn review() -> Details {
 #[test]
 fn reviews() {
     check_stored(&review(), [golden!("review/1"), golden!("review/2")]);
-    let first: Details = of_text(golden!("review/1-first")).unwrap();
-    assert_eq!(first.there, There::Unknown);
+    let first: Details = parse_text(golden!("review/1-first")).unwrap();
+    assert_eq!(first.there, ContentAtOpening::Unknown);
     assert_eq!((first.since, first.lands_in), (None, LandsIn::Project));
     let decision = first.decision.unwrap();
     assert!(!first.protected && !decision.over_protected && decision.parts.is_none());
@@ -224,14 +224,14 @@ fn settings_of_a_project() {
     check(
         &policies,
         |policies| policies_text(policies),
-        policies_of,
+        parse_policies,
         [golden!("policies/1"), golden!("policies/2")],
     );
     let patterns = vec!["conf/rules".to_owned(), "*.key".to_owned()];
     check(
         &patterns,
         |patterns| protected_text(patterns),
-        protected_of,
+        parse_protected,
         [golden!("protected/1"), golden!("protected/2")],
     );
 }
@@ -253,7 +253,7 @@ fn scopes() {
     let service = StoredScope {
         kind: PrincipalKind::Service,
         project: Some("web".to_owned()),
-        home: Some(Home::Project(3)),
+        home: Some(ParentProject::Project(3)),
         allow: vec![StoredRule {
             pattern: "src/**".to_owned(),
             operations: vec![
@@ -270,7 +270,7 @@ fn scopes() {
     let agent = StoredScope {
         kind: PrincipalKind::Agent,
         agent: Some("ada".to_owned()),
-        home: Some(Home::None),
+        home: Some(ParentProject::None),
         ..admin()
     };
     check_stored(&agent, [golden!("scope_agent/1"), golden!("scope_agent/2")]);
@@ -315,11 +315,11 @@ fn notes_of_forks() {
         git_from: Some(hex('a')),
     };
     check_stored(&note, [golden!("update_note/1"), golden!("update_note/2")]);
-    let first: UpdateNote = of_text(golden!("update_note/1-first")).unwrap();
+    let first: UpdateNote = parse_text(golden!("update_note/1-first")).unwrap();
     assert_eq!(first.git_from, None);
 }
 
-/// Every id is replaced, also one that stands twice, and nothing that only looks like one.
+/// Every id is replaced, also one that occurs twice, and no text that only looks like an id.
 #[test]
 fn ids_are_replaced_as_values() {
     let new = |old: ObjectId| if old == id('b') { old } else { id('f') };

@@ -1,10 +1,9 @@
-//! Everything that the engine stores as JSON: one file for each, one place that reads and writes it.
+//! The formats that the engine stores as JSON: one file for each, with its reader and writer.
 //!
-//! Each has a version, which stands first in what is written. Text without one is of version 1, from
-//! before there were versions. What is newer than this program knows is refused and never guessed.
-//! A change of a shape raises its version, keeps a reader for the one before, and adds a golden file:
-//! `golden/NAME/` has one for each version there ever was, and what is written is the newest of them
-//! byte for byte.
+//! Each format has a version, which is the first member of the JSON object. Text without one has
+//! version 1. A newer version than this program knows is refused. A change of a format raises its
+//! version, keeps a reader for the version before, and adds a golden file: `golden/NAME/` has one for
+//! each version there ever was, and the writer produces the newest byte for byte.
 //!
 //! | what | where | file |
 //! |---|---|---|
@@ -16,9 +15,9 @@
 //! | the rows of a fork, beside it | `forks/WS.N/fork.json` | `fork_note.rs` |
 //! | an update under way, beside the fork | `forks/WS.N/update.json` | `update_note.rs` |
 //!
-//! Rows are `offshoot-store`'s. Settings of the store are single words. Caches (memos of walks, what
-//! was found out about providers) are no formats: each begins with its version, and one that is
-//! damaged or of another version is none.
+//! The columns of rows are `offshoot-store`'s. Settings of the store are single words. Caches (memos
+//! of walks, the list of working providers) are not here: a cache that is damaged or of another version
+//! counts as empty.
 
 mod complete_options;
 mod fork_note;
@@ -32,30 +31,30 @@ use offshoot_core::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use complete_options::{complete_options_of, complete_options_text};
+pub(crate) use complete_options::{complete_options_text, parse_complete_options};
 pub(crate) use fork_note::{ForkNote, LayerNote};
-pub(crate) use receipt::{receipt_of, receipt_text, replace_ids_in_receipt};
-pub(crate) use review::{Decision, Details, There};
+pub(crate) use receipt::{parse_receipt, receipt_text, replace_ids_in_receipt};
+pub(crate) use review::{ContentAtOpening, Decision, Details};
 pub(crate) use scope::{StoredRule, StoredScope};
-pub(crate) use settings::{policies_of, policies_text, protected_of, protected_text};
+pub(crate) use settings::{parse_policies, parse_protected, policies_text, protected_text};
 pub(crate) use update_note::UpdateNote;
 
 /// A shape that is stored as a JSON object.
-pub(crate) trait Stored: Serialize + DeserializeOwned {
-    /// What it is, for messages.
+pub(crate) trait StoredFormat: Serialize + DeserializeOwned {
+    /// The name of the format in error messages.
     const NAME: &'static str;
     /// The version that is written.
     const VERSION: u32;
 
-    /// Reads an earlier version; what changed between the versions is done here.
-    fn of_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
-        // Version 2 only added the number.
+    /// Parses an earlier version.
+    fn parse_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
+        // Version 2 only added the version number.
         serde_json::from_slice(text)
     }
 }
 
 #[derive(Serialize)]
-struct Numbered<'a, T> {
+struct Versioned<'a, T> {
     version: u32,
     #[serde(flatten)]
     value: &'a T,
@@ -63,17 +62,17 @@ struct Numbered<'a, T> {
 
 #[derive(Deserialize)]
 struct Version {
-    #[serde(default = "first")]
+    #[serde(default = "first_version")]
     version: u32,
 }
 
-fn first() -> u32 {
+fn first_version() -> u32 {
     1
 }
 
-/// The text that is stored.
-pub(crate) fn to_text<T: Stored>(value: &T) -> Result<String> {
-    let numbered = Numbered {
+/// The JSON text of a value, with its version.
+pub(crate) fn to_text<T: StoredFormat>(value: &T) -> Result<String> {
+    let numbered = Versioned {
         version: T::VERSION,
         value,
     };
@@ -82,10 +81,10 @@ pub(crate) fn to_text<T: Stored>(value: &T) -> Result<String> {
     })
 }
 
-/// What is stored as this text.
-pub(crate) fn of_text<T: Stored>(text: impl AsRef<[u8]>) -> Result<T> {
+/// Parses JSON text of any known version.
+pub(crate) fn parse_text<T: StoredFormat>(text: impl AsRef<[u8]>) -> Result<T> {
     let text = text.as_ref();
-    // What has no version, or is no object, is of the first.
+    // Text without a version, or that is no object, has version 1.
     let version = serde_json::from_slice::<Version>(text).map_or(1, |found| found.version);
     if version > T::VERSION {
         return Err(Error::new(
@@ -100,7 +99,7 @@ pub(crate) fn of_text<T: Stored>(text: impl AsRef<[u8]>) -> Result<T> {
     }
     let read = match version == T::VERSION {
         true => serde_json::from_slice(text),
-        false => T::of_earlier(version, text),
+        false => T::parse_earlier(version, text),
     };
     read.map_err(|cause| Error::internal(format!("{} cannot be read", T::NAME)).with_source(cause))
 }

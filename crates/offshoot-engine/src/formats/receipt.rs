@@ -3,7 +3,7 @@
 use offshoot_core::{ObjectId, RelPath, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{Stored, of_text, to_text};
+use super::{StoredFormat, parse_text, to_text};
 use crate::content::as_text;
 use crate::content::left_out::LeftOut;
 use crate::merge::complete::{AutoResolved, Completed, PendingConflict};
@@ -88,7 +88,7 @@ struct StoredIgnored {
     bytes: u64,
 }
 
-impl Stored for StoredReceipt {
+impl StoredFormat for StoredReceipt {
     const NAME: &'static str = "the receipt of a merge";
     const VERSION: u32 = 2;
 }
@@ -119,8 +119,8 @@ pub(crate) fn receipt_text(completed: &Completed) -> Result<String> {
     })
 }
 
-pub(crate) fn receipt_of(text: &str) -> Result<Completed> {
-    let stored: StoredReceipt = of_text(text)?;
+pub(crate) fn parse_receipt(text: &str) -> Result<Completed> {
+    let stored: StoredReceipt = parse_text(text)?;
     Ok(Completed {
         merge_id: stored.merge_id,
         project: stored.project,
@@ -154,7 +154,7 @@ pub(crate) fn receipt_of(text: &str) -> Result<Completed> {
     })
 }
 
-/// Puts other ids in the place of those that a receipt names, in every field that holds one.
+/// Replaces the ids in every field of a receipt that holds one.
 pub(crate) fn replace_ids_in_receipt(
     completed: &mut Completed,
     new: &dyn Fn(ObjectId) -> ObjectId,

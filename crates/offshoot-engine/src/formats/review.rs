@@ -1,105 +1,114 @@
-//! What a review keeps of a conflict and of its decision.
+//! The conflict and the decision of a review.
 
 use offshoot_core::{ObjectId, RelPath};
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredFormat;
 use crate::content::as_text;
 use crate::merge::regions::PartChoices;
 use crate::merge::review_row::{LandsIn, Who};
 
-/// What a review row keeps as JSON.
+/// The JSON of a review row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Details {
     pub(crate) kind: String,
     pub(crate) parts: Vec<String>,
     #[serde(with = "as_text::list")]
     pub(crate) related: Vec<RelPath>,
-    /// The snapshot of the project that both began with.
+    /// The snapshot of the project that both sides began with.
     #[serde(with = "as_text")]
     pub(crate) base_snapshot: ObjectId,
-    /// The snapshot of the workspace that the project had got before, from the same base.
+    /// The snapshot of the workspace that was merged before, from the same base.
     #[serde(default, with = "as_text::optional")]
     pub(crate) since: Option<ObjectId>,
-    /// The snapshot of the workspace whose changes these are.
+    /// The snapshot of the workspace with the conflicting changes.
     #[serde(with = "as_text::optional")]
     pub(crate) theirs_snapshot: Option<ObjectId>,
-    /// The paths of the workspace that belong to it.
+    /// The paths of the workspace that belong to the conflict.
     #[serde(with = "as_text::list")]
     pub(crate) paths: Vec<RelPath>,
-    /// The content at the path where the decision goes, when the review was opened.
-    #[serde(default, with = "there", skip_serializing_if = "There::is_unknown")]
-    pub(crate) there: There,
+    /// The content at the path of the decision when the review was opened.
+    #[serde(
+        default,
+        with = "there",
+        skip_serializing_if = "ContentAtOpening::is_unknown"
+    )]
+    pub(crate) there: ContentAtOpening,
     pub(crate) ours_by: Option<Who>,
     pub(crate) theirs_by: Option<Who>,
     pub(crate) decision: Option<Decision>,
     #[serde(default)]
     pub(crate) lands_in: LandsIn,
-    /// Whether it is about a protected path, so that only the owner decides.
+    /// Whether the conflict is about a protected path, so that only the owner or an admin decides.
     #[serde(default)]
     pub(crate) protected: bool,
 }
 
-/// What stood at a path.
+/// The content at a path when its review was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum There {
-    /// An earlier version opened the review, and did not note it.
+pub(crate) enum ContentAtOpening {
+    /// The review was opened by an earlier version, which did not record it.
     #[default]
     Unknown,
     /// This content, or none.
     Content(Option<ObjectId>),
 }
 
-impl There {
+impl ContentAtOpening {
     fn is_unknown(&self) -> bool {
-        matches!(self, There::Unknown)
+        matches!(self, ContentAtOpening::Unknown)
     }
 }
 
 mod there {
     use serde::{Deserializer, Serializer};
 
-    use super::There;
+    use super::ContentAtOpening;
     use crate::content::as_text::optional;
 
-    pub(super) fn serialize<S: Serializer>(there: &There, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        there: &ContentAtOpening,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match there {
-            There::Unknown => to.serialize_none(),
-            There::Content(content) => optional::serialize(content, to),
+            ContentAtOpening::Unknown => to.serialize_none(),
+            ContentAtOpening::Content(content) => optional::serialize(content, to),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<There, D::Error> {
-        optional::deserialize(from).map(There::Content)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<ContentAtOpening, D::Error> {
+        optional::deserialize(from).map(ContentAtOpening::Content)
     }
 }
 
-/// What somebody decided, or what closed the review without anybody.
+/// The decision of a person, or what closed the review without one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     pub(crate) choice: String,
     #[serde(with = "as_text::optional")]
     pub(crate) content: Option<ObjectId>,
-    /// For a choice by parts.
+    /// The choices of a decision by parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<PartChoices>,
-    /// Whether whoever decided may change protected paths. It is they who decided, so it is their
-    /// rights that count, whoever makes it land.
+    /// Whether the person who decided may change protected paths. The rights of the caller who lands
+    /// the decision do not count.
     #[serde(default)]
     pub(crate) over_protected: bool,
     pub(crate) by: Who,
 }
 
-impl Stored for Details {
+impl StoredFormat for Details {
     const NAME: &'static str = "a review";
     const VERSION: u32 = 2;
 }
 
 impl Details {
-    /// Puts other ids in the place of those that are named, in every field that holds one.
+    /// Replaces the ids in every field that holds one.
     pub(crate) fn replace_ids(&mut self, new: &dyn Fn(ObjectId) -> ObjectId) {
         self.base_snapshot = new(self.base_snapshot);
-        if let There::Content(Some(content)) = &mut self.there {
+        if let ContentAtOpening::Content(Some(content)) = &mut self.there {
             *content = new(*content);
         }
         let of_decision = self.decision.iter_mut().flat_map(|decision| {

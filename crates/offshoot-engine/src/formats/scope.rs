@@ -1,10 +1,10 @@
-//! What a token may do: words only, so that the store need not know them.
+//! The scope of a token: what the token may do.
 
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredFormat;
 use crate::access::{Operation, PrincipalKind};
-use crate::content::rows::Home;
+use crate::content::rows::ParentProject;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredScope {
@@ -16,7 +16,7 @@ pub(crate) struct StoredScope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) project: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) home: Option<Home>,
+    pub(crate) home: Option<ParentProject>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) allow: Vec<StoredRule>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct StoredRule {
     pub(crate) operations: Vec<Operation>,
 }
 
-impl Stored for StoredScope {
+impl StoredFormat for StoredScope {
     const NAME: &'static str = "the scope of a token";
     const VERSION: u32 = 2;
 }

@@ -3,7 +3,7 @@
 use offshoot_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Stored, of_text, to_text};
+use super::{StoredFormat, parse_text, to_text};
 use crate::project::policy::{PathPolicy, Policy};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -22,23 +22,23 @@ pub(super) struct StoredPatterns {
     pub(super) patterns: Vec<String>,
 }
 
-impl Stored for StoredPolicies {
+impl StoredFormat for StoredPolicies {
     const NAME: &'static str = "the policies of a project";
     const VERSION: u32 = 2;
 
     /// Version 1 was the list alone.
-    fn of_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
+    fn parse_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
         let policies = serde_json::from_slice(text)?;
         Ok(StoredPolicies { policies })
     }
 }
 
-impl Stored for StoredPatterns {
+impl StoredFormat for StoredPatterns {
     const NAME: &'static str = "the protected paths of a project";
     const VERSION: u32 = 2;
 
     /// Version 1 was the list alone.
-    fn of_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
+    fn parse_earlier(_version: u32, text: &[u8]) -> serde_json::Result<Self> {
         let patterns = serde_json::from_slice(text)?;
         Ok(StoredPatterns { patterns })
     }
@@ -54,8 +54,8 @@ pub(crate) fn policies_text(policies: &[PathPolicy]) -> Result<String> {
     })
 }
 
-pub(crate) fn policies_of(text: &str) -> Result<Vec<PathPolicy>> {
-    let stored: StoredPolicies = of_text(text)?;
+pub(crate) fn parse_policies(text: &str) -> Result<Vec<PathPolicy>> {
+    let stored: StoredPolicies = parse_text(text)?;
     let policies = stored.policies.into_iter().map(|one| PathPolicy {
         path: one.path,
         policy: one.policy,
@@ -69,7 +69,7 @@ pub(crate) fn protected_text(patterns: &[impl ToString]) -> Result<String> {
     })
 }
 
-pub(crate) fn protected_of(text: &str) -> Result<Vec<String>> {
-    let stored: StoredPatterns = of_text(text)?;
+pub(crate) fn parse_protected(text: &str) -> Result<Vec<String>> {
+    let stored: StoredPatterns = parse_text(text)?;
     Ok(stored.patterns)
 }

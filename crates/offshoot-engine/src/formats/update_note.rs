@@ -1,24 +1,24 @@
-//! What lies beside the new directory of a fork that is being moved to another base: `update.json`.
+//! `update.json` beside the new directory of a fork that is being moved to another base.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredFormat;
 
-/// What is left to do once the move is committed.
+/// What is left to do after the move is committed.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UpdateNote {
-    /// Where the new directory stands meanwhile.
+    /// The path of the new directory until the move is finished.
     pub(crate) target: PathBuf,
-    /// Ignored paths that follow, escaped.
+    /// Ignored paths that move to the new directory, escaped.
     pub(crate) carry: Vec<String>,
-    /// The base before, for a fork that has a `.git`.
+    /// The previous base, for a fork with a `.git`.
     #[serde(default)]
     pub(crate) git_from: Option<String>,
 }
 
-impl Stored for UpdateNote {
+impl StoredFormat for UpdateNote {
     const NAME: &'static str = "the note of an update";
     const VERSION: u32 = 2;
 }

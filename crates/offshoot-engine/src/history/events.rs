@@ -8,7 +8,7 @@ use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
-use crate::content::rows::{Home, home_of, project_name};
+use crate::content::rows::{ParentProject, parent_project, project_name};
 use crate::history::History;
 
 /// Something that happened in a workspace or a project.
@@ -19,7 +19,7 @@ pub struct Event {
     /// In which project, or of which project the workspace is a fork.
     pub project: Option<ProjectId>,
     /// What it belongs to, also when names were taken again since.
-    pub home: Home,
+    pub home: ParentProject,
     /// What, with its number.
     pub row: HistoryRow,
 }
@@ -121,13 +121,13 @@ fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
 }
 
 /// The names of where something happened, and what that belongs to.
-type Place = (Option<WorkspaceId>, Option<ProjectId>, Home);
+type Place = (Option<WorkspaceId>, Option<ProjectId>, ParentProject);
 
 fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
     let Some(row) = tx.workspace_by_key(key)? else {
         return Ok(None);
     };
-    let home = home_of(tx, &row)?;
+    let home = parent_project(tx, &row)?;
     Ok(Some(match row.kind {
         WorkspaceKind::Project => (None, Some(row.id.as_str().parse()?), home),
         WorkspaceKind::Fork => {

@@ -59,7 +59,7 @@ impl History {
         path: &RelPath,
         shown: Shown<'_>,
     ) -> Result<Metadata> {
-        self.sync.sync_one(id, path)?;
+        self.sync.lock_and_sync_path(id, path)?;
         let (entry, size, history, brought, row) = self.contents.with_index(id, |index| {
             let entry = index.entry(path)?.ok_or_else(|| no_file(path))?;
             let history = past(index, path, shown)?;

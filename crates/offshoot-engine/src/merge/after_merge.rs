@@ -6,7 +6,7 @@ use offshoot_store::{Durability, ReviewState, WorkspaceKey, WorkspaceRow, Worksp
 
 use crate::content::index::Index;
 use crate::content::left_out::LeftOut;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{fork_row, open_row_by_key};
 use crate::content::too_large::TooLarge;
 use crate::formats;
@@ -177,10 +177,10 @@ impl Merges {
         self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
+            let mut bench = PendingObjects::new(&index.objects);
             let now = index
                 .base()
-                .edit(&mut bench, &index.pending(false)?.edits)?;
+                .edit(&mut bench, &index.plan_snapshot(false)?.edits)?;
             let then = tx.snapshot(row.key, snapshot)?;
             Ok(then.is_none_or(|then| crate::content::rows::state_of(&then) != now))
         })

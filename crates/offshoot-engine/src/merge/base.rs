@@ -7,8 +7,8 @@
 use offshoot_core::{EntryKind, Error, ObjectId, RelPath, Result};
 use offshoot_store::{ForkRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceRow};
 
-use crate::content::left_out::{edit_back, without_left_out};
-use crate::content::objects::Workbench;
+use crate::content::left_out::{reverting_edit, without_left_out};
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, fork_row, state_of};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::merge::review_row::{KnownReviews, LandsIn};
@@ -73,7 +73,7 @@ pub(crate) fn undone_after(
 /// head, still has it as its own change.
 pub(crate) fn base_without_undone(
     tx: &dyn ReadTx,
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     fork: &ForkRow,
 ) -> Result<State> {
     let mut state = base_state(fork);
@@ -110,7 +110,7 @@ fn around(tx: &dyn ReadTx, project: WorkspaceKey, id: &ObjectId) -> Result<(Stat
 /// Does to a state what undoing a merge did to the head. A path that was changed between the merge,
 /// this state and the undoing stays as it is here.
 fn take_back(
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     state: State,
     merged: &(State, State),
     undone: &(State, State),
@@ -131,7 +131,7 @@ fn take_back(
         } else {
             continue;
         };
-        edits.insert(change.path.clone(), edit_back(then, now));
+        edits.insert(change.path.clone(), reverting_edit(then, now));
     }
     let mut state = state.edit(bench, &edits)?;
     // Directories that the undoing removed, the inner ones first.
@@ -155,7 +155,7 @@ fn take_back(
 /// that again.
 pub(crate) fn merge_base(
     tx: &dyn ReadTx,
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     (row, fork): (&WorkspaceRow, &ForkRow),
     since: Option<&ObjectId>,
     known: &KnownReviews,
@@ -174,7 +174,7 @@ pub(crate) fn merge_base(
         }
         for path in &details.paths {
             let (then, now) = (base.entry(bench, path)?, merged.entry(bench, path)?);
-            edits.insert(path.clone(), edit_back(then, now));
+            edits.insert(path.clone(), reverting_edit(then, now));
         }
     }
     merged.edit(bench, &edits)
@@ -183,7 +183,7 @@ pub(crate) fn merge_base(
 /// What a fork had when it was merged, without what no merge takes.
 pub(crate) fn merged_state(
     tx: &dyn ReadTx,
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     row: &WorkspaceRow,
     base: &State,
     since: Option<&ObjectId>,

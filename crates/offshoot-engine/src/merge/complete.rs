@@ -17,8 +17,8 @@ use offshoot_store::{
 
 use crate::content::left_out::LeftOut;
 use crate::content::rows::{fork_row, no_workspace, open_row_by_key, project_name, state_of};
-use crate::context::held_by_another;
-use crate::context::prefixes::fresh_name;
+use crate::context::describe_busy;
+use crate::context::prefixes::random_name;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
@@ -167,7 +167,7 @@ impl Merges {
             }
         };
         let completion = CompletionRow {
-            id: fresh_name(),
+            id: random_name(),
             project,
             workspace: row.key,
             options: formats::complete_options_text(options)?,
@@ -209,7 +209,7 @@ impl Merges {
             .context
             .locks
             .exclusive(&format!("merge-{}", project.0), PATIENCE)
-            .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
+            .map_err(|error| describe_busy(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
             match self.run_completion(&row) {
@@ -254,7 +254,7 @@ impl Merges {
     }
 
     fn run_completion(&self, waiting: &CompletionRow) -> Result<Completed> {
-        let options = formats::complete_options_of(&waiting.options)?;
+        let options = formats::parse_complete_options(&waiting.options)?;
         let (row, settings) = self.store().read(|tx| {
             let row = tx.workspace_by_key(waiting.workspace)?;
             Ok((row, MergeSettings::read(tx, waiting.project)?))
@@ -322,7 +322,7 @@ impl Merges {
         let include_ignored = options.include_ignored || settings.include_ignored;
         let synced = self
             .sync
-            .sync_with(row, include_ignored, Durability::Relaxed)?;
+            .sync_locked_with(row, include_ignored, Durability::Relaxed)?;
         let too_large: Vec<LeftOut> = synced.too_large.iter().map(LeftOut::from).collect();
         let (row, fork) = self.store().read(|tx| {
             let row = open_row_by_key(tx, row)?;
@@ -359,7 +359,7 @@ impl Merges {
                 cause: &waiting.cause,
             };
             let mut objects = self.contents.objects_in(tx);
-            objects.remember_trees();
+            objects.cache_trees();
             let mut plan = self.plan_merge(tx, &objects, &merging)?;
             plan.rest.completed.theirs = Some(theirs.id);
             plan.rest.completed.left_out.extend_from_slice(&too_large);
@@ -457,5 +457,5 @@ fn project_of_fork(tx: &dyn ReadTx, row: &WorkspaceRow) -> Result<WorkspaceKey> 
 
 /// What a receipt says.
 pub(crate) fn receipt(row: &MergeRow) -> Result<Completed> {
-    formats::receipt_of(&row.outcome)
+    formats::parse_receipt(&row.outcome)
 }

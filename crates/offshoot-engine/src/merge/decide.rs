@@ -6,7 +6,7 @@ use offshoot_core::{Cause, EntryKind, ObjectId, Operator, RelPath, Result};
 use offshoot_merge::{Choice, Conflict, ConflictKind, Edit};
 use offshoot_store::{HistoryOp, WriteTx};
 
-use crate::content::history_writer::LineFor;
+use crate::content::history_writer::LineTemplate;
 use crate::content::state::StateEdit;
 use crate::history::trail::LOST;
 use crate::merge::authors::{Author, Authors, Sides};
@@ -179,7 +179,7 @@ pub(crate) fn add_taken_away(decided: &mut Vec<Decided>, taken: Vec<Decided>) {
 /// Keeps what lost as a version of its path, although it never stood there (INV-5).
 pub(crate) fn keep_lost(
     tx: &mut dyn WriteTx,
-    line: &LineFor<'_>,
+    line: &LineTemplate<'_>,
     decided: &Decided,
     merge: &str,
 ) -> Result<()> {

@@ -9,7 +9,7 @@ use offshoot_merge::{Choice, MergeOptions};
 use offshoot_store::{ReviewRow, Store};
 
 use crate::content::left_out::{git_refuses_any, refuse_what_git_refuses};
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::merge::Merges;
 use crate::merge::regions::{PartChoices, cannot_join_parts};
@@ -38,7 +38,7 @@ impl Merges {
     ) -> Result<Proposal> {
         let details = details_of(review)?;
         // Only what belongs to this conflict.
-        let mut bench = Workbench::new(objects);
+        let mut bench = PendingObjects::new(objects);
         let (base, theirs) = self.base_and_theirs(&mut bench, review, &details)?;
         let states = ThreeStates {
             base: &base,
@@ -114,8 +114,8 @@ impl Merges {
             Resolution::Union => choice("union", Choice::Union),
             Resolution::Parts(parts) => Ok(("parts".to_owned(), Wanted::Parts(parts))),
             Resolution::Content(content) => {
-                let mut incoming = self.contents.take_in(content)?;
-                check(incoming.bytes_if_ruled(&row.path)?.as_deref())?;
+                let mut incoming = self.contents.receive(content)?;
+                check(incoming.bytes_if_git_checks_content(&row.path)?.as_deref())?;
                 let wanted = Wanted::Content(incoming.id, incoming.object);
                 Ok(("content".to_owned(), wanted))
             }

@@ -8,7 +8,7 @@ use crate::content::incoming::Content;
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of};
 use crate::content::state::{State, StateEdits};
-use crate::context::prefixes::{SHORTEST, only_one, too_short};
+use crate::context::prefixes::{MIN_PREFIX_DIGITS, prefix_too_short, unique_match};
 use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::review_row::{Who, who};
@@ -187,10 +187,10 @@ pub(crate) fn no_merge(id: &str) -> Error {
 impl Merges {
     /// The whole name of a merge, of which at least four digits were given.
     pub fn merge_id(&self, text: &str) -> Result<String> {
-        if text.len() < SHORTEST {
-            return Err(too_short(text));
+        if text.len() < MIN_PREFIX_DIGITS {
+            return Err(prefix_too_short(text));
         }
         let found = self.store().read(|tx| tx.merge_ids(text))?;
-        only_one(text, "merges", found)?.ok_or_else(|| no_merge(text))
+        unique_match(text, "merges", found)?.ok_or_else(|| no_merge(text))
     }
 }

@@ -12,7 +12,7 @@ use offshoot_store::{
     HistoryFilter, HistoryRow, ReadTx, ReviewState, WorkspaceKey, WorkspaceKind, WorkspaceRow,
 };
 
-use crate::content::change_set::{both, leaves};
+use crate::content::change_set::{leaf_paths, overlapping_paths};
 use crate::content::index::Index;
 use crate::content::rows::{base_state, fork_row, open_project, state_of_row};
 use crate::content::state::State;
@@ -175,12 +175,12 @@ impl Merges {
             cancel::check()?;
             let fork = fork_row(tx, &row)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let edits = index.pending(false)?.edits;
+            let edits = index.plan_snapshot(false)?.edits;
             let base = base_state(&fork);
             let changes = base.diff_edited(&index.objects, &index.base(), &edits)?;
-            let mut own = leaves(&changes);
+            let mut own = leaf_paths(&changes);
             own.retain(|path| shows(path));
-            let mut overlap_with_project = both(&own, since.paths(&index, base)?);
+            let mut overlap_with_project = overlapping_paths(&own, since.paths(&index, base)?);
             let overlap_with_project_more = overlap_with_project.len().saturating_sub(NAMED_PATHS);
             overlap_with_project.truncate(NAMED_PATHS);
             found.push(ForkOverview {
@@ -246,7 +246,7 @@ impl<'a> ProjectChanges<'a> {
             Entry::Vacant(free) => {
                 let head = state_of_row(self.project);
                 let changes = base.diff(&index.objects, &head, &RelPath::root())?;
-                free.insert(leaves(&changes))
+                free.insert(leaf_paths(&changes))
             }
         })
     }

@@ -8,7 +8,7 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::index::Index;
 use crate::content::left_out::LeftOut;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{fork_row, open_row_by_key, state_of_row};
 use crate::content::state::StateEntry;
 use crate::content::too_large::{TooLarge, largest_file};
@@ -64,11 +64,11 @@ impl Merges {
         options: &CompleteOptions,
         cause: &Cause,
     ) -> Result<Completed> {
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         let project = self.project_of_fork(&row)?;
         let settings = self.store().read(|tx| MergeSettings::read(tx, project))?;
         let include_ignored = options.include_ignored || settings.include_ignored;
-        let synced = self.sync.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false, cause)?;
         let ignored = match options.keep || include_ignored || synced.ignored.is_empty() {
             true => IgnoredFiles::default(),
             false => {
@@ -84,8 +84,8 @@ impl Merges {
             let row = open_row_by_key(tx, &row)?;
             let fork = fork_row(tx, &row)?;
             let index = Index::new(self.store(), tx, &row).with_rows()?;
-            let mut bench = Workbench::new(&index.objects);
-            let pending = index.pending(include_ignored)?;
+            let mut bench = PendingObjects::new(&index.objects);
+            let pending = index.plan_snapshot(include_ignored)?;
             let merging = Merging {
                 row: &row,
                 fork: &fork,

@@ -11,9 +11,9 @@ use offshoot_store::{
     WorkspaceState, WriteTx,
 };
 
-use crate::content::history_writer::LineFor;
+use crate::content::history_writer::LineTemplate;
 use crate::content::left_out::git_refuses_any;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEntry};
 use crate::content::workspace_row::line_of;
@@ -86,7 +86,7 @@ impl Merges {
         let settings = MergeSettings::read(tx, project.key)?;
         let known = KnownReviews::read(tx, merging.row.key)?;
         let since = merged_from_here(tx, merging.row)?;
-        let mut bench = Workbench::new(objects);
+        let mut bench = PendingObjects::new(objects);
         let forked = (merging.row, merging.fork);
         let base = merge_base(tx, &mut bench, forked, since.as_ref(), &known)?;
         let objects: &dyn ObjectReader = &bench;
@@ -254,7 +254,7 @@ impl Merges {
             .draft
             .as_ref()
             .map_or(&plan.project, |draft| &draft.next);
-        let line = LineFor {
+        let line = LineTemplate {
             row: next,
             at,
             via: Via::Merge,

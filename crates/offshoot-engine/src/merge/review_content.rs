@@ -10,7 +10,7 @@ use offshoot_merge::{Conflict, Limits, MergeOptions, Part};
 use offshoot_store::{ReadTx, ReviewRow};
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateEdit, StateEdits};
 use crate::merge::Merges;
@@ -188,7 +188,7 @@ impl Merges {
     fn sides_now(&self, tx: &dyn ReadTx, row: &ReviewRow) -> Result<SidesNow> {
         let details = details_of(row)?;
         let objects = self.contents.objects_in(tx);
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let (base, theirs) = self.base_and_theirs(&mut bench, row, &details)?;
         let Some(head) = self.head_of(tx, row, &details, &mut bench)? else {
             // What was to get the decision is gone: only what was kept can be told.
@@ -233,7 +233,7 @@ impl Merges {
         tx: &dyn ReadTx,
         row: &ReviewRow,
         details: &Details,
-        bench: &mut Workbench<'_>,
+        bench: &mut PendingObjects<'_>,
     ) -> Result<Option<State>> {
         let key = match details.lands_in {
             LandsIn::Project => row.project,
@@ -243,14 +243,14 @@ impl Merges {
             return Ok(None);
         };
         let index = Index::new(self.store(), tx, &target).with_rows()?;
-        let edits = index.pending(false)?.edits;
+        let edits = index.plan_snapshot(false)?.edits;
         index.base().edit(bench, &edits).map(Some)
     }
 
     /// The base of a review, and that with what of the workspace belongs to it.
     pub(crate) fn base_and_theirs(
         &self,
-        bench: &mut Workbench<'_>,
+        bench: &mut PendingObjects<'_>,
         review: &ReviewRow,
         details: &Details,
     ) -> Result<(State, State)> {
@@ -281,7 +281,7 @@ impl Merges {
 
 /// A state with what another has at some paths.
 fn with_paths_of(
-    bench: &mut Workbench<'_>,
+    bench: &mut PendingObjects<'_>,
     state: &State,
     other: &State,
     paths: &[RelPath],

@@ -16,7 +16,7 @@ use offshoot_store::{
 };
 
 use crate::content::left_out::without_left_out;
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{agent_of, state_of_row};
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
@@ -216,7 +216,7 @@ impl Merges {
                     )
                 })?;
             let mut objects = self.contents.objects_in(tx);
-            objects.remember_trees();
+            objects.cache_trees();
             let head = state_of_row(&project);
             let id: ProjectId = project.id.as_str().parse()?;
             self.decided_edits(&objects, &head, &id, decided).map(drop)
@@ -245,7 +245,7 @@ impl Merges {
         head: &State,
         merge: &MergeRow,
     ) -> Result<Proposal> {
-        let mut bench = Workbench::new(objects);
+        let mut bench = PendingObjects::new(objects);
         let base = self.state_at(merge.project, &merge.base)?;
         let theirs = self.state_at(merge.workspace, &merge.theirs)?;
         let base = match &receipt(merge)?.since {

@@ -11,12 +11,12 @@ use offshoot_store::{ReadTx, ReviewRow, ReviewState, WorkspaceKey, WorkspaceRow,
 use serde::{Deserialize, Serialize};
 
 use crate::content::state::{State, StateChange, StateEntry};
-use crate::context::prefixes::{SHORTEST, fresh_name, only_one, too_short};
+use crate::context::prefixes::{MIN_PREFIX_DIGITS, prefix_too_short, random_name, unique_match};
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::decision::Wanted;
 
-pub(crate) use crate::formats::{Decision, Details, There};
+pub(crate) use crate::formats::{ContentAtOpening, Decision, Details};
 
 /// Who wrote one side of a conflict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,7 +215,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
         since: finding.since,
         theirs_snapshot: finding.snapshot,
         paths: subject.paths,
-        there: There::Content(there.and_then(|entry| entry.id)),
+        there: ContentAtOpening::Content(there.and_then(|entry| entry.id)),
         ours_by,
         theirs_by,
         decision: None,
@@ -224,7 +224,7 @@ pub(crate) fn open_review(subject: Subject, finding: &Finding<'_>) -> Result<Rev
     };
     let [base, ours, theirs] = subject.contents;
     Ok(ReviewRow {
-        id: same.map_or_else(fresh_name, |row| row.id.clone()),
+        id: same.map_or_else(random_name, |row| row.id.clone()),
         project: finding.project.key,
         workspace: finding.row.key,
         merge: finding.merge.to_owned(),
@@ -274,7 +274,7 @@ pub(crate) fn who(cause: &Cause, at: Timestamp) -> Who {
 }
 
 pub(crate) fn details_of(row: &ReviewRow) -> Result<Details> {
-    formats::of_text(&row.details)
+    formats::parse_text(&row.details)
 }
 
 /// Notes that a review is decided and where that went.
@@ -339,10 +339,10 @@ pub(crate) fn already_resolved(id: &str) -> Error {
 impl Merges {
     /// The whole name of a review, of which at least four digits were given.
     pub fn review_id(&self, text: &str) -> Result<String> {
-        if text.len() < SHORTEST {
-            return Err(too_short(text));
+        if text.len() < MIN_PREFIX_DIGITS {
+            return Err(prefix_too_short(text));
         }
         let found = self.store().read(|tx| tx.review_ids(text))?;
-        only_one(text, "reviews", found)?.ok_or_else(|| no_review(text))
+        unique_match(text, "reviews", found)?.ok_or_else(|| no_review(text))
     }
 }

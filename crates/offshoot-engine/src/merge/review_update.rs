@@ -11,7 +11,7 @@ use offshoot_merge::Conflict;
 use offshoot_store::{ForkRow, HistoryOp, ReadTx, ReviewRow, Via, WorkspaceRow, WorkspaceState};
 
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, open_row_by_key, state_of_row};
 use crate::content::state::{State, StateChange};
 use crate::merge::Merges;
@@ -112,7 +112,7 @@ impl Merges {
                 )
                 .with_hint("its files are kept: `offshoot workspace create --from SNAP`")
             })?;
-        let (row, _lock) = self.sync.hold_alone(&row.id)?;
+        let (row, _lock) = self.sync.lock_exclusively(&row.id)?;
         let kept = self
             .workspaces
             .keep_last_state(&row, "before a decision", cause)?;
@@ -121,7 +121,7 @@ impl Merges {
             let index = Index::new(self.store(), tx, &now);
             let base = index.base();
             let proposal = self.edits_of_decision(&index.objects, &base, review, wanted)?;
-            let mut bench = Workbench::new(&index.objects);
+            let mut bench = PendingObjects::new(&index.objects);
             let state = base.edit(&mut bench, &proposal.edits)?;
             let mut objects = bench.prepare(self.store())?;
             objects.extend(proposal.contents);

@@ -21,7 +21,8 @@ use crate::merge::decision::Wanted;
 use crate::merge::regions::PartChoices;
 use crate::merge::review_land::{DecidedReview, ToLand};
 use crate::merge::review_row::{
-    Decision, LandsIn, There, Who, already_resolved, details_of, find_review, refuse_other, who,
+    ContentAtOpening, Decision, LandsIn, Who, already_resolved, details_of, find_review,
+    refuse_other, who,
 };
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::Snapshot;
@@ -158,7 +159,7 @@ impl Merges {
         note: Option<&str>,
         cause: &Cause,
     ) -> Result<Review> {
-        let incoming = self.contents.take_in(content)?;
+        let incoming = self.contents.receive(content)?;
         let at = self.context.now();
         self.store().write(Durability::Synced, |tx| {
             let review = find_review(tx, id)?;
@@ -420,8 +421,8 @@ impl Merges {
             note: one.note,
         });
         let then = match details.there {
-            There::Content(content) => content,
-            There::Unknown => row.ours,
+            ContentAtOpening::Content(content) => content,
+            ContentAtOpening::Unknown => row.ours,
         };
         Ok(Review {
             candidates: candidates.collect(),

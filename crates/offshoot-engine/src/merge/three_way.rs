@@ -14,7 +14,7 @@ use offshoot_merge::{
 };
 use offshoot_store::{NewObject, Store};
 
-use crate::content::left_out::{Gate, LeftOut};
+use crate::content::left_out::{LeftOut, MergeFilter};
 use crate::content::objects::missing_content;
 use crate::content::state::{State, StateChange, StateEdit, StateEntry};
 use crate::project::head::Proposal;
@@ -49,7 +49,7 @@ pub(crate) fn merge_into_project(
     states: ThreeStates<'_>,
     options: &MergeOptions,
 ) -> Result<ThreeWay> {
-    let mut gate = Gate::new(objects, states.base, states.theirs);
+    let mut gate = MergeFilter::new(objects, states.base, states.theirs);
     let mut merge = merge_through(store, objects, states, options, Some(&mut gate))?;
     merge.left_out.extend(gate.into_left_out());
     Ok(merge)
@@ -70,12 +70,12 @@ fn merge_through(
     objects: &dyn ObjectReader,
     states: ThreeStates<'_>,
     options: &MergeOptions,
-    mut gate: Option<&mut Gate<'_>>,
+    mut gate: Option<&mut MergeFilter<'_>>,
 ) -> Result<ThreeWay> {
     let all = states.base.diff(objects, states.theirs, &RelPath::root())?;
     let mut theirs = all.clone();
     if let Some(gate) = &mut gate {
-        theirs = passed(theirs, |change| gate.lets_change(change))?;
+        theirs = passed(theirs, |change| gate.allows_change(change))?;
     }
     let changes: Vec<PathChange> = theirs.iter().filter_map(as_path_change).collect();
     let head = StateHead { objects, states };
@@ -87,8 +87,8 @@ fn merge_through(
     }
     let mut outcome = merge_trees(&changes, &head, &head, &options)?;
     if let Some(gate) = &mut gate {
-        outcome.edits = passed(outcome.edits, |edit| gate.lets_edit(edit))?;
-        outcome.conflicts = passed(outcome.conflicts, |one| gate.lets_path(&one.path))?;
+        outcome.edits = passed(outcome.edits, |edit| gate.allows_edit(edit))?;
+        outcome.conflicts = passed(outcome.conflicts, |one| gate.allows_path(&one.path))?;
     }
     let mut applied = Applied {
         store,

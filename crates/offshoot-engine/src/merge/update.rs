@@ -25,17 +25,17 @@ use offshoot_store::{
 };
 
 use crate::content::change_set::{change_set, kind_of, op_of, topmost};
-use crate::content::counters::Tally;
-use crate::content::draft::is_same;
-use crate::content::history_writer::{LineFor, changed_row};
-use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
-use crate::content::objects::Workbench;
+use crate::content::counters::CounterDelta;
+use crate::content::draft::is_same_index;
+use crate::content::history_writer::{LineTemplate, changed_row};
+use crate::content::index::{Entry, Index, missing_dirs_in, new_dir_rows};
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{
     fork_row, open_row_by_key, project_name, size_of, state_of, state_of_row,
 };
 use crate::content::state::{State, StateChange};
 use crate::content::workspace_row::{line_of, put_row};
-use crate::directory::fork_dir::Rows;
+use crate::directory::fork_dir::ForkRows;
 use crate::directory::layers::Stack;
 use crate::directory::replacement::write_note;
 use crate::formats::UpdateNote;
@@ -44,7 +44,7 @@ use crate::merge::base::{base_without_undone, merged_from_here, merged_state};
 use crate::merge::complete::PendingConflict;
 use crate::merge::review_update::reviews_of_update;
 use crate::merge::three_way::{ThreeStates, merge_states};
-use crate::sync::fork::{Closed, leaves_out_dirs};
+use crate::sync::fork_ignore::{SkipDir, leaves_out_dirs};
 use crate::workspace::snapshot::FoldedRows;
 
 /// What an update did, or would do.
@@ -91,7 +91,7 @@ impl Merges {
     /// one that needs a decision gets a review and, until then, what the project has.
     pub fn update(&self, id: &WorkspaceId, dry_run: bool, cause: &Cause) -> Result<Updated> {
         self.context.require_space()?;
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         if row.kind != WorkspaceKind::Fork {
             return Err(Error::invalid(format!("`{id}` is no fork"))
                 .with_hint("only forks of a project have a base to move"));
@@ -102,7 +102,7 @@ impl Merges {
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
         self.projects.clear_earlier_merges(&project)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = || {
             self.store().read(|tx| {
                 let merged = merged_from_here(tx, &row)?;
@@ -150,10 +150,10 @@ impl Merges {
         merged: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<bool> {
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.directories.refuse_unfinished_git(&row)?;
         let seen = self.seen_on_disk(&row)?;
-        let synced = self.sync.sync_held(&row, false, cause)?;
+        let synced = self.sync.sync_locked(&row, false, cause)?;
         let plan = self
             .store()
             .read(|tx| self.plan_update(tx, &row, merged.as_ref()))?;
@@ -191,10 +191,10 @@ impl Merges {
             return Ok(None);
         };
         let index = Index::new(self.store(), tx, &row).with_rows()?;
-        let mut bench = Workbench::new(&index.objects);
+        let mut bench = PendingObjects::new(&index.objects);
         let theirs = index
             .base()
-            .edit(&mut bench, &index.pending(false)?.edits)?;
+            .edit(&mut bench, &index.plan_snapshot(false)?.edits)?;
         let ours = state_of_row(&project);
         // What the merge left out is the workspace's own and stays in it.
         let base = base_without_undone(tx, &mut bench, &fork)?;
@@ -277,12 +277,12 @@ impl Merges {
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
-            let _ = self.directories.ensure_fork(&row);
+            let _ = self.directories.ensure_mounted(&row);
             return Err(error);
         }
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         self.directories.finish_update(&row, &fork)?;
-        self.directories.ensure_fork(&row)
+        self.directories.ensure_mounted(&row)
     }
 
     /// What differs from the layers of a fork right now, and when each was last touched. Directories
@@ -306,7 +306,7 @@ impl Merges {
         Ok(seen)
     }
 
-    fn differences_now(&self, row: &WorkspaceRow, closed: Closed<'_>) -> Result<Vec<Seen>> {
+    fn differences_now(&self, row: &WorkspaceRow, closed: SkipDir<'_>) -> Result<Vec<Seen>> {
         if !row.materialized {
             return Ok(Vec::new());
         }
@@ -372,9 +372,9 @@ impl Merges {
                 .iter()
                 .try_for_each(|object| tx.put_object(object).map(drop))
         })?;
-        let rows = (row, &plan.fork, Rows::InNote);
+        let rows = (row, &plan.fork, ForkRows::InNote);
         self.directories
-            .make_fork(provider, stack, next, rows, &plan.project)?;
+            .make_fork_dir(provider, stack, next, rows, &plan.project)?;
         if plan.fork.git {
             self.directories
                 .write_index_of_copy(provider, stack, next, plan.head.id)?;
@@ -386,7 +386,7 @@ impl Merges {
         self.directories.project_changes(&dir, &plan.beyond)?;
         let known = self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
-            let pending = Index::new(self.store(), tx, &now).pending(false)?;
+            let pending = Index::new(self.store(), tx, &now).plan_snapshot(false)?;
             Ok(pending
                 .ignored
                 .into_iter()
@@ -435,14 +435,14 @@ impl Merges {
             let now = open_row_by_key(tx, row)?;
             let pending = Index::new(self.store(), tx, &now)
                 .with_rows()?
-                .pending(false)?;
+                .plan_snapshot(false)?;
             Ok((now, FoldedRows::new(&pending), pending.ignored))
         })?;
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             let mut fork = fork_row(tx, &before)?;
             if before.revision != row.revision
-                || !is_same(&before, &then)
+                || !is_same_index(&before, &then)
                 || fork.place != plan.fork.place
             {
                 return Err(Error::new(
@@ -459,7 +459,7 @@ impl Merges {
             next.sidecar = plan.desired.sidecar;
             folded.remove(tx, before.key)?;
             let mut tally = record_update(tx, plan, &next, kept, cause)?;
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next,
                 at,
                 via: Via::Update,
@@ -467,7 +467,7 @@ impl Merges {
             };
             let above = self.dirs_above_ignored(tx, &next, &ignored)?;
             for dir in &above {
-                tally.put(None, dir)?;
+                tally.replace(None, dir)?;
                 tx.put_entry(before.key, dir)?;
                 tx.add_history(&line.mkdir(&dir.path))?;
             }
@@ -477,7 +477,7 @@ impl Merges {
             }
             for review in &plan.reviews {
                 tx.put_review(review)?;
-                let line = LineFor {
+                let line = LineTemplate {
                     row: &next,
                     at,
                     via: Via::Update,
@@ -514,7 +514,7 @@ impl Merges {
         next: &WorkspaceRow,
         ignored: &[EntryRow],
     ) -> Result<Vec<EntryRow>> {
-        let index = Index::new(self.store(), tx, next).remembering();
+        let index = Index::new(self.store(), tx, next).with_tree_cache();
         let mut above = Vec::new();
         for row in ignored {
             if index.shown_by_base(&row.path)?.is_some() {
@@ -530,7 +530,7 @@ impl Merges {
             if let Some((place, _)) = dirs.iter().find(|(_, there)| is_file(*there)) {
                 return Err(ignored_in_the_way(place));
             }
-            for dir in new_dir_rows(&index, &missing_of(&steps)?, next.revision)? {
+            for dir in new_dir_rows(&index, &missing_dirs_in(&steps)?, next.revision)? {
                 index.draft(&dir.path, Some(dir.clone()));
                 above.push(dir);
             }
@@ -575,27 +575,27 @@ fn record_update(
     next: &WorkspaceRow,
     kept: Option<ObjectId>,
     cause: &Cause,
-) -> Result<Tally> {
+) -> Result<CounterDelta> {
     let at = next.changed_at;
     let mut top = line_of(next, HistoryOp::Update, cause, at);
     top.via = Via::Update;
     top.before = kept;
     top.after = Some(plan.head.id);
     tx.add_history(&top)?;
-    let line = LineFor {
+    let line = LineTemplate {
         row: next,
         at,
         via: Via::Update,
         cause,
     };
-    let mut tally = Tally::default();
+    let mut tally = CounterDelta::default();
     for (change, size_before, size_after) in &plan.changes {
         let mut entry = line.file(op_of(change), &change.path, kind_of(change));
         entry.before = change.before.and_then(|entry| entry.id);
         entry.after = change.after.and_then(|entry| entry.id);
         entry.size = *size_after;
         tx.add_history(&entry)?;
-        tally.change(change, *size_before, *size_after);
+        tally.apply(change, *size_before, *size_after);
     }
     Ok(tally)
 }

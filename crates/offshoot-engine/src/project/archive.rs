@@ -15,7 +15,7 @@ use offshoot_git::ObjectReader;
 use offshoot_store::{Durability, HistoryOp, NewObject, Via};
 
 use crate::content::incoming::Content;
-use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
+use crate::content::left_out::{refuse_reserved_dir, refuse_what_git_refuses};
 use crate::content::objects::StoredObjects;
 use crate::content::rows::{open_project, state_of_row};
 use crate::content::state::{State, StateEdit, StateEntry};
@@ -80,8 +80,8 @@ impl ProjectImport {
         executable: bool,
     ) -> Result<u64> {
         self.refuse(path, EntryKind::File)?;
-        let mut incoming = self.projects.contents.take_in(content)?;
-        let ruled = incoming.bytes_if_ruled(path)?;
+        let mut incoming = self.projects.contents.receive(content)?;
+        let ruled = incoming.bytes_if_git_checks_content(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let entry = StateEntry {
             kind: EntryKind::File,
@@ -113,7 +113,7 @@ impl ProjectImport {
     /// Takes a link in, as it is: nothing in a project follows it. It replaces a file or a link.
     pub fn make_link(&self, path: &RelPath, target: &[u8]) -> Result<()> {
         self.refuse(path, EntryKind::Symlink)?;
-        let incoming = self.projects.contents.take_in(Content::Bytes(target))?;
+        let incoming = self.projects.contents.receive(Content::Bytes(target))?;
         let entry = StateEntry {
             kind: EntryKind::Symlink,
             perm: LINK_PERM,
@@ -241,7 +241,7 @@ fn refuse_in(
         Ok(head.entry(objects, path)?.map(|entry| entry.kind))
     };
     refuse_what_git_refuses(path, kind, None)?;
-    refuse_place_of_ours(objects, head, path)?;
+    refuse_reserved_dir(objects, head, path)?;
     if let Some(above) = head.leaf_above(objects, path)? {
         return Err(not_a_dir(&above));
     }

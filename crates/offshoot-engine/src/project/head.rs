@@ -17,15 +17,15 @@ use offshoot_store::{
 };
 
 use crate::content::change_set::{kind_of, op_of};
-use crate::content::counters::Tally;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::counters::CounterDelta;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::incoming::Content;
-use crate::content::left_out::{refuse_place_of_ours, refuse_what_git_refuses};
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::left_out::{refuse_reserved_dir, refuse_what_git_refuses};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{no_project, open_project, size_of, state_of, state_of_row};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::{Quota, line_of, new_row};
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::formats;
 use crate::project::Projects;
 use crate::workspace::files::{Expect, WriteOptions};
@@ -110,7 +110,7 @@ impl Projects {
     pub(crate) fn create_project_and(
         &self,
         id: &ProjectId,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Project> {
         let at = self.context.now();
@@ -140,7 +140,8 @@ impl Projects {
     /// Deleting it again changes nothing. Returns its last snapshot.
     pub fn delete_project(&self, id: &ProjectId, cause: &Cause) -> Result<Option<ObjectId>> {
         let at = self.context.now();
-        self.context.freeing(|| self.close_project(id, at, cause))
+        self.context
+            .with_reserve(|| self.close_project(id, at, cause))
     }
 
     fn close_project(
@@ -190,8 +191,8 @@ impl Projects {
         }
         path.check_depth()?;
         refuse_what_git_refuses(path, EntryKind::File, None)?;
-        let mut incoming = self.contents.take_in(content)?;
-        let ruled = incoming.bytes_if_ruled(path)?;
+        let mut incoming = self.contents.receive(content)?;
+        let ruled = incoming.bytes_if_git_checks_content(path)?;
         refuse_what_git_refuses(path, EntryKind::File, ruled.as_deref())?;
         let label = format!("Edit {path}");
         let recorded = Recorded {
@@ -203,7 +204,7 @@ impl Projects {
             at: self.context.now(),
         };
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
-            refuse_place_of_ours(objects, head, path)?;
+            refuse_reserved_dir(objects, head, path)?;
             let before = head.entry(objects, path)?;
             refuse_edit(objects, head, path, before.as_ref(), options)?;
             let kept = before.map_or(PLAIN_FILE_PERM, |entry| entry.perm);
@@ -239,7 +240,7 @@ impl Projects {
         let plan = |tx: &dyn ReadTx| {
             let project = open_project(tx, id)?;
             let mut objects = self.contents.objects_in(tx);
-            objects.remember_trees();
+            objects.cache_trees();
             let proposal = make(&objects, &state_of_row(&project))?;
             let draft = self.draft_project(tx, project.clone(), proposal, recorded)?;
             let changes_something = !draft.changes.is_empty() || project.head.is_none();
@@ -306,7 +307,7 @@ impl Projects {
         recorded: &Recorded<'_>,
     ) -> Result<ProjectDraft> {
         let mut objects = self.contents.objects_in(tx);
-        objects.remember_trees();
+        objects.cache_trees();
         let head = state_of_row(&row);
         // Only what the owner brings from a directory may hold repositories.
         if recorded.op != HistoryOp::Import {
@@ -316,7 +317,7 @@ impl Projects {
                 }
             }
         }
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let state = head.edit(&mut bench, &proposal.edits)?;
         let changes = head.diff(&bench, &state, &RelPath::root())?;
         let mut next = changed_row(&row, recorded.at);
@@ -326,7 +327,7 @@ impl Projects {
             .map(|object| (object.id(), object.size() as i64))
             .collect();
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut tally = Tally::default();
+        let mut tally = CounterDelta::default();
         for change in &changes {
             let size = |entry: &Option<StateEntry>| match entry {
                 Some(entry) => match entry.id.and_then(|id| new.get(&id)) {
@@ -336,7 +337,7 @@ impl Projects {
                 None => Ok(0),
             };
             let after = size(&change.after)?;
-            tally.change(change, size(&change.before)?, after);
+            tally.apply(change, size(&change.before)?, after);
             sizes.push(after);
         }
         tally.add_to(&mut next);
@@ -422,7 +423,7 @@ pub(crate) fn land_draft(
     }
     tx.add_snapshot(&draft.snapshot)?;
     tx.update_workspace(&draft.next)?;
-    let line = LineFor {
+    let line = LineTemplate {
         row: &draft.next,
         at: recorded.at,
         via: recorded.via,

@@ -18,11 +18,11 @@ use offshoot_store::{
     WorkspaceRow, WorkspaceState,
 };
 
-use crate::content::objects::{StoredObjects, Workbench};
+use crate::content::objects::{PendingObjects, StoredObjects};
 use crate::content::rows::{open_project, state_of, state_of_row};
 use crate::content::state::{State, StateEdit, StateEdits, StateEntry};
 use crate::content::workspace_row::line_of;
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
 use crate::project::head::{Project, Proposal, Recorded, add_project};
@@ -112,7 +112,7 @@ pub(crate) struct NewProject<'a> {
     pub(crate) cause: &'a Cause,
     pub(crate) at: Timestamp,
     /// What else the transaction writes.
-    pub(crate) also: Option<Also<'a>>,
+    pub(crate) also: Option<ExtraWrite<'a>>,
 }
 
 impl Projects {
@@ -143,19 +143,19 @@ impl Projects {
         source: &Path,
         options: &ImportOptions,
         progress: &mut dyn FnMut(ImportProgress),
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
         self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let source = self.open_source(source)?;
-        self.directories.try_providers_early();
+        self.directories.probe_providers_early();
         let mut tree = self.read_source(&source, options, &|_| false, progress)?;
         refuse_empty(&tree)?;
         let at = self.context.now();
         let objects = StoredObjects::new(self.store(), None);
-        let mut bench = Workbench::new(&objects);
-        bench.add_ruled(source.dir(), tree.entries.keys())?;
+        let mut bench = PendingObjects::new(&objects);
+        bench.add_files_git_checks(source.dir(), tree.entries.keys())?;
         let (files, dirs, bytes) = tree.counts();
         // A million paths are some 100 MB each time that they are held: each step gives back what
         // it took before the next one begins.

@@ -15,7 +15,7 @@ use offshoot_core::{
 use offshoot_git::{Commit, GitRepository, Head, Tree, read_object};
 use offshoot_store::{BulkWriter, Landing, SnapshotRow, WorkspaceKey};
 
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::project::Projects;
 use crate::project::import::{ImportProgress, ImportStage, Imported, NewProject, refuse_taken};
 
@@ -70,14 +70,14 @@ impl Projects {
         id: &ProjectId,
         source: &Path,
         progress: &mut dyn FnMut(ImportProgress),
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Imported> {
         self.context.require_space()?;
         self.store().read(|tx| refuse_taken(tx, id))?;
         let repository = GitRepository::open(&self.source_place(source)?)?;
         let head = head_commit(&repository)?;
-        self.directories.try_providers_early();
+        self.directories.probe_providers_early();
         let bulk = self.store().bulk();
         let mut reading = Reading {
             projects: self,

@@ -22,7 +22,7 @@ use crate::content::state::belongs_to_nested_git;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
 use crate::project::import::{ImportOptions, ImportProgress, ImportStage};
-use crate::sync::disk::{Taken, is_too_deep, read_rule_file, rules_in, take_too_deep};
+use crate::sync::disk::{DiskRead, extract_too_deep, is_too_deep, read_rule_file, rules_in};
 
 const THREADS: usize = 2;
 /// So many files a thread takes at a time.
@@ -69,7 +69,7 @@ impl Projects {
             )
             .with_hint("name a directory, or a git repository"));
         }
-        let data = self.context.data.place();
+        let data = self.context.data.root();
         let data = data.canonicalize().unwrap_or(data);
         let own_data = data
             .strip_prefix(&path)
@@ -97,7 +97,7 @@ impl Projects {
             };
             error.with_hint("check the path").with_source(cause)
         })?;
-        let data = self.context.data.place();
+        let data = self.context.data.root();
         let data = data.canonicalize().unwrap_or(data);
         if path.starts_with(&data) {
             return Err(Error::invalid(
@@ -228,7 +228,7 @@ impl Projects {
         let largest = self.context.options.max_file_bytes;
         let taken = match self
             .sync
-            .take_from_disk(dir, path, Some(seen.stat), None, largest, bulk)
+            .read_from_disk(dir, path, Some(seen.stat), None, largest, bulk)
         {
             Err(error) if error.code() == ErrorCode::PermissionDenied => {
                 read.drop(path, "unreadable file");
@@ -238,16 +238,16 @@ impl Projects {
         };
         let mut entry = match taken {
             // Whoever removed it was quicker, as if it had never been there.
-            Taken::Gone => return Ok(()),
-            Taken::TooLarge(_) => {
+            DiskRead::Gone => return Ok(()),
+            DiskRead::TooLarge(_) => {
                 read.drop(path, "too large file");
                 return Ok(());
             }
-            Taken::Unsettled => {
+            DiskRead::Unsettled => {
                 read.unsettled.push(path.clone());
                 return Ok(());
             }
-            Taken::Entry(entry, _) => entry,
+            DiskRead::Entry(entry, _) => entry,
         };
         if entry.kind == EntryKind::File {
             entry.perm = kept_perm(path, entry.perm, &mut read.dropped);
@@ -270,7 +270,7 @@ impl SourceTree {
             .filter(|path| !source.is_left_out(path.as_bytes()))
             .cloned()
             .collect();
-        self.dropped.extend(take_too_deep(&mut ignored));
+        self.dropped.extend(extract_too_deep(&mut ignored));
         if let Some(data) = &source.own_data
             && scan.ignored.contains(data)
         {

@@ -105,8 +105,8 @@ impl MergeSettings {
             .project_settings(project)?
             .ok_or_else(|| Error::internal("a project has no settings"))?;
         Ok(MergeSettings {
-            policies: formats::policies_of(&row.policy)?,
-            protect: formats::protected_of(&row.protect)?,
+            policies: formats::parse_policies(&row.policy)?,
+            protect: formats::parse_protected(&row.protect)?,
             landing: row.landing,
             include_ignored: row.include_ignored,
         })

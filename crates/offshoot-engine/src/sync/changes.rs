@@ -3,10 +3,10 @@
 use offshoot_core::{Cause, ChangeSet, ObjectId, ProjectId, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, ForkRow, WorkspaceKind, WorkspaceRow};
 
-use crate::content::change_set::{both, change_set, leaves, topmost};
+use crate::content::change_set::{change_set, leaf_paths, overlapping_paths, topmost};
 use crate::content::index::Index;
-use crate::content::pending::Pending;
 use crate::content::rows::{base_state, fork_row, open_row_by_key, state_of_row};
+use crate::content::snapshot_plan::SnapshotPlan;
 use crate::content::state::StateChange;
 use crate::content::too_large::TooLarge;
 use crate::sync::Synchronizer;
@@ -37,13 +37,13 @@ pub struct Changes {
     pub moved: Option<BaseMoved>,
     /// What cannot be in the workspace although it is in its directory, with the reason.
     pub refused: Vec<(RelPath, String)>,
-    /// Files that were not read for their size, and are in no snapshot.
+    /// Files that were not read for their size. They are in no snapshot.
     pub too_large: Vec<TooLarge>,
 }
 
 impl Synchronizer {
-    /// What differs between the base of a workspace and now: for a fork its base, for another one
-    /// its newest snapshot. Outside changes are recorded first.
+    /// What a workspace changed: a fork since its base, another workspace since its newest snapshot.
+    /// Outside changes are recorded first.
     pub fn changes(&self, id: &WorkspaceId, cause: &Cause) -> Result<Changes> {
         let row = self.contents.open_row(id)?;
         if row.kind != WorkspaceKind::Fork {
@@ -60,13 +60,13 @@ impl Synchronizer {
             });
         }
         let mut seen = None;
-        let synced = self.sync_and_see(&row, &mut seen)?;
+        let synced = self.sync_and_collect_changes(&row, &mut seen)?;
         let mut changes = match seen {
             Some(changes) => changes,
             None => self.store().read(|tx| {
                 let row = open_row_by_key(tx, &row)?;
                 let index = Index::new(self.store(), tx, &row).with_rows()?;
-                changes_of(&index, &index.pending(false)?, &fork_row(tx, &row)?)
+                changes_of(&index, &index.plan_snapshot(false)?, &fork_row(tx, &row)?)
             })?,
         };
         let mut ignored = std::mem::take(&mut changes.set.ignored);
@@ -79,9 +79,13 @@ impl Synchronizer {
         Ok(changes)
     }
 
-    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what it
+    /// Records what outside programs changed in a fork. If that was nothing, `seen` gets what the fork
     /// changed since its base.
-    fn sync_and_see(&self, row: &WorkspaceRow, seen: &mut Option<Changes>) -> Result<Synced> {
+    fn sync_and_collect_changes(
+        &self,
+        row: &WorkspaceRow,
+        seen: &mut Option<Changes>,
+    ) -> Result<Synced> {
         if !row.handed_out {
             return Ok(Synced::default());
         }
@@ -90,18 +94,22 @@ impl Synchronizer {
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
-        self.directories.bring_back_held(&row)?;
+        self.directories.ensure_directory_locked(&row)?;
         let dir = self.directories.dir_of(&row)?;
         let place = self.context.data.workspace(&row.id);
         self.sync_fork(&row, &dir, &place, false, Durability::Synced, Some(seen))
     }
 }
 
-/// What the store says that a fork changed since its base.
-pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -> Result<Changes> {
-    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &pending.edits)?;
+/// What a fork changed since its base, by the index alone.
+pub(crate) fn changes_of(
+    index: &Index<'_>,
+    plan: &SnapshotPlan,
+    fork: &ForkRow,
+) -> Result<Changes> {
+    let changed = base_state(fork).diff_edited(&index.objects, &index.base(), &plan.edits)?;
     let mut set = change_set(&changed);
-    set.ignored = pending.ignored.iter().map(|row| row.path.clone()).collect();
+    set.ignored = plan.ignored.iter().map(|row| row.path.clone()).collect();
     Ok(Changes {
         base: Some(fork.base),
         set,
@@ -111,6 +119,7 @@ pub(crate) fn changes_of(index: &Index<'_>, pending: &Pending, fork: &ForkRow) -
     })
 }
 
+/// How far the project of a fork is ahead of the fork's base.
 fn base_moved(
     index: &Index<'_>,
     fork: &ForkRow,
@@ -131,6 +140,6 @@ fn base_moved(
         project: project.id.as_str().parse()?,
         head,
         snapshots: number(&head)? - number(&fork.base)?,
-        overlap: both(&leaves(changed), &leaves(&ours)),
+        overlap: overlapping_paths(&leaf_paths(changed), &leaf_paths(&ours)),
     }))
 }

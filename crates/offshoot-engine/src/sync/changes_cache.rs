@@ -1,6 +1,7 @@
-//! Remembers what was told of the changes of forks, so that nothing is worked out again as long as
-//! nothing has changed. Whether that is so is looked at every time: only what follows from the look
-//! is remembered, not the look.
+//! A cache of what forks changed since their base.
+//!
+//! The directory of a fork is always walked. The changes that follow from the walk are cached by what
+//! the walk saw and by the rows, so that they are computed once while neither changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,41 +12,42 @@ use offshoot_store::{ForkRow, WorkspaceKey, WorkspaceRow};
 
 use crate::sync::changes::Changes;
 
-/// So many forks are remembered.
-const MOST_FORKS: usize = 64;
-/// With more differences than this a fork is not remembered: the memory follows the change, too.
-const MOST_DIFFERENCES: usize = 4_096;
-/// A file that changed so short a time ago may change again within the same tick of the clock.
-const SETTLED_MICROS: i64 = 50_000;
+/// The most forks in the cache.
+const MAX_FORKS: usize = 64;
+/// A fork with more differences than this is not cached, to bound memory.
+const MAX_DIFFERENCES: usize = 4_096;
+/// A file that changed this recently may change again within the same tick of the clock.
+const RACY_MICROS: i64 = 50_000;
 
-/// All that the changes of a fork follow from.
+/// Everything that the changes of a fork are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ground {
-    key: WorkspaceKey,
+pub(crate) struct ChangesKey {
+    workspace: WorkspaceKey,
     revision: i64,
     head: Option<ObjectId>,
     fork: ForkRow,
     project_head: Option<ObjectId>,
-    /// What the directory shows that its layers do not, by path, with all times of every file.
+    /// Where the directory differs from its layers, with the `stat` data of every file.
     differences: Vec<Difference>,
 }
 
-impl Ground {
-    /// None if more may have changed than the look can show.
+impl ChangesKey {
+    /// None if a file may change again without a change of its `stat` data, or if there are too many
+    /// differences.
     pub(crate) fn new(
         row: &WorkspaceRow,
         fork: &ForkRow,
         project_head: Option<ObjectId>,
         differences: &[Difference],
-        looked_at: Timestamp,
-    ) -> Option<Ground> {
+        walked_at: Timestamp,
+    ) -> Option<ChangesKey> {
         let settled = |one: &Difference| {
             let changed = one.now.map(|now| (now.ctime_ns / 1_000) as i64);
-            changed.is_none_or(|changed| changed + SETTLED_MICROS < looked_at.0)
+            changed.is_none_or(|changed| changed + RACY_MICROS < walked_at.0)
         };
-        let small = differences.len() <= MOST_DIFFERENCES;
-        (small && differences.iter().all(settled)).then(|| Ground {
-            key: row.key,
+        let small = differences.len() <= MAX_DIFFERENCES;
+        (small && differences.iter().all(settled)).then(|| ChangesKey {
+            workspace: row.key,
             revision: row.revision,
             head: row.head,
             fork: fork.clone(),
@@ -55,38 +57,37 @@ impl Ground {
     }
 }
 
-/// What was told.
-pub(crate) struct Answer {
-    ground: Ground,
+/// An entry of the cache.
+pub(crate) struct CachedChanges {
+    key: ChangesKey,
     pub(crate) changes: Changes,
     /// What the ignore rules left out.
     pub(crate) ignored: Vec<RelPath>,
 }
 
-/// The newest answers, the last one at the end.
+/// The changes that were computed last, the newest at the end.
 #[derive(Default)]
-pub(crate) struct Told(Mutex<VecDeque<Arc<Answer>>>);
+pub(crate) struct ChangesCache(Mutex<VecDeque<Arc<CachedChanges>>>);
 
-impl Told {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Answer>>> {
+impl ChangesCache {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<CachedChanges>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was told on the same ground.
-    pub(crate) fn get(&self, ground: &Ground) -> Option<Arc<Answer>> {
-        let of_key = |answer: &&Arc<Answer>| answer.ground.key == ground.key;
-        let found = self.lock().iter().find(of_key).cloned()?;
-        (found.ground == *ground).then_some(found)
+    pub(crate) fn get(&self, key: &ChangesKey) -> Option<Arc<CachedChanges>> {
+        let of_workspace = |one: &&Arc<CachedChanges>| one.key.workspace == key.workspace;
+        let found = self.lock().iter().find(of_workspace).cloned()?;
+        (found.key == *key).then_some(found)
     }
 
-    pub(crate) fn put(&self, ground: Ground, changes: Changes, ignored: Vec<RelPath>) {
-        let mut told = self.lock();
-        told.retain(|answer| answer.ground.key != ground.key);
-        while told.len() >= MOST_FORKS {
-            told.pop_front();
+    pub(crate) fn put(&self, key: ChangesKey, changes: Changes, ignored: Vec<RelPath>) {
+        let mut cache = self.lock();
+        cache.retain(|one| one.key.workspace != key.workspace);
+        while cache.len() >= MAX_FORKS {
+            cache.pop_front();
         }
-        told.push_back(Arc::new(Answer {
-            ground,
+        cache.push_back(Arc::new(CachedChanges {
+            key,
             changes,
             ignored,
         }));

@@ -1,10 +1,10 @@
-//! Taking the directory of a workspace away without losing what somebody writes to it meanwhile.
+//! Removing the directory of a workspace without losing what a program writes to it meanwhile.
 //!
-//! After the last look nobody may change it, and whoever could still do so is found before it goes
-//! (INV-5). A mount is made to refuse changes, which the kernel grants only if no file is open for
-//! writing. A plain directory moves aside, where nobody finds it by its path; whoever holds a part
-//! of it is found among the processes. Then it is looked at for the last time. If somebody uses it,
-//! or the rest fails, it is put back.
+//! After the last sync no program may change the directory, so programs that could are found before it
+//! is removed (INV-5). A mount is made read-only, which the kernel grants only if no file is open for
+//! writing. A plain directory is moved to another path, and processes that have a part of it open are
+//! looked up. Then the directory is synced for the last time. If it is in use, or a later step fails,
+//! it is put back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,33 +14,33 @@ use offshoot_fs::{ForkDirs, Provider, SafeDir, UseKind, find_process_using};
 use offshoot_store::{Durability, WorkspaceRow};
 
 use crate::content::rows::open_row_by_key;
-use crate::directory::aside::{cannot_move, occupied};
+use crate::directory::aside::{cannot_move, path_occupied};
 use crate::sync::Synchronizer;
 use crate::sync::ignored::IgnoredFiles;
 use crate::sync::scan::Synced;
 
-/// So long a directory may look used by chance: a process that any thread starts holds all open
-/// files for the moment until it becomes another program.
+/// How long a directory may look used by chance: a process that a thread starts has all open files
+/// until it executes another program.
 const BUSY_GRACE: Duration = Duration::from_millis(200);
 
-/// A directory that nobody changes any more. Dropping this puts it back.
+/// A directory that no program can change any more. Dropping this puts it back.
 pub(crate) struct Detached<'a> {
     sync: &'a Synchronizer,
     row: WorkspaceRow,
-    how: How,
+    state: DetachState,
 }
 
-enum How {
-    /// There is none, or nobody outside knows of it.
+enum DetachState {
+    /// There is no directory, or no program was given its path.
     Nothing,
-    /// It refuses changes.
+    /// The mount is read-only.
     Frozen(Box<dyn Provider>, ForkDirs),
-    /// It stands elsewhere.
+    /// The directory was moved to this path.
     Aside(PathBuf),
 }
 
 impl Synchronizer {
-    /// Takes a directory out of everybody's reach; `workspace_busy` if somebody uses it. The caller
+    /// Makes a directory unreachable for other programs; `workspace_busy` if one uses it. The caller
     /// holds the exclusive lock.
     pub(crate) fn detach(&self, row: &WorkspaceRow, uses: UseKind) -> Result<Detached<'_>> {
         let row = self.store().read(|tx| open_row_by_key(tx, row))?;
@@ -48,26 +48,26 @@ impl Synchronizer {
         let mut detached = Detached {
             sync: self,
             row,
-            how: How::Nothing,
+            state: DetachState::Nothing,
         };
         let row = &detached.row;
         if !row.materialized || !known {
             return Ok(detached);
         }
-        self.directories.bring_back_held(row)?;
-        // What killed writers staged; also makes sure that it is there, or mounted.
+        self.directories.ensure_directory_locked(row)?;
+        // Removes the stage files of killed writers. Opening also mounts a fork that is not mounted.
         self.directories.dir_of(row)?.clear_stages()?;
         if let Some((provider, dirs)) = self.directories.mount_of(row)? {
             provider.freeze(&dirs)?;
-            detached.how = How::Frozen(provider, dirs);
+            detached.state = DetachState::Frozen(provider, dirs);
             return Ok(detached);
         }
         let aside = self.directories.aside_of(row.key);
         if aside.exists() {
-            return Err(occupied());
+            return Err(path_occupied());
         }
         std::fs::rename(self.context.data.workspace(&row.id), &aside).map_err(cannot_move)?;
-        detached.how = How::Aside(aside.clone());
+        detached.state = DetachState::Aside(aside.clone());
         let started = Instant::now();
         while let Some(who) = find_process_using(&aside, uses)? {
             if started.elapsed() > BUSY_GRACE {
@@ -82,17 +82,17 @@ impl Synchronizer {
 impl Detached<'_> {
     /// Records what outside programs changed, for the last time.
     pub(crate) fn sync(&self, include_ignored: bool, durability: Durability) -> Result<Synced> {
-        // As it was when it was detached: nobody else has changed it since, who would need the lock.
+        // The row is still that of the detach: changing it needs the lock that the caller holds.
         let row = &self.row;
         if !row.handed_out || !row.materialized {
             return Ok(Synced::default());
         }
         let (dir, place) = self.open()?;
         self.sync
-            .sync_at(row, &dir, &place, include_ignored, durability)
+            .sync_directory(row, &dir, &place, include_ignored, durability)
     }
 
-    /// How much of what that look left out goes with the directory.
+    /// Counts the ignored files that are removed with the directory.
     pub(crate) fn count_ignored(&self, synced: &Synced) -> Result<IgnoredFiles> {
         match synced.ignored.is_empty() {
             true => Ok(IgnoredFiles::default()),
@@ -100,43 +100,44 @@ impl Detached<'_> {
         }
     }
 
-    /// The directory, and where it stands.
+    /// The directory and its current path.
     fn open(&self) -> Result<(SafeDir, PathBuf)> {
-        let place = match &self.how {
-            How::Aside(aside) => aside.clone(),
+        let place = match &self.state {
+            DetachState::Aside(aside) => aside.clone(),
             _ => self.sync.context.data.workspace(&self.row.id),
         };
         let dir = self.sync.directories.open_dir(&place)?.following_no_links();
         Ok((dir, place))
     }
 
-    /// Ends the mount, if it is one; `workspace_busy` if somebody works in it or reads.
+    /// Unmounts the directory if it is a mount; `workspace_busy` if a program uses it.
     pub(crate) fn close(&self) -> Result<()> {
-        match &self.how {
-            How::Frozen(provider, dirs) => provider.close(dirs),
+        match &self.state {
+            DetachState::Frozen(provider, dirs) => provider.close(dirs),
             _ => Ok(()),
         }
     }
 
-    /// It is known to be gone: what stands aside is removed.
+    /// Removes the directory for good, after the store says that it is gone.
     pub(crate) fn discard(mut self) {
-        if let How::Aside(aside) = std::mem::replace(&mut self.how, How::Nothing) {
-            let _ = self.sync.directories.throw_away(&aside);
+        if let DetachState::Aside(aside) = std::mem::replace(&mut self.state, DetachState::Nothing)
+        {
+            let _ = self.sync.directories.discard_path(&aside);
         }
     }
 }
 
 impl Drop for Detached<'_> {
     fn drop(&mut self) {
-        let back = match &self.how {
-            How::Nothing => Ok(()),
-            How::Frozen(provider, dirs) => provider
+        let back = match &self.state {
+            DetachState::Nothing => Ok(()),
+            DetachState::Frozen(provider, dirs) => provider
                 .thaw(dirs)
-                .and_then(|()| self.sync.directories.ensure_fork(&self.row)),
-            How::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
+                .and_then(|()| self.sync.directories.ensure_mounted(&self.row)),
+            DetachState::Aside(aside) => self.sync.directories.put_back(&self.row, aside),
         };
         if back.is_err() {
-            // The next start of any process does it.
+            // The next start of a process puts it back.
             self.sync.context.need_recovery();
         }
     }

@@ -1,4 +1,4 @@
-//! Reading a workspace directory for a sync: what a file or link holds, and what to leave out.
+//! Reading files and links of a workspace directory for a sync, and deciding which paths to leave out.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -19,17 +19,17 @@ use crate::sync::Synchronizer;
 
 /// Files up to this size are read into memory and go into packs.
 const IN_MEMORY: u64 = 1 << 20;
-/// A file that keeps changing is left for the next sync after so many tries.
+/// After so many attempts a file that keeps changing is left to the next sync.
 const TRIES: usize = 3;
-/// A file of rules beyond this is none: git has such a limit too.
+/// A larger rule file is ignored. Git has such a limit too.
 const LARGEST_RULE_FILE: u64 = 100 << 20;
 
 impl Synchronizer {
-    /// Reads one file or link. Its content goes into the bulk unless the index knows it.
+    /// Reads one file or link. Its content is added to `bulk` unless the index has it at this path.
     ///
-    /// `seen` is what a walk has just seen there, which saves a look-up. A file of more than
+    /// `seen` is the `stat` data that a walk has just read, which saves a call. A file of more than
     /// `largest` bytes is not read.
-    pub(crate) fn take_from_disk(
+    pub(crate) fn read_from_disk(
         &self,
         dir: &SafeDir,
         path: &RelPath,
@@ -37,42 +37,42 @@ impl Synchronizer {
         known: Option<&Entry>,
         largest: u64,
         bulk: &BulkWriter,
-    ) -> Result<Taken> {
+    ) -> Result<DiskRead> {
         for _ in 0..TRIES {
             let stat = match seen.take() {
                 Some(stat) => stat,
                 None => match dir.stat(path)? {
                     Some(stat) => stat,
-                    None => return Ok(Taken::Gone),
+                    None => return Ok(DiskRead::Gone),
                 },
             };
             let content = match stat.entry_kind() {
-                Some(EntryKind::Dir) | None => return Ok(Taken::Gone),
+                Some(EntryKind::Dir) | None => return Ok(DiskRead::Gone),
                 Some(EntryKind::File) if stat.size > largest => {
-                    return Ok(Taken::TooLarge(TooLarge {
+                    return Ok(DiskRead::TooLarge(TooLarge {
                         path: path.clone(),
                         size: stat.size,
                         limit: largest,
                     }));
                 }
-                Some(EntryKind::Symlink) => self.take_link(dir, path, &stat, bulk)?,
-                Some(EntryKind::File) => self.take_file(dir, path, &stat, known, bulk)?,
+                Some(EntryKind::Symlink) => self.read_link_entry(dir, path, &stat, bulk)?,
+                Some(EntryKind::File) => self.read_file_entry(dir, path, &stat, known, bulk)?,
             };
             if let Some(entry) = content {
-                return Ok(Taken::Entry(entry, stat));
+                return Ok(DiskRead::Entry(entry, stat));
             }
         }
-        Ok(Taken::Unsettled)
+        Ok(DiskRead::Unsettled)
     }
 
-    fn take_link(
+    fn read_link_entry(
         &self,
         dir: &SafeDir,
         path: &RelPath,
         stat: &Stat,
         bulk: &BulkWriter,
     ) -> Result<Option<DiskEntry>> {
-        let Some(target) = still_there(dir.read_link(path))? else {
+        let Some(target) = none_if_gone(dir.read_link(path))? else {
             return Ok(None);
         };
         let after = dir.stat(path)?;
@@ -89,9 +89,9 @@ impl Synchronizer {
         }))
     }
 
-    /// None if the file is not the one that was seen, or if a writer was at work while it was
-    /// read: what was read then never was.
-    fn take_file(
+    /// None if the file is another one than was seen, or if a program wrote to it while it was read:
+    /// the bytes may then be a mixture that never existed.
+    fn read_file_entry(
         &self,
         dir: &SafeDir,
         path: &RelPath,
@@ -99,7 +99,7 @@ impl Synchronizer {
         known: Option<&Entry>,
         bulk: &BulkWriter,
     ) -> Result<Option<DiskEntry>> {
-        let Some((file, opened)) = still_there(dir.open_file(path))? else {
+        let Some((file, opened)) = none_if_gone(dir.open_file(path))? else {
             return Ok(None);
         };
         if !same_version(stat, &opened) {
@@ -112,7 +112,9 @@ impl Synchronizer {
             Ok(same_version(&opened, &after))
         };
         let id = if opened.size > IN_MEMORY {
-            let Some(id) = at_rest(crate::content::incoming::hash_file(&file, opened.size))? else {
+            let Some(id) =
+                none_if_changing(crate::content::incoming::hash_file(&file, opened.size))?
+            else {
                 return Ok(None);
             };
             if !unchanged(&file)? {
@@ -123,8 +125,8 @@ impl Synchronizer {
                 let stored =
                     self.store()
                         .prepare_stream(ObjectKind::Blob, id, opened.size, &mut content);
-                // Its times do not show what is written through a mapping of it.
-                match at_rest(stored)? {
+                // The times of a file do not show writes through a memory mapping.
+                match none_if_changing(stored)? {
                     Some(stored) if unchanged(&file)? => bulk.add_prepared(stored),
                     _ => return Ok(None),
                 }
@@ -154,26 +156,27 @@ impl Synchronizer {
     }
 }
 
-pub(crate) enum Taken {
-    /// It is not there any more, or no file and no link.
+/// The outcome of reading a file or link.
+pub(crate) enum DiskRead {
+    /// The path has no file and no link any more.
     Gone,
-    /// It kept changing.
+    /// The file kept changing while it was read.
     Unsettled,
-    /// It was not read.
+    /// The file is too large and was not read.
     TooLarge(TooLarge),
     Entry(DiskEntry, Stat),
 }
 
-/// None if a writer changed the file while it was read.
-fn at_rest<T>(outcome: Result<T>) -> Result<Option<T>> {
+/// Turns the error of a file that changed while it was read into none.
+fn none_if_changing<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(error) if error.code() == ErrorCode::WorkspaceBusy => Ok(None),
         other => other.map(Some),
     }
 }
 
-/// A file may go away, or be replaced, between two calls; that is no error.
-fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
+/// Turns the errors of a file that was removed or replaced between two calls into none.
+fn none_if_gone<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(error)
@@ -193,6 +196,7 @@ fn still_there<T>(outcome: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// Whether a file was not written to and not replaced between two calls of `stat`.
 pub(crate) fn same_version(before: &Stat, after: &Stat) -> bool {
     before.kind == after.kind
         && before.size == after.size
@@ -201,18 +205,18 @@ pub(crate) fn same_version(before: &Stat, after: &Stat) -> bool {
         && before.ino == after.ino
 }
 
-/// Leaves out what the ignore rules name, unless the workspace tracks it already.
+/// Leaves paths out of a walk that the ignore rules match, unless the workspace tracks them already.
 pub(crate) struct SyncFilter<'a> {
     pub(crate) sync: &'a Synchronizer,
     pub(crate) dir: &'a SafeDir,
     pub(crate) row: &'a WorkspaceRow,
     pub(crate) include_ignored: bool,
-    /// What the layout has no place for.
+    /// Paths that the layout of the workspace does not allow.
     pub(crate) misplaced: Mutex<BTreeSet<RelPath>>,
 }
 
 impl SyncFilter<'_> {
-    /// Whether a path is deeper than anything new may be and the index does not know it.
+    /// Whether a path is too deep for a new one and not in the index.
     fn is_too_deep(&self, path: &[u8]) -> bool {
         if !is_too_deep(path) {
             return false;
@@ -222,7 +226,7 @@ impl SyncFilter<'_> {
             let index = Index::new(self.sync.store(), tx, self.row);
             Ok(index.entry(&path)?.is_some())
         });
-        // When in doubt, look at it.
+        // After an error the path is walked.
         !known.unwrap_or(true)
     }
 
@@ -231,14 +235,14 @@ impl SyncFilter<'_> {
             let index = Index::new(self.sync.store(), tx, self.row);
             Ok(index.base().entry(&index.objects, path)?.is_some())
         });
-        // When in doubt, look at it.
+        // After an error the path is walked.
         tracked.unwrap_or(true)
     }
 
-    /// Whether an outside program put something where a session workspace has no place for it.
+    /// Whether the layout of a session workspace does not allow a path.
     fn is_misplaced(&self, entry: &ScanEntry<'_>) -> bool {
         let is_dir = entry.kind == EntryKind::Dir;
-        // Ours: one is a file that describes the workspace, the others are directories.
+        // Offshoot itself makes the file that describes the session, and these directories.
         match entry.path {
             path if path == SESSION_METADATA.as_bytes() => return true,
             b".logs" if is_dir => return true,
@@ -286,7 +290,7 @@ impl ScanFilter for SyncFilter<'_> {
         if !self.row.layout.applies_ignore_rules(&path) {
             return false;
         }
-        let ignored = match crate::content::state::around_nested_git(&path) {
+        let ignored = match crate::content::state::dir_of_nested_git(&path) {
             Some(around) => !around.is_root() && rules.is_ignored(&around, true),
             None => rules.is_ignored(&path, entry.kind == EntryKind::Dir),
         };
@@ -299,19 +303,17 @@ pub(crate) fn is_too_deep(path: &[u8]) -> bool {
     path.iter().filter(|&&byte| byte == b'/').count() >= MAX_DEPTH
 }
 
-/// Takes paths that were left out because they are too deep out of those that rules leave out, with
-/// the reason.
-pub(crate) fn take_too_deep(left_out: &mut Vec<RelPath>) -> Vec<(RelPath, String)> {
+/// Moves paths that were left out because they are too deep out of the list, and adds the reason.
+pub(crate) fn extract_too_deep(left_out: &mut Vec<RelPath>) -> Vec<(RelPath, String)> {
     let too_deep = left_out.extract_if(.., |path| is_too_deep(path.as_bytes()));
-    too_deep.map(|path| (path, why_too_deep())).collect()
+    too_deep.map(|path| (path, too_deep_reason())).collect()
 }
 
-/// Why a path is left out.
-pub(crate) fn why_too_deep() -> String {
+pub(crate) fn too_deep_reason() -> String {
     format!("it is more than {MAX_DEPTH} levels deep")
 }
 
-/// The rules in a directory that has rule files of its own; none if those above it hold.
+/// The ignore rules of a directory with rule files of its own; none if the rules of its parent apply.
 pub(crate) fn rules_in(
     dir: &SafeDir,
     rules: &IgnoreRules,
@@ -331,7 +333,7 @@ pub(crate) fn rules_in(
     Some(rules.child(path, git.as_deref(), own.as_deref()))
 }
 
-/// The content of a file of rules; none if it is no regular file, absurdly large or cannot be read.
+/// The content of a rule file; none if it is no regular file, too large or unreadable.
 pub(crate) fn read_rule_file(dir: &SafeDir, path: &RelPath) -> Option<Vec<u8>> {
     let stat = dir.stat(path).ok()??;
     if stat.entry_kind() != Some(EntryKind::File) || stat.size > LARGEST_RULE_FILE {

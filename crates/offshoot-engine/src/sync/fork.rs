@@ -1,80 +1,99 @@
-//! Finding what outside programs changed in a fork: what its provider says differs from the layers,
-//! against what the index says differs from them. The cost follows the change, not the project.
+//! Finding what outside programs changed in a fork.
+//!
+//! The provider says where the directory differs from the layers, and the index says where the recorded
+//! state differs from them. Where the two disagree, a program changed something. The cost follows the
+//! change, not the size of the project.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use offshoot_core::{EntryKind, RelPath, Result, Timestamp};
 use offshoot_fs::{Difference, ForkDirs, SafeDir, Stat};
-use offshoot_git::IgnoreRules;
-use offshoot_store::{BulkWriter, Durability, EntryRow, ForkRow, WorkspaceRow};
+use offshoot_store::{Bulk, BulkWriter, Durability, EntryRow, ForkRow, ReadTx, WorkspaceRow};
 
 use crate::content::index::{Entry, Index};
-use crate::content::inherited::Inherited;
-use crate::content::pending::Pending;
-use crate::content::rows::{fork_row, size_of};
-use crate::content::state::around_nested_git;
+use crate::content::inherited::InheritedFlag;
+use crate::content::rows::{fork_row, open_row_by_key, size_of};
+use crate::content::snapshot_plan::SnapshotPlan;
 use crate::content::too_large::largest_file;
 use crate::directory::disk_entry::DiskEntry;
 use crate::directory::layers::Stack;
 use crate::sync::Synchronizer;
 use crate::sync::changes::{Changes, changes_of};
-use crate::sync::changes_cache::Ground;
-use crate::sync::disk::{Taken, is_too_deep, read_rule_file, why_too_deep};
+use crate::sync::changes_cache::ChangesKey;
+use crate::sync::disk::{DiskRead, is_too_deep, too_deep_reason};
+use crate::sync::fork_ignore::{ForkIgnoreRules, rule_file};
 use crate::sync::fork_memo::ForkMemo;
 use crate::sync::ignored::Ignored;
-use crate::sync::scan::{Found, ROUNDS, Synced, differs};
+use crate::sync::scan::{DiskChanges, ROUNDS, Synced, differs};
 
-/// A memo is written anew when the old one let more than this be hashed.
+/// A new memo is written when more than this had to be hashed with the old one.
 const MEMO_IS_WORTH_FILES: usize = 8;
 const MEMO_IS_WORTH_BYTES: u64 = 256 << 10;
-/// For so many microseconds the time of the last sync is as good as noted.
-const NOTED_FOR: i64 = 1_000_000;
+/// The time of the last sync is written at most once in so many microseconds.
+const SYNC_TIME_MICROS: i64 = 1_000_000;
 
-/// What a walk looks at.
-struct Looking<'a> {
+/// One sync of a fork, which may walk its directory several times.
+struct ForkSync<'a> {
+    sync: &'a Synchronizer,
+    row: &'a WorkspaceRow,
     dir: &'a SafeDir,
-    /// Where it stands.
+    /// The path of the directory.
     place: &'a Path,
-    index: &'a Index<'a>,
-    stack: &'a Stack,
     include_ignored: bool,
+    memo_path: PathBuf,
+    /// The memo of the last walk, once it was read.
+    memo: Option<ForkMemo>,
+    /// When the current walk began.
+    started: Timestamp,
+    /// Receives what the fork changed since its base, if the caller asks for it.
+    changes: Option<&'a mut Option<Changes>>,
+    synced: Synced,
 }
 
-/// One walk over the changes of a fork.
-struct Walk<'a> {
+/// The directory of a fork and what it is compared with.
+pub(crate) struct ForkView<'a> {
+    pub(crate) dir: &'a SafeDir,
+    /// The path of the directory.
+    pub(crate) place: &'a Path,
+    pub(crate) index: &'a Index<'a>,
+    pub(crate) stack: &'a Stack,
+    pub(crate) include_ignored: bool,
+}
+
+/// One walk over the differences between a fork and its layers.
+struct ForkWalk<'a> {
     sync: &'a Synchronizer,
     dir: &'a SafeDir,
     index: &'a Index<'a>,
-    /// What the index has unrecorded.
-    pending: &'a Pending,
+    /// Where the rows of the index differ from its base.
+    plan: &'a SnapshotPlan,
     stack: &'a Stack,
     bulk: &'a BulkWriter,
-    old: &'a ForkMemo,
+    old_memo: &'a ForkMemo,
     memo: ForkMemo,
     hashed_files: usize,
     hashed_bytes: u64,
     newest: Timestamp,
-    found: Found,
+    found: DiskChanges,
     synced: &'a mut Synced,
 }
 
-/// What a walk found, and what it leaves for the next one.
+/// What a walk found.
 #[derive(Default)]
-struct Outcome {
-    found: Found,
+struct WalkOutcome {
+    found: DiskChanges,
+    /// When the newest of the differing files changed.
     newest: Timestamp,
-    /// A new memo, if the old one let much be hashed.
+    /// A new memo, if much had to be hashed with the old one.
     memo: Option<ForkMemo>,
 }
 
 impl Synchronizer {
     /// Records what outside programs changed in a fork. The caller holds the exclusive lock.
     ///
-    /// If there was nothing to record, `changes` gets what the fork changed since its base, from
-    /// what the walk read anyway; the walk may be repeated, and the last one counts.
+    /// If there was nothing to record, `changes` gets what the fork changed since its base, computed
+    /// from the rows and trees that the walk has read.
     pub(crate) fn sync_fork(
         &self,
         row: &WorkspaceRow,
@@ -82,218 +101,194 @@ impl Synchronizer {
         place: &Path,
         include_ignored: bool,
         durability: Durability,
-        mut changes: Option<&mut Option<Changes>>,
+        changes: Option<&mut Option<Changes>>,
     ) -> Result<Synced> {
-        let memo_path = self.context.data.memo(row.key);
-        let mut memo = None;
-        let mut synced = Synced {
-            walked: true,
-            ..Synced::default()
+        let mut fork_sync = ForkSync {
+            sync: self,
+            row,
+            dir,
+            place,
+            include_ignored,
+            memo_path: self.context.data.memo(row.key),
+            memo: None,
+            started: Timestamp::default(),
+            changes,
+            synced: Synced {
+                walked: true,
+                ..Synced::default()
+            },
         };
         for round in 1..=ROUNDS {
-            let started = self.context.now();
-            synced.refused.clear();
-            synced.unrecorded.clear();
-            synced.ignored.clear();
-            synced.unsettled.clear();
-            synced.too_large.clear();
+            fork_sync.begin_round();
             let bulk = self.store().bulk();
-            let outcome = self.store().read(|tx| {
-                let now = crate::content::rows::open_row_by_key(tx, row)?;
-                let fork = fork_row(tx, &now)?;
-                let stack = self
-                    .directories
-                    .stack_of(fork.project, fork.layer.unwrap_or_default())?;
-                let index = Index::new(self.store(), tx, &now);
-                let mut looking = Looking {
-                    dir,
-                    place,
-                    index: &index,
-                    stack: &stack,
-                    include_ignored,
-                };
-                let differences = self.fork_differences(&looking, &fork)?;
-                let ground = match &changes {
-                    None => None,
-                    Some(_) => {
-                        let project = tx.workspace_by_key(fork.project)?;
-                        let head = project.and_then(|project| project.head);
-                        Ground::new(&now, &fork, head, &differences, started)
-                    }
-                };
-                if let (Some(changes), Some(ground)) = (&mut changes, &ground)
-                    && let Some(told) = self.told.get(ground)
-                {
-                    **changes = Some(told.changes.clone());
-                    synced.ignored.clone_from(&told.ignored);
-                    return Ok(Outcome::default());
-                }
-                let index = Index::new(self.store(), tx, &now).with_rows()?;
-                looking.index = &index;
-                let differences = looking.without_ignored(differences, &mut synced);
-                let memo = memo.get_or_insert_with(|| ForkMemo::load(&memo_path));
-                let pending = index.pending(false)?;
-                let mut walk = Walk {
-                    sync: self,
-                    dir,
-                    index: &index,
-                    pending: &pending,
-                    stack: &stack,
-                    bulk: &bulk,
-                    old: memo,
-                    memo: ForkMemo::begin(),
-                    hashed_files: 0,
-                    hashed_bytes: 0,
-                    newest: Timestamp::default(),
-                    found: Found::new(),
-                    synced: &mut synced,
-                };
-                walk.take(&differences)?;
-                let unseen = pending.left_out(&index, &walk.synced.ignored)?;
-                walk.reverted(&differences, &unseen)?;
-                let seen: HashSet<&RelPath> = differences.iter().map(|one| &one.path).collect();
-                let ignored = Ignored {
-                    rows: &unseen,
-                    seen: &|path| seen.contains(path),
-                };
-                let too_large = &mut walk.synced.too_large;
-                self.follow_ignored(&index, dir, &bulk, &ignored, &mut walk.found, too_large)?;
-                let worth = walk.hashed_files > MEMO_IS_WORTH_FILES
-                    || walk.hashed_bytes > MEMO_IS_WORTH_BYTES;
-                let outcome = Outcome {
-                    newest: walk.newest,
-                    memo: worth.then_some(walk.memo),
-                    found: walk.found,
-                };
-                if let Some(changes) = changes.as_mut().filter(|_| outcome.found.is_empty()) {
-                    let seen = changes_of(&index, &pending, &fork)?;
-                    let all_seen = synced.unsettled.is_empty()
-                        && synced.refused.is_empty()
-                        && synced.too_large.is_empty()
-                        && unseen.is_empty();
-                    if let Some(ground) = ground.filter(|_| all_seen) {
-                        let ignored = synced.ignored.clone();
-                        self.told.put(ground, seen.clone(), ignored);
-                    }
-                    **changes = Some(seen);
-                }
-                Ok(outcome)
-            })?;
-            let Outcome {
-                found,
-                newest,
-                memo: new_memo,
-            } = outcome;
-            let bulk = bulk.finish()?;
-            // That there was nothing to note is noted once in a while.
-            let noted = row.last_sync.is_some_and(|at| started.0 - at.0 < NOTED_FOR);
-            if !(found.is_empty() && noted) {
-                let recorded = self.record_found(row, &found, Some(&bulk), None, durability)?;
-                synced.changes.extend(recorded.changes);
-            }
-            if let Some(new_memo) = new_memo {
-                new_memo.save(&memo_path)?;
-                memo = Some(new_memo);
-            }
-            // Somebody wrote while we looked: what we saw may be half of what they did.
-            if newest < started || round == ROUNDS {
+            let outcome = self.store().read(|tx| fork_sync.walk(tx, &bulk))?;
+            let newest = outcome.newest;
+            fork_sync.record(outcome, &bulk.finish()?, durability)?;
+            // A program that wrote during the walk may have been seen halfway through its work.
+            if newest < fork_sync.started || round == ROUNDS {
                 break;
             }
         }
-        synced.changes.sort_by(|a, b| a.path.cmp(&b.path));
-        synced.changes.dedup();
-        Ok(synced)
+        fork_sync.synced.sort_changes();
+        Ok(fork_sync.synced)
     }
 
-    /// What differs from the layers. Directories that the ignore rules leave out are not looked
-    /// into.
-    fn fork_differences(&self, looking: &Looking<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
-        let Looking { index, stack, .. } = looking;
+    /// Where the directory differs from the layers. Ignored directories are not walked.
+    fn fork_differences(&self, view: &ForkView<'_>, fork: &ForkRow) -> Result<Vec<Difference>> {
+        let ForkView { index, stack, .. } = view;
         let provider = fork.provider.as_deref().unwrap_or("copy").parse()?;
         let private = self.directories.fork_dirs(index.row, fork.place).private;
-        let dirs = ForkDirs::new(private, looking.place);
-        let on_disk = |path: &RelPath| rule_file(looking.dir, path);
-        let rules = Rules::new(&on_disk);
-        let mut closed = |path: &RelPath, _: &Stat| looking.leaves_out(&rules, path, true);
+        let dirs = ForkDirs::new(private, view.place);
+        let on_disk = |path: &RelPath| rule_file(view.dir, path);
+        let rules = ForkIgnoreRules::new(&on_disk);
+        let mut closed = |path: &RelPath, _: &Stat| view.leaves_out(&rules, path, true);
         let seen = self
             .directories
             .provider_that_made(provider)?
             .changes_pruned(&stack.layers, &dirs, &mut closed)?;
-        // What killed writers staged. Nobody writes now.
+        // Removes the stage files of killed writers. The lock keeps other writers away.
         if seen.may_hold_stages {
-            looking.dir.clear_stages()?;
+            view.dir.clear_stages()?;
         }
         Ok(seen.differences)
     }
 }
 
-impl Looking<'_> {
-    /// What the ignore rules do not leave out.
-    fn without_ignored(&self, mut all: Vec<Difference>, synced: &mut Synced) -> Vec<Difference> {
-        if self.include_ignored {
-            return all;
-        }
-        // What does not differ is what the layers have, and need not be looked for on disk.
-        let differs: HashSet<RelPath> = all.iter().map(|one| one.path.clone()).collect();
-        let read = |path: &RelPath| match differs.contains(path) {
-            true => rule_file(self.dir, path),
-            false => {
-                let entry = self.stack.state.entry(&self.index.objects, path).ok()??;
-                let id = entry.id.filter(|_| entry.kind == EntryKind::File)?;
-                self.index.content(&id).ok()
-            }
+impl ForkSync<'_> {
+    /// Forgets what the walk before left out: only the last walk counts.
+    fn begin_round(&mut self) {
+        self.started = self.sync.context.now();
+        self.synced = Synced {
+            walked: true,
+            changes: std::mem::take(&mut self.synced.changes),
+            ..Synced::default()
         };
-        let rules = Rules::new(&read);
-        all.retain(|one| {
-            let is_dir = one.now.is_some_and(|now| now.is_dir());
-            if one.now.is_none() || !self.leaves_out(&rules, &one.path, is_dir) {
-                return true;
-            }
-            synced.ignored.push(one.path.clone());
-            false
-        });
-        synced.ignored =
-            crate::content::change_set::topmost(std::mem::take(&mut synced.ignored).into_iter());
-        all
     }
 
-    /// Whether the ignore rules leave a path out.
-    fn leaves_out(&self, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
-        !self.include_ignored && leaves_out(self.index, rules, path, is_dir)
+    /// Compares the directory with the index.
+    fn walk(&mut self, tx: &dyn ReadTx, bulk: &BulkWriter) -> Result<WalkOutcome> {
+        let sync = self.sync;
+        let now = open_row_by_key(tx, self.row)?;
+        let fork = fork_row(tx, &now)?;
+        let stack = sync
+            .directories
+            .stack_of(fork.project, fork.layer.unwrap_or_default())?;
+        let index = Index::new(sync.store(), tx, &now);
+        let mut view = ForkView {
+            dir: self.dir,
+            place: self.place,
+            index: &index,
+            stack: &stack,
+            include_ignored: self.include_ignored,
+        };
+        let differences = sync.fork_differences(&view, &fork)?;
+        let key = self.changes_key(tx, &now, &fork, &differences)?;
+        if self.take_cached_changes(key.as_ref()) {
+            return Ok(WalkOutcome::default());
+        }
+        let index = Index::new(sync.store(), tx, &now).with_rows()?;
+        view.index = &index;
+        let differences = view.without_ignored(differences, &mut self.synced);
+        let plan = index.plan_snapshot(false)?;
+        let mut walk = ForkWalk {
+            sync,
+            dir: self.dir,
+            index: &index,
+            plan: &plan,
+            stack: &stack,
+            bulk,
+            old_memo: (self.memo).get_or_insert_with(|| ForkMemo::load(&self.memo_path)),
+            memo: ForkMemo::begin(),
+            hashed_files: 0,
+            hashed_bytes: 0,
+            newest: Timestamp::default(),
+            found: DiskChanges::new(),
+            synced: &mut self.synced,
+        };
+        walk.compare_differences(&differences)?;
+        let unseen = plan.left_out(&index, &walk.synced.ignored)?;
+        walk.compare_reverted(&differences, &unseen)?;
+        walk.compare_ignored(&differences, &unseen)?;
+        let outcome = walk.finish();
+        if outcome.found.is_empty() {
+            self.compute_changes(&index, &plan, &fork, key.filter(|_| unseen.is_empty()))?;
+        }
+        Ok(outcome)
+    }
+
+    /// The key of the cached changes of the fork; none if the caller does not ask for changes or they
+    /// cannot be cached.
+    fn changes_key(
+        &self,
+        tx: &dyn ReadTx,
+        now: &WorkspaceRow,
+        fork: &ForkRow,
+        differences: &[Difference],
+    ) -> Result<Option<ChangesKey>> {
+        if self.changes.is_none() {
+            return Ok(None);
+        }
+        let project = tx.workspace_by_key(fork.project)?;
+        let head = project.and_then(|project| project.head);
+        Ok(ChangesKey::new(now, fork, head, differences, self.started))
+    }
+
+    /// Answers with cached changes, if there are some for this key.
+    fn take_cached_changes(&mut self, key: Option<&ChangesKey>) -> bool {
+        let cached = key.and_then(|key| self.sync.changes_cache.get(key));
+        let (Some(changes), Some(cached)) = (&mut self.changes, cached) else {
+            return false;
+        };
+        **changes = Some(cached.changes.clone());
+        self.synced.ignored.clone_from(&cached.ignored);
+        true
+    }
+
+    /// Computes what the fork changed since its base, if the caller asks for it, and caches it under
+    /// `key` if the walk saw everything.
+    fn compute_changes(
+        &mut self,
+        index: &Index<'_>,
+        plan: &SnapshotPlan,
+        fork: &ForkRow,
+        key: Option<ChangesKey>,
+    ) -> Result<()> {
+        let Some(changes) = &mut self.changes else {
+            return Ok(());
+        };
+        let computed = changes_of(index, plan, fork)?;
+        let synced = &self.synced;
+        let all_seen =
+            synced.unsettled.is_empty() && synced.refused.is_empty() && synced.too_large.is_empty();
+        if let Some(key) = key.filter(|_| all_seen) {
+            let ignored = synced.ignored.clone();
+            (self.sync.changes_cache).put(key, computed.clone(), ignored);
+        }
+        **changes = Some(computed);
+        Ok(())
+    }
+
+    /// Writes what a walk found to the store, and its memo to the disk.
+    fn record(&mut self, outcome: WalkOutcome, bulk: &Bulk, durability: Durability) -> Result<()> {
+        let last_sync = self.row.last_sync;
+        let is_recent = last_sync.is_some_and(|at| self.started.0 - at.0 < SYNC_TIME_MICROS);
+        if !(outcome.found.is_empty() && is_recent) {
+            let (sync, row) = (self.sync, self.row);
+            let recorded =
+                sync.record_changes(row, &outcome.found, Some(bulk), None, durability)?;
+            self.synced.changes.extend(recorded.changes);
+        }
+        if let Some(memo) = outcome.memo {
+            memo.save(&self.memo_path)?;
+            self.memo = Some(memo);
+        }
+        Ok(())
     }
 }
 
-/// Whether the ignore rules of a fork leave a path out.
-fn leaves_out(index: &Index<'_>, rules: &Rules<'_>, path: &RelPath, is_dir: bool) -> bool {
-    // What is tracked stays tracked; when in doubt, it is looked at.
-    let tracked = index.base().entry(&index.objects, path);
-    if !matches!(tracked, Ok(None)) {
-        return false;
-    }
-    match around_nested_git(path) {
-        Some(around) => rules.ignores(&around, true),
-        None => rules.ignores(path, is_dir),
-    }
-}
-
-/// Says of directories below `dir` whether the ignore rules leave them out, for a walk that need not
-/// look into those.
-pub(crate) fn leaves_out_dirs(
-    index: &Index<'_>,
-    dir: &SafeDir,
-    ask: impl FnOnce(Closed<'_>) -> Result<()>,
-) -> Result<()> {
-    let on_disk = |path: &RelPath| rule_file(dir, path);
-    let rules = Rules::new(&on_disk);
-    ask(&mut |path, _| leaves_out(index, &rules, path, true))
-}
-
-/// What [`offshoot_fs::Provider::changes_pruned`] asks.
-pub(crate) type Closed<'a> = &'a mut dyn FnMut(&RelPath, &Stat) -> bool;
-
-impl Walk<'_> {
-    /// What the directory holds where it differs from the layers.
-    fn take(&mut self, differences: &[Difference]) -> Result<()> {
+impl ForkWalk<'_> {
+    /// Compares the index with the directory where the directory differs from the layers.
+    fn compare_differences(&mut self, differences: &[Difference]) -> Result<()> {
         for one in differences {
             let known = self.index.entry(&one.path)?;
             let there = match &one.now {
@@ -314,7 +309,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What stands at a path; the outer none if that cannot be told now, or not be kept.
+    /// What is on disk at a path; the outer none if the path cannot be read now, or not be recorded.
     fn entry_at(
         &mut self,
         one: &Difference,
@@ -339,18 +334,20 @@ impl Walk<'_> {
             return Ok(None);
         };
         if known.is_none() && is_too_deep(one.path.as_bytes()) {
-            self.synced.refused.push((one.path.clone(), why_too_deep()));
+            self.synced
+                .refused
+                .push((one.path.clone(), too_deep_reason()));
             self.synced.unrecorded.push(one.path.clone());
             return Ok(None);
         }
         if kind == EntryKind::Dir {
             return Ok(entry(kind, None, 0));
         }
-        if let Some(id) = self.old.content(&one.path, stat) {
+        if let Some(id) = self.old_memo.content(&one.path, stat) {
             self.memo.note(&one.path, stat, id);
             return Ok(entry(kind, Some(id), stat.size as i64));
         }
-        // A file of a renamed directory that nobody touched is what the layers have.
+        // An unchanged file of a renamed directory has the content that the layers have.
         if let Some(origin) = &one.content_of
             && let Some(base) = self.stack.state.entry(&self.index.objects, origin)?
             && base.kind == kind
@@ -360,9 +357,9 @@ impl Walk<'_> {
         let largest = largest_file(&self.sync.contents, self.index.row);
         match self
             .sync
-            .take_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
+            .read_from_disk(self.dir, &one.path, None, known, largest, self.bulk)?
         {
-            Taken::Entry(there, _) => {
+            DiskRead::Entry(there, _) => {
                 self.hashed_files += 1;
                 self.hashed_bytes += stat.size;
                 if let Some(id) = there.id {
@@ -370,27 +367,28 @@ impl Walk<'_> {
                 }
                 Ok(Some(Some(there)))
             }
-            Taken::Gone => Ok(Some(
+            DiskRead::Gone => Ok(Some(
                 self.sync.directories.entry_on_disk(self.dir, &one.path)?,
             )),
-            Taken::Unsettled => {
+            DiskRead::Unsettled => {
                 self.synced.unsettled.push(one.path.clone());
                 Ok(None)
             }
-            Taken::TooLarge(file) => {
+            DiskRead::TooLarge(file) => {
                 self.synced.too_large.push(file);
                 Ok(None)
             }
         }
     }
 
-    /// Paths that the index has changed and the directory has not, or not any more: there the
-    /// layers show through. Those that the walk did not see are followed by themselves.
-    fn reverted(&mut self, differences: &[Difference], unseen: &[EntryRow]) -> Result<()> {
+    /// Compares paths that the index has changed and at which the directory does not differ from the
+    /// layers (any more). Rows that the walk did not see are compared by
+    /// [`compare_ignored`](Self::compare_ignored).
+    fn compare_reverted(&mut self, differences: &[Difference], unseen: &[EntryRow]) -> Result<()> {
         let unseen: HashSet<&RelPath> = unseen.iter().map(|row| &row.path).collect();
         let by_path: HashMap<&RelPath, &Difference> =
             differences.iter().map(|one| (&one.path, one)).collect();
-        let gone = Inherited::default();
+        let gone = InheritedFlag::default();
         for path in self.changed_by_index()? {
             let above = path.parent().unwrap_or_default();
             let hidden = gone.holds(&above, |dir| {
@@ -420,66 +418,34 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Every path at which the index may say something else than the layers show.
+    /// Every path at which the index may differ from the layers.
     fn changed_by_index(&self) -> Result<BTreeSet<RelPath>> {
         let (shown, objects) = (&self.stack.state, &self.index.objects);
         let snapshots = shown.diff(objects, &self.index.base(), &RelPath::root())?;
-        let mut paths = shown.reached_by(objects, &self.pending.edits)?;
+        let mut paths = shown.paths_affected_by(objects, &self.plan.edits)?;
         paths.extend(snapshots.into_iter().map(|one| one.path));
         Ok(paths)
     }
-}
 
-/// The ignore rules of a fork, read as far as they are needed.
-struct Rules<'a> {
-    read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>,
-    rules: RefCell<HashMap<RelPath, IgnoreRules>>,
-    ignored: Inherited,
-}
+    /// Compares rows of the index that the ignore rules leave out.
+    fn compare_ignored(&mut self, differences: &[Difference], unseen: &[EntryRow]) -> Result<()> {
+        let seen: HashSet<&RelPath> = differences.iter().map(|one| &one.path).collect();
+        let ignored = Ignored {
+            rows: unseen,
+            seen: &|path| seen.contains(path),
+        };
+        let too_large = &mut self.synced.too_large;
+        let (index, dir, bulk) = (self.index, self.dir, self.bulk);
+        (self.sync).compare_ignored_rows(index, dir, bulk, &ignored, &mut self.found, too_large)
+    }
 
-impl<'a> Rules<'a> {
-    fn new(read: &'a dyn Fn(&RelPath) -> Option<Arc<[u8]>>) -> Self {
-        Rules {
-            read,
-            rules: RefCell::default(),
-            ignored: Inherited::default(),
+    fn finish(self) -> WalkOutcome {
+        let worth =
+            self.hashed_files > MEMO_IS_WORTH_FILES || self.hashed_bytes > MEMO_IS_WORTH_BYTES;
+        WalkOutcome {
+            newest: self.newest,
+            memo: worth.then_some(self.memo),
+            found: self.found,
         }
     }
-
-    /// Whether the path, or a directory above it, is ignored.
-    fn ignores(&self, path: &RelPath, is_dir: bool) -> bool {
-        let Some(parent) = path.parent() else {
-            return false;
-        };
-        let own = |path: &RelPath, is_dir| match path.parent() {
-            Some(above) => self.rules_in(&above).is_ignored(path, is_dir),
-            None => false,
-        };
-        let above = self.ignored.holds(&parent, |dir| Ok(own(dir, true)));
-        above.unwrap_or(false) || own(path, is_dir)
-    }
-
-    fn rules_in(&self, dir: &RelPath) -> IgnoreRules {
-        if let Some(rules) = self.rules.borrow().get(dir) {
-            return rules.clone();
-        }
-        let above = match dir.parent() {
-            Some(parent) => self.rules_in(&parent),
-            None => IgnoreRules::root(),
-        };
-        let read = |name: &[u8]| (self.read)(&dir.join_name(name));
-        let (git, own) = (read(b".gitignore"), read(b".offshootignore"));
-        let rules = if git.is_none() && own.is_none() {
-            above
-        } else {
-            above.child(dir, git.as_deref(), own.as_deref())
-        };
-        self.rules.borrow_mut().insert(dir.clone(), rules.clone());
-        rules
-    }
-}
-
-/// A rule file as it is on disk.
-fn rule_file(dir: &SafeDir, path: &RelPath) -> Option<Arc<[u8]>> {
-    read_rule_file(dir, path).map(Arc::from)
 }

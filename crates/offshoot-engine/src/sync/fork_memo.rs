@@ -1,7 +1,5 @@
-//! What the changed files of a fork held when they were last looked at, so that a repeated snapshot
-//! hashes only what changed since.
-//!
-//! A cache: one that is missing, torn or of another version is empty.
+//! The memo of a fork: the content ids of files that differ from its layers, by their `stat` data, so
+//! that the next walk hashes only what changed since.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,19 +8,21 @@ use offshoot_core::{ObjectId, RelPath, Result};
 use offshoot_fs::{RACY_WINDOW, Stat};
 
 const HEADER: &[u8] = b"offshoot fork memo 1\n";
-const FIXED: usize = 8 + 8 + 16 + 16 + 20 + 4;
+/// The bytes of one entry without its path.
+const ENTRY_BYTES: usize = 8 + 8 + 16 + 16 + 20 + 4;
 
+/// The `stat` data by which a change of a file shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileStamp {
     ino: u64,
     size: u64,
     mtime_ns: i128,
     ctime_ns: i128,
 }
 
-impl From<&Stat> for Seen {
-    fn from(stat: &Stat) -> Seen {
-        Seen {
+impl From<&Stat> for FileStamp {
+    fn from(stat: &Stat) -> FileStamp {
+        FileStamp {
             ino: stat.ino,
             size: stat.size,
             mtime_ns: stat.mtime_ns,
@@ -31,16 +31,17 @@ impl From<&Stat> for Seen {
     }
 }
 
-/// Contents of files by path and stat data.
+/// Content ids of files by path and `stat` data.
 #[derive(Default)]
 pub(crate) struct ForkMemo {
-    /// When the walk began, in nanoseconds. What changed about then may have changed again.
+    /// When the walk began, in nanoseconds. A file that changed about then may have changed again
+    /// within the same tick of the clock.
     at_ns: i128,
-    files: HashMap<RelPath, (Seen, ObjectId)>,
+    files: HashMap<RelPath, (FileStamp, ObjectId)>,
 }
 
 impl ForkMemo {
-    /// An empty one for a walk that begins now.
+    /// An empty memo for a walk that begins now.
     pub(crate) fn begin() -> ForkMemo {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         ForkMemo {
@@ -53,12 +54,12 @@ impl ForkMemo {
         self.files.insert(path.clone(), (stat.into(), id));
     }
 
-    /// The content of a file that certainly did not change since.
+    /// The content id of a file, if the file certainly did not change since the walk.
     pub(crate) fn content(&self, path: &RelPath, stat: &Stat) -> Option<ObjectId> {
-        let (seen, id) = self.files.get(path)?;
-        let settled = self.at_ns - RACY_WINDOW.as_nanos() as i128;
-        let young = seen.ctime_ns >= settled || seen.mtime_ns >= settled;
-        (*seen == Seen::from(stat) && !young).then_some(*id)
+        let (stamp, id) = self.files.get(path)?;
+        let racy_from = self.at_ns - RACY_WINDOW.as_nanos() as i128;
+        let racy = stamp.ctime_ns >= racy_from || stamp.mtime_ns >= racy_from;
+        (*stamp == FileStamp::from(stat) && !racy).then_some(*id)
     }
 
     pub(crate) fn load(place: &Path) -> ForkMemo {
@@ -80,7 +81,7 @@ impl ForkMemo {
             files: HashMap::new(),
         };
         while !rest.is_empty() {
-            let seen = Seen {
+            let stamp = FileStamp {
                 ino: u64::from_le_bytes(take(&mut rest)?),
                 size: u64::from_le_bytes(take(&mut rest)?),
                 mtime_ns: i128::from_le_bytes(take(&mut rest)?),
@@ -90,27 +91,27 @@ impl ForkMemo {
             let length = u32::from_le_bytes(take(&mut rest)?) as usize;
             let (path, after) = rest.split_at_checked(length)?;
             rest = after;
-            memo.files.insert(RelPath::parse(path).ok()?, (seen, id));
+            memo.files.insert(RelPath::parse(path).ok()?, (stamp, id));
         }
         Some(memo)
     }
 
     pub(crate) fn save(&self, place: &Path) -> Result<()> {
-        let mut bytes = Vec::with_capacity(64 + self.files.len() * (FIXED + 40));
+        let mut bytes = Vec::with_capacity(64 + self.files.len() * (ENTRY_BYTES + 40));
         bytes.extend_from_slice(HEADER);
         bytes.extend_from_slice(&self.at_ns.to_le_bytes());
-        for (path, (seen, id)) in &self.files {
-            bytes.extend_from_slice(&seen.ino.to_le_bytes());
-            bytes.extend_from_slice(&seen.size.to_le_bytes());
-            bytes.extend_from_slice(&seen.mtime_ns.to_le_bytes());
-            bytes.extend_from_slice(&seen.ctime_ns.to_le_bytes());
+        for (path, (stamp, id)) in &self.files {
+            bytes.extend_from_slice(&stamp.ino.to_le_bytes());
+            bytes.extend_from_slice(&stamp.size.to_le_bytes());
+            bytes.extend_from_slice(&stamp.mtime_ns.to_le_bytes());
+            bytes.extend_from_slice(&stamp.ctime_ns.to_le_bytes());
             bytes.extend_from_slice(id.as_bytes());
             bytes.extend_from_slice(&(path.as_bytes().len() as u32).to_le_bytes());
             bytes.extend_from_slice(path.as_bytes());
         }
         let sum = checksum(&bytes)?;
         bytes.extend_from_slice(sum.as_bytes());
-        // Without it the next walk hashes again. A torn one is noticed.
+        // Without a memo the next walk hashes again. The checksum shows a torn one.
         let _ = offshoot_sys::write_private(place, &bytes);
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Holding a workspace for a change: its locks, its directory, and what is done when the directory
-//! does not take a change that is committed.
+//! Locking a workspace for a change, and writing the change to its directory after the commit.
 
 use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_fs::{SafeDir, WorkspaceLock};
@@ -9,16 +8,16 @@ use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
 use crate::sync::Synchronizer;
 
-/// A workspace that is held for a change: together with others as long as it has no directory, else
-/// alone.
-pub(crate) struct Held {
+/// A workspace that is locked for a change: shared with other callers while it has no directory,
+/// exclusive otherwise.
+pub(crate) struct LockedWorkspace {
     pub(crate) row: WorkspaceRow,
-    /// None as long as nobody was given its path.
+    /// None if its path was never handed out.
     pub(crate) dir: Option<SafeDir>,
     _lock: WorkspaceLock,
 }
 
-impl Held {
+impl LockedWorkspace {
     /// The directory of a workspace that has one.
     pub(crate) fn directory(&self) -> Result<&SafeDir> {
         self.dir
@@ -28,28 +27,37 @@ impl Held {
 }
 
 impl Synchronizer {
-    /// Brings paths of the directory, if there is one, in line with a change that is committed.
-    pub(crate) fn project_held(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
-        if held.dir.is_none() || paths.is_empty() {
+    /// Writes a committed change of these paths to the directory, if there is one.
+    pub(crate) fn project_locked(&self, locked: &LockedWorkspace, paths: &[RelPath]) -> Result<()> {
+        if locked.dir.is_none() || paths.is_empty() {
             return Ok(());
         }
         self.directories
-            .project_paths(&held.row, paths)
-            .or_else(|error| self.retry_projection(&held.row, paths, error))
+            .project_paths(&locked.row, paths)
+            .or_else(|error| self.retry_projection(&locked.row, paths, error))
     }
 
-    /// Brings paths in line with the store, now or at the next start of any process.
-    pub(crate) fn project_again(&self, held: &Held, paths: &[RelPath]) -> Result<()> {
-        let retried = self.directories.project_paths(&held.row, paths);
+    /// Writes these paths to the directory once more. If that fails, the next start of a process does.
+    pub(crate) fn project_or_recover(
+        &self,
+        locked: &LockedWorkspace,
+        paths: &[RelPath],
+    ) -> Result<()> {
+        let retried = self.directories.project_paths(&locked.row, paths);
         if retried.is_err() {
             self.context.need_recovery();
         }
         retried
     }
 
-    /// Holds a workspace for the change of one path. If it has a directory, what outside programs
-    /// did to the path is recorded.
-    pub(crate) fn hold(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Held> {
+    /// Locks a workspace for a change of one path. If it has a directory, what outside programs did to
+    /// the path is recorded.
+    pub(crate) fn lock_for_path(
+        &self,
+        id: &WorkspaceId,
+        path: &RelPath,
+        cause: &Cause,
+    ) -> Result<LockedWorkspace> {
         loop {
             let row = self.contents.open_row(id)?;
             let lock = match row.handed_out {
@@ -57,67 +65,58 @@ impl Synchronizer {
                 false => self.context.shared(&row)?,
             };
             let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
-            // Somebody was given its path meanwhile, or its directory was cleaned up.
+            // Its path was handed out meanwhile, or its directory was cleaned up.
             if now.handed_out != row.handed_out {
                 continue;
             }
-            let held = self.held(now, lock)?;
-            if let Some(dir) = &held.dir {
-                self.sync_path(&held.row, dir, path, cause)?;
+            let locked = self.with_directory(now, lock)?;
+            if let Some(dir) = &locked.dir {
+                self.sync_path(&locked.row, dir, path, cause)?;
             }
-            return Ok(held);
+            return Ok(locked);
         }
     }
 
-    /// Holds a workspace alone, with its directory if it has one, for many changes at once.
-    pub(crate) fn hold_whole(&self, id: &WorkspaceId) -> Result<Held> {
-        let (row, lock) = self.hold_alone(id)?;
-        self.held(row, lock)
+    /// Locks a workspace exclusively, with its directory if it has one, for many changes at once.
+    pub(crate) fn lock_workspace(&self, id: &WorkspaceId) -> Result<LockedWorkspace> {
+        let (row, lock) = self.lock_exclusively(id)?;
+        self.with_directory(row, lock)
     }
 
-    /// A workspace whose lock was taken, with its directory if somebody was given the path.
-    fn held(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<Held> {
+    /// Opens the directory of a workspace whose lock was taken, if its path was handed out.
+    fn with_directory(&self, row: WorkspaceRow, lock: WorkspaceLock) -> Result<LockedWorkspace> {
         let dir = match (row.handed_out, row.materialized) {
             (false, _) => None,
             (true, true) => Some(match self.directories.dir_of(&row) {
                 Err(error) if error.code() == ErrorCode::FileNotFound => {
-                    self.directories.bring_back_held(&row)?;
+                    self.directories.ensure_directory_locked(&row)?;
                     self.directories.dir_of(&row)?
                 }
                 dir => dir?,
             }),
-            // Somebody has the path and lost the directory, such as by a purge that was killed.
+            // The path was handed out and the directory removed, such as by a purge that was killed.
             (true, false) => Some(self.directories.make_directory(&row)?),
         };
-        Ok(Held {
+        Ok(LockedWorkspace {
             row,
             dir,
             _lock: lock,
         })
     }
 
-    /// Holds a workspace alone, for changes of whole directories.
-    pub(crate) fn hold_alone(&self, id: &WorkspaceId) -> Result<(WorkspaceRow, WorkspaceLock)> {
+    /// Locks a workspace exclusively, for changes of whole directories.
+    pub(crate) fn lock_exclusively(
+        &self,
+        id: &WorkspaceId,
+    ) -> Result<(WorkspaceRow, WorkspaceLock)> {
         let row = self.contents.open_row(id)?;
         let lock = self.directories.exclusive(&row)?;
         let now = self.store().read(|tx| open_row_by_key(tx, &row))?;
-        self.directories.bring_back_held(&now)?;
+        self.directories.ensure_directory_locked(&now)?;
         Ok((now, lock))
     }
 
-    /// Records a path that a caller names even if it is ignored, which a walk leaves out.
-    pub(crate) fn sync_named(
-        &self,
-        row: &WorkspaceRow,
-        path: &RelPath,
-        cause: &Cause,
-    ) -> Result<()> {
-        if !row.handed_out || !row.materialized {
-            return Ok(());
-        }
-        self.sync_path(row, &self.directories.dir_of(row)?, path, cause)
-    }
-
+    /// Writes paths to the directory after a first attempt failed with `error`.
     pub(crate) fn retry_projection(
         &self,
         row: &WorkspaceRow,
@@ -131,7 +130,7 @@ impl Synchronizer {
         Ok(())
     }
 
-    /// A rename that the directory refused: each path is brought in line by itself.
+    /// Writes both sides of a move path by path, after the rename in the directory failed.
     pub(crate) fn retry_projection_of_move(
         &self,
         row: &WorkspaceRow,

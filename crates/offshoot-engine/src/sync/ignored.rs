@@ -1,5 +1,8 @@
-//! What the ignore rules leave out. If only the disk holds it, it goes with its directory, unread, and
-//! the answer says how much that was. If it came through us it is followed, path by path.
+//! Files that the ignore rules leave out of a walk.
+//!
+//! An ignored file that only the disk holds is removed with its directory without being read, and the
+//! answer counts it. An ignored file that was written through Offshoot has a row, and is compared path
+//! by path.
 
 use std::collections::HashSet;
 
@@ -11,8 +14,8 @@ use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
 use crate::content::too_large::{TooLarge, largest_file};
 use crate::sync::Synchronizer;
-use crate::sync::disk::Taken;
-use crate::sync::scan::{Found, differs};
+use crate::sync::disk::DiskRead;
+use crate::sync::scan::{DiskChanges, differs};
 
 /// Ignored files that are in no snapshot and no version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,22 +33,22 @@ impl IgnoredFiles {
     }
 }
 
-/// What the index has and the ignore rules leave out.
+/// Rows of the index that the ignore rules leave out of a walk.
 pub(crate) struct Ignored<'a> {
     pub(crate) rows: &'a [EntryRow],
-    /// Whether a walk saw the path in spite of that.
+    /// Whether the walk saw a path all the same.
     pub(crate) seen: &'a dyn Fn(&RelPath) -> bool,
 }
 
 impl Synchronizer {
-    /// Ignored files that came through us are ours to follow although a walk skips them.
-    pub(crate) fn follow_ignored(
+    /// Compares ignored entries that the index has with the disk, because the walk skips them.
+    pub(crate) fn compare_ignored_rows(
         &self,
         index: &Index<'_>,
         dir: &SafeDir,
         bulk: &BulkWriter,
         ignored: &Ignored<'_>,
-        found: &mut Found,
+        found: &mut DiskChanges,
         too_large: &mut Vec<TooLarge>,
     ) -> Result<()> {
         let largest = largest_file(&self.contents, index.row);
@@ -55,33 +58,33 @@ impl Synchronizer {
                 continue;
             }
             let known = index.entry(path)?;
-            // No memo of a walk knows it, and it may be large.
+            // No memo has it, and it may be large, so the content id may be cached by `stat` data.
             let stat = dir.stat(path)?;
-            let remembered = stat.as_ref().and_then(|stat| {
+            let cached = stat.as_ref().and_then(|stat| {
                 let id = self.contents.content_ids.get(stat)?;
                 known.filter(|known| known.id == Some(id) && known.perm == stat.perm)
             });
-            if remembered.is_some() {
+            if cached.is_some() {
                 continue;
             }
             let there = match row.kind {
                 Some(EntryKind::Dir) => self.directories.entry_on_disk(dir, path)?,
-                _ => match self.take_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
-                    Taken::Entry(entry, stat) => {
+                _ => match self.read_from_disk(dir, path, None, known.as_ref(), largest, bulk)? {
+                    DiskRead::Entry(entry, stat) => {
                         if let Some(id) = entry.id.filter(|_| entry.kind == EntryKind::File) {
                             self.contents.content_ids.put(&stat, id);
                         }
                         Some(entry)
                     }
-                    Taken::Gone => self.directories.entry_on_disk(dir, path)?,
-                    Taken::Unsettled => continue,
-                    Taken::TooLarge(file) => {
+                    DiskRead::Gone => self.directories.entry_on_disk(dir, path)?,
+                    DiskRead::Unsettled => continue,
+                    DiskRead::TooLarge(file) => {
                         too_large.push(file);
                         continue;
                     }
                 },
             };
-            // An ignored directory that took the place of a file, or the other way round, is new.
+            // An ignored directory in the place of a file, or the other way round, is another entry.
             let was_dir = row.kind == Some(EntryKind::Dir);
             let there = there.filter(|there| (there.kind == EntryKind::Dir) == was_dir);
             if differs(there.as_ref(), known.as_ref()) {
@@ -91,9 +94,9 @@ impl Synchronizer {
         Ok(())
     }
 
-    /// Counts what lies at paths that a sync left out, by one `stat` for each file and no read.
-    /// What came through us is in the index and is not counted. What cannot be looked at is not
-    /// either: it must not keep its directory from going.
+    /// Counts the files at ignored paths, by one `stat` for each. Files that the index has are not
+    /// counted. Files that cannot be accessed are not counted either: they must not prevent the removal
+    /// of the directory.
     pub(crate) fn count_ignored(
         &self,
         row: &WorkspaceRow,
@@ -110,7 +113,7 @@ impl Synchronizer {
             Ok(rows.into_iter().map(|row| row.path).collect())
         })?;
         for path in ignored {
-            // What a session has beside its directories is ours.
+            // Offshoot itself made what is beside the directories of a session.
             if row.layout == Layout::Session && !row.layout.may_hold(path, true) {
                 continue;
             }

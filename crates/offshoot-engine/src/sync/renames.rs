@@ -1,14 +1,14 @@
-//! Which files that a sync found were only renamed: gone at one path and new, with the same content,
-//! at another.
+//! Detecting renames among the changes that a sync found: a file is gone at one path, and a file with
+//! equal content is new at another.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use offshoot_core::{EntryKind, ObjectId, RelPath, Result, cancel};
 
 use crate::content::index::Index;
-use crate::sync::scan::Found;
+use crate::sync::scan::DiskChanges;
 
-/// Files that were renamed, by where they are now.
+/// The old paths of renamed files, by their new paths.
 #[derive(Default)]
 pub(crate) struct Renames {
     from: HashMap<RelPath, RelPath>,
@@ -16,9 +16,9 @@ pub(crate) struct Renames {
 }
 
 impl Renames {
-    /// Pairs what went with what came. Of several files with the same content those of the same name
-    /// belong together, then those that come first. An empty file is nobody's in particular.
-    pub(crate) fn find(index: &Index<'_>, found: &Found) -> Result<Renames> {
+    /// Pairs deleted files with new ones of equal content: first those of equal name, then the others
+    /// in order. Empty files are not paired.
+    pub(crate) fn find(index: &Index<'_>, found: &DiskChanges) -> Result<Renames> {
         let mut renames = Renames::default();
         let is_gone = |path: &RelPath| matches!(found.get(path), Some(None));
         if !found.values().any(Option::is_none) {
@@ -38,7 +38,7 @@ impl Renames {
         }
         let mut went: BTreeMap<ObjectId, Vec<RelPath>> = BTreeMap::new();
         for path in found.keys().filter(|path| is_gone(path)) {
-            // Its parent went too and takes it along.
+            // The deletion of the parent includes this path.
             if path.parent().is_some_and(|parent| is_gone(&parent)) {
                 continue;
             }
@@ -62,7 +62,7 @@ impl Renames {
         Ok(renames)
     }
 
-    /// Pairs files with the same content, at a cost that follows their number.
+    /// Pairs files with equal content in linear time.
     fn pair(&mut self, sources: &[RelPath], mut targets: Vec<&RelPath>) -> Result<()> {
         cancel::check()?;
         let mut named: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
@@ -90,12 +90,12 @@ impl Renames {
         self.from.insert(target.clone(), source);
     }
 
-    /// Where what stands at a path now was before.
+    /// The path that a file had before it was renamed to this one.
     pub(crate) fn from(&self, path: &RelPath) -> Option<&RelPath> {
         self.from.get(path)
     }
 
-    /// Whether what was at a path is elsewhere now.
+    /// Whether the file at a path was renamed.
     pub(crate) fn moved_away(&self, path: &RelPath) -> bool {
         self.sources.contains(path)
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(renames.moved_away(&sources[0]) && renames.moved_away(&sources[3]));
     }
 
-    /// Comparing each with each would be 10^10 comparisons, which take minutes.
+    /// Comparing every pair would take 10^10 comparisons, which is minutes.
     #[test]
     fn many_files_with_the_same_content_are_paired_at_once() {
         let many = |dir: &str| -> Vec<RelPath> {

@@ -15,7 +15,7 @@ use offshoot_fs::{
 
 use crate::context::data_dir::DataDir;
 use crate::context::data_dir::OWN_FILES;
-use crate::context::process_marker::has_living;
+use crate::context::process_marker::has_running_process;
 use crate::context::server_lock::lock_server_of;
 
 /// What was removed.
@@ -48,7 +48,7 @@ pub fn remove_data(dir: &Path) -> Result<RemovedData> {
         );
     }
     let _server = lock_server_of(&data)?;
-    if has_living(&data.run()).map_err(cannot_remove)? {
+    if has_running_process(&data.run()).map_err(cannot_remove)? {
         return Err(Error::new(
             ErrorCode::WorkspaceBusy,
             "another command works on this data directory",
@@ -151,15 +151,15 @@ fn bare_targets(data: &DataDir) -> Result<Vec<PathBuf>> {
 /// Removes what is Offshoot's, the database after everything else: as long as it is there, this can
 /// be done again. Returns the names of what is not.
 fn remove_own(data: &DataDir) -> Result<Vec<OsString>> {
-    let dir = SafeDir::open(data.place())?.following_no_links();
+    let dir = SafeDir::open(data.root())?.following_no_links();
     let own: Vec<PathBuf> = data
         .private_dirs()
         .into_iter()
         .chain([data.workspaces()])
         .collect();
     let (mut dirs, mut files, mut left) = (Vec::new(), Vec::new(), Vec::new());
-    for name in names_in(&data.place())? {
-        if own.contains(&data.place().join(&name)) {
+    for name in names_in(&data.root())? {
+        if own.contains(&data.root().join(&name)) {
             dirs.push(name);
         } else if OWN_FILES.iter().any(|own| name == *own) {
             files.push(name);

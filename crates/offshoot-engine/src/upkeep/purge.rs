@@ -18,10 +18,10 @@ use offshoot_store::{
     WorkspaceKind, WorkspaceRow, WorkspaceState, WriteTx,
 };
 
-use crate::content::counters::Tally;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::counters::CounterDelta;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::index::{Entry, Index};
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{no_file, no_workspace, open_row_by_key, open_row_in, state_of};
 use crate::context::idempotency::micros;
 use crate::directory::last_use::NOTED_FOR;
@@ -54,7 +54,7 @@ impl Upkeep {
     /// Erases a workspace, open or closed, with its snapshots, its history and all content that
     /// nothing else names.
     pub fn purge_workspace(&self, id: &WorkspaceId, _cause: &Cause) -> Result<Purged> {
-        self.context.freeing(|| self.erase_workspace(id))
+        self.context.with_reserve(|| self.erase_workspace(id))
     }
 
     fn erase_workspace(&self, id: &WorkspaceId) -> Result<Purged> {
@@ -95,7 +95,7 @@ impl Upkeep {
     /// switched that on. Spares one in which somebody works, has files open or changed something.
     /// Returns their names.
     pub fn retire_sessions(&self, unused_for: Duration) -> Result<Vec<WorkspaceId>> {
-        self.context.freeing(|| {
+        self.context.with_reserve(|| {
             // A read may have been noted an hour late.
             let late = unused_for.min(Duration::from_micros(NOTED_FOR.unsigned_abs()));
             let unused_for = micros(unused_for.saturating_add(late));
@@ -181,7 +181,7 @@ impl Upkeep {
     /// snapshots, in the history. A placeholder stands in its stead.
     pub fn purge_path(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
         self.context
-            .freeing(|| self.purge_path_now(id, path, cause))
+            .with_reserve(|| self.purge_path_now(id, path, cause))
     }
 
     fn purge_path_now(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<Purged> {
@@ -208,7 +208,7 @@ impl Upkeep {
             ));
         }
         self.context
-            .freeing(|| self.purge_contents(HashSet::from([content]), cause))
+            .with_reserve(|| self.purge_contents(HashSet::from([content]), cause))
     }
 
     /// Every content that a path has or had: now, in the history, in snapshots.
@@ -248,15 +248,15 @@ impl Upkeep {
             .collect();
         let _locks = locks?;
         for row in rows.iter().filter(|row| row.state == WorkspaceState::Open) {
-            self.sync.sync_held(row, false, cause)?;
+            self.sync.sync_locked(row, false, cause)?;
         }
         let placeholder = self
             .contents
-            .take_in_always(crate::content::incoming::Content::Bytes(PLACEHOLDER))?;
+            .receive_on_full_disk(crate::content::incoming::Content::Bytes(PLACEHOLDER))?;
         // Layers hold content as plain files: those that do go, and forks get off them first.
         let layers = self.store().read(|tx| {
             let objects = self.contents.objects_in(tx);
-            let mut bench = Workbench::new(&objects);
+            let mut bench = PendingObjects::new(&objects);
             let mut rewrite = Rewrite::new(&contents, placeholder.id);
             layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
         })?;
@@ -282,11 +282,11 @@ impl Upkeep {
             let fork = self.store().read(|tx| tx.fork(row.key))?;
             let stands_on = |fork: &ForkRow| fork.layer.is_some_and(|top| layers.contains(&top));
             if let Some(fork) = fork.filter(|fork| row.materialized && stands_on(fork)) {
-                self.sync.sync_held(&row, true, cause)?;
+                self.sync.sync_locked(&row, true, cause)?;
                 let dirs = self.directories.fork_dirs(&row, fork.place);
-                if let Err(error) = self.directories.provider_seen_in(&dirs)?.close(&dirs) {
+                if let Err(error) = self.directories.provider_by_files(&dirs)?.close(&dirs) {
                     for closed in &forks {
-                        self.directories.ensure_fork(closed)?;
+                        self.directories.ensure_mounted(closed)?;
                     }
                     return Err(error);
                 }
@@ -344,7 +344,7 @@ impl Upkeep {
             Ok(())
         })?;
         for row in off_their_layers {
-            self.directories.discard_fork(row)?;
+            self.directories.discard_fork_dir(row)?;
         }
         for (row, paths) in &to_project {
             let gone = off_their_layers.iter().any(|off| off.key == row.key);
@@ -370,7 +370,7 @@ impl Upkeep {
         let before = fork.clone();
         let objects = {
             let stored = self.contents.objects_in(tx);
-            let mut bench = Workbench::new(&stored);
+            let mut bench = PendingObjects::new(&stored);
             fork.base = rewrite.commit(&mut bench, fork.base)?;
             fork.base_tree = rewrite.tree(&mut bench, fork.base_tree)?;
             fork.base_sidecar = rewrite.tree(&mut bench, fork.base_sidecar)?;
@@ -415,13 +415,13 @@ impl Upkeep {
             return Ok(Vec::new());
         }
         let mut next = changed_row(row, at);
-        let line = LineFor {
+        let line = LineTemplate {
             row: &next.clone(),
             at,
             via: Via::Call,
             cause,
         };
-        let mut tally = Tally::default();
+        let mut tally = CounterDelta::default();
         for (path, entry, size) in &held {
             // A project has no rows on top of its tree, which is written anew.
             if row.kind == WorkspaceKind::Project {
@@ -444,8 +444,8 @@ impl Upkeep {
                     },
                 )?;
             }
-            tally.went(entry.kind, *size);
-            tally.came(EntryKind::File, placeholder.size);
+            tally.remove(entry.kind, *size);
+            tally.add(EntryKind::File, placeholder.size);
             let mut purge = line.file(HistoryOp::Purge, path, EntryKind::File);
             purge.after = Some(placeholder.id);
             purge.size = placeholder.size;
@@ -468,7 +468,7 @@ impl Upkeep {
         let mut changed: Vec<SnapshotRow> = Vec::new();
         let objects = {
             let stored = self.contents.objects_in(tx);
-            let mut bench = Workbench::new(&stored);
+            let mut bench = PendingObjects::new(&stored);
             for snapshot in &snapshots {
                 let id = rewrite.commit(&mut bench, snapshot.id)?;
                 if id == snapshot.id {
@@ -499,7 +499,7 @@ impl Upkeep {
         };
         let objects = {
             let stored = self.contents.objects_in(tx);
-            let mut bench = Workbench::new(&stored);
+            let mut bench = PendingObjects::new(&stored);
             now.tree = rewrite.tree(&mut bench, now.tree)?;
             now.sidecar = rewrite.tree(&mut bench, now.sidecar)?;
             now.head = match now.head {
@@ -523,7 +523,7 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
             continue;
         }
         for mut merge in tx.merges(project.key, None, 0)? {
-            let Ok(before) = formats::receipt_of(&merge.outcome) else {
+            let Ok(before) = formats::parse_receipt(&merge.outcome) else {
                 tracing::warn!(
                     merge = merge.id,
                     "a receipt cannot be read and stays as it is"
@@ -586,7 +586,7 @@ impl<'a> Rewrite<'a> {
 
     /// A commit with all that it comes from: an imported history has more parents than snapshots.
     /// What is not there, as in a shallow history, stays a name.
-    fn commit(&mut self, bench: &mut Workbench<'_>, tip: ObjectId) -> Result<ObjectId> {
+    fn commit(&mut self, bench: &mut PendingObjects<'_>, tip: ObjectId) -> Result<ObjectId> {
         let mut stack = vec![(tip, false)];
         while let Some((id, parents_done)) = stack.pop() {
             if self.commits.contains_key(&id) {
@@ -625,7 +625,7 @@ impl<'a> Rewrite<'a> {
         Ok(self.commits.get(&tip).copied().unwrap_or(tip))
     }
 
-    fn tree(&mut self, bench: &mut Workbench<'_>, root: ObjectId) -> Result<ObjectId> {
+    fn tree(&mut self, bench: &mut PendingObjects<'_>, root: ObjectId) -> Result<ObjectId> {
         if let Some(known) = self.trees.get(&root) {
             return Ok(*known);
         }
@@ -656,7 +656,7 @@ impl<'a> Rewrite<'a> {
         Ok(self.trees.get(&root).copied().unwrap_or(root))
     }
 
-    fn one(&self, bench: &mut Workbench<'_>, id: ObjectId) -> Result<ObjectId> {
+    fn one(&self, bench: &mut PendingObjects<'_>, id: ObjectId) -> Result<ObjectId> {
         let tree = read_tree(&*bench, &id)?;
         let mut changed = false;
         let entries: Vec<_> = tree

@@ -42,11 +42,11 @@ impl Upkeep {
         }
         // Where earlier versions tried providers.
         offshoot_fs::sweep_probes(&self.context.data.forks());
-        offshoot_fs::sweep_probes(&self.context.data.place());
+        offshoot_fs::sweep_probes(&self.context.data.root());
         let (mut all_well, forks) = self.recover_forks()?;
         // Not before every fork has its rows again: they name layers.
         if all_well {
-            self.directories.sweep_orphan_layers()?;
+            self.directories.move_orphan_layers_to_trash()?;
         }
         for row in self.store().read(|tx| tx.unsynced_workspaces())? {
             // A directory that cannot be put right, such as one on a disk that is full or that is
@@ -75,7 +75,7 @@ impl Upkeep {
         }
         let upkeep = self.clone();
         let work = move || upkeep.clear_up(leftovers);
-        self.context.later(JobKind::ClearUp, work);
+        self.context.queue_job(JobKind::ClearUp, work);
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Upkeep {
     pub(crate) fn clear_up(&self, leftovers: Leftovers) -> Result<()> {
         let mut all_well = leftovers.all_well;
         for (dirs, name) in leftovers.forks {
-            let cleaned = self.directories.provider_seen_in(&dirs);
+            let cleaned = self.directories.provider_by_files(&dirs);
             all_well &= cleaned.and_then(|by| by.cleanup(&dirs)).is_ok();
             drop(name);
         }
@@ -98,7 +98,7 @@ impl Upkeep {
             // Nobody waits for it, and nobody is refused anything meanwhile.
             let contents = Arc::clone(&self.contents);
             let work = move || contents.recount_all().map(drop);
-            self.context.later(JobKind::Other, work);
+            self.context.queue_job(JobKind::Other, work);
         }
         if let Some(boot) = leftovers.boot {
             self.store()

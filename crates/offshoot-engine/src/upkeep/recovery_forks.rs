@@ -17,7 +17,7 @@ use offshoot_store::{
 
 use crate::content::rows::{fork_row, open_project};
 use crate::content::workspace_row::{Quota, line_of, new_row};
-use crate::directory::fork_dir::fork_named;
+use crate::directory::fork_dir::parse_fork_dir_name;
 use crate::directory::replacement::NEXT;
 use crate::formats;
 use crate::formats::{ForkNote, LayerNote};
@@ -32,11 +32,14 @@ impl Upkeep {
         let mut all_well = true;
         let mut to_go = Vec::new();
         for name in names_in(&self.context.data.tmp()) {
-            all_well &= self.directories.recover_leaving(&name, PATIENCE).is_ok();
+            all_well &= self
+                .directories
+                .recover_moved_aside(&name, PATIENCE)
+                .is_ok();
             all_well &= self.recover_next(&name).is_ok();
         }
         for name in names_in(&self.context.data.forks()) {
-            if let Some((id, place)) = fork_named(&name) {
+            if let Some((id, place)) = parse_fork_dir_name(&name) {
                 match self.recover_fork(&id, place) {
                     Ok(orphan) => to_go.extend(orphan),
                     Err(_) => all_well = false,
@@ -78,7 +81,7 @@ impl Upkeep {
         let provider = if bare {
             self.directories.provider_that_made(ProviderName::Overlay)?
         } else {
-            self.directories.provider_seen_in(&dirs)?
+            self.directories.provider_by_files(&dirs)?
         };
         provider.cleanup(&dirs)
     }
@@ -99,7 +102,7 @@ impl Upkeep {
         }
         let note = std::fs::read(dirs.private.join("fork.json"))
             .ok()
-            .and_then(|bytes| formats::of_text::<ForkNote>(bytes).ok());
+            .and_then(|bytes| formats::parse_text::<ForkNote>(bytes).ok());
         if let Some(note) = note
             && note.boot != offshoot_sys::boot_id()
             && !note.rows_on_disk
@@ -125,16 +128,16 @@ impl Upkeep {
         };
         let row = match self.store().read(|tx| tx.workspace_by_key(row.key))? {
             Some(row) if row.kind == WorkspaceKind::Fork => row,
-            _ => return self.directories.provider_seen_in(dirs)?.cleanup(dirs),
+            _ => return self.directories.provider_by_files(dirs)?.cleanup(dirs),
         };
         let fork = self.store().read(|tx| fork_row(tx, &row))?;
         if row.materialized && fork.place == place {
             // Whoever was about to take it away had made it refuse changes.
-            self.directories.provider_seen_in(dirs)?.thaw(dirs)?;
+            self.directories.provider_by_files(dirs)?.thaw(dirs)?;
             return self.directories.finish_update(&row, &fork);
         }
         if !row.materialized {
-            return self.directories.discard_fork(&row);
+            return self.directories.discard_fork_dir(&row);
         }
         if place + 1 == fork.place {
             // The old directory of an update that is committed.
@@ -143,7 +146,7 @@ impl Upkeep {
         // The new directory of one that is not.
         let nowhere = ForkDirs::new(&dirs.private, self.context.data.tmp().join("nowhere"));
         self.directories
-            .provider_seen_in(&nowhere)?
+            .provider_by_files(&nowhere)?
             .cleanup(&nowhere)
     }
 

@@ -68,7 +68,7 @@ impl Upkeep {
         cause: &Cause,
     ) -> Result<Cleaned> {
         self.context
-            .freeing(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
+            .with_reserve(|| self.clean_now(unused_for, include_ignored, dry_run, cause))
     }
 
     fn clean_now(
@@ -83,7 +83,7 @@ impl Upkeep {
         if !dry_run {
             // First: to keep the last state of a workspace may need the space.
             cleaned.collected = Some(self.collect_garbage(AGE_GUARD)?);
-            self.context.forget_old_requests()?;
+            self.context.prune_idempotency_records()?;
         }
         for (row, planned) in self.plan_clean(before, include_ignored)? {
             if dry_run {
@@ -131,8 +131,10 @@ impl Upkeep {
             if !self.may_be_cleaned(&row, before)? {
                 continue;
             }
-            self.directories.bring_back_held(&row)?;
-            let synced = self.sync.sync_with(&row, false, Durability::Relaxed)?;
+            self.directories.ensure_directory_locked(&row)?;
+            let synced = self
+                .sync
+                .sync_locked_with(&row, false, Durability::Relaxed)?;
             let in_use = in_use.get_or_insert_with(|| ProcessUsage::collect(UseKind::Any));
             if !synced.changes.is_empty() || self.directories.is_used(&row, in_use)? {
                 continue;

@@ -19,9 +19,9 @@ use offshoot_store::WorkspaceRow;
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
 use crate::content::objects::missing_content;
+use crate::content::paths_with_history::PathsWithHistory;
 use crate::content::rows::{no_file, open_row_by_key};
 use crate::content::too_large::{TooLarge, largest_file};
-use crate::content::touched::Touched;
 use crate::content::workspace_row::is_session_metadata;
 use crate::sync::disk::same_version;
 use crate::sync::scan::Synced;
@@ -78,7 +78,7 @@ impl Workspaces {
         let (lock, synced) = match row.handed_out {
             true => {
                 let lock = self.directories.exclusive(&row)?;
-                let synced = self.sync.sync_held(&row, false, cause)?;
+                let synced = self.sync.sync_locked(&row, false, cause)?;
                 (Some(lock), synced)
             }
             false => (None, Synced::default()),
@@ -169,7 +169,7 @@ impl Workspaces {
                 top
             };
             if !row.materialized {
-                let touched = Touched::read(tx, &row, &top, entries.len())?;
+                let touched = PathsWithHistory::read(tx, &row, &top, entries.len())?;
                 for entry in entries.iter_mut().filter(|one| one.kind != EntryKind::Dir) {
                     let path = top.join(&entry.path.strip_prefix(below).unwrap_or_default());
                     if let Some(at) = touched.modified_at(tx, &row, &path)? {

@@ -27,7 +27,7 @@ impl Workspaces {
         content: &[u8],
         cause: &Cause,
     ) -> Result<()> {
-        let incoming = self.contents.take_in(Content::Bytes(content))?;
+        let incoming = self.contents.receive(Content::Bytes(content))?;
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             size: incoming.size,
@@ -41,7 +41,7 @@ impl Workspaces {
         self.store().write(Durability::Synced, |tx| {
             let row = open_row_in(tx, id)?;
             self.contents
-                .change_within(tx, &row, at, |draft| draft_file(draft, &file).map(drop))
+                .change_in_transaction(tx, &row, at, |draft| draft_file(draft, &file).map(drop))
         })
     }
 }

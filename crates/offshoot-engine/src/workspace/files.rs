@@ -15,7 +15,7 @@ use offshoot_store::{ReadTx, Via, WorkspaceRow};
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::{Entry, Index};
 use crate::content::rows::open_row_by_key;
-use crate::context::idempotency::Noting;
+use crate::context::idempotency::IdempotencyRecord;
 use crate::workspace::Workspaces;
 
 /// What must be there for a write to happen.
@@ -45,7 +45,7 @@ pub struct WriteOptions {
     /// file on disk as long as it is there.
     pub modified: Option<SystemTime>,
     /// Where it is noted that it was written, for a request that may be repeated.
-    pub noting: Option<Noting>,
+    pub noting: Option<IdempotencyRecord>,
 }
 
 /// A file that was written.
@@ -77,7 +77,7 @@ impl Workspaces {
         cause: &Cause,
     ) -> Result<Written> {
         self.refuse_early(id, path)?;
-        let mut incoming = self.contents.take_in(content)?;
+        let mut incoming = self.contents.receive(content)?;
         self.write_incoming(
             id,
             &Target::Exactly(path.clone()),
@@ -108,7 +108,7 @@ impl Workspaces {
             return Err(Error::invalid("an upload needs a file name"));
         }
         refuse_unmakeable(&row, &path)?;
-        let mut incoming = self.contents.take_in(content)?;
+        let mut incoming = self.contents.receive(content)?;
         self.write_incoming(
             id,
             &Target::FreeName(path),
@@ -187,7 +187,7 @@ impl Workspaces {
         via: Via,
         cause: &Cause,
     ) -> Result<Written> {
-        let held = self.sync.hold(id, target.path(), cause)?;
+        let held = self.sync.lock_for_path(id, target.path(), cause)?;
         if let (Some(dir), Target::FreeName(path)) = (&held.dir, target) {
             self.sync_names_like(&held.row, dir, path, cause)?;
         }

@@ -14,7 +14,7 @@ use crate::content::draft::Draft;
 use crate::content::incoming::{Content, Incoming};
 use crate::content::index::Index;
 use crate::content::rows::open_row_by_key;
-use crate::sync::guard::Held;
+use crate::sync::guard::LockedWorkspace;
 use crate::workspace::Workspaces;
 use crate::workspace::files::{Target, WriteOptions, refuse_unwritable};
 use crate::workspace::links::{NewLink, check_target, draft_link, plan_link};
@@ -83,7 +83,7 @@ impl WorkspaceImport {
         executable: bool,
     ) -> Result<u64> {
         refuse_unwritable(&self.row, path)?;
-        let incoming = self.workspaces.contents.take_in(content)?;
+        let incoming = self.workspaces.contents.receive(content)?;
         let file = NewFile {
             target: Target::Exactly(path.clone()),
             id: incoming.id,
@@ -114,7 +114,7 @@ impl WorkspaceImport {
         refuse_unwritable(&self.row, path)?;
         check_target(target)?;
         self.look(|tx, row| plan_link(&self.index(tx, row), path, target).map(drop))?;
-        let incoming = self.workspaces.contents.take_in(Content::Bytes(target))?;
+        let incoming = self.workspaces.contents.receive(Content::Bytes(target))?;
         let size = incoming.size;
         let new = New::Link(target.to_vec(), Box::new(incoming));
         self.take(path, new, size)
@@ -145,9 +145,9 @@ impl WorkspaceImport {
         let workspaces = &self.workspaces;
         let rest = taken.take_waiting();
         store_all(workspaces, &rest)?;
-        let held = workspaces.sync.hold_whole(&self.id)?;
+        let held = workspaces.sync.lock_workspace(&self.id)?;
         let changed = workspaces.land_import(&held, &taken.entries, &self.cause)?;
-        workspaces.sync.project_held(&held, &changed)?;
+        workspaces.sync.project_locked(&held, &changed)?;
         workspaces.after_writes(held);
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Workspaces {
     /// Commits everything that an import brings. Returns the paths that changed.
     fn land_import(
         &self,
-        held: &Held,
+        held: &LockedWorkspace,
         entries: &BTreeMap<RelPath, New>,
         cause: &Cause,
     ) -> Result<Vec<RelPath>> {

@@ -13,15 +13,15 @@ use offshoot_store::{
     WorkspaceState,
 };
 
-use crate::content::counters::Tally;
-use crate::content::find_snapshot::unknown;
+use crate::content::counters::CounterDelta;
+use crate::content::find_snapshot::no_snapshot;
 use crate::content::left_out::without_left_out;
-use crate::content::objects::Workbench;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{base_state, no_workspace, open_row_by_key, state_of, state_of_row};
 use crate::content::state::{State, belongs_to_nested_git};
 use crate::content::too_large::TooLarge;
 use crate::content::workspace_row::{Quota, check_quota, dir_row, line_of, new_row};
-use crate::context::idempotency::Also;
+use crate::context::idempotency::ExtraWrite;
 use crate::context::jobs::JobKind;
 use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::Workspaces;
@@ -127,7 +127,7 @@ impl Workspaces {
         id: Option<WorkspaceId>,
         layout: Layout,
         quota: Quota,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
         self.context.require_space()?;
@@ -173,7 +173,7 @@ impl Workspaces {
         id: Option<WorkspaceId>,
         snapshot: &str,
         quota: Quota,
-        also: Option<Also<'_>>,
+        also: Option<ExtraWrite<'_>>,
         cause: &Cause,
     ) -> Result<Workspace> {
         self.context.require_space()?;
@@ -187,7 +187,7 @@ impl Workspaces {
             .store()
             .read(|tx| self.contents.find_snapshot_anywhere(tx, snapshot))?;
         self.store().write(Durability::Synced, |tx| {
-            let is_gone = || unknown(snapshot, "of any workspace");
+            let is_gone = || no_snapshot(snapshot, "of any workspace");
             let from = tx.workspace_by_key(from.key)?.ok_or_else(is_gone)?;
             let snapshot = tx.snapshot(from.key, &found.id)?.ok_or_else(is_gone)?;
             let is_last_state = from.state == WorkspaceState::Closed
@@ -215,9 +215,9 @@ impl Workspaces {
                 kept.retain(|entry| entry.path != skills.path);
                 kept.push(skills);
             }
-            let mut tally = Tally::default();
+            let mut tally = CounterDelta::default();
             for entry in &kept {
-                tally.put(None, entry)?;
+                tally.replace(None, entry)?;
             }
             tally.add_to(&mut row);
             check_quota(&new_row(&id, from.layout, quota, at), &row)?;
@@ -257,7 +257,7 @@ impl Workspaces {
             (_, None) => State::default(),
         };
         let objects = self.contents.objects_in(tx);
-        let mut bench = Workbench::new(&objects);
+        let mut bench = PendingObjects::new(&objects);
         let state = without_left_out(&mut bench, &head, &state_of(&snapshot))?;
         if state == state_of(&snapshot) {
             return Ok((snapshot, Vec::new()));
@@ -333,7 +333,7 @@ impl Workspaces {
             self.directories.dir_for_reader(&row)?;
         } else {
             // The row as it is under the lock: someone else may have made the directory meanwhile.
-            let (row, _lock) = self.sync.hold_alone(id)?;
+            let (row, _lock) = self.sync.lock_exclusively(id)?;
             if !(row.handed_out && row.materialized) {
                 self.directories.make_directory(&row)?;
             }
@@ -355,7 +355,7 @@ impl Workspaces {
         include_ignored: bool,
         cause: &Cause,
     ) -> Result<Deleted> {
-        let deleted = self.context.freeing(|| {
+        let deleted = self.context.with_reserve(|| {
             self.delete_workspace_if(id, include_ignored, Durability::Synced, cause, |_| Ok(true))
         })?;
         match deleted.too_large.first() {
@@ -429,7 +429,7 @@ impl Workspaces {
         if row.kind == WorkspaceKind::Fork {
             // Unmounting may take its time; nobody has to wait for it.
             let (context, directories) = (Arc::clone(&self.context), Arc::clone(&self.directories));
-            self.context.later(JobKind::Other, move || {
+            self.context.queue_job(JobKind::Other, move || {
                 // Until then the name stays taken.
                 let _name = name;
                 let discarded = directories.discard_dir(&row);

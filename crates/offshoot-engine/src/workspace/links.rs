@@ -10,12 +10,12 @@ use offshoot_store::{Durability, EntryRow, HistoryOp, Via};
 
 use crate::content::draft::Draft;
 use crate::content::incoming::{Content, Incoming};
-use crate::content::index::{Index, missing_parents, new_dir_rows};
-use crate::content::left_out::refuse_ours_in;
+use crate::content::index::{Index, missing_dirs, new_dir_rows};
+use crate::content::left_out::refuse_reserved_in;
 use crate::content::rows::open_row_by_key;
 use crate::directory::git_layer::refuse_own_git;
-use crate::sync::guard::Held;
-use crate::sync::scan::MAX_DETOURS;
+use crate::sync::guard::LockedWorkspace;
+use crate::sync::paths::MAX_DETOURS;
 use crate::workspace::Workspaces;
 use crate::workspace::files::refuse_unmakeable;
 
@@ -46,8 +46,8 @@ impl Workspaces {
     ) -> Result<RelPath> {
         refuse_unmakeable(&self.contents.open_row(id)?, path)?;
         check_target(target)?;
-        let incoming = self.contents.take_in(Content::Bytes(target))?;
-        let held = self.sync.hold(id, path, cause)?;
+        let incoming = self.contents.receive(Content::Bytes(target))?;
+        let held = self.sync.lock_for_path(id, path, cause)?;
         self.sync_target(&held, path, target)?;
         let at = self.context.now();
         let changed = self.store().write(Durability::Synced, |tx| {
@@ -57,9 +57,9 @@ impl Workspaces {
                 incoming: &incoming,
             };
             self.contents
-                .change_within(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
+                .change_in_transaction(tx, &held.row, at, |draft| draft_link(draft, &new, cause))
         })?;
-        self.sync.project_held(&held, &changed)?;
+        self.sync.project_locked(&held, &changed)?;
         changed
             .last()
             .cloned()
@@ -69,7 +69,12 @@ impl Workspaces {
     /// Records what outside programs put where the link would lead: a link of theirs, that we do not
     /// know of yet, may lead out. A link may be as new to us as what it leads to, so this goes on
     /// until nothing new shows.
-    pub(crate) fn sync_target(&self, held: &Held, path: &RelPath, target: &[u8]) -> Result<()> {
+    pub(crate) fn sync_target(
+        &self,
+        held: &LockedWorkspace,
+        path: &RelPath,
+        target: &[u8],
+    ) -> Result<()> {
         let mut known = RelPath::root();
         let Some(dir) = &held.dir else {
             return Ok(());
@@ -79,7 +84,7 @@ impl Workspaces {
                 let row = open_row_by_key(tx, &held.row)?;
                 let index = Index::new(self.store(), tx, &row);
                 let parent = index.resolve(&path.parent().unwrap_or_default())?;
-                index.link_leads_to(&parent, target, path)
+                index.resolve_link(&parent, target, path)
             })?;
             if leads_to == known {
                 break;
@@ -98,11 +103,11 @@ pub(crate) fn draft_link(
     cause: &Cause,
 ) -> Result<Vec<RelPath>> {
     let path = plan_link(&draft.index, new.path, new.target)?;
-    let missing = missing_parents(&draft.index, &path)?;
+    let missing = missing_dirs(&draft.index, &path)?;
     for dir in new_dir_rows(&draft.index, &missing, draft.next.revision)? {
         draft.make_dir(dir, Via::Call, cause)?;
     }
-    let before = draft.sized(&path)?;
+    let before = draft.entry_with_size(&path)?;
     let op = match before {
         None => HistoryOp::Create,
         Some(_) => HistoryOp::Write,
@@ -113,7 +118,7 @@ pub(crate) fn draft_link(
     made.before = before.and_then(|(entry, _)| entry.id);
     made.after = Some(new.incoming.id);
     made.size = new.incoming.size;
-    draft.line(made);
+    draft.add_line(made);
     let row = EntryRow {
         path: path.clone(),
         kind: Some(EntryKind::Symlink),
@@ -123,7 +128,7 @@ pub(crate) fn draft_link(
         size: new.incoming.size,
         revision: draft.next.revision,
     };
-    draft.content(new.incoming.object.clone());
+    draft.add_object(new.incoming.object.clone());
     draft.replace(before, row)?;
     let mut changed = missing;
     changed.push(path);
@@ -137,9 +142,9 @@ pub(crate) fn plan_link(index: &Index<'_>, path: &RelPath, target: &[u8]) -> Res
     let path = parent.join_name(path.name());
     refuse_unmakeable(index.row, &path)?;
     refuse_own_git(index.tx, index.row, &path)?;
-    refuse_ours_in(index, &path)?;
-    index.link_leads_to(&parent, target, &path)?;
-    missing_parents(index, &path)?;
+    refuse_reserved_in(index, &path)?;
+    index.resolve_link(&parent, target, &path)?;
+    missing_dirs(index, &path)?;
     if index.entry(&path)?.is_some_and(|entry| entry.is_dir()) {
         return Err(Error::new(
             ErrorCode::IsADirectory,

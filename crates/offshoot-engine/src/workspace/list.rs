@@ -14,8 +14,8 @@ use offshoot_fs::SafeDir;
 use offshoot_store::WorkspaceRow;
 
 use crate::content::index::{Entry, Index};
+use crate::content::paths_with_history::{PathsWithHistory, changed_at};
 use crate::content::rows::no_file;
-use crate::content::touched::{Touched, changed_at};
 use crate::content::workspace_row::is_session_metadata;
 use crate::workspace::Workspaces;
 use crate::workspace::read::ListEntry;
@@ -296,8 +296,8 @@ impl Workspaces {
             }
             let children = index.children(&dir)?;
             let touched = match options.sort {
-                ListSort::Modified => Touched::read(tx, row, path, children.len())?,
-                _ => Touched::default(),
+                ListSort::Modified => PathsWithHistory::read(tx, row, path, children.len())?,
+                _ => PathsWithHistory::default(),
             };
             let mut places = Vec::new();
             for (name, entry) in &children {
@@ -356,7 +356,7 @@ impl Workspaces {
         entries: &mut [ListEntry],
     ) -> Result<()> {
         self.store().read(|tx| {
-            let touched = Touched::read(tx, row, dir, entries.len())?;
+            let touched = PathsWithHistory::read(tx, row, dir, entries.len())?;
             for entry in &mut *entries {
                 if !touched.may_have(&entry.path) {
                     continue;

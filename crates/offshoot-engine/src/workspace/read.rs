@@ -7,10 +7,10 @@ use offshoot_store::WorkspaceRow;
 
 use crate::content::incoming::unreadable;
 use crate::content::index::Index;
-use crate::content::left_out::is_ours_in;
+use crate::content::left_out::is_reserved_in;
+use crate::content::paths_with_history::modified_at;
 use crate::content::rows::{is_a_directory, open_row_in};
 use crate::content::source::{OpenFile, Source, characters, count_characters};
-use crate::content::touched::modified_at;
 use crate::content::workspace_row::is_session_metadata;
 use crate::directory::disk_entry::count_on_disk;
 use crate::history::past::{ALL, Shown};
@@ -198,7 +198,7 @@ impl Workspaces {
         shown: Shown<'_>,
     ) -> Result<Option<Window>> {
         let source = self.source(id, path, shown)?;
-        match source.held() {
+        match source.bytes_in_memory() {
             Some(_) => window_of(source, path, offset, length).map(Some),
             None => Ok(None),
         }
@@ -266,7 +266,7 @@ impl Workspaces {
         // Only one that came with the base is real: what somebody put there since would be a forgery.
         let is_made_up = self
             .store()
-            .read(|tx| is_ours_in(&Index::new(self.store(), tx, row), &real))?;
+            .read(|tx| is_reserved_in(&Index::new(self.store(), tx, row), &real))?;
         if !is_made_up {
             return Ok(None);
         }

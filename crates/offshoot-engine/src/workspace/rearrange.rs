@@ -4,9 +4,9 @@ use offshoot_core::{Cause, Error, ErrorCode, RelPath, Result, WorkspaceId};
 use offshoot_store::{Durability, EntryRow, HistoryOp, Via, WorkspaceRow};
 
 use crate::content::draft::Draft;
-use crate::content::history_writer::LineFor;
-use crate::content::index::{Entry, Index, missing_parents, new_dir_rows};
-use crate::content::left_out::refuse_ours_in;
+use crate::content::history_writer::LineTemplate;
+use crate::content::index::{Entry, Index, missing_dirs, new_dir_rows};
+use crate::content::left_out::refuse_reserved_in;
 use crate::content::rows::no_file;
 use crate::directory::git_layer::refuse_own_git;
 use crate::workspace::Workspaces;
@@ -19,13 +19,13 @@ impl Workspaces {
     pub fn make_dir_in(&self, id: &WorkspaceId, path: &RelPath, cause: &Cause) -> Result<RelPath> {
         self.context.require_space()?;
         refuse_unmakeable(&self.contents.open_row(id)?, path)?;
-        let held = self.sync.hold(id, path, cause)?;
+        let held = self.sync.lock_for_path(id, path, cause)?;
         let at = self.context.now();
         let (path, made) = self.store().write(Durability::Synced, |tx| {
             self.contents
-                .change_within(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
+                .change_in_transaction(tx, &held.row, at, |draft| draft_dir(draft, path, cause))
         })?;
-        self.sync.project_held(&held, &made)?;
+        self.sync.project_locked(&held, &made)?;
         Ok(path)
     }
 
@@ -51,7 +51,7 @@ impl Workspaces {
         cause: &Cause,
     ) -> Result<usize> {
         self.context
-            .freeing(|| self.delete_now(id, path, recursive, expect, cause))
+            .with_reserve(|| self.delete_now(id, path, recursive, expect, cause))
     }
 
     fn delete_now(
@@ -64,9 +64,9 @@ impl Workspaces {
     ) -> Result<usize> {
         let row = self.contents.open_row(id)?;
         refuse_unwritable(&row, path)?;
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         self.sync.sync_before_deletion(&row, path)?;
-        self.sync.sync_named(&row, path, cause)?;
+        self.sync.sync_named_path(&row, path, cause)?;
         let at = self.context.now();
         let (gone, files) = self.contents.change_workspace(&row, at, |draft| {
             draft_deletion(draft, path, recursive, expect, cause)
@@ -113,10 +113,10 @@ impl Workspaces {
                 "`{from}` cannot be moved into itself"
             )));
         }
-        let (row, _lock) = self.sync.hold_alone(id)?;
-        self.sync.sync_held(&row, false, cause)?;
-        self.sync.sync_named(&row, from, cause)?;
-        self.sync.sync_named(&row, to, cause)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
+        self.sync.sync_locked(&row, false, cause)?;
+        self.sync.sync_named_path(&row, from, cause)?;
+        self.sync.sync_named_path(&row, to, cause)?;
         let at = self.context.now();
         let (to, top, size, version) = self
             .contents
@@ -163,8 +163,8 @@ pub(crate) fn plan_dir(index: &Index<'_>, path: &RelPath) -> Result<(RelPath, Ve
     let path = index.resolve(path)?;
     refuse_unmakeable(index.row, &path)?;
     refuse_own_git(index.tx, index.row, &path)?;
-    refuse_ours_in(index, &path)?;
-    let mut missing = missing_parents(index, &path)?;
+    refuse_reserved_in(index, &path)?;
+    let mut missing = missing_dirs(index, &path)?;
     match index.entry(&path)? {
         Some(entry) if entry.is_dir() => return Ok((path, Vec::new())),
         Some(_) => {
@@ -199,7 +199,7 @@ fn draft_deletion(
         .with_hint("ask for a recursive deletion"));
     }
     let next = draft.next.clone();
-    let line = LineFor {
+    let line = LineTemplate {
         row: &next,
         at: next.changed_at,
         via: Via::Call,
@@ -208,7 +208,7 @@ fn draft_deletion(
     for (path, entry, _) in gone.iter().rev() {
         let mut line = line.file(HistoryOp::Delete, path, entry.kind);
         line.before = entry.id;
-        draft.line(line);
+        draft.add_line(line);
     }
     draft.keep_dir(&path.parent().unwrap_or_default())?;
     let files = gone.iter().filter(|(_, entry, _)| !entry.is_dir()).count();
@@ -228,7 +228,7 @@ fn draft_move(
     let to = parent.join_name(to.name());
     refuse_unmakeable(index.row, &to)?;
     refuse_own_git(index.tx, index.row, &to)?;
-    refuse_ours_in(index, &to)?;
+    refuse_reserved_in(index, &to)?;
     if to.starts_with(from) {
         return Err(Error::invalid(format!(
             "`{from}` cannot be moved into itself"
@@ -249,10 +249,10 @@ fn draft_move(
         to.join(&deepest.strip_prefix(from).unwrap_or_default())
             .check_depth()?;
     }
-    let missing = missing_parents(&draft.index, &to)?;
+    let missing = missing_dirs(&draft.index, &to)?;
     let new_dirs = new_dir_rows(&draft.index, &missing, draft.next.revision)?;
     let next = draft.next.clone();
-    let line = LineFor {
+    let line = LineTemplate {
         row: &next,
         at: next.changed_at,
         via: Via::Call,
@@ -271,7 +271,7 @@ fn draft_move(
         moved.before = entry.id;
         moved.after = entry.id;
         moved.size = *size;
-        draft.line(moved);
+        draft.add_line(moved);
         // There is nothing where it moves to.
         let row = EntryRow {
             path: target,

@@ -13,12 +13,12 @@ use offshoot_store::{
 };
 
 use crate::content::change_set::{change_set, kind_of, op_of};
-use crate::content::counters::Tally;
+use crate::content::counters::CounterDelta;
 use crate::content::diff::Point;
-use crate::content::draft::is_same;
-use crate::content::history_writer::{LineFor, changed_row};
+use crate::content::draft::is_same_index;
+use crate::content::history_writer::{LineTemplate, changed_row};
 use crate::content::index::Index;
-use crate::content::objects::{StoredObjects, Workbench, missing_content};
+use crate::content::objects::{PendingObjects, StoredObjects, missing_content};
 use crate::content::rows::{last_row_in, no_file, open_row_by_key, state_of};
 use crate::content::source::{OpenFile, Source};
 use crate::content::state::{State, StateChange, StateEdit, StateEdits, StateEntry};
@@ -62,7 +62,7 @@ impl Workspaces {
         cause: &Cause,
     ) -> Result<Restored> {
         self.context.require_space()?;
-        let (row, _lock) = self.sync.hold_alone(id)?;
+        let (row, _lock) = self.sync.lock_exclusively(id)?;
         let target = self
             .store()
             .read(|tx| self.contents.find_snapshot(tx, &row, snapshot))?;
@@ -120,7 +120,7 @@ impl Workspaces {
         self.store().write(Durability::Synced, |tx| {
             let before = open_row_by_key(tx, row)?;
             // A snapshot needs no lock, and one that takes ignored files changes what is tracked.
-            if !is_same(&before, &plan.base) {
+            if !is_same_index(&before, &plan.base) {
                 return Err(
                     Error::new(ErrorCode::WorkspaceBusy, "a snapshot was taken meanwhile")
                         .with_hint("nothing was changed; try again"),
@@ -129,7 +129,7 @@ impl Workspaces {
             let mut next = changed_row(&before, at);
             next.tree = plan.state.tree;
             next.sidecar = plan.state.sidecar;
-            let line = LineFor {
+            let line = LineTemplate {
                 row: &next.clone(),
                 at,
                 via: goal.via,
@@ -147,14 +147,14 @@ impl Workspaces {
             for dir in &plan.new_parents {
                 tx.add_history(&line.mkdir(dir))?;
             }
-            let mut tally = Tally::default();
+            let mut tally = CounterDelta::default();
             for _ in &plan.new_parents {
-                tally.came(EntryKind::Dir, 0);
+                tally.add(EntryKind::Dir, 0);
             }
             // An ignored file that a restored one replaces was counted already.
             for old in &plan.replaced {
                 if let Some(kind) = old.kind {
-                    tally.went(kind, old.size);
+                    tally.remove(kind, old.size);
                 }
                 tx.remove_entry(before.key, &old.path)?;
             }
@@ -164,7 +164,7 @@ impl Workspaces {
                 entry.after = change.after.and_then(|entry| entry.id);
                 entry.size = *size_after;
                 tx.add_history(&entry)?;
-                tally.change(change, *size_before, *size_after);
+                tally.apply(change, *size_before, *size_after);
             }
             for (path, perm) in &staying {
                 let mut dir = dir_row(path.clone(), next.revision);
@@ -251,7 +251,7 @@ impl Workspaces {
         for change in &changes {
             sizes.push((size(&change.before)?, size(&change.after)?));
         }
-        let mut bench = Workbench::new(&index.objects);
+        let mut bench = PendingObjects::new(&index.objects);
         let (state, new_parents) = if below.is_root() {
             (*target, Vec::new())
         } else {
@@ -315,7 +315,7 @@ impl Workspaces {
         let mut unknown = None;
         self.store().read(|tx| {
             let now = open_row_by_key(tx, row)?;
-            let index = Index::new(self.store(), tx, &now).remembering();
+            let index = Index::new(self.store(), tx, &now).with_tree_cache();
             dir.walk(path, |found, stat| {
                 let there = stat.entry_kind().is_some() && unknown.is_none();
                 if there && index.entry(found)?.is_none() {

@@ -10,11 +10,11 @@ use offshoot_store::{
     WriteTx,
 };
 
-use crate::content::draft::{is_same, keeps_changing};
+use crate::content::draft::{is_same_index, keeps_changing};
 use crate::content::index::Index;
-use crate::content::objects::Workbench;
-use crate::content::pending::Pending;
+use crate::content::objects::PendingObjects;
 use crate::content::rows::{open_row_by_key, size_of, state_of};
+use crate::content::snapshot_plan::SnapshotPlan;
 use crate::content::state::State;
 use crate::content::workspace_row::line_of;
 use crate::workspace::Workspaces;
@@ -92,7 +92,7 @@ pub(crate) enum FoldedRows {
 }
 
 impl FoldedRows {
-    pub(crate) fn new(pending: &Pending) -> FoldedRows {
+    pub(crate) fn new(pending: &SnapshotPlan) -> FoldedRows {
         match pending.ignored.is_empty() {
             true => FoldedRows::All,
             false => FoldedRows::At(pending.taken.clone()),
@@ -143,7 +143,7 @@ impl Workspaces {
         let _lock = self.directories.exclusive(&row)?;
         let synced = self
             .sync
-            .sync_with(&row, include_ignored, Durability::Relaxed)?;
+            .sync_locked_with(&row, include_ignored, Durability::Relaxed)?;
         self.sync
             .refuse_never_recorded(&row, &synced, &RelPath::root())?;
         try_it()?.ok_or_else(|| keeps_changing(&row))
@@ -183,7 +183,7 @@ impl Workspaces {
             };
             let stored = self.store().write(durability, |tx| {
                 let now = open_row_by_key(tx, row)?;
-                if !is_same(&now, &draft.row) {
+                if !is_same_index(&now, &draft.row) {
                     return Ok(None);
                 }
                 store_draft(tx, &now, &draft, at).map(Some)
@@ -209,8 +209,8 @@ impl Workspaces {
     ) -> Result<Prepared> {
         let row = open_row_by_key(tx, row)?;
         let index = Index::new(self.store(), tx, &row).with_rows()?;
-        let pending = index.pending(include_ignored)?;
-        let mut bench = Workbench::new(&index.objects);
+        let pending = index.plan_snapshot(include_ignored)?;
+        let mut bench = PendingObjects::new(&index.objects);
         let state = index.base().edit(&mut bench, &pending.edits)?;
         let head = match &row.head {
             Some(head) => tx.snapshot(row.key, head)?,
@@ -265,7 +265,7 @@ impl Workspaces {
     pub(crate) fn snapshot_on(
         &self,
         tx: &dyn ReadTx,
-        bench: &mut Workbench<'_>,
+        bench: &mut PendingObjects<'_>,
         from: &SnapshotRow,
         state: State,
     ) -> Result<SnapshotRow> {
@@ -312,7 +312,7 @@ impl Workspaces {
         why: &str,
         cause: &Cause,
     ) -> Result<Option<ObjectId>> {
-        self.sync.sync_held(row, false, cause)?;
+        self.sync.sync_locked(row, false, cause)?;
         self.keep_recorded(row, why, false, Durability::Synced, cause)
     }
 
@@ -358,7 +358,7 @@ impl Workspaces {
                 let now = open_row_by_key(tx, row)?;
                 let pending = Index::new(self.store(), tx, &now)
                     .with_rows()?
-                    .pending(include_ignored)?;
+                    .plan_snapshot(include_ignored)?;
                 let settled = pending.taken.is_empty()
                     && (now.tree, now.sidecar) == (head.tree, head.sidecar);
                 Ok((now, (!settled).then(|| FoldedRows::new(&pending))))
@@ -369,7 +369,7 @@ impl Workspaces {
             // Nobody waits for the disk: before and after it is the same state.
             let done = self.store().write(Durability::Relaxed, |tx| {
                 let mut now = open_row_by_key(tx, row)?;
-                if !is_same(&now, &then) {
+                if !is_same_index(&now, &then) {
                     return Ok(false);
                 }
                 folded.remove(tx, now.key)?;

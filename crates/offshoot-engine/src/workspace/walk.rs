@@ -9,9 +9,9 @@ use offshoot_fs::Walk;
 
 use crate::content::index::Index;
 use crate::content::objects::missing_content;
+use crate::content::paths_with_history::{PathsWithHistory, modified_at};
 use crate::content::rows::{no_file, open_project, state_of_row};
 use crate::content::source::{OpenFile, Source};
-use crate::content::touched::{Touched, modified_at};
 use crate::workspace::Workspaces;
 
 /// One entry of a walk.
@@ -90,7 +90,7 @@ impl Workspaces {
                 });
                 Ok(())
             })?;
-            let touched = Touched::read(tx, &row, below, entries.len())?;
+            let touched = PathsWithHistory::read(tx, &row, below, entries.len())?;
             for entry in entries.iter_mut().filter(|one| one.kind != EntryKind::Dir) {
                 if let Some(at) = touched.modified_at(tx, &row, &entry.path)? {
                     entry.modified_at = at;

@@ -16,13 +16,13 @@ use offshoot_store::{
 };
 
 use crate::content::draft::Draft;
-use crate::content::history_writer::LineFor;
+use crate::content::history_writer::LineTemplate;
 use crate::content::incoming::Incoming;
-use crate::content::index::{Entry, Index, missing_of, new_dir_rows};
-use crate::content::left_out::refuse_ours_in;
+use crate::content::index::{Entry, Index, missing_dirs_in, new_dir_rows};
+use crate::content::left_out::refuse_reserved_in;
 use crate::content::workspace_row::check_quota;
 use crate::directory::git_layer::refuse_own_git;
-use crate::sync::guard::Held;
+use crate::sync::guard::LockedWorkspace;
 use crate::workspace::Workspaces;
 use crate::workspace::files::{
     Target, WriteOptions, Written, check_expectation, refuse_unmakeable,
@@ -60,7 +60,7 @@ struct Planned {
 
 impl Planned {
     /// Its line of history.
-    fn line(&self, lines: &LineFor<'_>, file: &NewFile) -> NewHistory {
+    fn line(&self, lines: &LineTemplate<'_>, file: &NewFile) -> NewHistory {
         let op = match self.before {
             None => HistoryOp::Create,
             Some(_) => HistoryOp::Write,
@@ -79,7 +79,7 @@ impl Workspaces {
     /// Writes a file to a workspace that is held.
     pub(crate) fn write_held(
         &self,
-        held: &Held,
+        held: &LockedWorkspace,
         target: &Target,
         incoming: &mut Incoming,
         options: &WriteOptions,
@@ -100,7 +100,7 @@ impl Workspaces {
         let at = self.context.now();
         let drafted = self.store().write(Durability::Synced, |tx| {
             self.contents
-                .change_within(tx, &held.row, at, |draft| draft_file(draft, &file))
+                .change_in_transaction(tx, &held.row, at, |draft| draft_file(draft, &file))
         })?;
         if let Some(staged) = staged {
             self.put_in_place(held, staged, &drafted)?;
@@ -123,7 +123,7 @@ impl Workspaces {
     /// The content as a file beside its place, if the workspace has a directory.
     fn stage_incoming(
         &self,
-        held: &Held,
+        held: &LockedWorkspace,
         incoming: &mut Incoming,
         options: &WriteOptions,
     ) -> Result<Option<Staged>> {
@@ -140,7 +140,12 @@ impl Workspaces {
 
     /// Puts a file in place that is committed. What fails is tried once more from the store; if that
     /// fails too, the next start of any process puts it right.
-    fn put_in_place(&self, held: &Held, mut staged: Staged, file: &DraftedFile) -> Result<()> {
+    fn put_in_place(
+        &self,
+        held: &LockedWorkspace,
+        mut staged: Staged,
+        file: &DraftedFile,
+    ) -> Result<()> {
         staged.set_perm(file.perm);
         let placed = held
             .directory()
@@ -149,12 +154,12 @@ impl Workspaces {
             Ok(_) => Ok(()),
             Err(_) => self
                 .sync
-                .project_again(held, std::slice::from_ref(&file.path)),
+                .project_or_recover(held, std::slice::from_ref(&file.path)),
         }
     }
 
     /// Lets a workspace go after writes, and does what is due then.
-    pub(crate) fn after_writes(&self, held: Held) {
+    pub(crate) fn after_writes(&self, held: LockedWorkspace) {
         drop(held);
         if self.context.checkpoint_due.swap(false, Ordering::Relaxed) {
             // The writes are done; a checkpoint that fails is tried again with a later one.
@@ -172,7 +177,7 @@ impl Workspaces {
         let mut draft = Draft::new(self.store(), tx, row, self.context.now());
         draft_file(&mut draft, file)?;
         let mut next = draft.next.clone();
-        draft.tally.add_to(&mut next);
+        draft.counters.add_to(&mut next);
         check_quota(row, &next)
     }
 }
@@ -183,7 +188,7 @@ fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned
     let (path, steps) = file.target.settle(index)?;
     refuse_unmakeable(index.row, &path)?;
     refuse_own_git(index.tx, index.row, &path)?;
-    refuse_ours_in(index, &path)?;
+    refuse_reserved_in(index, &path)?;
     let before = steps.last().and_then(|(_, entry)| *entry);
     check_expectation(&path, before.as_ref(), options.expect)?;
     if before.is_some_and(|entry| entry.is_dir()) {
@@ -204,7 +209,7 @@ fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned
     };
     Ok(Planned {
         before,
-        new_dirs: new_dir_rows(index, &missing_of(&steps)?, revision)?,
+        new_dirs: new_dir_rows(index, &missing_dirs_in(&steps)?, revision)?,
         entry: EntryRow {
             path,
             kind: Some(EntryKind::File),
@@ -226,8 +231,8 @@ pub(crate) fn draft_file(draft: &mut Draft<'_>, file: &NewFile) -> Result<Drafte
         new_dirs.push(dir.path.clone());
         draft.make_dir(dir, file.via, &file.cause)?;
     }
-    draft.content(file.object.clone());
-    draft.noted_line(line, file.options.noting.as_ref());
+    draft.add_object(file.object.clone());
+    draft.add_recorded_line(line, file.options.noting.as_ref());
     let drafted = DraftedFile {
         new_dirs,
         path: planned.entry.path.clone(),

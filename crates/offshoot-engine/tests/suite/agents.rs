@@ -1,4 +1,4 @@
-//! The tree of agents: where each of them works, over random trees and random lives.
+//! The tree of agents: where each of them works, over random trees and random steps.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use offshoot_engine::{CompleteOptions, Engine, ForkOptions};
 use offshoot_fs::ProviderName;
 use proptest::prelude::*;
 
-/// Something that happens; numbers are taken modulo what there is.
+/// One step; numbers are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Event {
     Spawn { parent: usize, below_root: bool },
@@ -30,7 +30,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..24)
 }
 
-/// What must be true, kept by the simplest means.
+/// The model of the tree.
 #[derive(Default)]
 struct Model {
     order: Vec<AgentId>,
@@ -58,7 +58,7 @@ impl Model {
         self.order.get(number % self.order.len().max(1))
     }
 
-    /// The fork that an agent works in as its own.
+    /// The fork that belongs to an agent.
     fn own_fork(&self, agent: &AgentId) -> Option<&WorkspaceId> {
         let own = self.owned.get(agent)?;
         (self.forks.contains(own) && !self.deleted.contains(own)).then_some(own)
@@ -78,7 +78,7 @@ impl Model {
                 let agent = spawned.unwrap();
                 assert_eq!(agent.parent, parent);
                 if parent.is_none() {
-                    // A direct child of root owns one, under its own name.
+                    // A direct child of root has a workspace of its own name.
                     let own = agent.workspace.clone().unwrap();
                     assert_eq!(own.as_str(), agent.id.as_str());
                     assert!(agent.owns_workspace);
@@ -116,10 +116,10 @@ impl Model {
                     };
                     let fork = engine.forks.fork(project, &options, &user()).unwrap();
                     let id = fork.workspace.id;
-                    // The name of one that is gone may be used again.
+                    // The name of a removed workspace may be used again.
                     self.deleted.retain(|one| *one != id);
                     self.forks.push(id.clone());
-                    // A further one does not take it away from what it is about.
+                    // A further fork does not replace the one that the agent works in.
                     if self.own_fork(&agent).is_none() {
                         self.owned.insert(agent, id);
                     }
@@ -176,24 +176,24 @@ proptest! {
 
     #[test]
     fn each_agent_works_in_the_nearest_workspace_above_it(events in events()) {
-        let mut rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
+        let mut test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
         let mut model = Model::default();
         for event in &events {
-            model.apply(&rig.engine, &project, event);
+            model.apply(&test.engine, &project, event);
         }
-        model.check(&rig.engine);
-        // All of it is in the store.
-        rig.reopen();
-        model.check(&rig.engine);
+        model.check(&test.engine);
+        // Everything is in the store.
+        test.reopen();
+        model.check(&test.engine);
     }
 }
 
 #[test]
 fn a_project_is_forked_for_a_direct_child_of_root_alone() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let agent = rig
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let agent = test
         .engine
         .access
         .spawn("root", "Build & test", Some(&project), None, &user())
@@ -204,47 +204,47 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
         agent.id
     );
     let workspace = agent.workspace.unwrap();
-    let fork = rig.engine.forks.fork_of(&workspace).unwrap().unwrap();
+    let fork = test.engine.forks.fork_of(&workspace).unwrap().unwrap();
     assert_eq!(
         (fork.project, fork.agent),
         (project.clone(), Some(agent.id.clone()))
     );
-    let below = rig
+    let below = test
         .engine
         .access
         .spawn(agent.id.as_str(), "helper", Some(&project), None, &user())
         .unwrap_err();
     assert_eq!(below.code(), ErrorCode::InvalidRequest);
-    assert_eq!(rig.engine.access.agents().unwrap().len(), 1);
+    assert_eq!(test.engine.access.agents().unwrap().len(), 1);
     for role in ["", "a\nb", &"x".repeat(300)] {
-        let refused = rig
+        let refused = test
             .engine
             .access
             .spawn("root", role, None, None, &user())
             .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     }
-    let nobody = rig
+    let nobody = test
         .engine
         .access
         .spawn("nobody", "r", None, None, &user())
         .unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::AgentNotFound);
-    // Who merges away the workspace leaves the agents below without one.
-    let helper = rig
+    // Merging the workspace leaves the agents below without one.
+    let helper = test
         .engine
         .access
         .spawn(agent.id.as_str(), "helper", None, None, &user())
         .unwrap();
     assert_eq!(
-        rig.engine.access.workspace_of_agent(&helper.id).unwrap(),
+        test.engine.access.workspace_of_agent(&helper.id).unwrap(),
         workspace
     );
-    rig.engine
+    test.engine
         .merges
         .complete(&workspace, &CompleteOptions::default(), &user())
         .unwrap();
-    let none = rig
+    let none = test
         .engine
         .access
         .workspace_of_agent(&helper.id)
@@ -252,19 +252,19 @@ fn a_project_is_forked_for_a_direct_child_of_root_alone() {
     assert_eq!(none.code(), ErrorCode::WorkspaceNotAssigned);
 }
 
-/// Every call of an agent looks at those above it, so a chain has an end.
+/// Every call of an agent looks up those above it, so the depth is limited.
 #[test]
 fn the_tree_has_a_depth() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
-    let mut last = rig
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
+    let mut last = test
         .engine
         .access
         .spawn("root", "first", Some(&project), None, &user())
         .unwrap();
     let mut depth = 1;
     let refused = loop {
-        match rig
+        match test
             .engine
             .access
             .spawn(last.id.as_str(), "next", None, None, &user())

@@ -1,5 +1,5 @@
-//! A merge that lands whole lands with the last of its conflicts, however that one ends, and its
-//! workspace does not go before.
+//! A merge that lands whole lands with the last of its conflicts, whatever its outcome, and its
+//! workspace is not removed before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use crate::fixture::{TestEngine, p, user};
 use offshoot_core::{ErrorCode, ProjectId, WorkspaceId};
 use offshoot_engine::{CompleteOptions, Completed, ProviderName, Resolution};
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     project: ProjectId,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
-        Scene { rig, project }
+impl Setup {
+    fn new() -> Setup {
+        let test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
+        Setup { test, project }
     }
 
     fn complete_as(&self, id: &WorkspaceId, atomic: bool, keep: bool) -> Completed {
@@ -26,7 +26,7 @@ impl Scene {
             keep,
             ..CompleteOptions::default()
         };
-        self.rig
+        self.test
             .engine
             .merges
             .complete(id, &options, &user())
@@ -37,13 +37,13 @@ impl Scene {
         self.complete_as(id, true, false)
     }
 
-    /// A fork that changed some files that the project changed too, and one that fits, completed
-    /// as a whole.
+    /// A completed fork, landing whole, that changed some files in conflict with the project and
+    /// one without conflict.
     fn waiting(&self, conflicting: &[&str]) -> (WorkspaceId, PathBuf, Completed) {
-        let (id, path) = self.rig.fork(&self.project, "one");
+        let (id, path) = self.test.fork(&self.project, "one");
         for name in conflicting {
             fs::write(path.join(name), "mine\n").unwrap();
-            self.rig.put(&self.project, name, "theirs\n");
+            self.test.put(&self.project, name, "theirs\n");
         }
         fs::write(path.join("fits"), "fits\n").unwrap();
         let done = self.complete(&id);
@@ -53,16 +53,16 @@ impl Scene {
         (id, path, done)
     }
 
-    /// Another agent brings what the first one wants at a path.
+    /// Another agent merges the content that the first one wants at a path.
     fn agree(&self, name: &str) {
-        let (id, path) = self.rig.fork(&self.project, "two");
+        let (id, path) = self.test.fork(&self.project, "two");
         fs::write(path.join(name), "mine\n").unwrap();
         let done = self.complete_as(&id, false, false);
         assert!(done.conflicts.is_empty(), "{done:?}");
     }
 
     fn has(&self, path: &str) -> bool {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         let file = engine
             .projects
             .open_project_file(&self.project, None, &p(path));
@@ -70,12 +70,12 @@ impl Scene {
     }
 
     fn open(&self) -> usize {
-        let open = self.rig.engine.merges.reviews(Some(&self.project), false);
+        let open = self.test.engine.merges.reviews(Some(&self.project), false);
         open.unwrap().len()
     }
 
     fn is_gone(&self, path: &std::path::Path) -> bool {
-        self.rig.engine.context.wait_for_jobs();
+        self.test.engine.context.wait_for_jobs();
         !path.exists()
     }
 }
@@ -88,14 +88,14 @@ fn review(done: &Completed, path: &str) -> String {
 
 #[test]
 fn it_lands_when_its_last_conflict_is_settled_by_somebody_elses_merge() {
-    let scene = Scene::new();
-    let (id, path, done) = scene.waiting(&["README"]);
-    scene.agree("README");
-    assert_eq!(scene.open(), 0);
-    assert_eq!(scene.rig.project_text(&scene.project, "fits"), "fits\n");
+    let setup = Setup::new();
+    let (id, path, done) = setup.waiting(&["README"]);
+    setup.agree("README");
+    assert_eq!(setup.open(), 0);
+    assert_eq!(setup.test.project_text(&setup.project, "fits"), "fits\n");
     let merge = done.merge_id.unwrap();
-    let landed = scene
-        .rig
+    let landed = setup
+        .test
         .engine
         .merges
         .receipt(&merge)
@@ -103,159 +103,167 @@ fn it_lands_when_its_last_conflict_is_settled_by_somebody_elses_merge() {
         .completed
         .snapshot;
     assert!(landed.is_some(), "the receipt tells where it went");
-    let again = scene.complete(&id);
+    let again = setup.complete(&id);
     assert_eq!((again.merge_id, again.snapshot), (Some(merge), landed));
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }
 
 #[test]
 fn what_was_decided_lands_when_the_other_conflict_is_settled_by_itself() {
-    let scene = Scene::new();
-    let (_, path, done) = scene.waiting(&["README", "docs/a/b"]);
+    let setup = Setup::new();
+    let (_, path, done) = setup.waiting(&["README", "docs/a/b"]);
     let first = review(&done, "README");
-    let decided = scene
-        .rig
+    let decided = setup
+        .test
         .engine
         .merges
         .resolve(&first, Resolution::Ours, &user());
     assert_eq!(decided.unwrap().review.state, "decided");
-    scene.agree("docs/a/b");
-    assert!(scene.has("fits"));
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "theirs\n");
-    let first = scene.rig.engine.merges.review(&first).unwrap();
+    setup.agree("docs/a/b");
+    assert!(setup.has("fits"));
+    assert_eq!(
+        setup.test.project_text(&setup.project, "README"),
+        "theirs\n"
+    );
+    let first = setup.test.engine.merges.review(&first).unwrap();
     assert_eq!(
         (first.state, first.decision.unwrap().0.as_str()),
         ("resolved", "ours")
     );
-    // Whoever asks again finds it resolved, and takes the workspace away.
-    let again = scene
-        .rig
+    // A second completion finds it resolved, and removes the workspace.
+    let again = setup
+        .test
         .engine
         .merges
         .resolve(&first.id, Resolution::Ours, &user());
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }
 
-/// What an earlier version left: all its reviews are closed, and nothing has landed.
+/// What an earlier version left: all reviews are closed, and nothing has landed.
 #[test]
 fn what_did_not_land_with_its_last_review_lands_later() {
     for complete in [false, true] {
-        let scene = Scene::new();
-        let (id, path, done) = scene.waiting(&["README"]);
+        let setup = Setup::new();
+        let (id, path, done) = setup.waiting(&["README"]);
         let review = review(&done, "README");
-        let store = scene.rig.store();
+        let store = setup.test.store();
         let mut row = store.read(|tx| tx.review(&review)).unwrap().unwrap();
         row.state = offshoot_store::ReviewState::Resolved;
         store
             .write(offshoot_store::Durability::Synced, |tx| tx.put_review(&row))
             .unwrap();
-        scene.rig.put(&scene.project, "README", "mine\n");
+        setup.test.put(&setup.project, "README", "mine\n");
         if complete {
-            let again = scene.complete(&id);
+            let again = setup.complete(&id);
             assert!(again.snapshot.is_some(), "{again:?}");
         } else {
-            let again = scene
-                .rig
+            let again = setup
+                .test
                 .engine
                 .merges
                 .resolve(&review, Resolution::Ours, &user());
             assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
         }
-        assert!(scene.has("fits"), "by completing: {complete}");
-        assert!(scene.is_gone(&path));
-        scene.rig.check();
+        assert!(setup.has("fits"), "by completing: {complete}");
+        assert!(setup.is_gone(&path));
+        setup.test.check();
     }
 }
 
 #[test]
 fn a_workspace_stays_whose_last_conflict_an_update_settled() {
-    let scene = Scene::new();
-    let (id, path, done) = scene.waiting(&["README"]);
+    let setup = Setup::new();
+    let (id, path, done) = setup.waiting(&["README"]);
     let review = review(&done, "README");
-    scene.rig.put(&scene.project, "README", "mine\n");
-    let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
+    setup.test.put(&setup.project, "README", "mine\n");
+    let updated = setup
+        .test
+        .engine
+        .merges
+        .update(&id, false, &user())
+        .unwrap();
     assert!(updated.conflicts.is_empty());
-    assert_eq!(scene.open(), 0, "the project agrees");
-    // The files are those that were merged, so nothing but the merge itself keeps them.
-    let again = scene
-        .rig
+    assert_eq!(setup.open(), 0, "the project agrees");
+    // The files are those that were merged, so only the merge itself keeps the workspace.
+    let again = setup
+        .test
         .engine
         .merges
         .resolve(&review, Resolution::Ours, &user());
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
-    assert!(!scene.is_gone(&path));
-    assert!(scene.complete(&id).snapshot.is_some());
-    assert!(scene.has("fits"));
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert!(!setup.is_gone(&path));
+    assert!(setup.complete(&id).snapshot.is_some());
+    assert!(setup.has("fits"));
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }
 
 #[test]
 fn a_decision_lands_alone_when_its_workspace_was_updated_and_brings_the_rest_itself() {
-    let scene = Scene::new();
-    let (id, path, done) = scene.waiting(&["README", "docs/a/b"]);
+    let setup = Setup::new();
+    let (id, path, done) = setup.waiting(&["README", "docs/a/b"]);
     let decided = review(&done, "README");
-    let engine = &scene.rig.engine;
+    let engine = &setup.test.engine;
     engine
         .merges
         .resolve(&decided, Resolution::Theirs, &user())
         .unwrap();
-    scene.rig.put(&scene.project, "docs/a/b", "mine\n");
+    setup.test.put(&setup.project, "docs/a/b", "mine\n");
     engine.merges.update(&id, false, &user()).unwrap();
-    // What the fork wants is something else than what waited.
+    // The fork now wants other content than the one that waited.
     fs::write(path.join("fits"), "fits better\n").unwrap();
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     assert!(done.conflicts.is_empty(), "{done:?}");
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "mine\n");
+    assert_eq!(setup.test.project_text(&setup.project, "README"), "mine\n");
     assert_eq!(
-        scene.rig.project_text(&scene.project, "fits"),
+        setup.test.project_text(&setup.project, "fits"),
         "fits better\n"
     );
     assert_eq!(engine.merges.review(&decided).unwrap().state, "resolved");
-    scene.rig.check();
+    setup.test.check();
 }
 
 #[test]
 fn what_an_undo_makes_fit_lands_with_its_decision() {
-    let scene = Scene::new();
-    let (id, path) = scene.rig.fork(&scene.project, "one");
-    let (other, theirs) = scene.rig.fork(&scene.project, "two");
+    let setup = Setup::new();
+    let (id, path) = setup.test.fork(&setup.project, "one");
+    let (other, theirs) = setup.test.fork(&setup.project, "two");
     fs::write(theirs.join("README"), "theirs\n").unwrap();
-    let first = scene.complete_as(&other, false, false);
+    let first = setup.complete_as(&other, false, false);
     fs::write(path.join("README"), "mine\n").unwrap();
     fs::write(path.join("fits"), "fits\n").unwrap();
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     let review = review(&done, "README");
-    let engine = &scene.rig.engine;
+    let engine = &setup.test.engine;
     engine
         .merges
         .undo_merge(&first.merge_id.unwrap(), &user())
         .unwrap();
-    scene.complete(&id);
+    setup.complete(&id);
     assert!(path.exists(), "nothing has landed");
     engine
         .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
-    assert!(scene.has("fits"));
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "mine\n");
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert!(setup.has("fits"));
+    assert_eq!(setup.test.project_text(&setup.project, "README"), "mine\n");
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }
 
 #[test]
 fn completing_again_asks_about_what_conflicts_by_now() {
-    let scene = Scene::new();
-    let (id, path, done) = scene.waiting(&["README"]);
-    scene.rig.put(&scene.project, "fits", "of others\n");
+    let setup = Setup::new();
+    let (id, path, done) = setup.waiting(&["README"]);
+    setup.test.put(&setup.project, "fits", "of others\n");
     let review = review(&done, "README");
-    let engine = &scene.rig.engine;
+    let engine = &setup.test.engine;
     let refused = engine.merges.resolve(&review, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::MergeConflict);
-    let again = scene.complete(&id);
+    let again = setup.complete(&id);
     assert_eq!(again.conflicts.len(), 2, "{again:?}");
     for waiting in &again.conflicts {
         let id = waiting.review_id.as_ref().unwrap();
@@ -264,25 +272,25 @@ fn completing_again_asks_about_what_conflicts_by_now() {
             .resolve(id, Resolution::Theirs, &user())
             .unwrap();
     }
-    assert_eq!(scene.rig.project_text(&scene.project, "fits"), "fits\n");
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert_eq!(setup.test.project_text(&setup.project, "fits"), "fits\n");
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }
 
 #[test]
 fn a_workspace_goes_with_its_last_decision_although_the_project_keeps_what_it_has() {
-    let scene = Scene::new();
-    let (id, path) = scene.rig.fork(&scene.project, "one");
+    let setup = Setup::new();
+    let (id, path) = setup.test.fork(&setup.project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
-    scene.rig.put(&scene.project, "README", "theirs\n");
-    let done = scene.complete(&id);
+    setup.test.put(&setup.project, "README", "theirs\n");
+    let done = setup.complete(&id);
     let review = review(&done, "README");
-    let resolved = scene
-        .rig
+    let resolved = setup
+        .test
         .engine
         .merges
         .resolve(&review, Resolution::Ours, &user());
     assert!(resolved.unwrap().snapshot.is_none());
-    assert!(scene.is_gone(&path));
-    scene.rig.check();
+    assert!(setup.is_gone(&path));
+    setup.test.check();
 }

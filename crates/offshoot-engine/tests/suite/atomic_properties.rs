@@ -1,5 +1,5 @@
-//! Whatever becomes of the conflicts of merges that land whole: what only one agent changed is in
-//! the project before its workspace goes, and gets there once everything is decided.
+//! Merges that land whole, with random outcomes of their conflicts: what only one agent changed is
+//! in the project before its workspace is removed, and gets there once everything is decided.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,32 +14,32 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 const AGENTS: usize = 2;
-/// Paths that all write.
+/// Paths that all agents write.
 const SHARED: [&str; 2] = ["a", "d/c"];
-/// So few texts that they often agree.
+/// So few texts that agents often write equal ones.
 const TEXTS: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An agent writes one of few texts to a path that all write, and a new one to its own.
+    /// An agent writes one of few texts to a shared path, and a new one to its own path.
     Write(usize, usize, usize),
     Complete {
         agent: usize,
         atomic: bool,
         keep: bool,
     },
-    /// Decides one of all reviews, also one that is resolved.
+    /// Decides one of all reviews, also a resolved one.
     Resolve(usize, usize),
     Update(usize),
-    /// The owner writes to a path that all write.
+    /// The owner writes to a shared path.
     Put(usize, usize),
-    /// Somebody else does, in a fork of the project as it is.
+    /// Another agent writes to a shared path, in a fork of the current project.
     Bring(usize, usize),
     Undo(usize),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Mostly the same ones, so that what they do often meets.
+    // Mostly the same agents, so that their changes often conflict.
     let agent = || prop_oneof![4 => Just(0), 1 => 1..AGENTS];
     let path = || prop_oneof![4 => Just(0), 1 => 1..SHARED.len()];
     prop_oneof![
@@ -57,23 +57,23 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct Agent {
     id: WorkspaceId,
     path: PathBuf,
-    /// The path that nobody else writes, and what was written there last.
+    /// The path that only this agent writes, and its last content.
     own: String,
     text: Option<String>,
 }
 
-struct Scene<'a> {
-    rig: &'a TestEngine,
+struct Setup<'a> {
+    test: &'a TestEngine,
     project: ProjectId,
     agents: Vec<Agent>,
-    /// Agents of whose merges one was undone: their work is not to be in the project.
+    /// Agents one of whose merges was undone: their work must not be in the project.
     undone: BTreeSet<String>,
     count: usize,
 }
 
-impl Scene<'_> {
+impl Setup<'_> {
     fn run(&mut self, step: Step) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         self.count += 1;
         match step {
             Step::Write(agent, path, text) => {
@@ -102,7 +102,7 @@ impl Scene<'_> {
                     0 => Resolution::Ours,
                     _ => Resolution::Theirs,
                 };
-                // It may be resolved, or not land before the workspace is completed again.
+                // The review may be resolved, or not land before the workspace is completed again.
                 let _ = engine.merges.resolve(&review.id, how, &user());
             }
             Step::Update(agent) => {
@@ -110,11 +110,11 @@ impl Scene<'_> {
             }
             Step::Put(path, text) => {
                 let text = format!("{text}\n");
-                self.rig.put(&self.project, SHARED[path], &text);
+                self.test.put(&self.project, SHARED[path], &text);
             }
             Step::Bring(path, text) => {
                 let agent = format!("other-{}-{}", self.project, self.count);
-                let (id, at) = self.rig.fork(&self.project, &agent);
+                let (id, at) = self.test.fork(&self.project, &agent);
                 fs::write(at.join(SHARED[path]), format!("{text}\n")).unwrap();
                 let done = engine
                     .merges
@@ -141,16 +141,16 @@ impl Scene<'_> {
             ..CompleteOptions::default()
         };
         let id = &self.agents[agent].id;
-        match self.rig.engine.merges.complete(id, &options, &user()) {
+        match self.test.engine.merges.complete(id, &options, &user()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.code().as_str(), "workspace_not_found", "{error:?}"),
         }
     }
 
-    /// Nobody's own work is only in a workspace that is gone.
+    /// The work of every agent whose workspace is gone is in the project.
     fn check(&self) {
         for agent in &self.agents {
-            let is_open = self.rig.engine.workspaces.workspace(&agent.id).is_ok();
+            let is_open = self.test.engine.workspaces.workspace(&agent.id).is_ok();
             if !is_open {
                 self.check_brought(agent);
             }
@@ -162,14 +162,14 @@ impl Scene<'_> {
             return;
         };
         if !self.undone.contains(agent.id.as_str()) {
-            let there = self.rig.project_text(&self.project, &agent.own);
+            let there = self.test.project_text(&self.project, &agent.own);
             assert_eq!(there, *text, "of {}", agent.id);
         }
     }
 
-    /// Decides what there is to decide, until every workspace is merged.
+    /// Decides all reviews until every workspace is merged.
     fn finish(&self) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         for _ in 0..8 {
             for agent in 0..self.agents.len() {
                 self.complete(agent, true, false);
@@ -191,7 +191,7 @@ impl Scene<'_> {
 
 #[test]
 fn no_work_of_one_agent_alone_is_lost() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     let number = Cell::new(0);
     let mut runner = TestRunner::new(Config {
         cases: if soak() { 600 } else { 30 },
@@ -202,12 +202,12 @@ fn no_work_of_one_agent_alone_is_lost() {
     let steps = prop::collection::vec(any_step(), 8..32);
     let outcome = runner.run(&steps, |steps| {
         number.set(number.get() + 1);
-        let project = rig.project(&format!("p{}", number.get()));
+        let project = test.project(&format!("p{}", number.get()));
         for path in SHARED {
-            rig.put(&project, path, "first\n");
+            test.put(&project, path, "first\n");
         }
         let agent = |n: usize| {
-            let (id, path) = rig.fork(&project, &format!("a{n}-{}", number.get()));
+            let (id, path) = test.fork(&project, &format!("a{n}-{}", number.get()));
             let own = format!("own-{n}");
             Agent {
                 id,
@@ -216,14 +216,14 @@ fn no_work_of_one_agent_alone_is_lost() {
                 text: None,
             }
         };
-        let mut scene = Scene {
-            rig: &rig,
+        let mut setup = Setup {
+            test: &test,
             project: project.clone(),
             agents: (0..AGENTS).map(agent).collect(),
             undone: BTreeSet::new(),
             count: 0,
         };
-        // Something waits as a whole from the start.
+        // One merge waits as a whole from the start.
         let waits = Step::Complete {
             agent: 0,
             atomic: true,
@@ -231,12 +231,12 @@ fn no_work_of_one_agent_alone_is_lost() {
         };
         let first = [Step::Write(0, 0, 1), Step::Put(0, 0), waits];
         for step in first.into_iter().chain(steps) {
-            scene.run(step);
-            scene.check();
+            setup.run(step);
+            setup.check();
         }
-        scene.finish();
+        setup.finish();
         Ok(())
     });
     outcome.unwrap();
-    rig.check();
+    test.check();
 }

@@ -1,4 +1,4 @@
-//! Proposed resolutions of a review: each has its own number, and there are not too many.
+//! Proposed resolutions of a review: each has its own number, and their count is limited.
 
 use std::fs;
 
@@ -10,19 +10,19 @@ use offshoot_fs::ProviderName;
 #[test]
 fn a_review_takes_so_many_candidates_and_no_more() {
     const MOST: usize = 32;
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
-    let (id, path) = rig.fork(&project, "ada");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, path) = test.fork(&project, "ada");
     fs::write(path.join("README"), "theirs\n").unwrap();
-    rig.put(&project, "README", "ours\n");
+    test.put(&project, "README", "ours\n");
     let options = CompleteOptions::default();
-    let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+    let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
     let review = done.conflicts[0].review_id.as_deref().unwrap();
     let propose = &|text: &str| {
         let content = Content::Bytes(text.as_bytes());
-        rig.engine.merges.propose(review, content, None, &user())
+        test.engine.merges.propose(review, content, None, &user())
     };
-    // Whoever comes at the same time as others gets a number of their own, or is refused.
+    // Concurrent proposals get different numbers, or are refused.
     let taken: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|thread| {
@@ -36,8 +36,8 @@ fn a_review_takes_so_many_candidates_and_no_more() {
     assert_eq!(taken, MOST);
     let refused = propose("one more\n").unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
-    let candidates = rig.engine.merges.review(review).unwrap().candidates;
+    let candidates = test.engine.merges.review(review).unwrap().candidates;
     let numbers: Vec<i64> = candidates.iter().map(|one| one.number).collect();
     assert_eq!(numbers, (1..=MOST as i64).collect::<Vec<_>>());
-    rig.check();
+    test.check();
 }

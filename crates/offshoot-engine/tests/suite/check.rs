@@ -1,4 +1,4 @@
-//! What `check` finds, and that it finds nothing where there is nothing, also beside others at work.
+//! What `check` finds, and that it finds nothing where there is no damage, also while others work.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,25 +23,25 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     noise
 }
 
-/// Rows in every table that can have any when nobody is at work.
-fn something_of_everything(rig: &TestEngine) {
+/// Rows in every table that can have some when no operation is under way.
+fn something_of_everything(test: &TestEngine) {
     let source = tempfile::tempdir().unwrap();
     for number in 0..60 {
         let file = source.path().join(format!("{number}"));
-        // So much of it that it goes into a pack.
+        // So many files that they go into a pack.
         fs::write(file, noise(1_000 + number, 4_000)).unwrap();
     }
     let imported: ProjectId = "imported".parse().unwrap();
     let options = ImportOptions::default();
-    rig.engine
+    test.engine
         .projects
         .import_dir(&imported, source.path(), &options, &mut |_| {}, &user())
         .unwrap();
-    let project = rig.project("web");
+    let project = test.project("web");
     let agents = [("one", "mine\n"), ("two", "other\n")];
-    for ((id, path), text) in agents.map(|(agent, text)| (rig.fork(&project, agent), text)) {
+    for ((id, path), text) in agents.map(|(agent, text)| (test.fork(&project, agent), text)) {
         fs::write(path.join("README"), text).unwrap();
-        let completed = rig
+        let completed = test
             .engine
             .merges
             .complete(&id, &CompleteOptions::default(), &user())
@@ -51,41 +51,41 @@ fn something_of_everything(rig: &TestEngine) {
             .iter()
             .find_map(|one| one.review_id.clone())
         {
-            rig.engine
+            test.engine
                 .merges
                 .propose(&review, Content::Bytes(b"both\n"), None, &user())
                 .unwrap();
         }
     }
     let scope = Scope::everything(PrincipalKind::Admin);
-    rig.engine
+    test.engine
         .access
         .issue_token(&scope, None, None, &user())
         .unwrap();
-    rig.engine
+    test.engine
         .access
         .spawn("root", "coder", None, None, &user())
         .unwrap();
-    let id = create(&rig.engine, "plain");
+    let id = create(&test.engine, "plain");
     for number in 0..40 {
         let path = format!("a-long-name-of-a-directory-{number}/a-long-name-of-a-file");
-        write(&rig.engine, &id, &path, noise(number, 600));
+        write(&test.engine, &id, &path, noise(number, 600));
     }
-    rig.engine
+    test.engine
         .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap();
     for number in 0..40 {
         let path = format!("a-long-name-of-another-directory-{number}/a-long-name-of-a-file");
-        write(&rig.engine, &id, &path, noise(100 + number, 100));
+        write(&test.engine, &id, &path, noise(100 + number, 100));
     }
-    assert_eq!(empty_tables(rig), [] as [&str; 0]);
+    assert_eq!(empty_tables(test), [] as [&str; 0]);
 }
 
-/// The tables without rows, but for those of merges that are under way.
-fn empty_tables(rig: &TestEngine) -> Vec<&'static str> {
+/// The tables without rows, except those of merges under way.
+fn empty_tables(test: &TestEngine) -> Vec<&'static str> {
     let mut rows = BTreeMap::new();
-    let store = rig.store();
+    let store = test.store();
     let counted = store.read(|tx| {
         rows.clear();
         rows.insert("object", tx.objects_after(None, 1, false)?.len());
@@ -120,23 +120,23 @@ fn empty_tables(rig: &TestEngine) -> Vec<&'static str> {
     empty.map(|(table, _)| table).collect()
 }
 
-/// What `check` says of one change of the rows, which is taken back afterwards.
+/// What `check` reports for one change of the rows, which is reverted afterwards.
 fn said_of(
-    rig: &TestEngine,
+    test: &TestEngine,
     change: &dyn Fn(&mut dyn WriteTx) -> Result<()>,
 ) -> Vec<(String, String)> {
-    let store = rig.store();
+    let store = test.store();
     store.write(Durability::Synced, |tx| change(tx)).unwrap();
-    let problems = rig.engine.upkeep.check().unwrap().problems;
+    let problems = test.engine.upkeep.check().unwrap().problems;
     let told = problems.into_iter();
     told.map(|one| (one.what.to_owned(), one.message)).collect()
 }
 
 #[test]
 fn wrong_counters_are_named() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    something_of_everything(&rig);
-    rig.check();
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    something_of_everything(&test);
+    test.check();
     let counters: [(&str, fn(&mut WorkspaceRow) -> &mut i64); 3] = [
         ("files", |row| &mut row.files),
         ("directories", |row| &mut row.dirs),
@@ -152,30 +152,30 @@ fn wrong_counters_are_named() {
                     tx.update_workspace(&rows[0])
                 }
             };
-            let said = said_of(&rig, &add(1));
+            let said = said_of(&test, &add(1));
             let is_named = |(what, message): &(String, String)| {
                 what == "workspace" && message.contains(&format!("`{id}` counts"))
             };
             assert!(said.len() == 1 && is_named(&said[0]), "{name}: {said:?}");
-            assert_eq!(said_of(&rig, &add(-1)), []);
+            assert_eq!(said_of(&test, &add(-1)), []);
         }
     }
 }
 
 #[test]
 fn what_is_named_and_not_there_is_named() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    something_of_everything(&rig);
-    rig.check();
-    // A content that only an entry names, and one that snapshots name too.
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    something_of_everything(&test);
+    test.check();
+    // Content that only an entry refers to, and content that snapshots refer to as well.
     for path in [
         "a-long-name-of-another-directory-7/a-long-name-of-a-file",
         "a-long-name-of-a-directory-7/a-long-name-of-a-file",
     ] {
         let id: WorkspaceId = "plain".parse().unwrap();
-        let (content, _) = rig.engine.workspaces.read_whole(&id, &p(path)).unwrap();
+        let (content, _) = test.engine.workspaces.read_whole(&id, &p(path)).unwrap();
         let content = offshoot_git::hash(ObjectKind::Blob, &content).unwrap();
-        let said = said_of(&rig, &|tx| {
+        let said = said_of(&test, &|tx| {
             assert!(tx.remove_object(&content, Timestamp(i64::MAX))?);
             Ok(())
         });
@@ -184,10 +184,10 @@ fn what_is_named_and_not_there_is_named() {
         };
         assert!(said.iter().any(is_named), "{said:?}");
     }
-    // A head that is none of the snapshots of its workspace.
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    something_of_everything(&rig);
-    let said = said_of(&rig, &|tx| {
+    // A head that is no snapshot of its workspace.
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    something_of_everything(&test);
+    let said = said_of(&test, &|tx| {
         let mut rows = tx.all_workspaces()?;
         rows.retain(|row| row.id.as_str() == "plain");
         rows[0].head = Some(EMPTY_BLOB);
@@ -199,16 +199,15 @@ fn what_is_named_and_not_there_is_named() {
     assert!(said.iter().any(is_named), "{said:?}");
 }
 
-/// Every page of the database but those that hold nothing: tables, indexes, long rows, and what
-/// SQLite itself keeps.
+/// Every page of the database except free ones: tables, indexes, long rows, and SQLite's own.
 #[test]
 fn the_damage_of_every_page_is_found() {
     const PAGE: usize = 4096;
-    let mut rig = TestEngine::in_memory(ProviderName::Copy);
-    something_of_everything(&rig);
-    rig.check();
-    rig.close();
-    let data = rig.host.path().join("data");
+    let mut test = TestEngine::in_memory(ProviderName::Copy);
+    something_of_everything(&test);
+    test.check();
+    test.close();
+    let data = test.host.path().join("data");
     let database = data.join("offshoot.db");
     let whole = fs::read(&database).unwrap();
     let pages = whole.len() / PAGE;
@@ -216,7 +215,7 @@ fn the_damage_of_every_page_is_found() {
     let garbage = noise(7, PAGE);
     for page in 0..pages {
         let mut torn = whole.clone();
-        // Not the header of the file: that is no page of a table, and is tried below.
+        // Without the header of the file, which is no page of a table and is tried below.
         let from = page * PAGE + if page == 0 { 100 } else { 0 };
         torn[from..(page + 1) * PAGE].copy_from_slice(&garbage[from - page * PAGE..]);
         let found = damage_of(&data, &torn);
@@ -232,8 +231,8 @@ fn the_damage_of_every_page_is_found() {
     assert_eq!(damage_of(&data, &whole), None);
 }
 
-/// What is wrong with a data directory that has this database: the first problem, or why it cannot
-/// be opened.
+/// The first problem that is found in a data directory with this database, or why it cannot be
+/// opened.
 fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
     for side in ["-wal", "-shm"] {
         let _ = fs::remove_file(data.join(format!("offshoot.db{side}")));
@@ -257,13 +256,13 @@ fn damage_of(data: &Path, database: &[u8]) -> Option<String> {
     }
 }
 
-/// Who writes, forks, merges, deletes and erases is never mistaken for damage.
+/// Writes, forks, merges, deletions and purges are never taken for damage.
 #[test]
 fn check_beside_others_at_work_raises_no_alarm() {
     const ROUNDS: usize = 12;
-    let rig = TestEngine::new(crate::fixture::working(&std::env::temp_dir())[0]);
-    let project = rig.project("web");
-    let shared = create(&rig.engine, "shared");
+    let test = TestEngine::new(crate::fixture::working(&std::env::temp_dir())[0]);
+    let project = test.project("web");
+    let shared = create(&test.engine, "shared");
     let (at_work, checks) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let done = |work: &dyn Fn(usize)| {
         (0..ROUNDS).for_each(work);
@@ -276,18 +275,18 @@ fn check_beside_others_at_work_raises_no_alarm() {
                 for file in 0..6 {
                     let content = format!("{round} {file}").repeat(40 * file * file * file);
                     write(
-                        &rig.engine,
+                        &test.engine,
                         &shared,
                         &format!("d/{file}"),
                         content.as_bytes(),
                     );
                 }
                 let path = p(&format!("d/{}", round % 6));
-                rig.engine
+                test.engine
                     .workspaces
                     .delete_file(&shared, &path, false, &user())
                     .unwrap();
-                rig.engine
+                test.engine
                     .workspaces
                     .snapshot(&shared, None, false, &user())
                     .unwrap();
@@ -295,20 +294,20 @@ fn check_beside_others_at_work_raises_no_alarm() {
         });
         scope.spawn(|| {
             done(&|round| {
-                let (id, path) = rig.fork(&project, &format!("agent-{round}"));
+                let (id, path) = test.fork(&project, &format!("agent-{round}"));
                 fs::write(path.join(format!("new-{round}")), format!("{round}")).unwrap();
                 let options = CompleteOptions::default();
-                rig.engine.merges.complete(&id, &options, &user()).unwrap();
+                test.engine.merges.complete(&id, &options, &user()).unwrap();
             });
         });
         scope.spawn(|| {
             done(&|round| {
                 let options = ForkOptions::default();
-                let fork = rig.engine.forks.fork(&project, &options, &user()).unwrap();
+                let fork = test.engine.forks.fork(&project, &options, &user()).unwrap();
                 let id = fork.workspace.id;
-                write(&rig.engine, &id, "own", format!("own {round}").as_bytes());
-                rig.engine.merges.update(&id, false, &user()).unwrap();
-                rig.engine
+                write(&test.engine, &id, "own", format!("own {round}").as_bytes());
+                test.engine.merges.update(&id, false, &user()).unwrap();
+                test.engine
                     .workspaces
                     .delete_workspace(&id, &user())
                     .unwrap();
@@ -316,30 +315,30 @@ fn check_beside_others_at_work_raises_no_alarm() {
         });
         scope.spawn(|| {
             done(&|round| {
-                let id = create(&rig.engine, &format!("short-{round}"));
-                write(&rig.engine, &id, "large", noise(round as u64, 200_000));
-                rig.engine.upkeep.purge_workspace(&id, &user()).unwrap();
-                rig.engine
+                let id = create(&test.engine, &format!("short-{round}"));
+                write(&test.engine, &id, "large", noise(round as u64, 200_000));
+                test.engine.upkeep.purge_workspace(&id, &user()).unwrap();
+                test.engine
                     .upkeep
                     .clean(std::time::Duration::from_secs(60), false, &user())
                     .unwrap();
             });
         });
         while at_work.load(Ordering::SeqCst) > 0 {
-            let report = rig.engine.upkeep.check().unwrap();
+            let report = test.engine.upkeep.check().unwrap();
             assert_eq!(report.problems, []);
             checks.fetch_add(1, Ordering::SeqCst);
         }
     });
     assert!(checks.load(Ordering::SeqCst) > 0);
-    rig.check();
-    // And what is damaged is found.
-    write(&rig.engine, &shared, "large", noise(99, 300_000));
-    fs::remove_dir_all(rig.engine.workspaces.hand_out_path(&shared).unwrap()).unwrap();
-    let blob = newest_blob(&rig.host.path().join("data/blobs/data/object"));
+    test.check();
+    // Damage is found.
+    write(&test.engine, &shared, "large", noise(99, 300_000));
+    fs::remove_dir_all(test.engine.workspaces.hand_out_path(&shared).unwrap()).unwrap();
+    let blob = newest_blob(&test.host.path().join("data/blobs/data/object"));
     let file = fs::OpenOptions::new().write(true).open(blob).unwrap();
     file.write_all_at(b"damaged", 1_000).unwrap();
-    let problems = rig.engine.upkeep.check().unwrap().problems;
+    let problems = test.engine.upkeep.check().unwrap().problems;
     let whats: Vec<&str> = problems.iter().map(|problem| problem.what).collect();
     assert!(whats.contains(&"object"), "{problems:?}");
     assert!(whats.contains(&"directory"), "{problems:?}");
@@ -356,13 +355,13 @@ fn newest_blob(dir: &Path) -> std::path::PathBuf {
 
 #[test]
 fn the_damage_of_a_difference_between_layers_is_found() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (_, _) = rig.fork(&project, "one");
-    rig.put(&project, "README", "newer\n");
-    let (_, _) = rig.fork(&project, "two");
-    rig.check();
-    let layers = rig.host.path().join("data/layers");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (_, _) = test.fork(&project, "one");
+    test.put(&project, "README", "newer\n");
+    let (_, _) = test.fork(&project, "two");
+    test.check();
+    let layers = test.host.path().join("data/layers");
     let newer = fs::read_dir(&layers)
         .unwrap()
         .flatten()
@@ -370,24 +369,24 @@ fn the_damage_of_a_difference_between_layers_is_found() {
         .find(|file| fs::read(file).is_ok_and(|text| text == b"newer\n"))
         .unwrap();
     fs::write(&newer, "wrong\n").unwrap();
-    let problems = rig.engine.upkeep.check().unwrap().problems;
+    let problems = test.engine.upkeep.check().unwrap().problems;
     assert!(
         problems.iter().any(|problem| problem.what == "layer"),
         "{problems:?}"
     );
 }
 
-/// What a process leaves that is killed while it finds out which providers work.
+/// What a process leaves that is killed while it probes providers.
 #[test]
 fn what_a_killed_probe_left_is_swept_and_no_damage() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    rig.check();
-    rig.close();
-    let tmp = rig.host.path().join("data/tmp");
+    let mut test = TestEngine::new(ProviderName::Copy);
+    test.check();
+    test.close();
+    let tmp = test.host.path().join("data/tmp");
     let area = tmp.join(".offshoot-probe-1-0");
     fs::create_dir(&area).unwrap();
     fs::write(area.join("half"), "half").unwrap();
-    let works = crate::fixture::working(rig.host.path());
+    let works = crate::fixture::working(test.host.path());
     let fork = ForkDirs::new(area.join("overlay-private"), area.join("overlay-target"));
     let mounted = works.contains(&ProviderName::Overlay);
     if mounted {
@@ -402,22 +401,22 @@ fn what_a_killed_probe_left_is_swept_and_no_damage() {
         skip("the mount of a killed probe needs the right to mount");
         assert!(!is_root(), "root can mount here");
     }
-    // Somebody who is still at it keeps what is his.
+    // The files of a process that is still probing stay.
     let alive = tmp.join(".offshoot-probe-2-0");
     fs::create_dir(&alive).unwrap();
     let held = fs::File::open(&alive).unwrap();
     held.lock().unwrap();
-    rig.reopen();
+    test.reopen();
     assert!(!area.exists());
     assert!(alive.exists());
-    rig.check();
+    test.check();
     drop(held);
-    rig.engine.directories.probe_providers().unwrap();
+    test.engine.directories.probe_providers().unwrap();
     assert!(!alive.exists());
     let left: Vec<_> = fs::read_dir(&tmp).unwrap().flatten().collect();
     let probes = left
         .iter()
         .filter(|entry| entry.file_name().to_string_lossy().contains("probe"));
     assert_eq!(probes.filter(|entry| entry.path().is_dir()).count(), 0);
-    rig.check();
+    test.check();
 }

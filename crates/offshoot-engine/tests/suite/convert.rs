@@ -1,4 +1,4 @@
-//! A fork that is a mount becomes a copy, with everything that was changed in it.
+//! A fork that is a mount becomes a copy, with all of its changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -24,7 +24,7 @@ fn run(program: &str, args: &[&str]) {
     assert!(status.success(), "{program} {args:?}");
 }
 
-/// Changes of every kind that an overlay notes in its own way.
+/// Changes of every kind that an overlay represents in its own way.
 fn work_in(path: &Path) {
     fs::write(path.join("README"), "changed\n").unwrap();
     fs::rename(path.join("src"), path.join("renamed")).unwrap();
@@ -48,34 +48,34 @@ fn work_in(path: &Path) {
     tool.set_modified(old).unwrap();
 }
 
-/// Without a work directory of its own an overlay cannot be mounted; its upper is whole.
-fn break_mounts(rig: &TestEngine, fork: &str) {
-    let work = rig.host.path().join(format!("data/forks/{fork}.1/work"));
+/// Without its work directory an overlay cannot be mounted; its upper is whole.
+fn break_mounts(test: &TestEngine, fork: &str) {
+    let work = test.host.path().join(format!("data/forks/{fork}.1/work"));
     fs::remove_dir_all(&work).unwrap();
     symlink("/proc", &work).unwrap();
 }
 
 #[test]
 fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
-    let Some(mut rig) = with_overlay() else {
+    let Some(mut test) = with_overlay() else {
         return;
     };
-    let web = rig.project("web");
-    let (id, path) = rig.fork(&web, "one");
+    let web = test.project("web");
+    let (id, path) = test.fork(&web, "one");
     work_in(&path);
     let before = dir_image(&path);
     let modified = fs::metadata(path.join("tool")).unwrap().modified().unwrap();
-    let changes = rig.changes(&id);
-    // Something that nobody has recorded when the mount goes.
+    let changes = test.changes(&id);
+    // A change that is not recorded when the mount breaks.
     fs::write(path.join("late"), "late\n").unwrap();
     let expected = dir_image(&path);
     assert_eq!(expected.len(), before.len() + 1);
 
-    rig.close();
+    test.close();
     run("umount", &[path.to_str().unwrap()]);
-    break_mounts(&rig, "one");
-    rig.reopen();
-    let error = rig.engine.sync.changes(&id, &user()).unwrap_err();
+    break_mounts(&test, "one");
+    test.reopen();
+    let error = test.engine.sync.changes(&id, &user()).unwrap_err();
     assert!(error.message().contains("cannot be mounted"), "{error}");
     let hint = error.hint().unwrap();
     assert!(
@@ -83,14 +83,14 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
         "{hint}"
     );
     // An overview of forks says so instead of failing.
-    let overview = rig
+    let overview = test
         .engine
         .merges
         .overview(Some(&web), true, &user())
         .unwrap();
     assert!(overview[0].not_looked_at.is_some());
 
-    let converted = rig
+    let converted = test
         .engine
         .forks
         .convert_fork(&id, ProviderName::Copy)
@@ -105,42 +105,43 @@ fn a_fork_that_cannot_be_mounted_becomes_a_copy_and_loses_nothing() {
     let mut with_late = changes;
     with_late.push(("late".to_owned(), offshoot_core::ChangeKind::Added));
     with_late.sort();
-    assert_eq!(rig.changes(&id), with_late);
+    assert_eq!(test.changes(&id), with_late);
 
-    // Asked again there is nothing to do; what follows works as in any fork.
+    // A second conversion does nothing; later operations work as in any fork.
     assert!(
-        !rig.engine
+        !test
+            .engine
             .forks
             .convert_fork(&id, ProviderName::Copy)
             .unwrap()
             .converted
     );
-    rig.reopen();
+    test.reopen();
     fs::write(path.join("later"), "later\n").unwrap();
-    rig.put(&web, "elsewhere", "by the project\n");
-    rig.engine.merges.update(&id, false, &user()).unwrap();
+    test.put(&web, "elsewhere", "by the project\n");
+    test.engine.merges.update(&id, false, &user()).unwrap();
     assert!(path.join("later").is_file() && path.join("target/debug/out").is_file());
-    rig.engine
+    test.engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
-    assert_eq!(rig.project_text(&web, "renamed/main.rs"), "fn main() {}\n");
-    assert_eq!(rig.project_text(&web, "late"), "late\n");
-    rig.check();
+    assert_eq!(test.project_text(&web, "renamed/main.rs"), "fn main() {}\n");
+    assert_eq!(test.project_text(&web, "late"), "late\n");
+    test.check();
 }
 
 #[test]
 fn the_git_of_a_fork_comes_along_when_it_becomes_a_copy() {
-    let Some(rig) = with_overlay() else {
+    let Some(test) = with_overlay() else {
         return;
     };
-    let web = rig.project("web");
+    let web = test.project("web");
     let options = ForkOptions {
         agent: Some("one".parse().unwrap()),
         git: true,
         ..ForkOptions::default()
     };
-    let (_, path) = rig.engine.forks.fork_out(&web, &options, &user()).unwrap();
+    let (_, path) = test.engine.forks.fork_out(&web, &options, &user()).unwrap();
     let git = |args: &[&str]| {
         let output = Command::new("git")
             .current_dir(&path)
@@ -153,37 +154,37 @@ fn the_git_of_a_fork_comes_along_when_it_becomes_a_copy() {
     fs::write(path.join("README"), "changed\n").unwrap();
     git(&["commit", "-qam", "mine"]);
     let commit = git(&["rev-parse", "HEAD"]);
-    // Nothing has to be wrong with the mount: it ends, and nobody may be in it.
+    // The mount may be intact: it is unmounted, and no program may use it.
     let id = "one".parse().unwrap();
     let open = fs::File::create(path.join("open")).unwrap();
-    let error = rig
+    let error = test
         .engine
         .forks
         .convert_fork(&id, ProviderName::Copy)
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy);
     drop(open);
-    rig.engine
+    test.engine
         .forks
         .convert_fork(&id, ProviderName::Copy)
         .unwrap();
     assert_eq!(git(&["rev-parse", "HEAD"]), commit);
     assert_eq!(git(&["status", "--short"]), "?? open\n");
     git(&["fsck", "--strict"]);
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn what_cannot_be_converted_is_refused() {
-    let Some(rig) = with_overlay() else {
+    let Some(test) = with_overlay() else {
         return;
     };
-    let web = rig.project("web");
-    let (one, _) = rig.fork(&web, "one");
-    let error = rig.engine.forks.convert_fork(&one, ProviderName::Overlay);
+    let web = test.project("web");
+    let (one, _) = test.fork(&web, "one");
+    let error = test.engine.forks.convert_fork(&one, ProviderName::Overlay);
     assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidRequest);
     let plain = "plain".parse().unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .create_workspace(
             Some(plain),
@@ -192,13 +193,13 @@ fn what_cannot_be_converted_is_refused() {
             &user(),
         )
         .unwrap();
-    let error = rig
+    let error = test
         .engine
         .forks
         .convert_fork(&"plain".parse().unwrap(), ProviderName::Copy);
     assert_eq!(error.unwrap_err().code(), ErrorCode::InvalidRequest);
     // A fork without a directory has nothing to move; its directory will be a copy.
-    let lazy = rig
+    let lazy = test
         .engine
         .forks
         .fork(
@@ -212,15 +213,15 @@ fn what_cannot_be_converted_is_refused() {
         )
         .unwrap();
     let id = lazy.workspace.id;
-    rig.engine
+    test.engine
         .forks
         .convert_fork(&id, ProviderName::Copy)
         .unwrap();
-    rig.engine.workspaces.hand_out_path(&id).unwrap();
-    let fork = rig.engine.forks.fork_of(&id).unwrap().unwrap();
+    test.engine.workspaces.hand_out_path(&id).unwrap();
+    let fork = test.engine.forks.fork_of(&id).unwrap().unwrap();
     assert_eq!(fork.provider, Some(ProviderName::Copy));
     assert_eq!(
-        rig.engine
+        test.engine
             .workspaces
             .read_whole(&id, &p("README"))
             .unwrap()

@@ -1,5 +1,5 @@
-//! Damaged content in the store: every use case that reads gives the right bytes or an error, and
-//! nothing wrong is ever put in place.
+//! Damaged content in the store: every operation that reads gives the right bytes or an error, and
+//! no wrong bytes are written anywhere.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -33,7 +33,7 @@ fn noise(rng: &mut Rng, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Words in random order: compressed, but not to nothing.
+/// Words in random order, which compress, but not to nothing.
 fn words(rng: &mut Rng, length: usize) -> Vec<u8> {
     let mut text = Vec::new();
     while text.len() < length {
@@ -113,7 +113,7 @@ impl Good {
         }
     }
 
-    /// Where bytes of objects are: files with ranges in them.
+    /// Where bytes of objects are: ranges of files.
     fn places(&self, rng: &mut Rng) -> Vec<(PathBuf, u64, u64)> {
         let data = self.host.path().join("data");
         let mut places = Vec::new();
@@ -132,7 +132,7 @@ impl Good {
                 .read(|tx| tx.objects_after(None, 1_000, true))
                 .unwrap()
         };
-        // The database is closed: everything is in its one file, where bytes have no checksum.
+        // The database is closed, so everything is in its one file, where bytes have no checksum.
         let all = std::fs::read(&database).unwrap();
         let mut in_rows = 0;
         rows.retain(|row| matches!(&row.place, ObjectPlace::Row(bytes) if bytes.len() >= 16));
@@ -161,7 +161,7 @@ impl Good {
         copy
     }
 
-    /// A copy of all of it with one bit changed.
+    /// A copy of the data directory with one bit flipped.
     fn with_flipped(&self, path: &Path, at: u64, bit: u8) -> HostDir {
         let copy = self.copy();
         let path = copy
@@ -204,15 +204,15 @@ fn walk(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What the use cases made of one flipped byte.
+/// The outcomes of all operations for one flipped bit.
 #[derive(Default)]
-struct Seen {
+struct Outcomes {
     right: usize,
     failed: usize,
 }
 
-impl Seen {
-    /// Right, or an error that says what is wrong.
+impl Outcomes {
+    /// Counts an outcome that is right, or an error that says what is wrong.
     fn judge(&mut self, what: &str, answer: Result<Vec<u8>>, expected: &[u8]) {
         match answer {
             Ok(bytes) => {
@@ -256,8 +256,8 @@ fn on_disk(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// An export that git finds whole, or an error and no objects.
-fn export(host: &Path, name: &str, seen: &mut Seen, run: impl Fn(&Path) -> Result<Exported>) {
+/// An export that git finds intact, or an error and no objects.
+fn export(host: &Path, name: &str, seen: &mut Outcomes, run: impl Fn(&Path) -> Result<Exported>) {
     let target = host.join(name);
     match run(&target) {
         Ok(_) => {
@@ -277,13 +277,13 @@ fn export(host: &Path, name: &str, seen: &mut Seen, run: impl Fn(&Path) -> Resul
     }
 }
 
-/// Goes through everything that reads content.
-fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
+/// Runs every operation that reads content.
+fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Outcomes> {
     let mut options = EngineOptions::new(host.join("data"));
     options.provider = Some(ProviderName::Copy);
     let engine = Engine::open(options).ok()?;
     let ws: WorkspaceId = "w".parse().unwrap();
-    let mut seen = Seen::default();
+    let mut seen = Outcomes::default();
     for (path, expected) in &good.then {
         let open = || engine.workspaces.open_file_at(&ws, &good.first, &p(path));
         seen.judge("whole at a snapshot", whole(open(), None), expected);
@@ -318,7 +318,7 @@ fn use_all(good: &Good, host: &Path, rng: &mut Rng) -> Option<Seen> {
             &expected[from..=from],
         );
     }
-    // What the directory holds is good, whatever the store has become.
+    // The directory is intact, also if the store is damaged.
     for (path, expected) in &good.now {
         let read = engine.workspaces.read_whole(&ws, &p(path)).unwrap();
         assert!(read.0 == *expected, "{path} of the directory");

@@ -1,4 +1,4 @@
-//! Removing a data directory: what is in use is not touched, and what is not ours stays.
+//! Removing a data directory: a directory in use is not changed, and files of others stay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,47 +26,47 @@ impl Drop for WorksIn {
     }
 }
 
-fn data(rig: &TestEngine) -> PathBuf {
-    rig.host.path().join("data")
+fn data(test: &TestEngine) -> PathBuf {
+    test.host.path().join("data")
 }
 
 #[test]
 fn copies_and_plain_workspaces_that_are_in_use_are_not_removed() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (_, fork) = rig.fork(&project, "ada");
-    let plain = rig
+    let mut test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (_, fork) = test.fork(&project, "ada");
+    let plain = test
         .engine
         .workspaces
         .create_workspace(None, Layout::Plain, Quota::default(), &user())
         .unwrap();
-    let plain = rig.engine.workspaces.hand_out_path(&plain.id).unwrap();
-    rig.close();
+    let plain = test.engine.workspaces.hand_out_path(&plain.id).unwrap();
+    test.close();
     for place in [&fork, &plain] {
         let worker = WorksIn::new(place);
-        let refused = remove_data(&data(&rig)).unwrap_err();
+        let refused = remove_data(&data(&test)).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::WorkspaceBusy, "{refused}");
         let name = place.file_name().unwrap().to_str().unwrap();
         assert!(refused.message().contains(name), "{refused}");
         assert!(fork.join("README").exists() && plain.is_dir());
         drop(worker);
     }
-    assert!(remove_data(&data(&rig)).unwrap().gone);
+    assert!(remove_data(&data(&test)).unwrap().gone);
 }
 
 #[test]
 fn files_whose_names_begin_like_ours_stay() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    rig.project("web");
-    rig.close();
+    let mut test = TestEngine::new(ProviderName::Copy);
+    test.project("web");
+    test.close();
     let theirs = ["offshoot.db.bak", "reserve-notes.txt", "server.lock2"];
     for name in theirs {
-        fs::write(data(&rig).join(name), "mine").unwrap();
+        fs::write(data(&test).join(name), "mine").unwrap();
     }
-    let removed = remove_data(&data(&rig)).unwrap();
+    let removed = remove_data(&data(&test)).unwrap();
     assert!(!removed.gone);
     assert_eq!(removed.left, theirs.map(Into::<std::ffi::OsString>::into));
-    let mut left: Vec<_> = fs::read_dir(data(&rig))
+    let mut left: Vec<_> = fs::read_dir(data(&test))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();

@@ -1,5 +1,5 @@
-//! How deep a path may be: what every door says of one that is deeper, and what becomes of those
-//! that were stored before there was a limit.
+//! The limit of the depth of a path: what every call says about a deeper one, and what happens to
+//! deeper ones that were stored before there was a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,60 +28,60 @@ fn says_how_deep<T: std::fmt::Debug>(answer: Result<T, Error>) {
 
 #[test]
 fn deep_paths_are_refused_by_every_door() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let id = rig.create("ws");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let id = test.create("ws");
     let options = WriteOptions::default();
     let write = |path: &RelPath| {
         let content = Content::Bytes(b"x");
-        rig.engine
+        test.engine
             .workspaces
             .write_file(&id, path, content, &options, &user())
     };
     write(&deep(MAX_DEPTH)).unwrap();
     says_how_deep(write(&deep(MAX_DEPTH + 1)));
     says_how_deep(
-        rig.engine
+        test.engine
             .workspaces
             .make_dir_in(&id, &deep(MAX_DEPTH + 1), &user()),
     );
     says_how_deep(
-        rig.engine
+        test.engine
             .workspaces
             .make_link(&id, &deep(MAX_DEPTH + 1), b"target", &user()),
     );
-    // What is below moves along.
-    rig.engine
+    // Entries below move with their directory.
+    test.engine
         .workspaces
         .make_dir_in(&id, &p("top"), &user())
         .unwrap();
-    let moved = rig
+    let moved = test
         .engine
         .workspaces
         .move_file(&id, &p("d"), &p("top/d"), &user());
     says_how_deep(moved);
-    rig.engine
+    test.engine
         .workspaces
         .move_file(&id, &p("d"), &p("other"), &user())
         .unwrap();
     let project: ProjectId = "web".parse().unwrap();
-    rig.engine
+    test.engine
         .projects
         .create_project(&project, &user())
         .unwrap();
     let put = |path: &RelPath| {
         let content = Content::Bytes(b"x");
-        rig.engine
+        test.engine
             .projects
             .put_in_project(&project, path, content, &options, &user())
     };
     put(&deep(MAX_DEPTH)).unwrap();
     says_how_deep(put(&deep(MAX_DEPTH + 1)));
-    let import = rig.engine.projects.begin_import(&project).unwrap();
+    let import = test.engine.projects.begin_import(&project).unwrap();
     says_how_deep(import.write_file(&deep(MAX_DEPTH + 1), Content::Bytes(b"x"), false));
-    rig.check();
+    test.check();
 }
 
-/// Makes directories below each other, with a file in the last.
+/// Makes nested directories, with a file in the last.
 fn make_deep(root: &Path, levels: usize) -> PathBuf {
     let dir = root.join(deep(levels - 1).to_text());
     fs::create_dir_all(&dir).unwrap();
@@ -95,53 +95,53 @@ fn deep_paths_that_others_made_are_left_out_and_said() {
     let too_deep = deep(MAX_DEPTH + 1);
     let why = "it is more than 256 levels deep".to_owned();
     let left_out = vec![(too_deep.clone(), why)];
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let id = rig.create("ws");
-    let path = rig.engine.workspaces.hand_out_path(&id).unwrap();
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let id = test.create("ws");
+    let path = test.engine.workspaces.hand_out_path(&id).unwrap();
     let file = make_deep(&path, MAX_DEPTH + 40);
     for _ in 0..2 {
-        let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+        let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert_eq!(synced.refused, left_out);
         assert_eq!(synced.ignored, []);
-        let workspace = rig.engine.workspaces.workspace(&id).unwrap();
+        let workspace = test.engine.workspaces.workspace(&id).unwrap();
         assert_eq!((workspace.files, workspace.dirs), (0, MAX_DEPTH as i64));
     }
     let project: ProjectId = "imported".parse().unwrap();
     let options = ImportOptions::default();
     let source = offshoot_testkit::scratch();
     make_deep(source.path(), MAX_DEPTH + 40);
-    let imported = rig
+    let imported = test
         .engine
         .projects
         .import_dir(&project, source.path(), &options, &mut |_| {}, &user())
         .unwrap();
     assert_eq!(imported.dropped, left_out);
-    let (fork, path) = rig.fork(&project, "agent");
+    let (fork, path) = test.fork(&project, "agent");
     make_deep(&path, MAX_DEPTH + 40);
-    let synced = rig.engine.sync.sync_workspace(&fork, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&fork, &user()).unwrap();
     assert!(synced.changes.is_empty());
     assert!(
         synced.refused.contains(&left_out[0]),
         "{:?}",
         synced.refused
     );
-    // What was left out is in the way of nothing.
-    rig.engine
+    // Paths that were left out do not disturb other operations.
+    test.engine
         .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap();
     assert!(file.exists());
-    rig.engine
+    test.engine
         .workspaces
         .delete_file(&id, &p("d/d/d"), true, &user())
         .unwrap();
     assert!(!file.exists());
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     for (levels, fits) in [(MAX_DEPTH, true), (MAX_DEPTH + 1, false)] {
         let source = offshoot_testkit::scratch();
         make_deep(source.path(), levels);
@@ -150,7 +150,7 @@ fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
         }
         let project: ProjectId = format!("git{levels}").parse().unwrap();
         let imported =
-            rig.engine
+            test.engine
                 .projects
                 .import_git(&project, source.path(), &mut |_| {}, &user());
         assert_eq!(imported.is_ok(), fits, "{levels}");
@@ -161,9 +161,9 @@ fn deep_paths_of_a_git_repository_are_refused_as_a_whole() {
     }
 }
 
-/// Rows of directories below each other, as they were stored before there was a limit.
-fn store_deep(rig: &TestEngine, id: &WorkspaceId, levels: usize) {
-    let database = rig.host.path().join("data/offshoot.db");
+/// Rows of nested directories, as they were stored before there was a limit.
+fn store_deep(test: &TestEngine, id: &WorkspaceId, levels: usize) {
+    let database = test.host.path().join("data/offshoot.db");
     let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
     let work = &mut |tx: &mut dyn offshoot_store::WriteTx| {
         let mut row = tx.workspace(id)?.unwrap();
@@ -197,45 +197,50 @@ fn store_deep(rig: &TestEngine, id: &WorkspaceId, levels: usize) {
 #[test]
 fn deep_paths_that_are_stored_can_be_read_moved_up_and_deleted() {
     const LEVELS: usize = 600;
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let id = rig.create("old");
-    // The empty content is known to the store from here on.
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let id = test.create("old");
+    // The empty content is in the store from here on.
     let (content, options) = (Content::Bytes(b""), WriteOptions::default());
-    let empty = rig
+    let empty = test
         .engine
         .workspaces
         .write_file(&id, &p("empty"), content, &options, &user());
     assert_eq!(empty.unwrap().id, EMPTY_BLOB);
-    rig.engine
+    test.engine
         .upkeep
         .clean(Duration::ZERO, false, &user())
         .unwrap();
-    store_deep(&rig, &id, LEVELS);
-    let (bytes, _) = rig
+    store_deep(&test, &id, LEVELS);
+    let (bytes, _) = test
         .engine
         .workspaces
         .read_whole(&id, &deep(LEVELS))
         .unwrap();
     assert_eq!(bytes, b"");
-    let first = rig
+    let first = test
         .engine
         .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .move_file(&id, &p("d/d"), &p("up"), &user())
         .unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .restore(&id, &first.snapshot.id.to_hex(), None, &user())
         .unwrap();
-    assert!(rig.engine.workspaces.read_whole(&id, &deep(LEVELS)).is_ok());
-    let gone = rig
+    assert!(
+        test.engine
+            .workspaces
+            .read_whole(&id, &deep(LEVELS))
+            .is_ok()
+    );
+    let gone = test
         .engine
         .workspaces
         .delete_file(&id, &p("d"), true, &user())
         .unwrap();
     assert_eq!(gone, 1);
-    assert_eq!(rig.engine.workspaces.workspace(&id).unwrap().dirs, 0);
+    assert_eq!(test.engine.workspaces.workspace(&id).unwrap().dirs, 0);
 }

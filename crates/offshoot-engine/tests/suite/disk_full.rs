@@ -1,5 +1,5 @@
-//! A full disk has a way out: what frees space works, what needs some is refused with the right
-//! code, nothing that was acknowledged is lost, and work goes on by itself.
+//! A full disk: operations that free space work, those that need some are refused with the right
+//! code, nothing acknowledged is lost, and work continues by itself.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ fn workspace(engine: &Engine, name: &str) -> Result<WorkspaceId> {
     Ok(id)
 }
 
-/// Fills the disk to the last byte with a file of somebody else.
+/// Fills the disk to the last byte with a file outside of the data directory.
 fn fill(disk: &Path) -> PathBuf {
     let path = disk.join("foreign");
     let mut file = File::options()
@@ -52,7 +52,7 @@ fn fill(disk: &Path) -> PathBuf {
                 .is_ok()
             {}
         }
-        // What was deleted a moment ago is free once the journal has noted it.
+        // Space of a deleted file is free after the journal of the file system has recorded that.
         File::open(disk).unwrap().sync_all().unwrap();
         let now = file.metadata().unwrap().len();
         if std::mem::replace(&mut length, now) == now {
@@ -122,7 +122,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     try_write(&engine, &three, &p("f"), &noise(200, 500_000)).unwrap();
 
     let foreign = fill(disk.path());
-    // What needs a block. A small commit may still fit where the log has been before.
+    // Operations that need a block. A small commit may still fit into the existing log.
     let refused = || {
         assert_full(try_write(&engine, &one, &p("new"), b"small"));
         assert_full(try_write(&engine, &one, &p("small-7"), &noise(1, 70_000)));
@@ -140,7 +140,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
         }
     };
     refused();
-    // Deleting single files, each on a disk that is full to the last byte.
+    // Deleting single files, each on a completely full disk.
     for number in 0..4 {
         engine
             .workspaces
@@ -173,7 +173,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     fill(disk.path());
     refused();
 
-    // Somebody makes room: the same engine goes on.
+    // After space is freed, the same engine continues.
     fs::remove_file(&foreign).unwrap();
     try_write(&engine, &one, &p("new"), &noise(5, 3_000_000)).unwrap();
     assert_eq!(
@@ -193,7 +193,7 @@ fn loop_a_disk_that_somebody_filled_has_a_way_out() {
     assert_whole(&engine);
 }
 
-/// What has to be kept first does not fit: that is said, and `purge` still works.
+/// What has to be recorded first does not fit: the error says so, and `purge` still works.
 #[test]
 fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
@@ -226,7 +226,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     try_write(&engine, &id, &p("f"), &noise(2, 1_000_000)).unwrap();
     assert_whole(&engine);
 
-    // Without a reserve there is no way in, and SQLite itself does not say why.
+    // Without a reserve it cannot be opened, and SQLite itself does not say why.
     drop(engine);
     fs::remove_file(disk.path().join("data/reserve")).unwrap();
     let foreign = fill(disk.path());
@@ -235,7 +235,7 @@ fn loop_what_needs_more_than_the_reserve_points_to_purge() {
     assert_whole(&open(disk.path()));
 }
 
-/// A history that is longer than the space that is set aside is erased all the same.
+/// A history that is longer than the reserve can be erased.
 #[test]
 fn loop_a_long_history_is_purged_on_a_full_disk() {
     if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
@@ -266,8 +266,8 @@ fn loop_a_long_history_is_purged_on_a_full_disk() {
     assert_whole(&engine);
 }
 
-/// Writers fill the disk themselves. What was acknowledged is there, what was not is refused as
-/// full, and after some of it is deleted and erased writes go on.
+/// Writers fill the disk themselves. What was acknowledged is there, other writes are refused as
+/// full, and after some files are deleted and erased writes continue.
 #[test]
 fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
     if let Some(reason) = LoopImage::unavailable(FileSystem::Ext4) {
@@ -318,13 +318,13 @@ fn loop_our_own_writes_fill_the_disk_and_lose_nothing() {
         }
     };
     all_there(&engine, usize::MAX);
-    // Nobody has it open any more, so the next one needs files that are not there.
+    // No process has it open any more, so the next one needs files that do not exist.
     drop(engine);
     fill(disk.path());
     let engine = open(disk.path());
     all_there(&engine, usize::MAX);
     assert_whole(&engine);
-    // What the last one could not move out of its log any more gave space back.
+    // Opening moved the log of the last process into the database, which freed space.
     fill(disk.path());
     assert_full(try_write(&engine, &ids[1], &p("after"), &noise(1, 400_000)));
     engine

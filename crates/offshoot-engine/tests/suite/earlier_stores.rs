@@ -76,7 +76,7 @@ fn use_project(engine: &offshoot_engine::Engine, schema: usize) {
         .unwrap();
     assert_eq!(engine.projects.merge_settings(&web).unwrap(), settings);
     if schema >= 3 {
-        // What was asked for and not done when the program ended.
+        // A merge that was requested and not done when the program ended.
         assert_eq!(engine.merges.waiting_completions().unwrap(), 1, "{schema}");
         assert_eq!(engine.merges.work_off_completions().unwrap(), 0, "{schema}");
         let merges = engine.merges.list_merges(&web, None, 0).unwrap();

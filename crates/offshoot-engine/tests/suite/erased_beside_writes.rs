@@ -1,5 +1,5 @@
-//! Whoever writes the very content that is being erased with somebody else's workspace keeps what
-//! was acknowledged.
+//! A writer of the same content that is being erased with another workspace keeps what was
+//! acknowledged.
 
 use std::thread;
 use std::time::Duration;
@@ -40,7 +40,8 @@ fn path(file: u64) -> String {
     format!("outputs/d{}/f{file}", file % 7)
 }
 
-/// Writes until it is acknowledged: what was erased under a writer is refused, not lost.
+/// Writes until it is acknowledged: a write whose content was erased meanwhile is refused, not
+/// lost.
 fn write(engine: &Engine, id: &WorkspaceId, round: u64, file: u64) {
     let bytes = content(round, file);
     loop {
@@ -55,10 +56,10 @@ fn write(engine: &Engine, id: &WorkspaceId, round: u64, file: u64) {
     }
 }
 
-/// One workspace goes while another one gets the same contents, file by file.
+/// One workspace is erased while another one gets the same contents, file by file.
 fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let engine = &test.engine;
     for round in 0..ROUNDS {
         let going = workspace(engine, &format!("going-{round}"), goes);
         let staying = workspace(engine, &format!("staying-{round}"), Layout::Plain);
@@ -74,7 +75,7 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
                 for file in 0..FILES {
                     write(engine, &staying, round, file);
                 }
-                // Its trees are those of the workspace that goes.
+                // Its trees are those of the workspace that is erased.
                 let taken = || engine.workspaces.snapshot(&staying, None, false, &user());
                 while let Err(error) = taken() {
                     assert_eq!(error.code(), ErrorCode::StoreUnavailable, "{error}");
@@ -96,7 +97,7 @@ fn all_of_it_stays(goes: Layout, erase: impl Fn(&Engine, &WorkspaceId) + Sync) {
                 .file_at(&staying, &snapshot, &p(&path(file)));
             assert!(kept.unwrap() == content(round, file));
         }
-        rig.check();
+        test.check();
     }
 }
 

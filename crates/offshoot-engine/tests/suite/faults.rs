@@ -12,31 +12,31 @@ use offshoot_engine::{Content, Engine, WriteOptions};
 use offshoot_fs::PathResolver;
 use offshoot_testkit::DirImage;
 
-/// No operation here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any operation here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
-/// What can be seen of a workspace from outside.
+/// What callers can see of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Observed {
     open: bool,
     image: DirImage,
     snapshots: usize,
 }
 
-fn look(bed: &TestEngine, ws: &WorkspaceId) -> Seen {
-    let open = bed.engine.workspaces.workspace(ws).is_ok();
-    Seen {
+fn observe(test: &TestEngine, ws: &WorkspaceId) -> Observed {
+    let open = test.engine.workspaces.workspace(ws).is_ok();
+    Observed {
         open,
-        image: bed.image(ws),
+        image: test.image(ws),
         snapshots: if open {
-            bed.engine.workspaces.snapshots(ws, 0).unwrap().len()
+            test.engine.workspaces.snapshots(ws, 0).unwrap().len()
         } else {
             0
         },
     }
 }
 
-/// How a call fails: once, or with every call after it.
+/// How a call fails: once, or together with every call after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failing {
     Once,
@@ -44,15 +44,15 @@ enum Failing {
 }
 
 impl Failing {
-    fn arm(self, bed: &TestEngine, n: u64) {
+    fn arm(self, test: &TestEngine, n: u64) {
         match self {
-            Failing::Once => bed.plan.arm(n),
-            Failing::FromThenOn => bed.plan.arm_from(n),
+            Failing::Once => test.plan.arm(n),
+            Failing::FromThenOn => test.plan.arm_from(n),
         }
     }
 
-    /// Every call is tried by failing once. That a disk stays away looks much the same from one
-    /// call to the next, so outside of a soak some of them are enough.
+    /// Every call is tried with a single failure. A disk that stays away has much the same effect
+    /// from one call to the next, so outside of a soak some calls are enough.
     fn step(self) -> u64 {
         if self == Failing::Once || offshoot_testkit::soak() {
             1
@@ -62,90 +62,90 @@ impl Failing {
     }
 }
 
-/// An operation and what has to be there for it.
+/// An operation and its preparation.
 struct Case<'a> {
     prepare: &'a dyn Fn(&TestEngine, &WorkspaceId),
     operate: &'a dyn Fn(&Engine, &WorkspaceId) -> Result<()>,
-    /// Whether a half that is a state of its own may remain: a restore and a deletion keep the
-    /// present state as a snapshot before they begin.
+    /// Whether a complete part of the operation may remain: a restore and a deletion make a
+    /// snapshot of the current state first.
     keeps_first: bool,
 }
 
 fn every_fault(form: Option<PathResolver>, case: &Case<'_>) {
     for failing in [Failing::Once, Failing::FromThenOn] {
-        let mut bed = TestEngine::with_form(form);
-        let (before, after) = clean_run(&bed, case);
+        let mut test = TestEngine::with_form(form);
+        let (before, after) = clean_run(&test, case);
         let step = failing.step();
         let mut n = 0;
         loop {
             n += if n == 0 { 1 } else { step };
             assert!(n < MOST_CALLS, "the fault strikes again and again");
-            let ws = bed.create(&format!("w{n}"));
-            (case.prepare)(&bed, &ws);
-            failing.arm(&bed, n);
-            let outcome = (case.operate)(&bed.engine, &ws);
-            if !bed.plan.disarm() {
+            let ws = test.create(&format!("w{n}"));
+            (case.prepare)(&test, &ws);
+            failing.arm(&test, n);
+            let outcome = (case.operate)(&test.engine, &ws);
+            if !test.plan.disarm() {
                 outcome.unwrap();
-                assert_eq!(look(&bed, &ws), after);
+                assert_eq!(observe(&test, &ws), after);
                 break;
             }
             let at = format!("{failing:?} at call {n}: {outcome:?}");
             if outcome.is_err() {
-                bed.reopen();
+                test.reopen();
             }
-            check_whole(&bed, &ws, case, &before, &after, &at);
-            let retried = (case.operate)(&bed.engine, &ws);
-            let now = look(&bed, &ws);
+            check_whole(&test, &ws, case, &before, &after, &at);
+            let retried = (case.operate)(&test.engine, &ws);
+            let now = observe(&test, &ws);
             assert_eq!(
                 (now.open, &now.image),
                 (after.open, &after.image),
                 "retry after {at}: {retried:?}"
             );
             if now.open {
-                assert_eq!(out_of_line(&bed, &ws), None, "after the retry, {at}");
+                assert_eq!(out_of_line(&test, &ws), None, "after the retry, {at}");
             }
         }
         assert!(n > 3, "an operation of {n} calls was not really tried");
-        prove(&mut bed);
+        prove(&mut test);
     }
 }
 
-/// Nothing is damaged: by the engine's own check, and by a second look that shares no code with it.
-fn prove(bed: &mut TestEngine) {
-    let report = bed.engine.upkeep.check().unwrap();
+/// Nothing is damaged, by the engine's own check and by one that shares no code with it.
+fn prove(test: &mut TestEngine) {
+    let report = test.engine.upkeep.check().unwrap();
     assert_eq!(report.problems, []);
     assert!(report.objects > 0 && report.workspaces > 0);
-    bed.close();
-    prove_store(bed);
+    test.close();
+    prove_store(test);
 }
 
-/// What it looks like before and after when nothing fails.
-fn clean_run(bed: &TestEngine, case: &Case<'_>) -> (Seen, Seen) {
-    let ws = bed.create("clean");
-    (case.prepare)(bed, &ws);
-    let before = look(bed, &ws);
-    (case.operate)(&bed.engine, &ws).unwrap();
-    let after = look(bed, &ws);
+/// The states before and after if nothing fails.
+fn clean_run(test: &TestEngine, case: &Case<'_>) -> (Observed, Observed) {
+    let ws = test.create("clean");
+    (case.prepare)(test, &ws);
+    let before = observe(test, &ws);
+    (case.operate)(&test.engine, &ws).unwrap();
+    let after = observe(test, &ws);
     assert_ne!(before, after, "the operation must do something");
     if after.open {
-        assert_eq!(out_of_line(bed, &ws), None, "without any fault");
-        (case.operate)(&bed.engine, &ws).unwrap();
-        assert_eq!(bed.image(&ws), after.image, "done twice");
-        assert_eq!(out_of_line(bed, &ws), None, "done twice");
+        assert_eq!(out_of_line(test, &ws), None, "without any fault");
+        (case.operate)(&test.engine, &ws).unwrap();
+        assert_eq!(test.image(&ws), after.image, "done twice");
+        assert_eq!(out_of_line(test, &ws), None, "done twice");
     }
     (before, after)
 }
 
 fn check_whole(
-    bed: &TestEngine,
+    test: &TestEngine,
     ws: &WorkspaceId,
     case: &Case<'_>,
-    before: &Seen,
-    after: &Seen,
+    before: &Observed,
+    after: &Observed,
     at: &str,
 ) {
-    let now = look(bed, ws);
-    let kept = Seen {
+    let now = observe(test, ws);
+    let kept = Observed {
         snapshots: before.snapshots + 1,
         ..before.clone()
     };
@@ -154,10 +154,10 @@ fn check_whole(
         whole,
         "half done, {at}:\n{now:#?}\nneither {before:#?}\nnor {after:#?}"
     );
-    // Without outside programs the directory always equals the index. With them it may be ahead
-    // until the next sync, which the retry does.
-    if now.open && !bed.engine.workspaces.workspace(ws).unwrap().handed_out {
-        assert_eq!(out_of_line(bed, ws), None, "{at}");
+    // Without outside programs the directory equals the index. With them it may be ahead until the
+    // next sync, which the retry does.
+    if now.open && !test.engine.workspaces.workspace(ws).unwrap().handed_out {
+        assert_eq!(out_of_line(test, ws), None, "{at}");
     }
 }
 
@@ -165,19 +165,19 @@ fn put(engine: &Engine, ws: &WorkspaceId, path: &str, bytes: &[u8]) -> Result<()
     try_write(engine, ws, &p(path), bytes).map(drop)
 }
 
-fn some_files(bed: &TestEngine, ws: &WorkspaceId) {
-    bed.write(ws, "a.txt", b"one");
-    bed.write(ws, "d/b.txt", b"two");
-    bed.write(ws, "d/e/c.txt", b"three");
-    bed.engine
+fn some_files(test: &TestEngine, ws: &WorkspaceId) {
+    test.write(ws, "a.txt", b"one");
+    test.write(ws, "d/b.txt", b"two");
+    test.write(ws, "d/e/c.txt", b"three");
+    test.engine
         .workspaces
         .make_dir_in(ws, &p("empty/inner"), &user())
         .unwrap();
 }
 
-/// Changes of every sort that an outside program can make.
-fn outside_edits(bed: &TestEngine, ws: &WorkspaceId) {
-    let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
+/// Changes of every kind that an outside program can make.
+fn outside_edits(test: &TestEngine, ws: &WorkspaceId) {
+    let root = test.engine.workspaces.hand_out_path(ws).unwrap();
     fs::write(root.join("a.txt"), b"eno").unwrap();
     chmod(&root.join("d/b.txt"), 0o600);
     fs::remove_dir_all(root.join("d/e")).unwrap();
@@ -245,9 +245,9 @@ fn fault_write_beside_outside_programs() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                some_files(bed, ws);
-                let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
+            prepare: &|test, ws| {
+                some_files(test, ws);
+                let root = test.engine.workspaces.hand_out_path(ws).unwrap();
                 fs::write(root.join("d/b.txt"), b"from outside").unwrap();
             },
             operate: &|engine, ws| put(engine, ws, "d/b.txt", b"second"),
@@ -273,11 +273,11 @@ fn fault_upload() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                bed.write(ws, "upload/a.txt", b"taken");
+            prepare: &|test, ws| {
+                test.write(ws, "upload/a.txt", b"taken");
             },
             operate: &|engine, ws| {
-                // A retry after an upload that happened would rightly make one more file.
+                // A retry after a completed upload would rightly make another file.
                 let options = WriteOptions::default();
                 if engine
                     .workspaces
@@ -307,7 +307,7 @@ fn fault_edit() {
                     .workspaces
                     .edit_file(ws, &p("a.txt"), "one", "1", false, &user())
                 {
-                    // The edit before had happened.
+                    // The first attempt had made the edit.
                     Err(error) if error.code() == ErrorCode::InvalidRequest => Ok(()),
                     other => other.map(drop),
                 }
@@ -334,7 +334,7 @@ fn fault_mkdir() {
     );
 }
 
-/// What a second try answers when the first one had done it.
+/// The answer of a second attempt if the first one succeeded.
 fn or_gone(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.code() == ErrorCode::FileNotFound => Ok(()),
@@ -349,10 +349,10 @@ fn fault_delete() {
             every_fault(
                 None,
                 &Case {
-                    prepare: &|bed, ws| {
-                        some_files(bed, ws);
+                    prepare: &|test, ws| {
+                        some_files(test, ws);
                         if snapshot_first {
-                            bed.engine
+                            test.engine
                                 .workspaces
                                 .snapshot(ws, None, false, &user())
                                 .unwrap();
@@ -378,9 +378,9 @@ fn fault_move() {
         every_fault(
             None,
             &Case {
-                prepare: &|bed, ws| {
-                    some_files(bed, ws);
-                    bed.engine
+                prepare: &|test, ws| {
+                    some_files(test, ws);
+                    test.engine
                         .workspaces
                         .snapshot(ws, None, false, &user())
                         .unwrap();
@@ -421,9 +421,9 @@ fn fault_snapshot_beside_outside_programs() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                some_files(bed, ws);
-                outside_edits(bed, ws);
+            prepare: &|test, ws| {
+                some_files(test, ws);
+                outside_edits(test, ws);
             },
             operate: &|engine, ws| {
                 engine
@@ -437,16 +437,16 @@ fn fault_snapshot_beside_outside_programs() {
 }
 
 /// A state, then another one that differs from it in every way.
-fn two_states(bed: &TestEngine, ws: &WorkspaceId) -> String {
-    some_files(bed, ws);
-    bed.write(ws, "other/b.txt", b"not to be touched");
-    outside_edits(bed, ws);
-    let first = bed
+fn two_states(test: &TestEngine, ws: &WorkspaceId) -> String {
+    some_files(test, ws);
+    test.write(ws, "other/b.txt", b"not to be touched");
+    outside_edits(test, ws);
+    let first = test
         .engine
         .workspaces
         .snapshot(ws, None, false, &user())
         .unwrap();
-    let root = bed.engine.workspaces.hand_out_path(ws).unwrap();
+    let root = test.engine.workspaces.hand_out_path(ws).unwrap();
     // A file becomes a directory, a directory a link to another one that has the same names.
     fs::remove_file(root.join("a.txt")).unwrap();
     fs::create_dir(root.join("a.txt")).unwrap();
@@ -471,8 +471,8 @@ fn fault_restore() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                two_states(bed, ws);
+            prepare: &|test, ws| {
+                two_states(test, ws);
             },
             operate: &|engine, ws| {
                 let target = oldest(engine, ws)?;
@@ -491,9 +491,9 @@ fn fault_restore_to_links() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                let first = two_states(bed, ws);
-                bed.engine
+            prepare: &|test, ws| {
+                let first = two_states(test, ws);
+                test.engine
                     .workspaces
                     .restore(ws, &first, None, &user())
                     .unwrap();
@@ -517,8 +517,8 @@ fn fault_restore_of_one_path() {
         every_fault(
             None,
             &Case {
-                prepare: &|bed, ws| {
-                    two_states(bed, ws);
+                prepare: &|test, ws| {
+                    two_states(test, ws);
                 },
                 operate: &|engine, ws| {
                     let target = oldest(engine, ws)?;
@@ -541,22 +541,22 @@ fn fault_restore_in_a_workspace_of_our_own() {
         every_fault(
             form,
             &Case {
-                prepare: &|bed, ws| {
-                    some_files(bed, ws);
-                    bed.engine
+                prepare: &|test, ws| {
+                    some_files(test, ws);
+                    test.engine
                         .workspaces
                         .snapshot(ws, None, false, &user())
                         .unwrap();
-                    bed.engine
+                    test.engine
                         .workspaces
                         .delete_file(ws, &p("d"), true, &user())
                         .unwrap();
-                    bed.write(ws, "d", b"a file now");
-                    bed.engine
+                    test.write(ws, "d", b"a file now");
+                    test.engine
                         .workspaces
                         .delete_file(ws, &p("a.txt"), false, &user())
                         .unwrap();
-                    bed.write(ws, "a.txt/b", b"a directory now");
+                    test.write(ws, "a.txt/b", b"a directory now");
                 },
                 operate: &|engine, ws| {
                     let target = oldest(engine, ws)?;
@@ -574,31 +574,31 @@ fn fault_restore_in_a_workspace_of_our_own() {
 #[test]
 fn fault_sync() {
     for form in [None, Some(PathResolver::Portable)] {
-        // The directory is the same before and after; what is recorded is what changes.
-        let mut bed = TestEngine::with_form(form);
+        // The directory stays the same; only what is recorded changes.
+        let mut test = TestEngine::with_form(form);
         for n in 1..MOST_CALLS {
-            let ws = bed.create(&format!("w{n}"));
-            some_files(&bed, &ws);
-            outside_edits(&bed, &ws);
-            let image = bed.image(&ws);
-            let lines = bed.engine.history.lines(&ws, None, 0).unwrap().len();
-            bed.plan.arm(n);
-            let outcome = bed.engine.sync.sync_workspace(&ws, &user());
-            let struck = bed.plan.disarm();
+            let ws = test.create(&format!("w{n}"));
+            some_files(&test, &ws);
+            outside_edits(&test, &ws);
+            let image = test.image(&ws);
+            let lines = test.engine.history.lines(&ws, None, 0).unwrap().len();
+            test.plan.arm(n);
+            let outcome = test.engine.sync.sync_workspace(&ws, &user());
+            let struck = test.plan.disarm();
             if outcome.is_err() {
-                bed.reopen();
-                let now = bed.engine.history.lines(&ws, None, 0).unwrap().len();
+                test.reopen();
+                let now = test.engine.history.lines(&ws, None, 0).unwrap().len();
                 assert_eq!(now, lines, "half a sync is in the history at call {n}");
             }
             assert_eq!(
-                bed.image(&ws),
+                test.image(&ws),
                 image,
                 "a sync changed the directory at call {n}"
             );
-            bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-            assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
+            test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+            assert_eq!(out_of_line(&test, &ws), None, "at call {n}");
             if !struck {
-                prove(&mut bed);
+                prove(&mut test);
                 break;
             }
             assert!(n + 1 < MOST_CALLS, "the fault strikes again and again");
@@ -608,23 +608,23 @@ fn fault_sync() {
 
 #[test]
 fn fault_hand_out() {
-    let mut bed = TestEngine::plain();
+    let mut test = TestEngine::plain();
     for n in 1..MOST_CALLS {
-        let ws = bed.create(&format!("w{n}"));
+        let ws = test.create(&format!("w{n}"));
         if n % 2 == 0 {
-            some_files(&bed, &ws);
+            some_files(&test, &ws);
         }
-        let image = bed.image(&ws);
-        bed.plan.arm(n);
-        let outcome = bed.engine.workspaces.hand_out_path(&ws);
-        let struck = bed.plan.disarm();
+        let image = test.image(&ws);
+        test.plan.arm(n);
+        let outcome = test.engine.workspaces.hand_out_path(&ws);
+        let struck = test.plan.disarm();
         if outcome.is_err() {
-            bed.reopen();
-            assert!(!bed.engine.workspaces.workspace(&ws).unwrap().handed_out);
+            test.reopen();
+            assert!(!test.engine.workspaces.workspace(&ws).unwrap().handed_out);
         }
-        assert_eq!(bed.image(&ws), image);
-        bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        assert_eq!(out_of_line(&bed, &ws), None, "at call {n}");
+        assert_eq!(test.image(&ws), image);
+        test.engine.workspaces.hand_out_path(&ws).unwrap();
+        assert_eq!(out_of_line(&test, &ws), None, "at call {n}");
         if !struck {
             return;
         }
@@ -637,9 +637,9 @@ fn fault_delete_workspace() {
     every_fault(
         None,
         &Case {
-            prepare: &|bed, ws| {
-                some_files(bed, ws);
-                outside_edits(bed, ws);
+            prepare: &|test, ws| {
+                some_files(test, ws);
+                outside_edits(test, ws);
             },
             operate: &|engine, ws| engine.workspaces.delete_workspace(ws, &user()).map(drop),
             keeps_first: true,
@@ -647,48 +647,49 @@ fn fault_delete_workspace() {
     );
 }
 
-/// A data directory of its own for every call: a clean-up looks at all there is.
+/// Each call gets its own data directory, because a clean-up concerns all of it.
 #[test]
 fn fault_clean() {
     for failing in [Failing::Once, Failing::FromThenOn] {
         for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
-            let mut bed = TestEngine::plain();
-            let ws = bed.create("w");
-            some_files(&bed, &ws);
-            outside_edits(&bed, &ws);
-            bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-            let other = bed.create("other");
-            some_files(&bed, &other);
-            bed.engine.workspaces.hand_out_path(&other).unwrap();
-            let images = [bed.image(&ws), bed.image(&other)];
-            failing.arm(&bed, n);
-            let clean = |bed: &TestEngine| bed.engine.upkeep.clean(Duration::ZERO, false, &user());
-            let outcome = clean(&bed);
-            let struck = bed.plan.disarm();
+            let mut test = TestEngine::plain();
+            let ws = test.create("w");
+            some_files(&test, &ws);
+            outside_edits(&test, &ws);
+            test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+            let other = test.create("other");
+            some_files(&test, &other);
+            test.engine.workspaces.hand_out_path(&other).unwrap();
+            let images = [test.image(&ws), test.image(&other)];
+            failing.arm(&test, n);
+            let clean =
+                |test: &TestEngine| test.engine.upkeep.clean(Duration::ZERO, false, &user());
+            let outcome = clean(&test);
+            let struck = test.plan.disarm();
             let at = format!("{failing:?} at call {n}: {outcome:?}");
             if outcome.is_err() {
-                bed.reopen();
+                test.reopen();
             }
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
-                let now = bed.image(ws);
-                if bed.engine.workspaces.workspace(ws).unwrap().materialized {
+                let now = test.image(ws);
+                if test.engine.workspaces.workspace(ws).unwrap().materialized {
                     assert_eq!(now, *image, "{at}");
                 }
-                assert_eq!(out_of_line(&bed, ws), None, "{at}");
+                assert_eq!(out_of_line(&test, ws), None, "{at}");
             }
-            clean(&bed).unwrap();
+            clean(&test).unwrap();
             for (ws, image) in [&ws, &other].into_iter().zip(&images) {
                 assert!(
-                    !bed.engine.workspaces.workspace(ws).unwrap().materialized,
+                    !test.engine.workspaces.workspace(ws).unwrap().materialized,
                     "{at}"
                 );
-                assert!(!bed.path_of(ws).exists(), "{at}");
-                bed.engine.workspaces.hand_out_path(ws).unwrap();
-                assert_eq!(bed.image(ws), *image, "it did not come back, {at}");
+                assert!(!test.path_of(ws).exists(), "{at}");
+                test.engine.workspaces.hand_out_path(ws).unwrap();
+                assert_eq!(test.image(ws), *image, "it did not come back, {at}");
             }
-            // Reading everything back is the slow part, and damage would not go away by itself.
+            // Reading everything back is the slow part, and damage would stay.
             if !struck || n % 8 == 1 {
-                prove(&mut bed);
+                prove(&mut test);
             }
             if !struck {
                 break;
@@ -697,40 +698,40 @@ fn fault_clean() {
     }
 }
 
-/// Leaves the mark of a process that was killed.
-fn mark_unclean(bed: &TestEngine) {
-    fs::write(bed.data().join("run/0000"), b"").unwrap();
+/// Leaves the marker of a process that was killed.
+fn mark_unclean(test: &TestEngine) {
+    fs::write(test.data().join("run/0000"), b"").unwrap();
 }
 
-/// A kill or a power cut left the last changes of a directory behind: files that lack, are empty
-/// or hold what was there before. Whatever call fails on the way, an open puts everything right.
+/// A kill or a power cut left the directory behind the store: files are missing, empty or old.
+/// Opening repairs everything, also after the failure of any call on the way.
 #[test]
 fn fault_recovery() {
     for built_whole in [false, true] {
         for failing in [Failing::Once, Failing::FromThenOn] {
             for n in (1..MOST_CALLS).step_by(failing.step() as usize) {
-                let mut bed = TestEngine::plain();
-                let ws = bed.create("w");
-                some_files(&bed, &ws);
+                let mut test = TestEngine::plain();
+                let ws = test.create("w");
+                some_files(&test, &ws);
                 if !built_whole {
-                    bed.engine.workspaces.hand_out_path(&ws).unwrap();
+                    test.engine.workspaces.hand_out_path(&ws).unwrap();
                 }
-                some_files(&bed, &ws);
-                bed.engine.workspaces.hand_out_path(&ws).unwrap();
-                bed.write(&ws, "a.txt", b"the newest");
-                bed.engine
+                some_files(&test, &ws);
+                test.engine.workspaces.hand_out_path(&ws).unwrap();
+                test.write(&ws, "a.txt", b"the newest");
+                test.engine
                     .workspaces
                     .delete_file(&ws, &p("empty"), true, &user())
                     .unwrap();
-                bed.engine
+                test.engine
                     .workspaces
                     .move_file(&ws, &p("d/e"), &p("x/e"), &user())
                     .unwrap();
-                let image = bed.image(&ws);
-                bed.close();
-                let root = bed.path_of(&ws);
+                let image = test.image(&ws);
+                test.close();
+                let root = test.path_of(&ws);
                 fs::write(root.join("a.txt"), b"one").unwrap();
-                // What was there before the path was given away is on disk since.
+                // A directory that was built whole is on disk, so this file cannot be torn.
                 if !built_whole {
                     fs::write(root.join("d/b.txt"), b"").unwrap();
                 }
@@ -739,13 +740,13 @@ fn fault_recovery() {
                 fs::create_dir_all(root.join("d/e")).unwrap();
                 fs::write(root.join("d/e/c.txt"), b"three").unwrap();
                 fs::write(root.join(".offshoot-stage-0"), b"half").unwrap();
-                mark_unclean(&bed);
-                failing.arm(&bed, n);
-                drop(bed.open_another());
-                let struck = bed.plan.disarm();
-                bed.reopen();
-                assert_eq!(bed.image(&ws), image, "{failing:?} at call {n}");
-                assert_eq!(out_of_line(&bed, &ws), None, "{failing:?} at call {n}");
+                mark_unclean(&test);
+                failing.arm(&test, n);
+                drop(test.open_another());
+                let struck = test.plan.disarm();
+                test.reopen();
+                assert_eq!(test.image(&ws), image, "{failing:?} at call {n}");
+                assert_eq!(out_of_line(&test, &ws), None, "{failing:?} at call {n}");
                 if !struck {
                     break;
                 }

@@ -1,7 +1,7 @@
-//! A fork in a container of a real engine: what is done there is a change of the fork.
+//! A fork in a container of a real container engine: what is done there is a change of the fork.
 //!
-//! The engine is Docker's, started here with a directory of its own and without a network, and
-//! ended with the test.
+//! The engine is Docker's. The test starts it with a directory of its own and without a network,
+//! and stops it at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ struct Docker {
     host: HostDir,
 }
 
-/// Why there is no engine here, if there is none.
+/// Why no container engine can run here, if so.
 fn unavailable() -> Option<&'static str> {
     let has = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -56,7 +56,7 @@ impl Docker {
                 .args(["--data-root", &at("root"), "--exec-root", &at("exec")])
                 .args(["--pidfile", &at("pid"), "-H"])
                 .arg(format!("unix://{}", socket.display()))
-                // Nothing on the machine is changed, and nothing is asked of it.
+                // The engine changes nothing on the machine, and needs nothing of it.
                 .args(["--storage-driver", "vfs", "--bridge", "none"])
                 .args(["--iptables=false", "--ip6tables=false"])
                 .args(["--ip-forward=false", "--ip-masq=false"])
@@ -88,7 +88,7 @@ impl Docker {
         command.args(args).output().unwrap()
     }
 
-    /// A root directory with one program, which is every program.
+    /// A root directory with one program under all names.
     fn make_image(&self) {
         let root = self.host.path().join("image");
         fs::create_dir_all(root.join("bin")).unwrap();
@@ -116,7 +116,7 @@ impl Docker {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Ends it as an administrator would; nothing stays mounted.
+    /// Stops the engine as an administrator would; nothing stays mounted.
     fn stop(mut self) {
         wait_until("every container is gone", || {
             self.docker(&["ps", "-aq"]).stdout.is_empty()
@@ -128,7 +128,7 @@ impl Docker {
     }
 }
 
-/// A test that failed leaves no container behind: they would outlive their engine.
+/// A failed test leaves no container, because containers outlive their engine.
 impl Drop for Docker {
     fn drop(&mut self) {
         let running = self.docker(&["ps", "-q"]).stdout;
@@ -139,14 +139,14 @@ impl Drop for Docker {
     }
 }
 
-fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEngine) {
-    let project = rig.project("web");
+fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, test: &TestEngine) {
+    let project = test.project("web");
     let options = ForkOptions {
         agent: Some("ada".parse().unwrap()),
         git: true,
         ..ForkOptions::default()
     };
-    let (fork, path) = rig
+    let (fork, path) = test
         .engine
         .forks
         .fork_out(&project, &options, &user())
@@ -173,7 +173,7 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
         ("src/main.rs", ChangeKind::Deleted),
     ];
     let files = |list: Vec<(String, ChangeKind)>| -> Vec<(String, ChangeKind)> {
-        // Directories are told by their names here; which ones is not what this is about.
+        // The test compares directories by name only.
         let dirs = ["docs", "docs/a", "made", "papers", "papers/a"];
         let is_file = |one: &(String, ChangeKind)| !dirs.contains(&one.0.as_str());
         list.into_iter().filter(is_file).collect()
@@ -181,8 +181,8 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
     let expected = expected
         .map(|(path, kind)| (path.to_owned(), kind))
         .to_vec();
-    assert_eq!(files(rig.changes(&id)), files(expected));
-    // The next container sees what the first one did, and as another user it cannot write.
+    assert_eq!(files(test.changes(&id)), files(expected));
+    // The next container sees the changes of the first one, and as another user it cannot write.
     let as_other = ["--user", "12345:12345"];
     let said = docker.run(
         &path,
@@ -190,35 +190,35 @@ fn changes_of_a_container_are_changes_of_the_fork(docker: &Docker, rig: &TestEng
         "cat made/file papers/a/b; echo no > README 2>/dev/null && echo written || echo refused",
     );
     assert_eq!(said, "new\ndeep\nrefused\n");
-    // While a container shows an overlay, it cannot be moved from under it.
-    rig.put(&project, "later", "later\n");
+    // A fork cannot move while a container has its overlay mounted.
+    test.put(&project, "later", "later\n");
     let volume = format!("{}:/workspace", path.display());
     let mut args = vec!["run", "-d", "--rm", "--network", "none", "-v", &volume];
     args.extend(["tiny", "/bin/sleep", "1000"]);
     let started = docker.docker(&args);
     assert!(started.status.success(), "{started:?}");
     let container = String::from_utf8(started.stdout).unwrap();
-    let update = rig.engine.merges.update(&id, false, &user());
-    if rig.provider == ProviderName::Overlay {
+    let update = test.engine.merges.update(&id, false, &user());
+    if test.provider == ProviderName::Overlay {
         assert_eq!(update.unwrap_err().code(), ErrorCode::WorkspaceBusy);
     }
     let ended = docker.docker(&["kill", container.trim()]);
     assert!(ended.status.success(), "{ended:?}");
     wait_until("nobody holds the fork", || {
-        rig.engine.merges.update(&id, false, &user()).is_ok()
+        test.engine.merges.update(&id, false, &user()).is_ok()
     });
     let said = docker.run(&path, &[], "cat later made/file");
     assert_eq!(said, "later\nnew\n");
-    let done = rig
+    let done = test
         .engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert!(done.conflicts.is_empty());
-    rig.engine.context.wait_for_jobs();
-    assert_eq!(rig.project_text(&project, "made/file"), "new\n");
+    test.engine.context.wait_for_jobs();
+    assert_eq!(test.project_text(&project, "made/file"), "new\n");
     assert!(!path.exists(), "a container that ended keeps no directory");
-    rig.check();
+    test.check();
 }
 
 #[test]

@@ -12,12 +12,12 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_testkit::{DirImage, dir_image, soak};
 
-/// No operation here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any operation here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
-/// What can be seen from outside.
+/// What callers can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct Observed {
     project: DirImage,
     /// The directory of the fork; none if there is no such fork.
     fork: Option<DirImage>,
@@ -33,9 +33,9 @@ struct Case {
 }
 
 impl Case {
-    fn new(rig: &TestEngine, number: &str) -> Case {
+    fn new(test: &TestEngine, number: &str) -> Case {
         let project: ProjectId = format!("p{number}").parse().unwrap();
-        rig.engine
+        test.engine
             .projects
             .create_project(&project, &user())
             .unwrap();
@@ -45,9 +45,9 @@ impl Case {
             ("docs/a/b", "deep\n"),
             ("src/lib.rs", "one\ntwo\nthree\nfour\nfive\nsix\nseven\n"),
         ] {
-            rig.put(&project, path, text);
+            test.put(&project, path, text);
         }
-        rig.engine.context.wait_for_jobs();
+        test.engine.context.wait_for_jobs();
         Case {
             project,
             fork: format!("f{number}").parse().unwrap(),
@@ -61,9 +61,9 @@ impl Case {
         }
     }
 
-    /// A fork with changes of several sorts, and a project that went on.
-    fn fork_and_change(&self, rig: &TestEngine) {
-        let (_, path) = rig
+    /// A fork with changes of several kinds, and a project that changed since.
+    fn fork_and_change(&self, test: &TestEngine) {
+        let (_, path) = test
             .engine
             .forks
             .fork_out(&self.project, &self.options(), &user())
@@ -77,34 +77,34 @@ impl Case {
         fs::write(path.join("target/debug/app"), "built").unwrap();
         fs::set_permissions(path.join("README"), PermissionsExt::from_mode(0o755)).unwrap();
         let lib = "one\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n";
-        rig.put(&self.project, "src/lib.rs", lib);
-        rig.put(&self.project, "theirs", "theirs\n");
-        rig.engine.context.wait_for_jobs();
+        test.put(&self.project, "src/lib.rs", lib);
+        test.put(&self.project, "theirs", "theirs\n");
+        test.engine.context.wait_for_jobs();
     }
 
-    /// The same with a file that both changed so that somebody has to decide.
-    fn fork_and_clash(&self, rig: &TestEngine) {
-        self.fork_and_change(rig);
-        let path = rig.engine.workspaces.hand_out_path(&self.fork).unwrap();
+    /// A fork with changes of several kinds, and a file that fork and project changed in conflict.
+    fn fork_and_clash(&self, test: &TestEngine) {
+        self.fork_and_change(test);
+        let path = test.engine.workspaces.hand_out_path(&self.fork).unwrap();
         fs::write(path.join("README"), "mine\n").unwrap();
-        rig.put(&self.project, "README", "theirs\n");
-        rig.engine.context.wait_for_jobs();
+        test.put(&self.project, "README", "theirs\n");
+        test.engine.context.wait_for_jobs();
     }
 
-    fn look(&self, rig: &TestEngine) -> Seen {
-        rig.engine.context.wait_for_jobs();
-        let engine = &rig.engine;
+    fn observe(&self, test: &TestEngine) -> Observed {
+        test.engine.context.wait_for_jobs();
+        let engine = &test.engine;
         let fork = engine.workspaces.workspace(&self.fork).ok().map(|row| {
             if row.materialized {
-                let shown = rig.host.path().join("data/workspaces");
+                let shown = test.host.path().join("data/workspaces");
                 dir_image(&shown.join(self.fork.as_str()))
             } else {
                 DirImage::new()
             }
         });
         let reviews = engine.merges.reviews(Some(&self.project), true).unwrap();
-        Seen {
-            project: rig.project_image(&self.project, None),
+        Observed {
+            project: test.project_image(&self.project, None),
             fork,
             reviews: reviews
                 .iter()
@@ -125,10 +125,10 @@ type Operate = dyn Fn(&Engine, &Case) -> Result<()>;
 struct Faults<'a> {
     prepare: &'a Prepare,
     operate: &'a Operate,
-    /// Which parts of an operation may be done while others are not, because each is whole for
-    /// itself and the next try does the rest.
-    in_between: &'a dyn Fn(&Seen, &Seen, &Seen) -> bool,
-    /// Every so many calls one fails, outside of a soak: some operations make hundreds of calls.
+    /// Which parts of an operation may be done while others are not, because each is complete by
+    /// itself and the retry does the rest.
+    in_between: &'a dyn Fn(&Observed, &Observed, &Observed) -> bool,
+    /// Outside of a soak every n-th call fails, because some operations make hundreds of calls.
     step: u64,
 }
 
@@ -140,7 +140,7 @@ fn every_fault(faults: &Faults<'_>) {
         .iter()
         .flat_map(|name| [(*name, false), (*name, true)])
     {
-        // That a disk stays away looks much the same from one call to the next.
+        // A disk that stays away has much the same effect from one call to the next.
         let step = match (soak(), lasting) {
             (true, _) => 1,
             (false, false) => faults.step,
@@ -152,53 +152,53 @@ fn every_fault(faults: &Faults<'_>) {
 }
 
 fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u64) -> u64 {
-    let mut rig = TestEngine::in_memory(provider);
-    let clean = Case::new(&rig, "clean");
-    (faults.prepare)(&rig, &clean);
-    let before = clean.look(&rig);
-    (faults.operate)(&rig.engine, &clean).unwrap();
-    let after = clean.look(&rig);
+    let mut test = TestEngine::in_memory(provider);
+    let clean = Case::new(&test, "clean");
+    (faults.prepare)(&test, &clean);
+    let before = clean.observe(&test);
+    (faults.operate)(&test.engine, &clean).unwrap();
+    let after = clean.observe(&test);
     assert_ne!(before, after, "the operation must do something");
     let mut n = 1;
     loop {
         assert!(n < MOST_CALLS, "the fault strikes again and again");
-        let case = Case::new(&rig, &n.to_string());
-        (faults.prepare)(&rig, &case);
+        let case = Case::new(&test, &n.to_string());
+        (faults.prepare)(&test, &case);
         if lasting {
-            rig.plan.arm_from(n);
+            test.plan.arm_from(n);
         } else {
-            rig.plan.arm(n);
+            test.plan.arm(n);
         }
-        let outcome = (faults.operate)(&rig.engine, &case);
-        // What goes on in the background is part of it.
-        rig.engine.context.wait_for_jobs();
-        if !rig.plan.disarm() {
+        let outcome = (faults.operate)(&test.engine, &case);
+        // Background jobs are part of the operation.
+        test.engine.context.wait_for_jobs();
+        if !test.plan.disarm() {
             outcome.unwrap();
-            assert_eq!(case.look(&rig), after);
-            rig.check();
+            assert_eq!(case.observe(&test), after);
+            test.check();
             return n;
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
-        rig.reopen();
-        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0, "{at}");
-        let now = case.look(&rig);
+        test.reopen();
+        assert_eq!(test.engine.forks.show_handed_out().unwrap(), 0, "{at}");
+        let now = case.observe(&test);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(
             whole && (outcome.is_err() || now == after),
             "half done, {at}:\n{now:#?}\nneither {before:#?}\nnor {after:#?}"
         );
-        rig.check();
-        let retried = (faults.operate)(&rig.engine, &case);
-        let mut again = case.look(&rig);
-        // A merge that was asked for twice may leave two receipts, the second of nothing.
+        test.check();
+        let retried = (faults.operate)(&test.engine, &case);
+        let mut again = case.observe(&test);
+        // A merge that was requested twice may leave two receipts, the second of which is empty.
         again.merges = again.merges.min(after.merges);
         assert_eq!(again, after, "retry after {at}: {retried:?}");
-        rig.check();
+        test.check();
         n += step;
     }
 }
 
-fn never(_: &Seen, _: &Seen, _: &Seen) -> bool {
+fn never(_: &Observed, _: &Observed, _: &Observed) -> bool {
     false
 }
 
@@ -225,11 +225,11 @@ fn fault_fork() {
 #[test]
 fn fault_fork_out() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
+        prepare: &|test, case| {
             // The layer has to be built as well.
-            rig.put(&case.project, "late", "late\n");
-            rig.engine.context.wait_for_jobs();
-            rig.engine
+            test.put(&case.project, "late", "late\n");
+            test.engine.context.wait_for_jobs();
+            test.engine
                 .directories
                 .collect_layers(std::time::Duration::ZERO)
                 .unwrap();
@@ -248,8 +248,8 @@ fn fault_fork_out() {
 #[test]
 fn fault_fork_materialise_after_a_write() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            rig.engine
+        prepare: &|test, case| {
+            test.engine
                 .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
@@ -271,8 +271,8 @@ fn fault_fork_materialise_after_a_write() {
 #[test]
 fn fault_fork_materialise_by_a_path() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            rig.engine
+        prepare: &|test, case| {
+            test.engine
                 .forks
                 .fork(&case.project, &case.options(), &user())
                 .unwrap();
@@ -286,15 +286,15 @@ fn fault_fork_materialise_by_a_path() {
 #[test]
 fn fault_fork_update() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_change(rig),
+        prepare: &|test, case| case.fork_and_change(test),
         operate: &|engine, case| engine.merges.update(&case.fork, false, &user()).map(drop),
         in_between: &never,
         step: 61,
     });
 }
 
-/// The merge and the end of the fork are two things, in this order.
-fn merged_first(now: &Seen, before: &Seen, after: &Seen) -> bool {
+/// The merge and the removal of the fork are two operations, in this order.
+fn merged_first(now: &Observed, before: &Observed, after: &Observed) -> bool {
     now.project == after.project
         && now.reviews == after.reviews
         && now.merges == after.merges
@@ -316,7 +316,7 @@ fn nothing_waits(waits: Option<String>) -> Result<()> {
 #[test]
 fn fault_fork_complete() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_change(rig),
+        prepare: &|test, case| case.fork_and_change(test),
         operate: &|engine, case| {
             all_done(
                 engine
@@ -332,7 +332,7 @@ fn fault_fork_complete() {
 #[test]
 fn fault_fork_complete_and_keep() {
     every_fault(&Faults {
-        prepare: &|rig, case| case.fork_and_clash(rig),
+        prepare: &|test, case| case.fork_and_clash(test),
         operate: &|engine, case| {
             let options = CompleteOptions {
                 keep: true,
@@ -348,14 +348,14 @@ fn fault_fork_complete_and_keep() {
 #[test]
 fn fault_fork_resolve() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            case.fork_and_clash(rig);
+        prepare: &|test, case| {
+            case.fork_and_clash(test);
             let options = CompleteOptions::default();
-            rig.engine
+            test.engine
                 .merges
                 .complete(&case.fork, &options, &user())
                 .unwrap();
-            rig.engine.context.wait_for_jobs();
+            test.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
             let reviews = engine.merges.reviews(Some(&case.project), true)?;
@@ -371,15 +371,15 @@ fn fault_fork_resolve() {
 #[test]
 fn fault_fork_undo() {
     every_fault(&Faults {
-        prepare: &|rig, case| {
-            case.fork_and_change(rig);
+        prepare: &|test, case| {
+            case.fork_and_change(test);
             let options = CompleteOptions::default();
-            rig.engine
+            test.engine
                 .merges
                 .complete(&case.fork, &options, &user())
                 .unwrap();
-            rig.put(&case.project, "later", "later\n");
-            rig.engine.context.wait_for_jobs();
+            test.put(&case.project, "later", "later\n");
+            test.engine.context.wait_for_jobs();
         },
         operate: &|engine, case| {
             let merges = engine.merges.list_merges(&case.project, None, 0)?;

@@ -1,4 +1,4 @@
-//! Forks with a `.git`: stock git works in them, and nothing of it is content.
+//! Forks with a `.git`: stock git works in them, and nothing below it is content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use offshoot_engine::{CompleteOptions, Content, ForkOptions, ImportOptions, Writ
 use offshoot_fs::ProviderName;
 use offshoot_testkit::git_command;
 
-/// git in a fork as an agent runs it: with the identity that the fork gives.
+/// Runs git in a fork as an agent does, with the identity that the fork configures.
 fn git(dir: &Path, args: &[&str]) -> String {
     let (ok, text) = try_git(dir, args);
     assert!(ok, "git {args:?}: {text}");
@@ -34,7 +34,7 @@ fn try_git(dir: &Path, args: &[&str]) -> (bool, String) {
 }
 
 fn fork_at(
-    rig: &TestEngine,
+    test: &TestEngine,
     project: &ProjectId,
     agent: &str,
     at: Option<String>,
@@ -45,7 +45,7 @@ fn fork_at(
         at,
         ..ForkOptions::default()
     };
-    let (fork, path) = rig
+    let (fork, path) = test
         .engine
         .forks
         .fork_out(project, &options, &user())
@@ -54,24 +54,33 @@ fn fork_at(
     (fork.workspace.id, path)
 }
 
-fn fork(rig: &TestEngine, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
-    fork_at(rig, project, agent, None)
+fn fork(test: &TestEngine, project: &ProjectId, agent: &str) -> (WorkspaceId, PathBuf) {
+    fork_at(test, project, agent, None)
 }
 
-fn base(rig: &TestEngine, id: &WorkspaceId) -> ObjectId {
-    rig.engine.forks.fork_of(id).unwrap().unwrap().base
+fn base(test: &TestEngine, id: &WorkspaceId) -> ObjectId {
+    test.engine.forks.fork_of(id).unwrap().unwrap().base
 }
 
 #[test]
 fn git_commands_of_an_agent_work() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let first = rig.engine.projects.project(&project).unwrap().head.unwrap();
-        rig.put(&project, "README", "second\n");
-        let (id, path) = fork(&rig, &project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let first = test
+            .engine
+            .projects
+            .project(&project)
+            .unwrap()
+            .head
+            .unwrap();
+        test.put(&project, "README", "second\n");
+        let (id, path) = fork(&test, &project, "ada");
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
-        assert_eq!(git(&path, &["rev-parse", "HEAD"]), base(&rig, &id).to_hex());
+        assert_eq!(
+            git(&path, &["rev-parse", "HEAD"]),
+            base(&test, &id).to_hex()
+        );
         assert_eq!(git(&path, &["rev-list", "--count", "HEAD"]), "6");
         assert_eq!(git(&path, &["fsck", "--strict"]), "");
 
@@ -101,37 +110,37 @@ fn git_commands_of_an_agent_work() {
             ("README".to_owned(), ChangeKind::Modified),
             ("new".to_owned(), ChangeKind::Added),
         ];
-        assert_eq!(rig.changes(&id), expected);
-        let taken = rig
+        assert_eq!(test.changes(&id), expected);
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, None, true, &user())
             .unwrap();
         let hex = taken.snapshot.id.to_hex();
-        rig.engine
+        test.engine
             .workspaces
             .restore(&id, &hex, None, &user())
             .unwrap();
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
-        let done = rig
+        let done = test
             .engine
             .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(done.merged.len(), 2, "{done:?}");
-        let image = rig.project_image(&project, None);
+        let image = test.project_image(&project, None);
         assert!(image.keys().all(|path| !path.0.starts_with(b".git/")));
-        assert_eq!(rig.project_text(&project, "README"), "mine\n");
-        rig.check();
+        assert_eq!(test.project_text(&project, "README"), "mine\n");
+        test.check();
     });
 }
 
 #[test]
 fn forks_share_one_layer_and_do_not_see_each_other() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (one, path) = fork(&rig, &project, "one");
-        let (_, other) = fork(&rig, &project, "two");
+    with_each(|test| {
+        let project = test.project("web");
+        let (one, path) = fork(&test, &project, "one");
+        let (_, other) = fork(&test, &project, "two");
         fs::write(path.join("README"), "one\n").unwrap();
         git(&path, &["commit", "-q", "-a", "-m", "one"]);
         assert_eq!(git(&other, &["status", "--porcelain"]), "");
@@ -140,64 +149,64 @@ fn forks_share_one_layer_and_do_not_see_each_other() {
             git(&other, &["branch", "--format=%(refname:short)"]),
             "main\ntwo"
         );
-        // A second one of the same agent, a fork without `.git`, and one of an older snapshot.
-        let (again, second) = fork(&rig, &project, "one");
+        // Another fork of the same agent, a fork without `.git`, and one of an older snapshot.
+        let (again, second) = fork(&test, &project, "one");
         assert_eq!(again.as_str(), "one~2");
         assert_eq!(git(&second, &["symbolic-ref", "--short", "HEAD"]), "one-2");
-        let (_, plain) = rig.fork(&project, "plain");
+        let (_, plain) = test.fork(&project, "plain");
         assert!(!plain.join(".git").exists());
         let layers = || {
-            let names = fs::read_dir(rig.host.path().join("data/layers")).unwrap();
+            let names = fs::read_dir(test.host.path().join("data/layers")).unwrap();
             let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
             names.filter(|name| name.ends_with(".own")).count()
         };
         assert_eq!(layers(), 1);
-        let old = base(&rig, &one);
-        rig.put(&project, "later", "later\n");
-        let (_, newest) = fork(&rig, &project, "newest");
+        let old = base(&test, &one);
+        test.put(&project, "later", "later\n");
+        let (_, newest) = fork(&test, &project, "newest");
         assert_eq!(
             git(&newest, &["log", "-1", "--name-only", "--format="]),
             "later"
         );
-        let (_, older) = fork_at(&rig, &project, "older", Some(old.to_hex()));
+        let (_, older) = fork_at(&test, &project, "older", Some(old.to_hex()));
         assert_eq!(git(&older, &["rev-parse", "HEAD"]), old.to_hex());
         assert_eq!(git(&older, &["status", "--porcelain"]), "");
         assert_eq!(layers(), 2);
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_fork_of_a_fork_shows_what_differs_from_the_base() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
-        // The same size as before: only who reads it sees the change.
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
+        // The size stays the same, so only reading shows the change.
         fs::write(path.join("README"), "READ ME\n").unwrap();
         fs::remove_file(path.join("src/main.rs")).unwrap();
         fs::write(path.join("new"), "new\n").unwrap();
-        let taken = rig
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
-        let (_, path) = fork_at(&rig, &project, "two", Some(taken.snapshot.id.to_hex()));
+        let (_, path) = fork_at(&test, &project, "two", Some(taken.snapshot.id.to_hex()));
         assert_eq!(
             git(&path, &["status", "--porcelain"]),
             " M README\n D src/main.rs\n?? new"
         );
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn git_reads_nothing_to_see_that_a_fork_is_clean() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        rig.engine.context.wait_for_jobs();
-        // Files that are as young as the index are read by git to be sure.
+    with_each(|test| {
+        let project = test.project("web");
+        test.engine.context.wait_for_jobs();
+        // Git reads files that are as young as the index, to be sure.
         std::thread::sleep(std::time::Duration::from_millis(1_100));
-        let (id, path) = fork(&rig, &project, "ada");
+        let (id, path) = fork(&test, &project, "ada");
         let before = fs::metadata(path.join(".git/index"))
             .unwrap()
             .modified()
@@ -213,8 +222,8 @@ fn git_reads_nothing_to_see_that_a_fork_is_clean() {
             .modified()
             .unwrap();
         assert_eq!(before, after, "git had nothing to note");
-        if rig.provider == ProviderName::Overlay {
-            let upper = rig
+        if test.provider == ProviderName::Overlay {
+            let upper = test
                 .host
                 .path()
                 .join(format!("data/forks/{id}.1/upper/.git/index"));
@@ -225,10 +234,10 @@ fn git_reads_nothing_to_see_that_a_fork_is_clean() {
 
 #[test]
 fn an_update_keeps_the_commits_of_the_agent() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = fork(&rig, &project, "ada");
-        let old = base(&rig, &id);
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = fork(&test, &project, "ada");
+        let old = base(&test, &id);
         fs::write(path.join("mine"), "mine\n").unwrap();
         git(&path, &["add", "-A"]);
         git(&path, &["commit", "-q", "-m", "mine"]);
@@ -237,10 +246,10 @@ fn an_update_keeps_the_commits_of_the_agent() {
         git(&path, &["config", "my.setting", "kept"]);
         git(&path, &["pack-refs", "--all"]);
         fs::write(path.join("not-committed"), "x\n").unwrap();
-        rig.put(&project, "theirs", "theirs\n");
-        rig.engine.merges.update(&id, false, &user()).unwrap();
+        test.put(&project, "theirs", "theirs\n");
+        test.engine.merges.update(&id, false, &user()).unwrap();
 
-        let now = base(&rig, &id);
+        let now = base(&test, &id);
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
         for branch in ["HEAD", "main"] {
             assert_eq!(git(&path, &["rev-parse", branch]), now.to_hex());
@@ -258,12 +267,12 @@ fn an_update_keeps_the_commits_of_the_agent() {
         git(&path, &["add", "-A"]);
         git(&path, &["commit", "-q", "-m", "again"]);
         assert_eq!(git(&path, &["log", "-1", "--format=%s"]), "again");
-        assert_eq!(rig.changes(&id).len(), 2);
+        assert_eq!(test.changes(&id).len(), 2);
 
-        // Without commits of its own nothing has to be kept.
-        let (second, other) = fork(&rig, &project, "bob");
-        rig.put(&project, "theirs", "newer\n");
-        rig.engine.merges.update(&second, false, &user()).unwrap();
+        // Without commits of the agent there is nothing to keep.
+        let (second, other) = fork(&test, &project, "bob");
+        test.put(&project, "theirs", "newer\n");
+        test.engine.merges.update(&second, false, &user()).unwrap();
         assert_eq!(git(&other, &["status", "--porcelain"]), "");
         assert_eq!(
             git(&other, &["branch", "--format=%(refname:short)"]),
@@ -275,39 +284,39 @@ fn an_update_keeps_the_commits_of_the_agent() {
                 .count(),
             1
         );
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn an_update_waits_for_what_git_has_not_finished() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = fork(&rig, &project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = fork(&test, &project, "ada");
         fs::write(path.join("README"), "ada\n").unwrap();
         git(&path, &["commit", "-q", "-a", "-m", "ada"]);
         git(&path, &["checkout", "-q", "-b", "side", "main"]);
         fs::write(path.join("README"), "side\n").unwrap();
         git(&path, &["commit", "-q", "-a", "-m", "side"]);
         assert!(!try_git(&path, &["merge", "ada"]).0);
-        rig.put(&project, "theirs", "theirs\n");
-        let refused = rig.engine.merges.update(&id, false, &user()).unwrap_err();
+        test.put(&project, "theirs", "theirs\n");
+        let refused = test.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::WorkspaceBusy);
         assert!(refused.message().contains("MERGE_HEAD"), "{refused:?}");
         git(&path, &["merge", "--abort"]);
-        rig.engine.merges.update(&id, false, &user()).unwrap();
+        test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "side");
         assert_eq!(git(&path, &["status", "--porcelain"]), " M README");
         assert_eq!(git(&path, &["log", "-1", "--format=%s", "ada"]), "ada");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_repository_that_the_agent_made_instead_stays_the_agents() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = fork(&rig, &project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = fork(&test, &project, "ada");
         fs::remove_dir_all(path.join(".git")).unwrap();
         git(&path, &["init", "-q", "-b", "trunk"]);
         git(
@@ -324,33 +333,33 @@ fn a_repository_that_the_agent_made_instead_stays_the_agents() {
                 "own",
             ],
         );
-        rig.put(&project, "theirs", "theirs\n");
-        rig.engine.merges.update(&id, false, &user()).unwrap();
+        test.put(&project, "theirs", "theirs\n");
+        test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["log", "--format=%s", "--all"]), "own");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "trunk");
-        assert!(rig.changes(&id).is_empty());
-        // One that was removed comes back with the next update.
+        assert!(test.changes(&id).is_empty());
+        // A `.git` that was removed comes back with the next update.
         fs::remove_dir_all(path.join(".git")).unwrap();
-        assert!(rig.changes(&id).is_empty());
-        rig.put(&project, "theirs", "newer\n");
-        rig.engine.merges.update(&id, false, &user()).unwrap();
+        assert!(test.changes(&id).is_empty());
+        test.put(&project, "theirs", "newer\n");
+        test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         assert_eq!(git(&path, &["symbolic-ref", "--short", "HEAD"]), "ada");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn nothing_below_git_is_content_by_any_door() {
-    with_each(|mut rig| {
-        let project = rig.project("web");
-        let (id, path) = fork(&rig, &project, "ada");
+    with_each(|mut test| {
+        let project = test.project("web");
+        let (id, path) = fork(&test, &project, "ada");
         std::os::unix::fs::symlink(".git", path.join("detour")).unwrap();
         let options = WriteOptions::default();
         for door in [".git/hooks/post-commit", ".git", "detour/x"] {
             let content = Content::Bytes(b"x");
             let refused =
-                rig.engine
+                test.engine
                     .workspaces
                     .write_file(&id, &p(door), content, &options, &user());
             let code = refused.unwrap_err().code();
@@ -359,68 +368,68 @@ fn nothing_below_git_is_content_by_any_door() {
                 "{door}: {code:?}"
             );
             assert!(
-                rig.engine
+                test.engine
                     .workspaces
                     .delete_file(&id, &p(door), true, &user())
                     .is_err()
             );
         }
         assert!(
-            rig.engine
+            test.engine
                 .workspaces
                 .make_dir_in(&id, &p(".git/x"), &user())
                 .is_err()
         );
         assert!(
-            rig.engine
+            test.engine
                 .workspaces
                 .move_file(&id, &p("README"), &p(".git/README"), &user())
                 .is_err()
         );
-        assert_eq!(rig.changes(&id).len(), 1, "the link");
-        // Nor after a restart, and a lazy fork has it when it is needed.
-        rig.reopen();
+        assert_eq!(test.changes(&id).len(), 1, "the link");
+        // It is not there after a restart either, and a lazy fork gets it when it needs it.
+        test.reopen();
         assert_eq!(git(&path, &["status", "--porcelain"]), "?? detour");
         let lazy = ForkOptions {
             git: true,
             ..ForkOptions::default()
         };
-        let lazy = rig.engine.forks.fork(&project, &lazy, &user()).unwrap();
+        let lazy = test.engine.forks.fork(&project, &lazy, &user()).unwrap();
         let content = Content::Bytes(b"x");
-        rig.engine
+        test.engine
             .workspaces
             .write_file(&lazy.workspace.id, &p("new"), content, &options, &user())
             .unwrap();
-        rig.check();
-        let lazy = rig
+        test.check();
+        let lazy = test
             .engine
             .workspaces
             .hand_out_path(&lazy.workspace.id)
             .unwrap();
         assert_eq!(git(&lazy, &["status", "--porcelain"]), "?? new");
-        // Commits are nowhere else, so a clean-up leaves such forks alone.
-        let cleaned = rig
+        // Commits are stored nowhere else, so a clean-up leaves such forks alone.
+        let cleaned = test
             .engine
             .upkeep
             .clean(std::time::Duration::ZERO, false, &user())
             .unwrap();
         assert!(cleaned.workspaces.is_empty(), "{cleaned:?}");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "stray");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "stray");
         git(&path, &["init", "-q"]);
         fs::write(path.join("mine"), "mine\n").unwrap();
-        rig.engine
+        test.engine
             .merges
             .complete(&id, &CompleteOptions::default(), &user())
             .unwrap();
-        let refused = rig.engine.projects.put_in_project(
+        let refused = test.engine.projects.put_in_project(
             &project,
             &p(".git/config"),
             Content::Bytes(b"content\n"),
@@ -428,17 +437,17 @@ fn a_stray_repository_of_one_agent_spoils_no_fork_with_git() {
             &user(),
         );
         assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
-        let (_, path) = fork(&rig, &project, "ada");
+        let (_, path) = fork(&test, &project, "ada");
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         assert_eq!(git(&path, &["ls-files", "mine"]), "mine");
     });
 }
 
-/// What a fork with `.git` costs beside a plain one, and the first `git status` in it.
+/// What a fork with `.git` costs compared to a plain one, and the first `git status` in it.
 #[test]
 fn the_cost_of_a_fork_with_git_does_not_follow_the_project() {
-    with_each(|rig| {
-        let source = rig.host.path().join("source");
+    with_each(|test| {
+        let source = test.host.path().join("source");
         for n in 0..2_000 {
             let dir = source.join(format!("d{}", n / 100));
             fs::create_dir_all(&dir).unwrap();
@@ -446,38 +455,38 @@ fn the_cost_of_a_fork_with_git_does_not_follow_the_project() {
         }
         let project: ProjectId = "big".parse().unwrap();
         let options = ImportOptions::default();
-        rig.engine
+        test.engine
             .projects
             .import_dir(&project, &source, &options, &mut |_| {}, &user())
             .unwrap();
-        rig.engine.context.wait_for_jobs();
+        test.engine.context.wait_for_jobs();
         let started = Instant::now();
-        fork(&rig, &project, "first");
+        fork(&test, &project, "first");
         let layer = started.elapsed();
         let mut plain = Vec::new();
         let mut with_git = Vec::new();
         for round in 0..5 {
             let started = Instant::now();
-            rig.fork(&project, &format!("plain{round}"));
+            test.fork(&project, &format!("plain{round}"));
             plain.push(started.elapsed());
             let started = Instant::now();
-            fork(&rig, &project, &format!("git{round}"));
+            fork(&test, &project, &format!("git{round}"));
             with_git.push(started.elapsed());
         }
         plain.sort();
         with_git.sort();
-        let path = rig.host.path().join("data/workspaces/git0");
+        let path = test.host.path().join("data/workspaces/git0");
         let started = Instant::now();
         assert_eq!(git(&path, &["status", "--porcelain"]), "");
         println!(
             "{} with 2,000 files: fork {:?}, with .git {:?}, the first one of a base {layer:?}, \
              first git status {:?}",
-            rig.provider,
+            test.provider,
             plain[2],
             with_git[2],
             started.elapsed()
         );
-        if rig.provider == ProviderName::Overlay {
+        if test.provider == ProviderName::Overlay {
             assert!(with_git[2] < plain[2] * 10, "{with_git:?} {plain:?}");
         }
     });

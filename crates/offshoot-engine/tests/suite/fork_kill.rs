@@ -1,5 +1,5 @@
-//! `kill -9` at random points of everything that makes, moves and removes forks and layers: the next
-//! start is quick, what was acknowledged is there, and nothing lies about that belongs to nobody.
+//! `kill -9` at random points of everything that makes, moves and removes forks and layers: the
+//! next start is quick, what was acknowledged is there, and no leftovers stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,7 @@ fn child() {
     }
 }
 
-/// Does one random thing after the other. Says what it is about to do and what it has done.
+/// Runs one random operation after the other. Prints each before and after.
 fn work_until_killed(task: &Task) {
     let seed: u64 = task.words[0].parse().unwrap();
     let engine = open(&task.host, task.provider);
@@ -39,7 +39,8 @@ fn work_until_killed(task: &Task) {
         let words: Vec<&str> = line.split(' ').collect();
         match worker.act(&words) {
             Ok(()) => say("ack"),
-            // What is in use right now, by upkeep for one, is refused and nothing was done.
+            // An operation on what is in use right now, such as by upkeep, is refused and changes
+            // nothing.
             Err(error) if error.code() == ErrorCode::WorkspaceBusy => say("refused"),
             Err(error) => {
                 say(&format!("failed {line}: {error:?}"));
@@ -56,7 +57,7 @@ struct Worker {
 
 impl Worker {
     fn choose(&self, rng: &mut Rng, number: &str) -> String {
-        // Those of the crowd stay idle, so that there are always as many.
+        // The idle forks stay, so that their number is constant.
         let forks = self.engine.forks.list_forks(&self.project).unwrap();
         let names: Vec<String> = forks
             .iter()
@@ -130,7 +131,7 @@ impl Worker {
                     &write,
                     &user(),
                 )?;
-                // The layer is published, and several are put together, while this waits.
+                // Meanwhile the layer is published, and several are compacted.
                 engine.context.wait_for_jobs();
                 Ok(())
             }
@@ -169,10 +170,10 @@ impl Worker {
 struct Facts {
     /// Files of the project.
     project: BTreeSet<String>,
-    /// Open forks with the files that they wrote and that are not merged for sure.
+    /// Open forks with the files that they wrote and that may not be merged.
     forks: BTreeMap<String, BTreeSet<String>>,
-    /// Forks whose merge was asked for by a process that was killed: whoever merges next does it,
-    /// and with that the fork may go.
+    /// Forks whose merge was requested by a process that was killed: the next merge does it, and
+    /// may remove the fork.
     asked: BTreeSet<String>,
 }
 
@@ -204,8 +205,8 @@ impl Facts {
         }
     }
 
-    /// Decides by what is there whether the operation that was interrupted happened. It is taken
-    /// as done if any of it is seen; that all of it is there is checked with everything else.
+    /// Decides by what is there whether the interrupted operation happened. It counts as done if
+    /// any of it is seen; other checks prove that all of it is there.
     fn settle(&mut self, engine: &Engine, words: &[&str]) {
         let is_open = |name: &str| engine.workspaces.workspace(&name.parse().unwrap()).is_ok();
         let happened = match words[0] {
@@ -222,7 +223,8 @@ impl Facts {
             "put" => in_project(engine, words[1]),
             "delete" => !is_open(words[1]),
             "complete" | "keep" => {
-                // Those of a merge before this one, by which the fork was kept, are there anyway.
+                // Files of an earlier merge, after which the fork was kept, are in the project
+                // anyway.
                 let files = &self.forks[words[1]];
                 let new: BTreeSet<String> = files.difference(&self.project).cloned().collect();
                 let there = new.iter().filter(|file| in_project(engine, file)).count();
@@ -231,7 +233,7 @@ impl Facts {
                     assert_eq!(there, new.len(), "a merge is there by half");
                     self.project.extend(new);
                 }
-                // It may have landed and the fork be there still.
+                // The merge may have landed with the fork still there.
                 assert!(
                     merged || is_open(words[1]),
                     "a fork is gone without a merge"
@@ -249,7 +251,8 @@ impl Facts {
         }
     }
 
-    /// Forks that went because their merge had been asked for: all they wrote must be merged.
+    /// Forks that were removed because their merge had been requested: all that they wrote must be
+    /// merged.
     fn follow_asked(&mut self, engine: &Engine) {
         for name in std::mem::take(&mut self.asked) {
             if engine.workspaces.workspace(&name.parse().unwrap()).is_ok() {
@@ -301,7 +304,7 @@ fn names_in(dir: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Directories and mounts are exactly those that rows explain.
+/// Every directory and mount is explained by a row.
 fn no_orphans(host: &HostDir, engine: &Engine) {
     let data = host.path().join("data");
     engine.directories.collect_layers(Duration::ZERO).unwrap();
@@ -324,7 +327,7 @@ fn no_orphans(host: &HostDir, engine: &Engine) {
         names_in(&data.join("forks"))
     );
     let mut tmp = names_in(&data.join("tmp"));
-    // Made once, to learn whether names that differ in case are one.
+    // Made once to find out whether the file system ignores case.
     tmp.remove("case-probe");
     assert!(tmp.is_empty(), "left in tmp: {tmp:?}");
     let store = SqliteStore::open(&data.join("offshoot.db"), SqliteOptions::default()).unwrap();
@@ -352,7 +355,7 @@ fn no_orphans(host: &HostDir, engine: &Engine) {
     }
 }
 
-/// A project with a crowd of idle forks, some of them mounted.
+/// A project with many idle forks, some of them mounted.
 fn prepare(host: &HostDir, provider: ProviderName, crowd: usize) {
     let engine = open(host.path(), provider);
     let project: ProjectId = PROJECT.parse().unwrap();
@@ -393,7 +396,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// One child from its start to its violent end, and all that must hold afterwards.
+    /// One child from its start to its kill, and all checks afterwards.
     fn kill_once(&mut self, seed: usize) {
         let child = Child::start(
             "fork_kill",
@@ -445,7 +448,7 @@ impl Run<'_> {
         no_orphans(self.host, &engine);
     }
 
-    /// A server does at its start what was asked for and not done.
+    /// A server does the requested merges at its start.
     fn work_off(&mut self, engine: &Engine) {
         assert_eq!(engine.merges.work_off_completions().unwrap(), 0);
         engine.context.wait_for_jobs();

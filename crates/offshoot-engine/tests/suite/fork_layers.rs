@@ -1,4 +1,4 @@
-//! Layers while many build, publish, put together and collect them at once, and after a kill.
+//! Layers while many callers build, publish, compact and collect them at once, and after a kill.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,14 +14,14 @@ use offshoot_engine::{Content, Engine, ForkOptions, ImportOptions, WriteOptions}
 use offshoot_fs::ProviderName;
 use offshoot_testkit::{HostDir, Rng, dir_image, soak};
 
-/// What several threads and two handles, each with caches of its own as two processes have, do to
-/// one project.
+/// What several threads and two engines, each with its own caches as in two processes, do to one
+/// project.
 struct Storm<'a> {
     engines: [&'a Engine; 2],
-    rig: &'a TestEngine,
+    test: &'a TestEngine,
     project: ProjectId,
     snapshots: RwLock<Vec<ObjectId>>,
-    /// Nobody may remove an open workspace's name twice.
+    /// Numbers the names of forks, so that no two get the same one.
     names: AtomicUsize,
     forks: AtomicUsize,
     collected: AtomicU64,
@@ -34,8 +34,8 @@ impl Storm<'_> {
         !self.over.load(Ordering::Relaxed) && self.wrong.lock().unwrap().is_none()
     }
 
-    /// Many files in each snapshot, so that its layer takes a while; all of them old ones in the
-    /// layers below.
+    /// Changes many files in each snapshot, so that writing its layer takes a while; all of them
+    /// exist in the layers below.
     fn publish(&self, rng: &mut Rng) {
         let engine = self.engines[rng.below(2)];
         for _ in 0..rng.between(1, 4) {
@@ -49,7 +49,7 @@ impl Storm<'_> {
                 .unwrap();
         }
         if rng.chance(300) {
-            // A fork that changes many files at once, for a layer with many.
+            // A fork that changes many files at once, for a large layer.
             let name = self.name();
             let (_, path) = self.fork(engine, &name, None, false).unwrap();
             for n in 0..60 {
@@ -91,7 +91,7 @@ impl Storm<'_> {
         engine.forks.fork_out(&self.project, &options, &user())
     }
 
-    /// A fork of the head or of any older snapshot, at once or on demand, shows just that.
+    /// A fork of the head or of any older snapshot, made at once or on demand, shows exactly that.
     fn look(&self, rng: &mut Rng) {
         let engine = self.engines[rng.below(2)];
         let at = if rng.chance(500) {
@@ -108,7 +108,7 @@ impl Storm<'_> {
                 ..ForkOptions::default()
             };
             let fork = engine.forks.fork(&self.project, &options, &user()).unwrap();
-            // Somebody else shows it.
+            // Another thread has it.
             let path = self.engines[rng.below(2)]
                 .workspaces
                 .hand_out_path(&id)
@@ -120,7 +120,7 @@ impl Storm<'_> {
         };
         let mut shown = dir_image(&path);
         shown.retain(|path, _| path.0 != b".git" && !path.0.starts_with(b".git/"));
-        let expected = self.rig.project_image(&self.project, Some(&base.to_hex()));
+        let expected = self.test.project_image(&self.project, Some(&base.to_hex()));
         if shown != expected {
             let differs: Vec<_> = expected
                 .iter()
@@ -153,13 +153,19 @@ impl Storm<'_> {
 #[test]
 fn forks_stay_true_to_their_base_among_builders_and_collectors() {
     let time = Duration::from_secs(if soak() { 120 } else { 4 });
-    with_each(|rig| {
-        let other = crate::fixture::open(rig.host.path(), rig.provider);
-        let project = rig.project("web");
-        let head = rig.engine.projects.project(&project).unwrap().head.unwrap();
+    with_each(|test| {
+        let other = crate::fixture::open(test.host.path(), test.provider);
+        let project = test.project("web");
+        let head = test
+            .engine
+            .projects
+            .project(&project)
+            .unwrap()
+            .head
+            .unwrap();
         let storm = Storm {
-            engines: [&rig.engine, &other],
-            rig: &rig,
+            engines: [&test.engine, &other],
+            test: &test,
             project,
             snapshots: RwLock::new(vec![head]),
             names: AtomicUsize::new(0),
@@ -207,11 +213,11 @@ fn forks_stay_true_to_their_base_among_builders_and_collectors() {
             "soak: layers: {} forks with {} of {} snapshots, each as its base, while {collected} \
              layers were collected",
             storm.forks.load(Ordering::Relaxed),
-            rig.provider,
+            test.provider,
             storm.snapshots.read().unwrap().len(),
         );
         drop(other);
-        rig.check();
+        test.check();
     });
 }
 
@@ -222,7 +228,7 @@ fn layers(data: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the killed process does: it imports a directory, which ends with building its layer.
+/// The killed process imports a directory, which ends with building its layer.
 #[test]
 fn child() {
     let Some(task) = task() else {
@@ -266,7 +272,7 @@ fn fork_kill_of_a_builder_leaves_no_layer_of_nobody() {
         }
         child.kill();
         caught += usize::from(is_building());
-        // The next process, at once and without anybody asking it to clean up.
+        // The next process, at once and without a clean-up.
         let engine = crate::fixture::open(host.path(), ProviderName::Copy);
         let left = layers(&data);
         assert!(left.is_empty(), "layers of nobody: {left:?}");

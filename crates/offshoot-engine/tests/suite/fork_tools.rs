@@ -1,5 +1,5 @@
-//! Real programs at work in forks: what they write comes back byte for byte, git agrees about what
-//! it would track, and what they build does not get in the way of merges.
+//! Real programs in forks: what they write is read back byte for byte, git tracks the same files,
+//! and their build output does not disturb merges.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use offshoot_core::WorkspaceId;
 use offshoot_engine::{CompleteOptions, Quota};
 use offshoot_testkit::{DirImage, dir_image, git, git_command, skip};
 
-/// Runs a program to its end and expects success. It sees a home of its own and no network.
+/// Runs a program and expects success. It has a home directory of its own and no network.
 fn run(home: &Path, dir: &Path, program: &str, args: &[&str]) {
     let output = Command::new(program)
         .args(args)
@@ -38,7 +38,7 @@ fn has(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// What the programs work with: a repository, an npm package, a crate and an archive.
+/// The inputs of the programs: a repository, an npm package, a crate and an archive.
 struct Sources {
     dir: PathBuf,
 }
@@ -91,7 +91,7 @@ impl Sources {
         self.dir.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Lets the programs write into a fork. Returns what could not run here.
+    /// Runs the programs in a fork. Returns those that cannot run here.
     fn work(&self, fork: &Path) -> Vec<&'static str> {
         let mut missing = Vec::new();
         let cloned = git_command(fork)
@@ -168,8 +168,8 @@ fn build_crate(home: &Path, fork: &Path) {
     assert!(fork.join("crate/target/debug/small").is_file());
 }
 
-/// The tree that git computes for a directory, without the repositories in it, of which git takes
-/// the commit only.
+/// The tree that git computes for a directory, without nested repositories, of which git records
+/// only the commit.
 fn tree_by_git(scratch: &Path, work_tree: &Path) -> String {
     let copy = scratch.join("copy");
     let _ = fs::remove_dir_all(&copy);
@@ -215,7 +215,7 @@ fn wipe(dir: &Path) {
     }
 }
 
-/// The paths at which two images differ, which says more than both.
+/// The paths at which two images differ, which is more readable than both images.
 fn differences(one: &DirImage, other: &DirImage) -> Vec<String> {
     let paths: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
     paths
@@ -232,21 +232,21 @@ fn assert_same(now: &DirImage, wanted: &DirImage, what: &str) {
 
 #[test]
 fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
-    with_each(|rig| {
-        let sources = Sources::new(rig.host.path().join("sources"));
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let sources = Sources::new(test.host.path().join("sources"));
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         for missing in sources.work(&path) {
             skip(&format!("{missing} is not installed"));
         }
         let image = dir_image(&path);
-        // What git would track, by the rules that are in the project.
-        let tracked = rig
+        // What git would track by the rules of the project.
+        let tracked = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
-        let scratch = rig.host.path().join("scratch");
+        let scratch = test.host.path().join("scratch");
         fs::create_dir_all(&scratch).unwrap();
         assert_eq!(
             tracked.snapshot.tree.to_hex(),
@@ -254,19 +254,19 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
             "git computes another tree"
         );
         assert_same(&dir_image(&path), &image, "a snapshot changed the fork");
-        let taken = rig
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, Some("all"), true, &user())
             .unwrap();
         let all = taken.snapshot.id.to_hex();
         let copy: WorkspaceId = "copy".parse().unwrap();
-        rig.engine
+        test.engine
             .workspaces
             .create_workspace_from(Some(copy.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let copied = rig.engine.workspaces.hand_out_path(&copy).unwrap();
-        // What git takes for its own is the fork's alone.
+        let copied = test.engine.workspaces.hand_out_path(&copy).unwrap();
+        // What git takes for a repository stays in the fork.
         let mut but_git = image.clone();
         but_git.retain(|path, _| {
             !path
@@ -277,34 +277,34 @@ fn what_real_programs_write_in_a_fork_comes_back_byte_for_byte() {
         assert!(but_git.len() < image.len());
         assert_same(&dir_image(&copied), &but_git, "in a new workspace");
         wipe(&path);
-        rig.engine
+        test.engine
             .workspaces
             .restore(&id, &all, None, &user())
             .unwrap();
         assert_same(&dir_image(&path), &image, "restored in place");
-        let after = rig
+        let after = test
             .engine
             .workspaces
             .snapshot(&id, None, true, &user())
             .unwrap();
         assert_eq!(after.snapshot.tree, taken.snapshot.tree);
         still_works(&path);
-        rig.engine
+        test.engine
             .workspaces
             .delete_workspace(&id, &user())
             .unwrap();
-        rig.engine.context.wait_for_jobs();
-        rig.engine
+        test.engine.context.wait_for_jobs();
+        test.engine
             .workspaces
             .create_workspace_from(Some(id.clone()), &all, Quota::default(), &user())
             .unwrap();
-        let back = rig.engine.workspaces.hand_out_path(&id).unwrap();
+        let back = test.engine.workspaces.hand_out_path(&id).unwrap();
         assert_same(&dir_image(&back), &image, "taken up again");
-        rig.check();
+        test.check();
     });
 }
 
-/// The programs go on with what was restored.
+/// The programs continue with the restored files.
 fn still_works(fork: &Path) {
     let repo = fork.join("vendor/repo");
     git(&repo, &["fsck", "--strict"]);
@@ -315,21 +315,21 @@ fn still_works(fork: &Path) {
     }
 }
 
-/// Twenty agents build at once, each with its own output in the ignored directories.
+/// Twenty agents build at once, each with its own output in ignored directories.
 #[test]
 fn twenty_forks_that_build_complete_without_a_conflict() {
-    with_each(|rig| {
-        let sources = Sources::new(rig.host.path().join("sources"));
-        let project = rig.project("web");
-        rig.put(&project, ".gitignore", "target/\nnode_modules/\n*.log\n");
+    with_each(|test| {
+        let sources = Sources::new(test.host.path().join("sources"));
+        let project = test.project("web");
+        test.put(&project, ".gitignore", "target/\nnode_modules/\n*.log\n");
         let forks: Vec<(WorkspaceId, PathBuf)> = (0..20)
-            .map(|number| rig.fork(&project, &format!("agent{number}")))
+            .map(|number| test.fork(&project, &format!("agent{number}")))
             .collect();
         for (number, (_, path)) in forks.iter().enumerate() {
-            build_in(&rig, &sources, number, path);
+            build_in(&test, &sources, number, path);
         }
         for (number, (id, _)) in forks.iter().enumerate() {
-            let done = rig
+            let done = test
                 .engine
                 .merges
                 .complete(id, &CompleteOptions::default(), &user())
@@ -338,24 +338,24 @@ fn twenty_forks_that_build_complete_without_a_conflict() {
             let own = format!("work/{number}.rs");
             assert!(done.merged.iter().any(|path| path.to_text() == own));
         }
-        let image = rig.project_image(&project, None);
+        let image = test.project_image(&project, None);
         let has_part = |part: &[u8]| {
             let mut paths = image.keys();
             paths.any(|path| path.0.split(|byte| *byte == b'/').any(|name| name == part))
         };
         assert!(!has_part(b"target") && !has_part(b"node_modules"));
         for number in 0..20 {
-            let own = rig.project_text(&project, &format!("work/{number}.rs"));
+            let own = test.project_text(&project, &format!("work/{number}.rs"));
             assert_eq!(own, format!("// by {number}\n"));
         }
-        rig.check();
-        assert!(rig.host.mounts().is_empty());
+        test.check();
+        assert!(test.host.mounts().is_empty());
     });
 }
 
-/// The first ones run the real programs, which take a second each; the others write what those
-/// would. All leave outputs that differ from one to the next.
-fn build_in(rig: &TestEngine, sources: &Sources, number: usize, path: &Path) {
+/// The first agents run the real programs, which take a second each; the others write what those
+/// would. All outputs differ.
+fn build_in(test: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     fs::create_dir_all(path.join("work")).unwrap();
     fs::write(
         path.join(format!("work/{number}.rs")),
@@ -364,10 +364,10 @@ fn build_in(rig: &TestEngine, sources: &Sources, number: usize, path: &Path) {
     .unwrap();
     fs::write(path.join("build.log"), format!("built by {number}\n")).unwrap();
     make_crate(path);
-    // With an overlay alone: the programs do not know which provider made the directory.
+    // With an overlay only, because the programs do not see which provider made the directory.
     let real = offshoot_testkit::soak() || number < 2;
-    if real && rig.provider != offshoot_fs::ProviderName::Copy && has("cargo") && has("npm") {
-        build_crate(&rig.host.path().join("sources"), path);
+    if real && test.provider != offshoot_fs::ProviderName::Copy && has("cargo") && has("npm") {
+        build_crate(&test.host.path().join("sources"), path);
         sources.install_package(path);
         fs::remove_file(path.join("app/package-lock.json")).unwrap();
         fs::write(path.join("app/package.json"), "{}\n").unwrap();

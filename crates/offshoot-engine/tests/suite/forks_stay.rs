@@ -1,4 +1,4 @@
-//! A fork keeps what it was forked at, by `ls`, `stat` and `read`, while its project receives edits,
+//! A fork keeps what it was forked at, by `ls`, `stat` and `read`, while its project gets edits,
 //! merges, compaction and garbage collection.
 
 use std::fs::{self, File};
@@ -14,19 +14,19 @@ use offshoot_testkit::{DirImage, Node, NodePath, Rng, dir_image, soak};
 
 const MOST_FORKS: usize = 10;
 
-/// A fork and what it must show for ever.
+/// A fork and its expected content.
 struct Kept {
     id: WorkspaceId,
     path: PathBuf,
     image: DirImage,
     /// How many paths it changed itself.
     own_changes: usize,
-    /// A file that was open all the time.
+    /// A file that stays open all the time.
     held: (File, Vec<u8>),
 }
 
 struct World {
-    rig: TestEngine,
+    test: TestEngine,
     project: ProjectId,
     rng: Rng,
     bases: Vec<ObjectId>,
@@ -38,10 +38,10 @@ struct World {
 }
 
 impl World {
-    fn new(rig: TestEngine) -> World {
-        let project = rig.project("web");
+    fn new(test: TestEngine) -> World {
+        let project = test.project("web");
         World {
-            rig,
+            test,
             project,
             rng: Rng::new(99),
             bases: Vec::new(),
@@ -53,22 +53,22 @@ impl World {
         }
     }
 
-    /// The project changes: by an edit, or by the merge of a fork that changed things of every sort.
+    /// Changes the project by an edit, or by the merge of a fork with changes of every kind.
     fn change_project(&mut self, round: usize) {
         if self.rng.chance(500) {
             let name = format!("edited/{}/{}", self.rng.below(3), self.rng.below(6));
             let text = format!("{round}\n").repeat(self.rng.between(1, 40));
-            self.rig.put(&self.project, &name, &text);
+            self.test.put(&self.project, &name, &text);
         } else {
             self.names += 1;
             let (id, path) = self
-                .rig
+                .test
                 .fork(&self.project, &format!("worker{}", self.names));
             for _ in 0..self.rng.between(1, 4) {
                 some_change(&mut self.rng, &path);
             }
             let done = self
-                .rig
+                .test
                 .engine
                 .merges
                 .complete(&id, &CompleteOptions::default(), &user())
@@ -77,7 +77,7 @@ impl World {
             self.merges += 1;
         }
         let head = self
-            .rig
+            .test
             .engine
             .projects
             .project(&self.project)
@@ -86,7 +86,7 @@ impl World {
         self.bases.push(head.unwrap());
     }
 
-    /// A new fork, of the head or of any older snapshot, by which layers for old states are built.
+    /// A new fork of the head or of any older snapshot, which builds layers for old states.
     fn begin_fork(&mut self) {
         self.names += 1;
         let old = self.rng.chance(400).then(|| *self.rng.pick(&self.bases));
@@ -96,14 +96,14 @@ impl World {
             ..ForkOptions::default()
         };
         let (fork, path) = self
-            .rig
+            .test
             .engine
             .forks
             .fork_out(&self.project, &options, &user())
             .unwrap();
         assert_eq!(
             dir_image(&path),
-            self.rig
+            self.test
                 .project_image(&self.project, Some(&fork.base.to_hex())),
             "a new fork shows its base"
         );
@@ -130,14 +130,14 @@ impl World {
         let gone = self.forks.swap_remove(at);
         self.look(&gone);
         drop(gone.held);
-        self.rig
+        self.test
             .engine
             .workspaces
             .delete_workspace(&gone.id, &user())
             .unwrap();
     }
 
-    /// By directory listing, `stat` and `read`; by an open file; and by the engine's own doors.
+    /// Checks directory listings, `stat` and `read`, an open file, and the engine's own reads.
     fn look(&self, fork: &Kept) {
         let now = dir_image(&fork.path);
         assert!(
@@ -152,7 +152,7 @@ impl World {
         file.read_to_end(&mut again).unwrap();
         assert_eq!(&again, bytes, "an open file of `{}` changed", fork.id);
         let listed = self
-            .rig
+            .test
             .engine
             .workspaces
             .list(&fork.id, &RelPath::root())
@@ -160,18 +160,18 @@ impl World {
         let top = fork.image.keys().filter(|path| !path.0.contains(&b'/'));
         assert_eq!(listed.len(), top.count());
         let (read, _) = self
-            .rig
+            .test
             .engine
             .workspaces
             .read_whole(&fork.id, &p("src/lib.rs"))
             .unwrap();
         let key = NodePath(b"src/lib.rs".to_vec());
         assert!(matches!(&fork.image[&key], Node::File(_, bytes) if *bytes == read));
-        assert_eq!(self.rig.changes(&fork.id).len(), fork.own_changes);
+        assert_eq!(self.test.changes(&fork.id).len(), fork.own_changes);
     }
 
     fn collect(&mut self) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         self.collected += engine.directories.collect_layers(Duration::ZERO).unwrap();
         engine.upkeep.collect_garbage(Duration::ZERO).unwrap();
     }
@@ -185,7 +185,7 @@ impl World {
             self.end_fork();
         }
         match self.rng.below(4) {
-            0 => self.rig.engine.context.wait_for_jobs(),
+            0 => self.test.engine.context.wait_for_jobs(),
             1 => self.collect(),
             _ => {}
         }
@@ -196,17 +196,17 @@ impl World {
         }
         if round % 100 == 99 {
             if soak() {
-                // What a fork shows must not depend on what the kernel remembers of its layers.
+                // The content of a fork must not depend on the kernel's caches of its layers.
                 let _ = fs::write("/proc/sys/vm/drop_caches", "2");
             }
             self.forks.iter().for_each(|fork| self.look(fork));
-            self.rig.check();
+            self.test.check();
         }
     }
 }
 
-/// One change of the sorts that layers have to tell apart: content, deletion, directory over file
-/// and the other way round, bits, links, an emptied directory.
+/// One change of each kind that layers represent differently: content, deletion, directory over
+/// file and the other way round, permission bits, links, an emptied directory.
 fn some_change(rng: &mut Rng, root: &Path) {
     let path = root.join(format!("t/{}/{}", rng.below(3), rng.below(4)));
     let is_dir = fs::symlink_metadata(&path).is_ok_and(|stat| stat.is_dir());
@@ -255,20 +255,20 @@ fn some_change(rng: &mut Rng, root: &Path) {
 #[test]
 fn forks_stay_as_they_are_while_their_project_goes_on() {
     let rounds = if soak() { 1_000 } else { 40 };
-    with_each(|rig| {
-        let provider = rig.provider;
-        let mut world = World::new(rig);
+    with_each(|test| {
+        let provider = test.provider;
+        let mut world = World::new(test);
         for round in 0..rounds {
             world.round(round);
         }
-        world.rig.engine.context.wait_for_jobs();
+        world.test.engine.context.wait_for_jobs();
         world.collect();
         world.forks.iter().for_each(|fork| world.look(fork));
         assert!(world.collected > 0, "no layer was ever collected");
-        // Also for the next process.
-        world.rig.reopen();
+        // The next process sees it too.
+        world.test.reopen();
         world.forks.iter().for_each(|fork| world.look(fork));
-        world.rig.check();
+        world.test.check();
         println!(
             "soak: forks: {rounds} rounds with {provider}, {} merges, {} layers collected, {} looks at forks, all as their base, check clean",
             world.merges, world.collected, world.looks

@@ -1,5 +1,5 @@
-//! Requests that are repeated with their key make what they ask for once: at the same time, after a
-//! failure of any call, after a kill, and by another process.
+//! Requests that are repeated with their key have one result: at the same time, after a failure of
+//! any call, after a kill, and by another process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use offshoot_store::Durability;
 use offshoot_testkit::{Rng, soak};
 use serde_json::json;
 
-/// What can be asked for with a key.
+/// The kinds of requests that take a key.
 const KINDS: [&str; 8] = [
     "workspace",
     "copy",
@@ -29,7 +29,7 @@ const KINDS: [&str; 8] = [
     "uploads",
 ];
 
-/// No request here makes more calls than this: beyond it the test itself is broken.
+/// The most calls of any request here; more mean that the test is broken.
 const MOST_CALLS: u64 = 3_000;
 
 fn access(engine: &Engine) -> Access {
@@ -38,31 +38,33 @@ fn access(engine: &Engine) -> Access {
 }
 
 /// What every request here needs.
-fn prepare(rig: &TestEngine) {
-    rig.project("web");
+fn prepare(test: &TestEngine) {
+    test.project("web");
     for name in ["source", "shared"] {
         let id: WorkspaceId = name.parse().unwrap();
         let quota = Quota::default();
-        let made =
-            rig.engine
-                .workspaces
-                .create_workspace(Some(id.clone()), Layout::Plain, quota, &user());
+        let made = test.engine.workspaces.create_workspace(
+            Some(id.clone()),
+            Layout::Plain,
+            quota,
+            &user(),
+        );
         made.unwrap();
         let content = Content::Bytes(b"begun");
         let options = WriteOptions::default();
-        rig.engine
+        test.engine
             .workspaces
             .write_file(&id, &p("begun"), content, &options, &user())
             .unwrap();
     }
-    rig.engine
+    test.engine
         .workspaces
         .snapshot(&"source".parse().unwrap(), None, false, &user())
         .unwrap();
-    let dir = rig.host.path().join("import");
+    let dir = test.host.path().join("import");
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::write(dir.join("file"), "content").unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
 }
 
 fn name_of(made: &Made) -> Result<String> {
@@ -74,7 +76,7 @@ fn name_of(made: &Made) -> Result<String> {
     })
 }
 
-/// Asks for something with a key. Returns the names of what there is, and whether this made it.
+/// Sends a request with a key. Returns the names of its results, and whether this call made them.
 fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<String>, bool)> {
     let access = access(engine);
     let asked = json!({ "kind": kind });
@@ -131,7 +133,8 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
                     let bytes = format!("{key} {}", before.len());
                     let content = Content::Bytes(bytes.as_bytes());
                     let options = WriteOptions::default();
-                    // The same for all three of them, so that each but the first gets another.
+                    // All three requests ask for the same name, so that all but the first get
+                    // another one.
                     let name = format!("{key}.txt");
                     let written = access.upload(&shared, name.as_bytes(), content, &options)?;
                     written.path.to_text()
@@ -142,7 +145,7 @@ fn ask(engine: &Engine, host: &Path, kind: &str, key: &str) -> Result<(Vec<Strin
     )
 }
 
-/// All that requests of these kinds make.
+/// Everything that requests of these kinds make.
 fn all_things(engine: &Engine) -> Vec<String> {
     let workspaces = engine
         .workspaces
@@ -163,7 +166,7 @@ fn all_things(engine: &Engine) -> Vec<String> {
     all
 }
 
-/// How many more things there are when a request of the kind is done.
+/// How many more results there are after a request of this kind.
 fn size_of(kind: &str) -> usize {
     match kind {
         "forks" | "uploads" => 3,
@@ -174,30 +177,30 @@ fn size_of(kind: &str) -> usize {
 
 #[test]
 fn each_kind_is_made_once_and_found_again() {
-    let mut rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
+    let mut test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
     for kind in KINDS {
-        let before = all_things(&rig.engine).len();
-        let host = rig.host.path().to_owned();
-        let (names, made) = ask(&rig.engine, &host, kind, "k").unwrap();
+        let before = all_things(&test.engine).len();
+        let host = test.host.path().to_owned();
+        let (names, made) = ask(&test.engine, &host, kind, "k").unwrap();
         assert!(made, "{kind}");
-        let after = all_things(&rig.engine);
+        let after = all_things(&test.engine);
         assert_eq!(after.len(), before + size_of(kind), "{kind}: {after:?}");
-        rig.reopen();
-        let again = ask(&rig.engine, &host, kind, "k").unwrap();
+        test.reopen();
+        let again = ask(&test.engine, &host, kind, "k").unwrap();
         assert_eq!(again, (names, false), "{kind}");
-        assert_eq!(all_things(&rig.engine), after, "{kind}");
-        // Under another key it is another request, but a name is taken.
+        assert_eq!(all_things(&test.engine), after, "{kind}");
+        // Another key makes another request, but the name is taken.
         if !["project", "import"].contains(&kind) {
-            assert!(ask(&rig.engine, &host, kind, "other").unwrap().1, "{kind}");
+            assert!(ask(&test.engine, &host, kind, "other").unwrap().1, "{kind}");
         }
     }
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     let make = |access: &Access, content: serde_json::Value| {
         let key = Some(&b"k"[..]);
         access.once("workspace", key, &content, 1, name_of, |access, _| {
@@ -205,16 +208,16 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
             Ok(made.id.to_string())
         })
     };
-    let mine = access(&rig.engine);
+    let mine = access(&test.engine);
     let (names, _) = make(&mine, json!({ "a": 1, "b": null })).unwrap();
     assert_eq!(make(&mine, json!({ "a": 1 })).unwrap(), (names, false));
     let refused = make(&mine, json!({ "a": 2 })).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     let other = Principal::owner(Operator::new("other"));
-    let other = rig.engine.access.acting_as(Arc::new(other), None);
+    let other = test.engine.access.acting_as(Arc::new(other), None);
     assert!(make(&other, json!({ "a": 2 })).unwrap().1);
     assert_eq!(
-        rig.engine
+        test.engine
             .workspaces
             .list_workspaces(None, 0)
             .unwrap()
@@ -225,27 +228,27 @@ fn a_key_is_refused_for_another_request_and_is_of_its_owner() {
 
 #[test]
 fn what_is_gone_is_made_again_and_never_taken_for_another() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
-    // Some of many: the others stay what they are.
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
+    // Some of many are removed; the others stay.
     let (names, _) = ask("forks");
     let second: WorkspaceId = names[1].parse().unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .delete_workspace(&second, &user())
         .unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
     let named = |name: &str, id: WorkspaceId| {
         let quota = Quota::default();
-        let made = rig
+        let made = test
             .engine
             .workspaces
             .create_workspace(Some(id), Layout::Plain, quota, &user());
         assert_eq!(made.unwrap().id.as_str(), name);
     };
-    // Somebody takes the name.
+    // Another workspace takes the name.
     named(&names[1], second.clone());
     let (again, made) = ask("forks");
     assert!(made && again[1] != names[1]);
@@ -256,13 +259,13 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         let (names, _) = ask(kind);
         match kind {
             "workspace" => drop(
-                rig.engine
+                test.engine
                     .workspaces
                     .delete_workspace(&names[0].parse().unwrap(), &user())
                     .unwrap(),
             ),
             _ => drop(
-                rig.engine
+                test.engine
                     .projects
                     .delete_project(&names[0].parse().unwrap(), &user())
                     .unwrap(),
@@ -273,93 +276,96 @@ fn what_is_gone_is_made_again_and_never_taken_for_another() {
         assert_eq!(again != names, kind == "workspace");
         assert_eq!(ask(kind), (again, false), "{kind}");
     }
-    // An agent that ended.
+    // An agent that has ended.
     let (agent, _) = ask("spawn");
-    rig.engine
+    test.engine
         .access
         .end_agent(&agent[0].parse().unwrap(), &user())
         .unwrap();
     let (again, made) = ask("spawn");
     assert!(made && again != agent);
-    // What was uploaded is told as it was, also when the file has moved since.
+    // The answer for an upload stays as it was, also after the file has moved.
     let (files, _) = ask("uploads");
     let shared: WorkspaceId = "shared".parse().unwrap();
     let (from, to) = (p(&files[0]), p("elsewhere"));
-    rig.engine
+    test.engine
         .workspaces
         .move_file(&shared, &from, &to, &user())
         .unwrap();
     assert_eq!(ask("uploads"), (files.clone(), false));
-    // Not if it was in a workspace of that name before.
-    rig.engine
+    // A file in an earlier workspace of that name does not count.
+    test.engine
         .workspaces
         .delete_workspace(&shared, &user())
         .unwrap();
-    rig.engine.context.wait_for_jobs();
+    test.engine.context.wait_for_jobs();
     named("shared", shared.clone());
     assert_eq!(ask("uploads"), (files, true));
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn purging_takes_the_notes() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let ask = |kind: &str| ask(&rig.engine, &host, kind, "k").unwrap();
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let ask = |kind: &str| ask(&test.engine, &host, kind, "k").unwrap();
     let (names, _) = ask("forks");
     let first = names[0].parse().unwrap();
-    rig.engine.upkeep.purge_workspace(&first, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&first, &user()).unwrap();
     let (again, made) = ask("forks");
     assert!(made && again[0] != names[0] && again[1..] == names[1..]);
     let (agents, _) = ask("spawn-fork");
     let own = agents[0].parse().unwrap();
-    rig.engine.upkeep.purge_workspace(&own, &user()).unwrap();
+    test.engine.upkeep.purge_workspace(&own, &user()).unwrap();
     assert!(ask("spawn-fork").1);
     let (files, _) = ask("uploads");
     let shared = "shared".parse().unwrap();
-    rig.engine
+    test.engine
         .upkeep
         .purge_path(&shared, &p(&files[0]), &user())
         .unwrap();
-    rig.engine.upkeep.purge_workspace(&shared, &user()).unwrap();
-    rig.check();
+    test.engine
+        .upkeep
+        .purge_workspace(&shared, &user())
+        .unwrap();
+    test.check();
 }
 
-/// A request whose n-th call fails is done by its repetition, and no thing more.
+/// A request whose n-th call fails is completed by its repetition, and nothing is made twice.
 #[test]
 fn a_failure_of_any_call_makes_nothing_twice() {
     for kind in KINDS {
-        let mut rig = TestEngine::in_memory(ProviderName::Copy);
-        prepare(&rig);
-        let host = rig.host.path().to_owned();
-        let mut things = all_things(&rig.engine).len();
+        let mut test = TestEngine::in_memory(ProviderName::Copy);
+        prepare(&test);
+        let host = test.host.path().to_owned();
+        let mut things = all_things(&test.engine).len();
         let step = match kind {
-            // The next one looks at the copies before it, which takes calls too.
+            // The next name depends on the copies before it, which takes more calls.
             "copy" => 7,
             _ => 1,
         };
         for (round, n) in (1..).step_by(step).enumerate() {
             assert!(n < MOST_CALLS, "the fault strikes again and again");
-            // That a disk stays away leaves what a kill leaves.
+            // A disk that stays away leaves what a kill leaves.
             match round % 2 {
-                0 => rig.plan.arm(n),
-                _ => rig.plan.arm_from(n),
+                0 => test.plan.arm(n),
+                _ => test.plan.arm_from(n),
             }
             let key = format!("{n}");
-            let first = ask(&rig.engine, &host, kind, &key);
-            rig.engine.context.wait_for_jobs();
-            let struck = rig.plan.disarm();
+            let first = ask(&test.engine, &host, kind, &key);
+            test.engine.context.wait_for_jobs();
+            let struck = test.plan.disarm();
             assert!(struck || first.is_ok(), "{kind} {n}: {first:?}");
             if round % 3 == 0 {
-                rig.reopen();
+                test.reopen();
             }
-            let (names, _) = ask(&rig.engine, &host, kind, &key).unwrap();
+            let (names, _) = ask(&test.engine, &host, kind, &key).unwrap();
             if let Ok((first, _)) = first {
                 assert_eq!(first, names, "{kind} {n}");
             }
-            rig.engine.context.wait_for_jobs();
-            let now = all_things(&rig.engine);
+            test.engine.context.wait_for_jobs();
+            let now = all_things(&test.engine);
             things += size_of(kind);
             assert_eq!(now.len(), things, "{kind}, call {n}: {now:?}");
             if !struck {
@@ -367,19 +373,19 @@ fn a_failure_of_any_call_makes_nothing_twice() {
                 break;
             }
         }
-        rig.reopen();
-        rig.check();
+        test.reopen();
+        test.check();
     }
 }
 
 #[test]
 fn repetitions_of_many_threads_make_one_thing() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
     for kind in KINDS {
-        let before = all_things(&rig.engine).len();
+        let before = all_things(&test.engine).len();
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let ask = || ask(&rig.engine, rig.host.path(), kind, "k").unwrap();
+            let ask = || ask(&test.engine, test.host.path(), kind, "k").unwrap();
             let all: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
@@ -389,10 +395,10 @@ fn repetitions_of_many_threads_make_one_thing() {
             1,
             "{kind}"
         );
-        let after = all_things(&rig.engine);
+        let after = all_things(&test.engine);
         assert_eq!(after.len(), before + size_of(kind), "{kind}: {after:?}");
     }
-    rig.check();
+    test.check();
 }
 
 #[test]
@@ -402,7 +408,7 @@ fn child() {
     }
 }
 
-/// Asks for all kinds with keys of its task, one after the other, and says what it got.
+/// Sends requests of all kinds with keys of its task, one after the other, and prints the results.
 fn work(task: &Task) {
     let engine = open(&task.host, task.provider);
     let key = &task.words[0];
@@ -418,8 +424,8 @@ fn work(task: &Task) {
     say("end");
 }
 
-fn start(rig: &TestEngine, key: &str) -> Child {
-    let mut child = Child::start("idempotency", key, rig.host.path(), rig.provider);
+fn start(test: &TestEngine, key: &str) -> Child {
+    let mut child = Child::start("idempotency", key, test.host.path(), test.provider);
     let said = child.hear(Duration::from_secs(120));
     assert_eq!(said.as_deref(), Some("ready"));
     child.tell("go");
@@ -428,10 +434,10 @@ fn start(rig: &TestEngine, key: &str) -> Child {
 
 #[test]
 fn repetitions_of_two_processes_make_one_thing() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let before = all_things(&rig.engine).len();
-    let children = [start(&rig, "k"), start(&rig, "k")];
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let before = all_things(&test.engine).len();
+    let children = [start(&test, "k"), start(&test, "k")];
     let said: Vec<Vec<String>> = children.iter().map(Child::rest).collect();
     for (n, kind) in KINDS.iter().enumerate() {
         let words = |child: usize| -> Vec<&str> { said[child][n].split(' ').collect() };
@@ -441,27 +447,27 @@ fn repetitions_of_two_processes_make_one_thing() {
         assert_ne!(one[1], other[1], "{kind}: one of the two made it");
     }
     let made: usize = KINDS.iter().map(|kind| size_of(kind)).sum();
-    let after = all_things(&rig.engine);
+    let after = all_things(&test.engine);
     assert_eq!(after.len(), before + made, "{after:?}");
     for child in children {
         child.end();
     }
-    rig.check();
+    test.check();
 }
 
-/// A process that is killed at any moment leaves nothing that its repetition makes a second time.
+/// A process that is killed at any moment leaves nothing that its repetition makes twice.
 #[test]
 fn a_kill_at_any_moment_makes_nothing_twice() {
-    let mut rig = TestEngine::in_memory(ProviderName::Copy);
-    prepare(&rig);
-    let mut things = all_things(&rig.engine).len();
+    let mut test = TestEngine::in_memory(ProviderName::Copy);
+    prepare(&test);
+    let mut things = all_things(&test.engine).len();
     let mut rng = Rng::new(17);
     let rounds = if soak() { 200 } else { 12 };
     for round in 0..rounds {
         let key = format!("k{round}");
-        rig.close();
-        let child = start(&rig, &key);
-        // From the first kind to the last, and somewhere in it.
+        test.close();
+        let child = start(&test, &key);
+        // The kills are spread from the first kind to the last.
         let until = KINDS[round % KINDS.len()];
         while let Some(said) = child.hear(Duration::from_secs(120)) {
             assert!(!said.starts_with("failed"), "{said}");
@@ -471,32 +477,32 @@ fn a_kill_at_any_moment_makes_nothing_twice() {
         }
         std::thread::sleep(Duration::from_micros(rng.below(20_000) as u64));
         child.kill();
-        rig.reopen();
+        test.reopen();
         for kind in KINDS {
-            let host = rig.host.path().to_owned();
-            ask(&rig.engine, &host, kind, &key).unwrap();
+            let host = test.host.path().to_owned();
+            ask(&test.engine, &host, kind, &key).unwrap();
             things += size_of(kind);
         }
-        rig.engine.context.wait_for_jobs();
-        let now = all_things(&rig.engine);
+        test.engine.context.wait_for_jobs();
+        let now = all_things(&test.engine);
         assert_eq!(now.len(), things, "round {round}: {now:?}");
     }
-    rig.check();
+    test.check();
 }
 
-/// After a power cut a fork is brought back from the file beside it, but not one that was being made
-/// under a key: its rows wait for the disk, so without them nobody was answered, and the repetition
-/// makes one.
+/// After a power cut a fork is restored from the file beside it, but not a fork that was being made
+/// under a key: its rows are durable before the answer, so without them there was no answer, and
+/// the repetition makes one.
 #[test]
 fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    prepare(&rig);
-    let host = rig.host.path().to_owned();
-    let (keyed, _) = ask(&rig.engine, &host, "forks", "k").unwrap();
-    let (plain, _) = rig.fork(&"web".parse().unwrap(), "plain");
-    rig.close();
+    let mut test = TestEngine::new(ProviderName::Copy);
+    prepare(&test);
+    let host = test.host.path().to_owned();
+    let (keyed, _) = ask(&test.engine, &host, "forks", "k").unwrap();
+    let (plain, _) = test.fork(&"web".parse().unwrap(), "plain");
+    test.close();
     // As if the power had failed before the rows were on disk.
-    let store = rig.store();
+    let store = test.store();
     let mut names: Vec<&str> = keyed.iter().map(String::as_str).collect();
     names.push(plain.as_str());
     for name in &names {
@@ -513,18 +519,18 @@ fn a_fork_that_was_never_answered_is_not_brought_back_beside_its_repetition() {
         std::fs::write(&note, value.to_string()).unwrap();
     }
     drop(store);
-    rig.reopen();
-    rig.engine.context.wait_for_jobs();
+    test.reopen();
+    test.engine.context.wait_for_jobs();
     let there = |name: &&&str| {
-        rig.engine
+        test.engine
             .workspaces
             .workspace(&name.parse().unwrap())
             .is_ok()
     };
     let found: Vec<_> = names.iter().filter(there).collect();
     assert_eq!(found, [&plain.as_str()]);
-    let before = all_things(&rig.engine).len();
-    assert!(ask(&rig.engine, &host, "forks", "k").unwrap().1);
-    assert_eq!(all_things(&rig.engine).len(), before + 3);
-    rig.check();
+    let before = all_things(&test.engine).len();
+    assert!(ask(&test.engine, &host, "forks", "k").unwrap().1);
+    assert_eq!(all_things(&test.engine).len(), before + 3);
+    test.check();
 }

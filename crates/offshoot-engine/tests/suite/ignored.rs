@@ -1,5 +1,5 @@
-//! Ignored files are not ours: they are not read, not stored and in no history, they go with their
-//! directory, and the answer says how much that was.
+//! Ignored files are not read, not stored and in no history. They are removed with their directory,
+//! and the answer counts them.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,12 +14,11 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
-/// What an agent has on disk once it has installed and built something.
+/// What an agent has on disk after it has installed and built something.
 const MODULES: u64 = 20_000;
 const BUILT: u64 = 50 << 20;
 
-/// Fills `node_modules` with so many files and `target` with so many bytes. What is built cannot be
-/// made smaller by compression.
+/// Fills `node_modules` with so many files and `target` with so many incompressible bytes.
 fn install_and_build(root: &Path, modules: u64, built: u64) -> u64 {
     let mut bytes = built;
     for dir in 0..modules / 100 {
@@ -39,8 +38,8 @@ fn install_and_build(root: &Path, modules: u64, built: u64) -> u64 {
 }
 
 /// The bytes of everything that the store keeps.
-fn stored(rig: &TestEngine) -> u64 {
-    let data = rig.host.path().join("data");
+fn stored(test: &TestEngine) -> u64 {
+    let data = test.host.path().join("data");
     let below = |dir: &Path| -> u64 {
         let mut open = vec![dir.to_owned()];
         let mut sum = 0;
@@ -94,25 +93,25 @@ fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
 
 #[test]
 fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("app");
-    rig.put(&project, ".gitignore", "node_modules/\ntarget/\n");
-    let (fork, path) = rig.fork(&project, "ada");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("app");
+    test.put(&project, ".gitignore", "node_modules/\ntarget/\n");
+    let (fork, path) = test.fork(&project, "ada");
     fs::write(path.join("README"), "changed\n").unwrap();
     let bytes = install_and_build(&path, MODULES, BUILT);
-    let (alone, alone_path) = workspace(&rig.engine, Layout::Plain);
+    let (alone, alone_path) = workspace(&test.engine, Layout::Plain);
     fs::write(alone_path.join(".gitignore"), "node_modules/\ntarget/\n").unwrap();
     let alone_bytes = install_and_build(&alone_path, 1_000, 2 << 20);
-    let (stored_before, last) = (stored(&rig), last_event(&rig.engine));
+    let (stored_before, last) = (stored(&test), last_event(&test.engine));
 
-    rig.engine.sync.sync_workspace(&alone, &user()).unwrap();
+    test.engine.sync.sync_workspace(&alone, &user()).unwrap();
     let options = CompleteOptions::default();
-    let plan = rig
+    let plan = test
         .engine
         .merges
         .plan_completion(&fork, &options, &user())
         .unwrap();
-    let done = rig
+    let done = test
         .engine
         .merges
         .complete(&fork, &options, &user())
@@ -121,13 +120,13 @@ fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
     let gone = done.ignored_removed;
     assert_eq!((gone.files, gone.bytes), (MODULES + 1, bytes));
     assert_eq!(plan.ignored_removed, gone);
-    let again = rig
+    let again = test
         .engine
         .merges
         .complete(&fork, &options, &user())
         .unwrap();
     assert_eq!(again, done, "asked again, the answer is the same");
-    let deleted = rig
+    let deleted = test
         .engine
         .workspaces
         .delete_workspace(&alone, &user())
@@ -136,23 +135,23 @@ fn what_an_agent_installed_and_built_costs_nothing_when_it_goes() {
     assert_eq!((gone.files, gone.bytes), (1_001, alone_bytes));
     assert!(!path.join("node_modules").exists() && !alone_path.exists());
 
-    let grown = stored(&rig).saturating_sub(stored_before);
+    let grown = stored(&test).saturating_sub(stored_before);
     assert!(grown < 1 << 20, "the store grew by {grown} bytes");
-    let events = rig.engine.history.events_after(last, None, 0).unwrap();
+    let events = test.engine.history.events_after(last, None, 0).unwrap();
     let ignored = |path: &str| path.starts_with("node_modules") || path.starts_with("target");
     let of_ignored = events.iter().map(|event| event.row.line.path.to_text());
     assert_eq!(of_ignored.filter(|path| ignored(path)).count(), 0);
     assert!(events.len() < 20, "{} events", events.len());
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
-    with_each(|rig| {
-        let engine = &rig.engine;
-        let project = rig.project("app");
-        rig.put(&project, "vendor/kept", "one\n");
-        let (fork, fork_path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let engine = &test.engine;
+        let project = test.project("app");
+        test.put(&project, "vendor/kept", "one\n");
+        let (fork, fork_path) = test.fork(&project, "ada");
         let (alone, alone_path) = workspace(engine, Layout::Plain);
         put(engine, &alone, "vendor/kept", "one\n");
         engine
@@ -162,7 +161,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
         for (id, root) in [(&fork, &fork_path), (&alone, &alone_path)] {
             fs::write(root.join(".gitignore"), "vendor/\nnode_modules/\n*.log\n").unwrap();
             engine.sync.sync_workspace(id, &user()).unwrap();
-            // Through a door, although it is ignored.
+            // A call writes an ignored file.
             put(engine, id, "node_modules/mine", "mine\n");
             put(engine, id, "a.log", "log\n");
             fs::create_dir_all(root.join("vendor/deep/er")).unwrap();
@@ -183,7 +182,8 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                 ]
             );
             assert_eq!(synced(engine, id), Vec::<String>::new());
-            // The rules are those of the workspace: what they let go appears, and nothing else.
+            // The rules of the workspace apply: files that they no longer match appear, and nothing
+            // else.
             fs::write(root.join(".gitignore"), "node_modules/\n").unwrap();
             let found = synced(engine, id);
             assert_eq!(
@@ -196,7 +196,7 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                     "create vendor/deep/er/x"
                 ]
             );
-            // What is tracked stays so whatever the rules become.
+            // What is tracked stays tracked under any rules.
             fs::write(root.join(".gitignore"), "*\n").unwrap();
             fs::write(root.join("vendor/deep/er/x"), "changed\n").unwrap();
             fs::write(root.join("new"), "new\n").unwrap();
@@ -223,14 +223,14 @@ fn a_tracked_file_below_an_ignored_directory_is_followed_and_nothing_else() {
                 .read_whole(&back.id, &p("node_modules/mine"));
             assert_eq!(read.unwrap().0, b"mine, longer\n", "it came through a door");
         }
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn uploads_and_outputs_of_a_session_know_no_ignore_rules() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::new(ProviderName::Copy);
+    let engine = &test.engine;
     let (id, root) = workspace(engine, Layout::Session);
     for dir in ["uploads", "outputs", "temp"] {
         fs::create_dir_all(root.join(dir).join("build")).unwrap();
@@ -265,15 +265,15 @@ fn uploads_and_outputs_of_a_session_know_no_ignore_rules() {
         .unwrap()
         .ignored;
     assert_eq!((gone.files, gone.bytes), (2, 4));
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn ignored_files_are_kept_when_that_is_asked_for() {
-    with_each(|rig| {
-        let engine = &rig.engine;
-        let project = rig.project("app");
-        let (fork, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let engine = &test.engine;
+        let project = test.project("app");
+        let (fork, path) = test.fork(&project, "ada");
         fs::write(path.join("build.log"), "built\n").unwrap();
         let options = CompleteOptions {
             include_ignored: true,
@@ -282,8 +282,8 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
         let done = engine.merges.complete(&fork, &options, &user()).unwrap();
         assert_eq!(done.merged, [p("build.log")]);
         assert!(done.ignored_removed.is_empty());
-        assert_eq!(rig.project_text(&project, "build.log"), "built\n");
-        let (fork, path) = rig.fork(&project, "bob");
+        assert_eq!(test.project_text(&project, "build.log"), "built\n");
+        let (fork, path) = test.fork(&project, "bob");
         fs::write(path.join("other.log"), "other\n").unwrap();
         let deleted = engine
             .workspaces
@@ -304,27 +304,27 @@ fn ignored_files_are_kept_when_that_is_asked_for() {
             .read_whole(&fork, &p("other.log"))
             .unwrap();
         assert_eq!(read.0, b"other\n");
-        rig.check();
+        test.check();
     });
 }
 
-/// A build goes on while the fork moves to another base: what it writes follows.
+/// A build goes on while the fork moves to another base, and its output moves too.
 #[test]
 fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("app");
-    rig.put(&project, ".gitignore", "target/\n*.log\n");
-    let (fork, path) = rig.fork(&project, "ada");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("app");
+    test.put(&project, ".gitignore", "target/\n*.log\n");
+    let (fork, path) = test.fork(&project, "ada");
     fs::create_dir_all(path.join("target/deep")).unwrap();
     fs::write(path.join("own"), "mine\n").unwrap();
-    rig.put(&project, "later", "later\n");
+    test.put(&project, "later", "later\n");
     let done = AtomicBool::new(false);
     let rounds = AtomicUsize::new(0);
     let updated = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let number = rounds.fetch_add(1, Ordering::Relaxed).to_string();
-                // They may be away for a moment, when they follow.
+                // The files may be missing for a moment, while they move.
                 let _ = fs::write(path.join("target/deep/object"), &number);
                 let _ = fs::write(path.join("target").join(&number), "");
                 let _ = fs::write(path.join("build.log"), &number);
@@ -333,7 +333,7 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
         while rounds.load(Ordering::Relaxed) < 10 {
             std::thread::yield_now();
         }
-        let updated = rig.engine.merges.update(&fork, false, &user());
+        let updated = test.engine.merges.update(&fork, false, &user());
         done.store(true, Ordering::Relaxed);
         updated
     });
@@ -343,35 +343,35 @@ fn what_a_build_writes_meanwhile_does_not_stop_an_update() {
     assert!(path.join("target/deep/object").exists() && path.join("target/0").exists());
 }
 
-/// The workspace goes with the last decision, and what goes with it is told there.
+/// The last decision removes the workspace, and its answer counts the ignored files.
 #[test]
 fn the_last_decision_says_what_went_with_the_workspace() {
-    with_each(|rig| {
+    with_each(|test| {
         for landing in [Landing::Partial, Landing::Atomic] {
-            let project = rig.project(&format!("{landing:?}").to_lowercase());
+            let project = test.project(&format!("{landing:?}").to_lowercase());
             let settings = MergeSettings {
                 policies: Vec::new(),
                 landing,
                 include_ignored: false,
                 protect: Vec::new(),
             };
-            let set = (rig.engine)
+            let set = (test.engine)
                 .projects
                 .set_merge_settings(&project, &settings, &user());
             set.unwrap();
-            let (id, path) = rig.fork(&project, &format!("ada-{project}"));
+            let (id, path) = test.fork(&project, &format!("ada-{project}"));
             for file in ["README", "docs/a/b"] {
                 fs::write(path.join(file), "theirs\n").unwrap();
-                rig.put(&project, file, "ours\n");
+                test.put(&project, file, "ours\n");
             }
             fs::create_dir(path.join("target")).unwrap();
             fs::write(path.join("target/app"), "built").unwrap();
             let options = CompleteOptions::default();
-            let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+            let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
             assert_eq!(done.conflicts.len(), 2);
             let resolve = |at: usize| {
                 let review = done.conflicts[at].review_id.as_deref().unwrap();
-                let resolved = rig
+                let resolved = test
                     .engine
                     .merges
                     .resolve(review, Resolution::Theirs, &user());
@@ -380,26 +380,26 @@ fn the_last_decision_says_what_went_with_the_workspace() {
             assert_eq!(resolve(0), IgnoredFiles::default());
             assert!(path.join("target/app").exists());
             assert_eq!(resolve(1), IgnoredFiles { files: 1, bytes: 5 });
-            assert!(rig.engine.workspaces.workspace(&id).is_err());
+            assert!(test.engine.workspaces.workspace(&id).is_err());
         }
     });
 }
 
 #[test]
 fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
-    with_each(|rig| {
-        let engine = &rig.engine;
-        let project = rig.project("app");
-        let (fork, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let engine = &test.engine;
+        let project = test.project("app");
+        let (fork, path) = test.fork(&project, "ada");
         let size = 4 << 20;
         install_and_build(&path, 100, size);
         fs::write(path.join("taken.log"), "mine\n").unwrap();
-        rig.put(&project, "taken.log", "of others\n");
+        test.put(&project, "taken.log", "of others\n");
         engine
             .merges
             .plan_completion(&fork, &CompleteOptions::default(), &user())
             .unwrap();
-        let before = stored(&rig);
+        let before = stored(&test);
         let options = CompleteOptions {
             include_ignored: true,
             ..CompleteOptions::default()
@@ -408,7 +408,7 @@ fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
             .merges
             .plan_completion(&fork, &options, &user())
             .unwrap();
-        let more = stored(&rig).saturating_sub(before);
+        let more = stored(&test).saturating_sub(before);
         assert!(more < size / 4, "{more} bytes were stored");
         assert!(plan.merged.contains(&p("target/app")), "{:?}", plan.merged);
         assert!(plan.ignored_removed.is_empty());
@@ -417,6 +417,6 @@ fn a_plan_names_ignored_files_and_stores_nothing_of_them() {
         let done = engine.merges.complete(&fork, &options, &user()).unwrap();
         assert_eq!(done.merged, plan.merged);
         assert_eq!(done.conflicts.len(), 1);
-        rig.check();
+        test.check();
     });
 }

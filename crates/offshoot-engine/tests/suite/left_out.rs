@@ -1,5 +1,5 @@
-//! What never gets from one agent to another: repositories of git in every disguise, what git
-//! refuses in a tree, and the places that are ours.
+//! Paths that a merge never brings into a project: git repositories under every name that git
+//! accepts, what git refuses in a tree, and reserved directories.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,8 +22,8 @@ fn write(dir: &Path, path: &str, content: &str) {
     fs::write(place, content).unwrap();
 }
 
-fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
-    rig.engine
+fn complete(test: &TestEngine, id: &WorkspaceId) -> Completed {
+    test.engine
         .merges
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
@@ -34,23 +34,23 @@ fn paths(left_out: &[LeftOut]) -> Vec<String> {
     left_out.iter().map(|one| one.path.to_text()).collect()
 }
 
-fn of_project(rig: &TestEngine, project: &ProjectId) -> Vec<String> {
-    let image = rig.project_image(project, None);
+fn of_project(test: &TestEngine, project: &ProjectId) -> Vec<String> {
+    let image = test.project_image(project, None);
     let text = |path: &[u8]| RelPath::from_normal(path).to_text();
     image.keys().map(|path| text(&path.0)).collect()
 }
 
-/// What stock git says of the project or a workspace: nothing.
-fn assert_clean(rig: &TestEngine, project: &ProjectId, workspace: Option<&WorkspaceId>) {
-    let target = rig.host.path().join("exported.git");
+/// Stock git has nothing to say against the project or a workspace.
+fn assert_clean(test: &TestEngine, project: &ProjectId, workspace: Option<&WorkspaceId>) {
+    let target = test.host.path().join("exported.git");
     match workspace {
-        Some(id) => rig
+        Some(id) => test
             .engine
             .workspaces
             .snapshot(id, None, false, &user())
-            .and_then(|_| rig.engine.workspaces.export_git(id, &target, &mut |_| {}))
+            .and_then(|_| test.engine.workspaces.export_git(id, &target, &mut |_| {}))
             .map(drop),
-        None => rig
+        None => test
             .engine
             .workspaces
             .export_project_git(project, &target, None, &mut |_| {})
@@ -61,14 +61,17 @@ fn assert_clean(rig: &TestEngine, project: &ProjectId, workspace: Option<&Worksp
         .args(["fsck", "--strict", "--no-dangling"])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&fsck.stderr);
-    assert!(fsck.status.success() && !told.contains("error"), "{told}");
+    let messages = String::from_utf8_lossy(&fsck.stderr);
+    assert!(
+        fsck.status.success() && !messages.contains("error"),
+        "{messages}"
+    );
     fs::remove_dir_all(&target).unwrap();
 }
 
-fn import(rig: &TestEngine, name: &str, source: &Path) -> ProjectId {
+fn import(test: &TestEngine, name: &str, source: &Path) -> ProjectId {
     let id: ProjectId = name.parse().unwrap();
-    rig.engine
+    test.engine
         .projects
         .import_dir(&id, source, &ImportOptions::default(), &mut |_| {}, &user())
         .unwrap();
@@ -76,7 +79,7 @@ fn import(rig: &TestEngine, name: &str, source: &Path) -> ProjectId {
 }
 
 fn fork_at(
-    rig: &TestEngine,
+    test: &TestEngine,
     project: &ProjectId,
     agent: &str,
     at: ObjectId,
@@ -86,7 +89,7 @@ fn fork_at(
         at: Some(at.to_hex()),
         ..ForkOptions::default()
     };
-    let (fork, path) = rig
+    let (fork, path) = test
         .engine
         .forks
         .fork_out(project, &options, &user())
@@ -94,7 +97,7 @@ fn fork_at(
     (fork.workspace.id, path)
 }
 
-/// Every disguise in which git, somewhere, would find a repository.
+/// Every name under which git on some platform would find a repository.
 fn disguise(dir: &Path) -> Vec<String> {
     git(dir, &["init", "-q"]);
     fs::write(dir.join(".git/config"), HOSTILE).unwrap();
@@ -130,51 +133,51 @@ fn disguise(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_repository_of_one_agent_reaches_nobody() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (other, other_path) = rig.fork(&project, "bob");
+    with_each(|test| {
+        let project = test.project("web");
+        let (other, other_path) = test.fork(&project, "bob");
         write(&other_path, "bob.txt", "bob\n");
-        let (id, path) = rig.fork(&project, "ada");
+        let (id, path) = test.fork(&project, "ada");
         let hidden = disguise(&path);
         write(&path, "real.txt", "real\n");
-        let plan = rig
+        let plan = test
             .engine
             .merges
             .plan_completion(&id, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(paths(&plan.left_out), hidden);
-        assert_clean(&rig, &project, Some(&id));
+        assert_clean(&test, &project, Some(&id));
         let options = CompleteOptions {
             include_ignored: true,
             ..CompleteOptions::default()
         };
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(paths(&done.left_out), hidden);
         assert_eq!(done.merged, [p("real.txt")]);
         assert_eq!(
-            rig.engine
+            test.engine
                 .merges
                 .receipt(done.merge_id.as_ref().unwrap())
                 .unwrap()
                 .completed,
-            // The log says what was merged; what became of the workspace is in the answer alone.
+            // The log says what was merged; what became of the workspace is only in the answer.
             Completed {
                 after: None,
                 ..done
             }
         );
-        let held = of_project(&rig, &project);
+        let held = of_project(&test, &project);
         assert!(
             !held.iter().any(|one| hidden
                 .iter()
                 .any(|top| one.starts_with(top.as_str()) && one != ".gitignore")),
             "{held:?}"
         );
-        assert_clean(&rig, &project, None);
+        assert_clean(&test, &project, None);
 
-        // A new fork, one that is updated, and one with a repository of its own: git runs nothing.
-        let (_, fresh) = rig.fork(&project, "eve");
-        rig.engine.merges.update(&other, false, &user()).unwrap();
+        // In a new fork, an updated one, and one with a repository of its own git runs nothing.
+        let (_, fresh) = test.fork(&project, "eve");
+        test.engine.merges.update(&other, false, &user()).unwrap();
         for dir in [&fresh, &other_path] {
             assert!(dir.join("real.txt").exists() && !dir.join(".git").exists());
             let _ = git_command(dir).arg("status").output().unwrap();
@@ -184,61 +187,61 @@ fn a_repository_of_one_agent_reaches_nobody() {
             git: true,
             ..ForkOptions::default()
         };
-        let (_, with_git) = rig
+        let (_, with_git) = test
             .engine
             .forks
             .fork_out(&project, &git_fork, &user())
             .unwrap();
         assert_eq!(git(&with_git, &["status", "--porcelain"]), "");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
         let hidden = disguise(&path);
         write(&path, "real.txt", "real\n");
         write(&path, ".meta/.meta", "forged\n");
-        let snapshot = rig
+        let snapshot = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap()
             .snapshot;
-        let (beside, begun) = fork_at(&rig, &project, "bob", snapshot.id);
+        let (beside, begun) = fork_at(&test, &project, "bob", snapshot.id);
         assert!(begun.join("real.txt").exists() && !begun.join(".git").exists());
         for top in ["short/git~1", "caps/.GIT", "file/.git", ".meta"] {
             assert!(!begun.join(top).exists(), "{top}");
         }
-        let changed: Vec<String> = rig.changes(&beside).into_iter().map(|one| one.0).collect();
+        let changed: Vec<String> = test.changes(&beside).into_iter().map(|one| one.0).collect();
         assert!(changed.contains(&"real.txt".to_owned()));
         let options = CompleteOptions {
             keep: true,
             ..CompleteOptions::default()
         };
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.left_out.len(), hidden.len() + 1);
-        // It goes on with its repositories, and they are left out again.
+        // The fork keeps its repositories, and the next merge leaves them out again.
         assert_eq!(
             fs::read_to_string(path.join(".git/config")).unwrap(),
             HOSTILE
         );
         write(&path, "more.txt", "more\n");
-        let again = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let again = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(again.merged, [p("more.txt")]);
         assert_eq!(again.left_out, done.left_out);
         fs::remove_dir_all(path.join("short")).unwrap();
-        rig.engine
+        test.engine
             .workspaces
             .restore(&id, &snapshot.id.to_hex(), None, &user())
             .unwrap();
         assert!(path.join("short/git~1/config").exists());
 
-        assert_eq!(complete(&rig, &beside).left_out, []);
-        let elsewhere = rig
+        assert_eq!(complete(&test, &beside).left_out, []);
+        let elsewhere = test
             .engine
             .workspaces
             .create_workspace_from(
@@ -248,19 +251,19 @@ fn a_workspace_keeps_its_own_and_no_fork_of_it_begins_with_it() {
                 &user(),
             )
             .unwrap();
-        let place = rig.engine.workspaces.hand_out_path(&elsewhere.id).unwrap();
+        let place = test.engine.workspaces.hand_out_path(&elsewhere.id).unwrap();
         assert!(place.join("real.txt").exists() && !place.join(".git").exists());
-        assert_clean(&rig, &project, Some(&elsewhere.id));
-        rig.check();
+        assert_clean(&test, &project, Some(&elsewhere.id));
+        test.check();
     });
 }
 
 #[test]
 fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (id, path) = rig.fork(&project, "ada");
-    rig.put(&project, "README", "the project's\n");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, path) = test.fork(&project, "ada");
+    test.put(&project, "README", "the project's\n");
     write(&path, "README", "ada's\n");
     write(&path, "new.txt", "new\n");
     write(&path, "a/.git/hooks/post-checkout", "#!/bin/sh\n");
@@ -268,31 +271,31 @@ fn a_merge_that_waits_for_a_decision_leaves_the_same_out() {
         atomic: Some(true),
         ..CompleteOptions::default()
     };
-    let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+    let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
     assert_eq!(
         (done.snapshot, paths(&done.left_out)),
         (None, vec!["a/.git".to_owned()])
     );
     let review = done.conflicts[0].review_id.clone().unwrap();
-    rig.engine
+    test.engine
         .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
-    assert_eq!(rig.project_text(&project, "new.txt"), "new\n");
+    assert_eq!(test.project_text(&project, "new.txt"), "new\n");
     assert!(
-        !of_project(&rig, &project)
+        !of_project(&test, &project)
             .iter()
             .any(|one| one.contains(".git/"))
     );
     let merge = done.merge_id.unwrap();
-    rig.engine.merges.undo_merge(&merge, &user()).unwrap();
-    assert_clean(&rig, &project, None);
+    test.engine.merges.undo_merge(&merge, &user()).unwrap();
+    assert_clean(&test, &project, None);
 }
 
 #[test]
 fn a_repository_of_the_owner_is_nobody_elses_to_change() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let source = rig.host.path().join("source");
+    let test = TestEngine::new(ProviderName::Copy);
+    let source = test.host.path().join("source");
     for (file, text) in [
         ("src/main.rs", "fn main() {}\n"),
         ("vendor/x/.git/config", "[core]\n"),
@@ -303,48 +306,48 @@ fn a_repository_of_the_owner_is_nobody_elses_to_change() {
     ] {
         write(&source, file, text);
     }
-    let project = import(&rig, "app", &source);
-    let (id, path) = rig.fork(&project, "ada");
+    let project = import(&test, "app", &source);
+    let (id, path) = test.fork(&project, "ada");
     assert!(path.join("vendor/x/.git/config").exists());
     fs::write(path.join("vendor/x/.git/config"), HOSTILE).unwrap();
     fs::rename(path.join("src/main.rs"), path.join("vendor/x/.git/main.rs")).unwrap();
     fs::rename(path.join("vendor/x/.git/HEAD"), path.join("taken")).unwrap();
     fs::remove_dir_all(path.join("vendor/y")).unwrap();
-    let done = complete(&rig, &id);
+    let done = complete(&test, &id);
     assert_eq!(paths(&done.left_out), ["vendor/x/.git"]);
-    let held = of_project(&rig, &project);
+    let held = of_project(&test, &project);
     assert!(held.contains(&"taken".to_owned()) && !held.contains(&"src/main.rs".to_owned()));
     assert_eq!(
-        rig.project_text(&project, "vendor/x/.git/config"),
+        test.project_text(&project, "vendor/x/.git/config"),
         "[core]\n"
     );
     assert_eq!(
-        rig.project_text(&project, "vendor/x/.git/HEAD"),
+        test.project_text(&project, "vendor/x/.git/HEAD"),
         "ref: refs/heads/main\n"
     );
-    // With the directory that it is in, a repository goes.
+    // A repository is removed with the directory that it is in.
     assert!(
         !held.iter().any(|one| one.starts_with("vendor/y")),
         "{held:?}"
     );
 
-    // A directory becomes a file that points at a repository.
-    let (id, path) = rig.fork(&project, "bob");
+    // A directory becomes a file that points to a repository.
+    let (id, path) = test.fork(&project, "bob");
     fs::remove_dir_all(path.join("vendor/x/.git")).unwrap();
     fs::write(path.join("vendor/x/.git"), "gitdir: ../../evil\n").unwrap();
-    assert_eq!(paths(&complete(&rig, &id).left_out), ["vendor/x/.git"]);
+    assert_eq!(paths(&complete(&test, &id).left_out), ["vendor/x/.git"]);
     assert_eq!(
-        rig.project_text(&project, "vendor/x/.git/config"),
+        test.project_text(&project, "vendor/x/.git/config"),
         "[core]\n"
     );
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn modules_that_git_refuses_stay_where_they_are() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (id, path) = rig.fork(&project, "ada");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, path) = test.fork(&project, "ada");
     write(
         &path,
         ".gitmodules",
@@ -359,21 +362,21 @@ fn modules_that_git_refuses_stay_where_they_are() {
     write(&path, "c/.gitmodules/file", "a directory\n");
     symlink("../README", path.join("docs/.gitmodules")).unwrap();
     symlink("README", path.join("gi7eba~1")).unwrap();
-    assert_clean(&rig, &project, Some(&id));
-    let snapshot = rig
+    assert_clean(&test, &project, Some(&id));
+    let snapshot = test
         .engine
         .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap()
         .snapshot;
     fs::remove_file(path.join(".gitmodules")).unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .restore(&id, &snapshot.id.to_hex(), None, &user())
         .unwrap();
     assert!(path.join(".gitmodules").exists());
-    assert_clean(&rig, &project, Some(&id));
-    let done = complete(&rig, &id);
+    assert_clean(&test, &project, Some(&id));
+    let done = complete(&test, &id);
     let expected = [
         ".gitmodules",
         "b/.gitattributes",
@@ -383,14 +386,14 @@ fn modules_that_git_refuses_stay_where_they_are() {
     ];
     assert_eq!(paths(&done.left_out), expected);
     assert_eq!(done.merged, [p("a/.gitmodules")]);
-    assert_clean(&rig, &project, None);
-    rig.check();
+    assert_clean(&test, &project, None);
+    test.check();
 }
 
 #[test]
 fn an_import_keeps_what_git_refuses_out_of_the_tree() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let source = rig.host.path().join("source");
+    let test = TestEngine::new(ProviderName::Copy);
+    let source = test.host.path().join("source");
     write(&source, "README", "read me\n");
     write(
         &source,
@@ -398,15 +401,15 @@ fn an_import_keeps_what_git_refuses_out_of_the_tree() {
         "[submodule \"x\"]\n\tupdate = !evil\n",
     );
     write(&source, "n/GIT~1/HEAD", "x\n");
-    let project = import(&rig, "app", &source);
-    assert_clean(&rig, &project, None);
-    assert!(rig.project_text(&project, ".gitmodules").contains("!evil"));
+    let project = import(&test, "app", &source);
+    assert_clean(&test, &project, None);
+    assert!(test.project_text(&project, ".gitmodules").contains("!evil"));
     write(
         &source,
         ".gitmodules",
         "[submodule \"y\"]\n\tupdate = !evil\n",
     );
-    rig.engine
+    test.engine
         .projects
         .sync_project_from(
             &project,
@@ -416,19 +419,19 @@ fn an_import_keeps_what_git_refuses_out_of_the_tree() {
             &user(),
         )
         .unwrap();
-    assert_clean(&rig, &project, None);
-    assert!(rig.project_text(&project, "n/GIT~1/HEAD").contains('x'));
-    rig.check();
+    assert_clean(&test, &project, None);
+    assert!(test.project_text(&project, "n/GIT~1/HEAD").contains('x'));
+    test.check();
 }
 
 #[test]
 fn nobody_puts_them_into_a_project_by_hand() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
     let put = |path: &str, text: &str| {
         let content = Content::Bytes(text.as_bytes());
         let options = WriteOptions::default();
-        rig.engine
+        test.engine
             .projects
             .put_in_project(&project, &p(path), content, &options, &user())
     };
@@ -443,7 +446,7 @@ fn nobody_puts_them_into_a_project_by_hand() {
         let refused = put(path, text).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::PermissionDenied, "{path}");
         assert!(refused.hint().is_some());
-        let import = rig.engine.projects.begin_import(&project).unwrap();
+        let import = test.engine.projects.begin_import(&project).unwrap();
         let refused = import.write_file(&p(path), Content::Bytes(text.as_bytes()), false);
         assert_eq!(
             refused.unwrap_err().code(),
@@ -452,37 +455,37 @@ fn nobody_puts_them_into_a_project_by_hand() {
         );
     }
     put(".gitmodules", "[submodule \"x\"]\n\turl = ../x\n").unwrap();
-    let import = rig.engine.projects.begin_import(&project).unwrap();
+    let import = test.engine.projects.begin_import(&project).unwrap();
     assert!(import.make_link(&p("x/.gitmodules"), b"y").is_err());
     assert!(import.make_dir(&p("x/.git")).is_err());
 
-    // Nor as the decision of a conflict.
-    let (id, path) = rig.fork(&project, "ada");
+    // The decision of a conflict cannot bring one either.
+    let (id, path) = test.fork(&project, "ada");
     put(".gitmodules", "[submodule \"x\"]\n\turl = ../y\n").unwrap();
     write(&path, ".gitmodules", "[submodule \"x\"]\n\turl = ../z\n");
-    let done = complete(&rig, &id);
+    let done = complete(&test, &id);
     let review = done.conflicts[0].review_id.clone().unwrap();
     let content = Resolution::Content(Content::Bytes(bad.as_bytes()));
-    let refused = rig
+    let refused = test
         .engine
         .merges
         .resolve(&review, content, &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PermissionDenied);
-    rig.engine
+    test.engine
         .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
-    assert_clean(&rig, &project, None);
+    assert_clean(&test, &project, None);
 }
 
 #[test]
 fn places_of_ours_cannot_be_forged() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
         let write_file = |path: &str| {
-            rig.engine.workspaces.write_file(
+            test.engine.workspaces.write_file(
                 &id,
                 &p(path),
                 Content::Bytes(b"forged"),
@@ -499,21 +502,21 @@ fn places_of_ours_cannot_be_forged() {
         }
         let denied = |code| assert_eq!(code, ErrorCode::PermissionDenied);
         denied(
-            rig.engine
+            test.engine
                 .workspaces
                 .make_dir_in(&id, &p(".meta"), &user())
                 .unwrap_err()
                 .code(),
         );
         denied(
-            rig.engine
+            test.engine
                 .workspaces
                 .make_link(&id, &p(".meta"), b"src", &user())
                 .unwrap_err()
                 .code(),
         );
         denied(
-            rig.engine
+            test.engine
                 .workspaces
                 .move_file(&id, &p("src"), &p(".meta"), &user())
                 .unwrap_err()
@@ -525,39 +528,39 @@ fn places_of_ours_cannot_be_forged() {
         write(&path, ".logs/run", "log\n");
         write(&path, "real", "real\n");
         let read = |id: &WorkspaceId| {
-            let (bytes, _) = rig
+            let (bytes, _) = test
                 .engine
                 .workspaces
                 .read_whole(id, &p(".meta/.meta"))
                 .unwrap();
             String::from_utf8(bytes).unwrap()
         };
-        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert!(read(&id).contains("real"));
-        let done = complete(&rig, &id);
+        let done = complete(&test, &id);
         assert_eq!(paths(&done.left_out), [".logs", ".meta"]);
-        let (next, place) = rig.fork(&project, "bob");
+        let (next, place) = test.fork(&project, "bob");
         assert!(read(&next).contains("real") && !place.join(".meta").exists());
     });
 }
 
 #[test]
 fn a_real_one_that_was_imported_stays_a_plain_directory() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let source = rig.host.path().join("source");
+    let test = TestEngine::new(ProviderName::Copy);
+    let source = test.host.path().join("source");
     write(&source, ".meta/.meta", "the owner's\n");
     write(&source, "README", "read me\n");
-    let project = import(&rig, "app", &source);
-    let (id, path) = rig.fork(&project, "ada");
+    let project = import(&test, "app", &source);
+    let (id, path) = test.fork(&project, "ada");
     assert_eq!(
-        rig.engine
+        test.engine
             .workspaces
             .read_whole(&id, &p(".meta/.meta"))
             .unwrap()
             .0,
         b"the owner's\n"
     );
-    rig.engine
+    test.engine
         .workspaces
         .write_file(
             &id,
@@ -568,19 +571,19 @@ fn a_real_one_that_was_imported_stays_a_plain_directory() {
         )
         .unwrap();
     write(&path, ".meta/b", "b");
-    let done = complete(&rig, &id);
+    let done = complete(&test, &id);
     assert_eq!(
         (done.merged, done.left_out),
         (vec![p(".meta/a"), p(".meta/b")], vec![])
     );
-    rig.put(&project, ".meta/c", "c");
+    test.put(&project, ".meta/c", "c");
 }
 
 #[test]
 fn what_earlier_merges_brought_is_taken_out_once() {
     use offshoot_store::{Durability, HistoryOp, NewHistory, Via};
-    let rig = TestEngine::new(ProviderName::Copy);
-    let source = rig.host.path().join("source");
+    let test = TestEngine::new(ProviderName::Copy);
+    let source = test.host.path().join("source");
     for (file, text) in [
         ("lib/.git/HEAD", "the owner's\n"),
         ("lib/.git/config", HOSTILE),
@@ -590,10 +593,10 @@ fn what_earlier_merges_brought_is_taken_out_once() {
     ] {
         write(&source, file, text);
     }
-    let project = import(&rig, "app", &source);
-    // As if merges of an earlier version had brought some of it.
+    let project = import(&test, "app", &source);
+    // As if merges of an earlier version had brought some of these paths.
     let before = offshoot_git::hash(offshoot_core::ObjectKind::Blob, b"the owner's\n").unwrap();
-    let store = rig.store();
+    let store = test.store();
     store
         .write(Durability::Synced, |tx| {
             let row = tx.project(&project)?.unwrap();
@@ -623,52 +626,52 @@ fn what_earlier_merges_brought_is_taken_out_once() {
             line(HistoryOp::Create, "lib/.git/hooks/x", None)
         })
         .unwrap();
-    let (_, path) = rig.fork(&project, "ada");
+    let (_, path) = test.fork(&project, "ada");
     assert!(!path.join("app/.git").exists() && path.join("app").exists());
     assert!(!path.join("lib/.git/hooks/x").exists());
     assert_eq!(
         fs::read_to_string(path.join("lib/.git/config")).unwrap(),
         "the owner's\n"
     );
-    let head = rig.engine.projects.project(&project).unwrap().head;
-    rig.fork(&project, "bob");
-    assert_eq!(rig.engine.projects.project(&project).unwrap().head, head);
-    rig.check();
+    let head = test.engine.projects.project(&project).unwrap().head;
+    test.fork(&project, "bob");
+    assert_eq!(test.engine.projects.project(&project).unwrap().head, head);
+    test.check();
 }
 
-/// Content that git refuses under one name and not under another comes to it by a rename.
+/// A rename gives content to a name under which git refuses it.
 #[test]
 fn a_decision_brings_no_gitmodules_that_git_refuses() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
     let text = |url: &str| {
         format!("[submodule \"a\"]\n\tpath = a\n\tbranch = main\n\turl = {url}\n\tshallow = true\n")
     };
-    rig.put(&project, "modules", &text("https://example.org/a"));
-    let (hostile, path) = rig.fork(&project, "hostile");
+    test.put(&project, "modules", &text("https://example.org/a"));
+    let (hostile, path) = test.fork(&project, "hostile");
     write(&path, "modules", &text("-u./run-this"));
-    let (other, path) = rig.fork(&project, "other");
+    let (other, path) = test.fork(&project, "other");
     fs::remove_file(path.join("modules")).unwrap();
     write(&path, ".gitmodules", &text("https://example.org/b"));
-    assert!(complete(&rig, &other).conflicts.is_empty());
+    assert!(complete(&test, &other).conflicts.is_empty());
     let options = CompleteOptions {
         policy: Some(Policy::Theirs),
         ..CompleteOptions::default()
     };
-    let done = rig
+    let done = test
         .engine
         .merges
         .complete(&hostile, &options, &user())
         .unwrap();
     assert_eq!(done.conflicts.len(), 1, "{done:?}");
-    assert_clean(&rig, &project, None);
+    assert_clean(&test, &project, None);
     let review = done.conflicts[0].review_id.clone().unwrap();
-    let refused = rig
+    let refused = test
         .engine
         .merges
         .resolve(&review, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
     let good = text("https://example.org/b");
-    assert_eq!(rig.project_text(&project, ".gitmodules"), good);
-    rig.check();
+    assert_eq!(test.project_text(&project, ".gitmodules"), good);
+    test.check();
 }

@@ -1,5 +1,5 @@
-//! Directories that go and come back: removed by somebody, cleaned up, deleted with a process in
-//! them, kept because somebody holds them.
+//! Directories that are removed and come back: removed by a program, cleaned up, deleted with a
+//! process in them, or kept because a program uses them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,14 +18,14 @@ use offshoot_fs::ProviderName;
 use offshoot_store::{Durability, MetaStore, SqliteOptions, SqliteStore, WriteTx};
 use offshoot_testkit::{Process, wait_until};
 
-/// A program that does what it is told, in a directory or with a file of it open.
+/// A program that runs in a directory or has a file of it open, and reads commands.
 struct Holder {
     _process: Process,
     stdin: ChildStdin,
 }
 
 impl Holder {
-    /// Runs a shell script that must say `ready` and then reads lines.
+    /// Runs a shell script that must print `ready` and then reads lines.
     fn start(script: &str, dir: &Path) -> Holder {
         let mut command = Command::new("sh");
         command
@@ -45,7 +45,7 @@ impl Holder {
         }
     }
 
-    /// Appends what it is told to a file that it has open.
+    /// Appends the lines that it reads to an open file.
     fn writing(dir: &Path, file: &str) -> Holder {
         let script = format!(
             "exec 3>>\"$DIR/{file}\"; echo ready; while read line; do echo \"$line\" >&3; done"
@@ -53,7 +53,7 @@ impl Holder {
         Holder::start(&script, dir)
     }
 
-    /// Stands in the directory.
+    /// Has the directory as its working directory.
     fn inside(dir: &Path) -> Holder {
         Holder::start(
             "cd \"$DIR\"; echo ready; read line; echo \"$line\" > late",
@@ -66,7 +66,7 @@ impl Holder {
     }
 }
 
-/// Takes a file in as an archive does.
+/// Writes a file as an archive does.
 fn import(engine: &Engine, id: &WorkspaceId, path: &str, text: &str) {
     let owner = Principal::owner(Operator::new("ann"));
     let access = engine.access.acting_as(Arc::new(owner), None);
@@ -81,9 +81,9 @@ fn read(engine: &Engine, id: &WorkspaceId, path: &str) -> String {
     String::from_utf8(engine.workspaces.read_whole(id, &p(path)).unwrap().0).unwrap()
 }
 
-/// A second look at the rows.
-fn store_of(rig: &TestEngine) -> SqliteStore {
-    let database = rig.host.path().join("data/offshoot.db");
+/// A second connection to the database.
+fn store_of(test: &TestEngine) -> SqliteStore {
+    let database = test.host.path().join("data/offshoot.db");
     SqliteStore::open(&database, SqliteOptions::default()).unwrap()
 }
 
@@ -92,17 +92,17 @@ fn problems(engine: &Engine) -> Vec<String> {
     found.iter().map(|one| format!("{one:?}")).collect()
 }
 
-/// A lock is called by a number, which says nothing to anybody.
+/// The error of a lock names the workspace, not the number in the name of the lock.
 #[test]
 fn a_workspace_that_is_held_is_called_by_its_name() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (id, _) = rig.fork(&project, "ada");
-    let key = rig.store().read(|tx| tx.workspace(&id)).unwrap();
-    let locks = offshoot_fs::WorkspaceLocks::new(rig.host.path().join("data/locks")).unwrap();
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, _) = test.fork(&project, "ada");
+    let key = test.store().read(|tx| tx.workspace(&id)).unwrap();
+    let locks = offshoot_fs::WorkspaceLocks::new(test.host.path().join("data/locks")).unwrap();
     let at_once = std::time::Duration::ZERO;
     let held = locks.exclusive(&key.unwrap().key.0.to_string(), at_once);
-    let mut options = EngineOptions::new(rig.host.path().join("data"));
+    let mut options = EngineOptions::new(test.host.path().join("data"));
     options.provider = Some(ProviderName::Copy);
     options.lock_timeout = at_once;
     let other = Engine::open(options).unwrap();
@@ -113,17 +113,17 @@ fn a_workspace_that_is_held_is_called_by_its_name() {
     other.sync.sync_workspace(&id, &user()).unwrap();
 }
 
-/// Whatever is done with a workspace whose path nobody was given, no directory appears.
+/// No operation makes a directory for a workspace whose path was not handed out.
 #[test]
 fn no_door_needs_a_directory() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    let ws = create(&rig.engine, "w");
-    let dir = rig.path_of(&ws);
+    let mut test = TestEngine::new(ProviderName::Copy);
+    let ws = create(&test.engine, "w");
+    let dir = test.path_of(&ws);
     let nowhere = |door: &str| assert!(!dir.exists(), "{door}");
-    write(&rig.engine, &ws, "d/f", "one");
-    write(&rig.engine, &ws, "g", "two");
+    write(&test.engine, &ws, "d/f", "one");
+    write(&test.engine, &ws, "g", "two");
     nowhere("a write");
-    let engine = &rig.engine;
+    let engine = &test.engine;
     let taken = engine
         .workspaces
         .snapshot(&ws, None, false, &user())
@@ -176,7 +176,7 @@ fn no_door_needs_a_directory() {
             .changes
             .is_empty()
     );
-    assert_eq!(rig.changes(&ws), []);
+    assert_eq!(test.changes(&ws), []);
     let whole = engine
         .workspaces
         .whole_workspace(&ws, &p("."), &user())
@@ -190,44 +190,44 @@ fn no_door_needs_a_directory() {
     let up = uploaded.unwrap().path.to_text();
     import(engine, &ws, "imported", "five");
     nowhere("an upload or an archive");
-    rig.reopen();
+    test.reopen();
     for (path, content) in [("g", "two"), (&up, "four"), ("imported", "five")] {
-        assert_eq!(read(&rig.engine, &ws, path), content);
+        assert_eq!(read(&test.engine, &ws, path), content);
     }
     nowhere("a start");
-    let path = rig.engine.workspaces.hand_out_path(&ws).unwrap();
+    let path = test.engine.workspaces.hand_out_path(&ws).unwrap();
     assert_eq!(fs::read_to_string(path.join("d/f")).unwrap(), "one");
     assert_eq!(fs::read_to_string(path.join("imported")).unwrap(), "five");
-    assert!(problems(&rig.engine).is_empty());
+    assert!(problems(&test.engine).is_empty());
 }
 
 #[test]
 fn a_restore_that_cannot_be_done_leaves_no_version() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let ws = create(&rig.engine, "w");
-    write(&rig.engine, &ws, "f", "one");
-    let first = rig
+    let test = TestEngine::new(ProviderName::Copy);
+    let ws = create(&test.engine, "w");
+    write(&test.engine, &ws, "f", "one");
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
-    write(&rig.engine, &ws, "f", "two");
-    let dir = rig.engine.workspaces.hand_out_path(&ws).unwrap();
+    write(&test.engine, &ws, "f", "two");
+    let dir = test.engine.workspaces.hand_out_path(&ws).unwrap();
     fs::remove_dir_all(&dir).unwrap();
-    // Something that no directory can take the place of.
+    // Something that no directory can replace.
     fs::write(&dir, "in the way").unwrap();
-    let before = rig.engine.history.lines(&ws, None, 0).unwrap().len();
+    let before = test.engine.history.lines(&ws, None, 0).unwrap().len();
     let id = first.snapshot.id.to_hex();
-    rig.engine
+    test.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap_err();
     assert_eq!(
-        rig.engine.history.lines(&ws, None, 0).unwrap().len(),
+        test.engine.history.lines(&ws, None, 0).unwrap().len(),
         before
     );
     fs::remove_file(&dir).unwrap();
-    rig.engine
+    test.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap();
@@ -236,53 +236,53 @@ fn a_restore_that_cannot_be_done_leaves_no_version() {
 
 #[test]
 fn a_fork_whose_private_directory_is_gone_comes_back_as_it_was_recorded() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
         fs::write(path.join("new"), "recorded").unwrap();
         fs::write(path.join("README"), "changed").unwrap();
-        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-        fs::remove_dir_all(rig.host.path().join("data/forks/ada.1")).unwrap();
-        let changes = rig.changes(&id);
+        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        fs::remove_dir_all(test.host.path().join("data/forks/ada.1")).unwrap();
+        let changes = test.changes(&id);
         assert_eq!(changes.len(), 2, "{changes:?}");
         assert_eq!(fs::read_to_string(path.join("new")).unwrap(), "recorded");
-        assert_eq!(read(&rig.engine, &id, "README"), "changed");
+        assert_eq!(read(&test.engine, &id, "README"), "changed");
         fs::write(path.join("more"), "x").unwrap();
-        assert_eq!(rig.changes(&id).len(), 3);
-        assert!(problems(&rig.engine).is_empty());
+        assert_eq!(test.changes(&id).len(), 3);
+        assert!(problems(&test.engine).is_empty());
     });
 }
 
 #[test]
 fn a_fork_is_changed_and_completed_without_a_directory() {
-    with_each(|rig| {
-        let project = rig.project("web");
+    with_each(|test| {
+        let project = test.project("web");
         let options = ForkOptions {
             agent: Some("ada".parse().unwrap()),
             ..ForkOptions::default()
         };
-        let forked = rig.engine.forks.fork(&project, &options, &user()).unwrap();
+        let forked = test.engine.forks.fork(&project, &options, &user()).unwrap();
         let id = forked.workspace.id;
-        write(&rig.engine, &id, "src/new", "mine");
-        rig.engine
+        write(&test.engine, &id, "src/new", "mine");
+        test.engine
             .workspaces
             .delete_file(&id, &p("README"), false, &user())
             .unwrap();
-        assert_eq!(read(&rig.engine, &id, "src/new"), "mine");
-        assert_eq!(read(&rig.engine, &id, "docs/a/b"), "deep\n");
-        write(&rig.engine, &id, "src/more", "mine");
-        assert_eq!(rig.changes(&id).len(), 3);
-        assert!(!rig.path_of(&id).exists());
-        assert!(problems(&rig.engine).is_empty());
-        assert_eq!(complete(&rig, &id, false).merged.len(), 3);
+        assert_eq!(read(&test.engine, &id, "src/new"), "mine");
+        assert_eq!(read(&test.engine, &id, "docs/a/b"), "deep\n");
+        write(&test.engine, &id, "src/more", "mine");
+        assert_eq!(test.changes(&id).len(), 3);
+        assert!(!test.path_of(&id).exists());
+        assert!(problems(&test.engine).is_empty());
+        assert_eq!(complete(&test, &id, false).merged.len(), 3);
     });
 }
 
 #[test]
 fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let engine = &rig.engine;
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let engine = &test.engine;
     let ids: Vec<WorkspaceId> = ["open", "inside", "private", "free"]
         .iter()
         .map(|id| create(engine, id))
@@ -290,7 +290,7 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
     for id in &ids {
         write(engine, id, "f", "x");
     }
-    let (fork, fork_path) = rig.fork(&project, "held");
+    let (fork, fork_path) = test.fork(&project, "held");
     let path = |n: usize| engine.workspaces.hand_out_path(&ids[n]).unwrap();
     let mut writing = Holder::writing(&path(0), "f");
     let mut inside = Holder::inside(&path(1));
@@ -325,18 +325,18 @@ fn clean_leaves_what_somebody_uses_and_says_so_beforehand() {
 
 #[test]
 fn clean_leaves_forks_that_somebody_uses() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (reader, reader_path) = rig.fork(&project, "reader");
-        let (other, other_path) = rig.fork(&project, "other");
+    with_each(|test| {
+        let project = test.project("web");
+        let (reader, reader_path) = test.fork(&project, "reader");
+        let (other, other_path) = test.fork(&project, "other");
         fs::write(other_path.join("own"), "kept").unwrap();
-        rig.engine.sync.sync_workspace(&other, &user()).unwrap();
+        test.engine.sync.sync_workspace(&other, &user()).unwrap();
         let held = Holder::start(
             "exec 3<\"$DIR/README\"; echo ready; read line",
             &reader_path,
         );
         let clean = |dry_run| {
-            let cleaned = rig
+            let cleaned = test
                 .engine
                 .upkeep
                 .clean(Duration::ZERO, dry_run, &user())
@@ -347,26 +347,26 @@ fn clean_leaves_forks_that_somebody_uses() {
         assert_eq!(clean(true), std::slice::from_ref(&other));
         assert_eq!(clean(false), std::slice::from_ref(&other));
         assert!(reader_path.join("README").exists());
-        // It takes changes as before.
+        // The workspace can be changed as before.
         fs::write(reader_path.join("after"), "x").unwrap();
-        assert_eq!(rig.changes(&reader).len(), 1);
+        assert_eq!(test.changes(&reader).len(), 1);
         drop(held);
-        let path = rig.engine.workspaces.hand_out_path(&other).unwrap();
+        let path = test.engine.workspaces.hand_out_path(&other).unwrap();
         assert_eq!(fs::read_to_string(path.join("own")).unwrap(), "kept");
-        assert!(problems(&rig.engine).is_empty());
+        assert!(problems(&test.engine).is_empty());
     });
 }
 
 #[test]
 fn reading_is_a_use() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    let (read_one, unread) = (create(&rig.engine, "read"), create(&rig.engine, "unread"));
+    let mut test = TestEngine::new(ProviderName::Copy);
+    let (read_one, unread) = (create(&test.engine, "read"), create(&test.engine, "unread"));
     for id in [&read_one, &unread] {
-        write(&rig.engine, id, "f", "x");
-        rig.engine.workspaces.hand_out_path(id).unwrap();
+        write(&test.engine, id, "f", "x");
+        test.engine.workspaces.hand_out_path(id).unwrap();
     }
     // Both were last changed ten days ago.
-    let store = store_of(&rig);
+    let store = store_of(&test);
     for id in [&read_one, &unread] {
         let age = &mut |tx: &mut dyn WriteTx| {
             let mut row = tx.workspace(id)?.unwrap();
@@ -376,12 +376,12 @@ fn reading_is_a_use() {
         store.write(Durability::Synced, age).unwrap();
     }
     drop(store);
-    rig.reopen();
-    assert_eq!(read(&rig.engine, &read_one, "f"), "x");
-    rig.engine.context.wait_for_jobs();
+    test.reopen();
+    assert_eq!(read(&test.engine, &read_one, "f"), "x");
+    test.engine.context.wait_for_jobs();
     let days = Duration::from_secs(7 * 24 * 3600);
     for dry_run in [true, false] {
-        let cleaned = rig.engine.upkeep.clean(days, dry_run, &user()).unwrap();
+        let cleaned = test.engine.upkeep.clean(days, dry_run, &user()).unwrap();
         let ids: Vec<WorkspaceId> = cleaned.workspaces.into_iter().map(|one| one.id).collect();
         assert_eq!(ids, std::slice::from_ref(&unread));
     }
@@ -389,14 +389,14 @@ fn reading_is_a_use() {
 
 #[test]
 fn deleting_is_refused_while_somebody_could_write_in_vain() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (fork, fork_path) = rig.fork(&project, "ada");
-        let plain = create(&rig.engine, "plain");
-        let plain_path = rig.engine.workspaces.hand_out_path(&plain).unwrap();
+    with_each(|test| {
+        let project = test.project("web");
+        let (fork, fork_path) = test.fork(&project, "ada");
+        let plain = create(&test.engine, "plain");
+        let plain_path = test.engine.workspaces.hand_out_path(&plain).unwrap();
         for (id, path) in [(&fork, &fork_path), (&plain, &plain_path)] {
             let mut holder = Holder::writing(path, "log.txt");
-            let error = rig
+            let error = test
                 .engine
                 .workspaces
                 .delete_workspace(id, &user())
@@ -408,169 +408,173 @@ fn deleting_is_refused_while_somebody_could_write_in_vain() {
                 log.contains("refusal")
             });
             drop(holder);
-            // Nothing is different from before.
+            // Nothing has changed.
             fs::write(path.join("more"), "x").unwrap();
             assert!(path.join("log.txt").exists());
-            let deleted = rig.engine.workspaces.delete_workspace(id, &user()).unwrap();
+            let deleted = test
+                .engine
+                .workspaces
+                .delete_workspace(id, &user())
+                .unwrap();
             let kept = deleted.snapshot.unwrap().to_hex();
-            rig.engine.context.wait_for_jobs();
+            test.engine.context.wait_for_jobs();
             assert!(!path.exists());
-            let back = rig
+            let back = test
                 .engine
                 .workspaces
                 .create_workspace_from(None, &kept, Quota::default(), &user())
                 .unwrap();
-            assert_eq!(read(&rig.engine, &back.id, "more"), "x");
-            let log = read(&rig.engine, &back.id, "log.txt");
+            assert_eq!(read(&test.engine, &back.id, "more"), "x");
+            let log = read(&test.engine, &back.id, "log.txt");
             assert_eq!(log, "after the refusal\n");
         }
-        assert!(problems(&rig.engine).is_empty());
+        assert!(problems(&test.engine).is_empty());
     });
 }
 
-fn complete(rig: &TestEngine, id: &WorkspaceId, keep: bool) -> Completed {
+fn complete(test: &TestEngine, id: &WorkspaceId, keep: bool) -> Completed {
     let options = CompleteOptions {
         keep,
         ..CompleteOptions::default()
     };
-    rig.engine.merges.complete(id, &options, &user()).unwrap()
+    test.engine.merges.complete(id, &options, &user()).unwrap()
 }
 
 #[test]
 fn a_merge_that_landed_is_a_receipt_although_somebody_holds_the_workspace() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
         fs::write(path.join("work"), "done\n").unwrap();
         let holder = Holder::writing(&path, "work");
-        let kept = complete(&rig, &id, true);
+        let kept = complete(&test, &id, true);
         assert!(kept.snapshot.is_some());
-        assert_eq!(rig.project_text(&project, "work"), "done\n");
+        assert_eq!(test.project_text(&project, "work"), "done\n");
         let after = kept.after.unwrap();
         assert_eq!(after.moved, Some(false));
         let why = after.waits.unwrap();
         assert!(why.contains("offshoot update ada"), "{why}");
-        // Asked again, it is the same merge, and still waits.
-        let again = complete(&rig, &id, true);
+        // A repeated request returns the same merge, which still waits.
+        let again = complete(&test, &id, true);
         assert_eq!(again.merge_id, kept.merge_id);
         assert_eq!(again.after.unwrap().moved, Some(false));
         drop(holder);
-        let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
+        let updated = test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(Some(updated.to), kept.snapshot);
         assert!(updated.conflicts.is_empty());
-        assert!(rig.changes(&id).is_empty());
-        assert_eq!(complete(&rig, &id, true).after.unwrap().moved, Some(true));
-        assert!(problems(&rig.engine).is_empty());
+        assert!(test.changes(&id).is_empty());
+        assert_eq!(complete(&test, &id, true).after.unwrap().moved, Some(true));
+        assert!(problems(&test.engine).is_empty());
     });
 }
 
 #[test]
 fn a_merged_workspace_stays_while_somebody_writes_to_it_and_goes_later() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
         fs::write(path.join("work"), "done\n").unwrap();
         let holder = Holder::writing(&path, "work");
-        let done = complete(&rig, &id, false);
+        let done = complete(&test, &id, false);
         assert!(done.snapshot.is_some());
         let after = done.after.unwrap();
         assert!(!after.removed);
         assert!(after.waits.unwrap().contains("in use"));
         assert!(path.join("work").exists());
         drop(holder);
-        let again = complete(&rig, &id, false);
+        let again = complete(&test, &id, false);
         assert_eq!(again.merge_id, done.merge_id);
         let gone = AfterMerge {
             removed: true,
             ..AfterMerge::default()
         };
         assert_eq!(again.after, Some(gone.clone()));
-        assert_eq!(complete(&rig, &id, false).after, Some(gone));
-        rig.engine.context.wait_for_jobs();
+        assert_eq!(complete(&test, &id, false).after, Some(gone));
+        test.engine.context.wait_for_jobs();
         assert!(!path.exists());
     });
 }
 
-/// A conflict that waits for a decision does not become a second one.
+/// A conflict that waits for a decision does not become a second review.
 #[test]
 fn an_update_after_a_merge_takes_what_landed_for_done() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (id, path) = rig.fork(&project, "ada");
-    rig.put(&project, "README", "theirs\n");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (id, path) = test.fork(&project, "ada");
+    test.put(&project, "README", "theirs\n");
     fs::write(path.join("README"), "mine\n").unwrap();
     fs::write(path.join("work"), "done\n").unwrap();
     let holder = Holder::writing(&path, "work");
-    let kept = complete(&rig, &id, true);
+    let kept = complete(&test, &id, true);
     assert_eq!((kept.merged.len(), kept.conflicts.len()), (1, 1));
     drop(holder);
-    let updated = rig.engine.merges.update(&id, false, &user()).unwrap();
+    let updated = test.engine.merges.update(&id, false, &user()).unwrap();
     assert!(updated.conflicts.is_empty());
     assert_eq!(fs::read_to_string(path.join("README")).unwrap(), "theirs\n");
-    let reviews = rig.engine.merges.reviews(Some(&project), true).unwrap();
+    let reviews = test.engine.merges.reviews(Some(&project), true).unwrap();
     assert_eq!(reviews.len(), 1);
 }
 
-/// Ignored files stay where they are, in a directory that the project has no more.
+/// Ignored files stay in a directory that the project has no more.
 #[test]
 fn an_update_counts_the_directories_that_only_ignored_files_keep() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
-        // Through us, so that the index knows it.
-        write(&rig.engine, &id, "docs/a/out.log", "ignored");
-        let (other, other_path) = rig.fork(&project, "bob");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
+        // Written by a call, so that the index has it.
+        write(&test.engine, &id, "docs/a/out.log", "ignored");
+        let (other, other_path) = test.fork(&project, "bob");
         fs::remove_dir_all(other_path.join("docs")).unwrap();
-        complete(&rig, &other, false);
-        rig.engine.merges.update(&id, false, &user()).unwrap();
+        complete(&test, &other, false);
+        test.engine.merges.update(&id, false, &user()).unwrap();
         assert_eq!(
             fs::read_to_string(path.join("docs/a/out.log")).unwrap(),
             "ignored"
         );
         assert!(!path.join("docs/a/b").exists());
         assert!(
-            problems(&rig.engine).is_empty(),
+            problems(&test.engine).is_empty(),
             "{:?}",
-            problems(&rig.engine)
+            problems(&test.engine)
         );
-        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-        assert!(problems(&rig.engine).is_empty());
+        test.engine.sync.sync_workspace(&id, &user()).unwrap();
+        assert!(problems(&test.engine).is_empty());
     });
 }
 
-/// A process that takes a directory away may be killed while it stands aside.
+/// A process that removes a directory may be killed after it moved the directory aside.
 #[test]
 fn a_directory_that_stands_aside_is_put_back_with_all_that_is_in_it() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    let ws = create(&rig.engine, "w");
-    write(&rig.engine, &ws, "f", "one");
-    let path = rig.engine.workspaces.hand_out_path(&ws).unwrap();
+    let mut test = TestEngine::new(ProviderName::Copy);
+    let ws = create(&test.engine, "w");
+    write(&test.engine, &ws, "f", "one");
+    let path = test.engine.workspaces.hand_out_path(&ws).unwrap();
     fs::write(path.join("outside"), "not recorded yet").unwrap();
     let mut key = None;
-    store_of(&rig)
+    store_of(&test)
         .read(&mut |tx| {
             key = tx.workspace(&ws)?.map(|row| row.key);
             Ok(())
         })
         .unwrap();
     let key = key.unwrap();
-    let tmp = rig.host.path().join("data/tmp");
+    let tmp = test.host.path().join("data/tmp");
     let aside = tmp.join(format!("leaving-{}", key.0));
     fs::rename(&path, &aside).unwrap();
-    assert_eq!(read(&rig.engine, &ws, "outside"), "not recorded yet");
+    assert_eq!(read(&test.engine, &ws, "outside"), "not recorded yet");
     fs::rename(&path, &aside).unwrap();
-    rig.close();
-    fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
-    rig.reopen();
-    rig.engine.context.wait_for_jobs();
+    test.close();
+    fs::write(test.host.path().join("data/run/0000"), b"").unwrap();
+    test.reopen();
+    test.engine.context.wait_for_jobs();
     assert!(path.join("outside").exists() && !aside.exists());
-    // If it was known to be gone by then, it is thrown away.
+    // If the row says that the directory is gone, it is removed.
     let copy = tmp.join("leaving-999999");
     fs::create_dir(&copy).unwrap();
-    rig.close();
-    fs::write(rig.host.path().join("data/run/0000"), b"").unwrap();
-    rig.reopen();
-    rig.engine.context.wait_for_jobs();
+    test.close();
+    fs::write(test.host.path().join("data/run/0000"), b"").unwrap();
+    test.reopen();
+    test.engine.context.wait_for_jobs();
     assert!(!copy.exists());
-    assert_eq!(read(&rig.engine, &ws, "outside"), "not recorded yet");
+    assert_eq!(read(&test.engine, &ws, "outside"), "not recorded yet");
 }

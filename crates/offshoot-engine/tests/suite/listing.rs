@@ -8,7 +8,7 @@ use offshoot_engine::{ListOptions, ListSort};
 
 /// All names of a listing, page by page; between pages `meanwhile` may change something.
 fn names_by_page(
-    bed: &TestEngine,
+    test: &TestEngine,
     id: &offshoot_core::WorkspaceId,
     options: &ListOptions,
     mut meanwhile: impl FnMut(usize),
@@ -16,7 +16,7 @@ fn names_by_page(
     let mut names = Vec::new();
     let mut options = options.clone();
     for round in 0.. {
-        let page = bed
+        let page = test
             .engine
             .workspaces
             .list_page(id, &p("d"), &options, &|_| true)
@@ -35,10 +35,10 @@ fn names_by_page(
 
 #[test]
 fn pages_put_together_are_the_listing_in_every_order() {
-    let bed = TestEngine::plain();
-    let id = bed.create("w");
-    bed.write(&id, "d/m.txt", b"four");
-    let dir = bed.engine.workspaces.hand_out_path(&id).unwrap().join("d");
+    let test = TestEngine::plain();
+    let id = test.create("w");
+    test.write(&id, "d/m.txt", b"four");
+    let dir = test.engine.workspaces.hand_out_path(&id).unwrap().join("d");
     for (name, content) in [("a.txt", "22"), ("z", "1"), ("k:0:x", "22"), ("B", "")] {
         fs::write(dir.join(name), content).unwrap();
     }
@@ -51,7 +51,7 @@ fn pages_put_together_are_the_listing_in_every_order() {
         limit: 2,
         ..ListOptions::default()
     };
-    let names = |options| names_by_page(&bed, &id, &options, |_| ()).join(" ");
+    let names = |options| names_by_page(&test, &id, &options, |_| ()).join(" ");
     use ListSort::{Modified, Name, Size};
     assert_eq!(names(by(Name, false, false)), "B C a.txt k:0:x m.txt sub z");
     assert_eq!(names(by(Name, true, false)), "z sub m.txt k:0:x a.txt C B");
@@ -59,13 +59,13 @@ fn pages_put_together_are_the_listing_in_every_order() {
     assert_eq!(names(by(Size, true, true)), "sub C m.txt k:0:x a.txt z B");
     assert_eq!(names(by(Size, false, false)), "B C sub z a.txt k:0:x m.txt");
     for options in [by(Modified, false, false), by(Modified, true, true)] {
-        let mut paged = names_by_page(&bed, &id, &options, |_| ());
+        let mut paged = names_by_page(&test, &id, &options, |_| ());
         paged.sort();
         assert_eq!(paged.join(" "), "B C a.txt k:0:x m.txt sub z");
     }
-    // The last entry of a page goes away, and others come: nothing else is lost or shown twice.
+    // The last entry of a page is removed, and others are added: nothing else is lost or repeated.
     let options = by(Name, false, false);
-    let shown = names_by_page(&bed, &id, &options, |round| {
+    let shown = names_by_page(&test, &id, &options, |round| {
         if round == 0 {
             fs::remove_dir(dir.join("C")).unwrap();
             fs::write(dir.join("A"), "").unwrap();
@@ -77,10 +77,10 @@ fn pages_put_together_are_the_listing_in_every_order() {
 /// Every file that is opened or read counts as a call to the disk.
 #[test]
 fn a_page_by_name_looks_at_its_own_entries_alone() {
-    let bed = TestEngine::plain();
-    let id = bed.create("w");
-    bed.write(&id, "d/0", b"x");
-    let dir = bed.engine.workspaces.hand_out_path(&id).unwrap().join("d");
+    let test = TestEngine::plain();
+    let id = test.create("w");
+    test.write(&id, "d/0", b"x");
+    let dir = test.engine.workspaces.hand_out_path(&id).unwrap().join("d");
     for number in 0..300 {
         fs::write(dir.join(format!("f{number:03}")), "content").unwrap();
     }
@@ -89,22 +89,22 @@ fn a_page_by_name_looks_at_its_own_entries_alone() {
         after: Some("f100".to_owned()),
         ..ListOptions::default()
     };
-    bed.plan.arm(60);
-    let page = bed
+    test.plan.arm(60);
+    let page = test
         .engine
         .workspaces
         .list_page(&id, &p("d"), &options, &|_| true)
         .unwrap();
-    assert!(!bed.plan.disarm(), "a page of five made sixty calls");
+    assert!(!test.plan.disarm(), "a page of five made sixty calls");
     assert_eq!(page.entries[0].path, p("d/f101"));
     assert_eq!(page.next.as_deref(), Some("f105"));
-    // So does the tree: files are nothing but names to it.
-    bed.plan.arm(60);
-    let tree = bed
+    // A tree does not open files either, because it shows names only.
+    test.plan.arm(60);
+    let tree = test
         .engine
         .workspaces
         .tree(&id, &RelPath::root(), Some(1))
         .unwrap();
-    assert!(!bed.plan.disarm());
+    assert!(!test.plan.disarm());
     assert_eq!(tree.children.len(), 1);
 }

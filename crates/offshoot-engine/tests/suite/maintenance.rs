@@ -72,7 +72,7 @@ fn clean_keeps_the_last_state_and_ignored_files_if_asked_to() {
     assert!(done.workspaces[0].ignored.is_empty());
     assert!(!dir.path().join("data/workspaces/a1").exists());
     assert_clean(&engine);
-    // Reads come from the store, and the directory comes back whole when it is asked for.
+    // Reads come from the store, and the directory is built again when its path is requested.
     assert_eq!(
         engine
             .workspaces
@@ -343,7 +343,7 @@ fn a_deleted_workspace_comes_back_with_its_ignored_files_if_asked_to() {
         .snapshot(&ws, None, false, &user())
         .unwrap();
     assert_eq!((unchanged.created, unchanged.snapshot.id), (false, kept));
-    // From an older state, under another name.
+    // A workspace from an older state, under another name.
     let other = engine
         .workspaces
         .create_workspace_from(None, &early.id.to_hex()[..12], Quota::default(), &user())
@@ -434,7 +434,7 @@ fn sessions_go_by_their_age_with_all_that_only_they_hold() {
         .delete_workspace(&old, &user())
         .unwrap_err();
     assert_eq!(never.code(), ErrorCode::WorkspaceNotFound);
-    // Neither one in which somebody works nor one that was used since.
+    // Neither a workspace that a program uses nor one that was used since is cleaned up.
     assert!(open_path.exists() && changed_path.join("temp/new").exists());
     worker.kill().unwrap();
     worker.wait().unwrap();

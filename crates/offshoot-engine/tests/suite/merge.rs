@@ -11,8 +11,8 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
-fn complete(rig: &TestEngine, id: &WorkspaceId) -> Completed {
-    rig.engine
+fn complete(test: &TestEngine, id: &WorkspaceId) -> Completed {
+    test.engine
         .merges
         .complete(id, &CompleteOptions::default(), &user())
         .unwrap()
@@ -22,7 +22,12 @@ fn paths(list: &[RelPath]) -> Vec<String> {
     list.iter().map(RelPath::to_text).collect()
 }
 
-fn settle(rig: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&str, Policy)]) {
+fn set_merge_settings(
+    test: &TestEngine,
+    project: &ProjectId,
+    landing: Landing,
+    rules: &[(&str, Policy)],
+) {
     let settings = MergeSettings {
         policies: rules
             .iter()
@@ -35,7 +40,7 @@ fn settle(rig: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&st
         include_ignored: false,
         protect: Vec::new(),
     };
-    rig.engine
+    test.engine
         .projects
         .set_merge_settings(project, &settings, &user())
         .unwrap();
@@ -43,10 +48,10 @@ fn settle(rig: &TestEngine, project: &ProjectId, landing: Landing, rules: &[(&st
 
 #[test]
 fn work_of_several_agents_comes_together() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (one, one_path) = rig.fork(&project, "one");
-        let (two, two_path) = rig.fork(&project, "two");
+    with_each(|test| {
+        let project = test.project("web");
+        let (one, one_path) = test.fork(&project, "one");
+        let (two, two_path) = test.fork(&project, "two");
         fs::write(one_path.join("one.txt"), "one\n").unwrap();
         fs::remove_file(one_path.join("README")).unwrap();
         fs::create_dir(one_path.join("empty")).unwrap();
@@ -63,14 +68,14 @@ fn work_of_several_agents_comes_together() {
         fs::create_dir(two_path.join("target")).unwrap();
         fs::write(two_path.join("target/out"), "ignored").unwrap();
 
-        let first = complete(&rig, &one);
+        let first = complete(&test, &one);
         assert_eq!(paths(&first.merged), ["README", "one.txt", "src/lib.rs"]);
-        let plan = rig
+        let plan = test
             .engine
             .merges
             .plan_completion(&two, &CompleteOptions::default(), &user())
             .unwrap();
-        let second = complete(&rig, &two);
+        let second = complete(&test, &two);
         assert_eq!(plan.merged, second.merged);
         assert_eq!(
             paths(&second.merged),
@@ -78,10 +83,10 @@ fn work_of_several_agents_comes_together() {
         );
         assert_eq!(second.auto_resolved[0].path, p("src/lib.rs"));
         assert_eq!(
-            rig.project_text(&project, "src/lib.rs"),
+            test.project_text(&project, "src/lib.rs"),
             "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN\n"
         );
-        let all = rig
+        let all = test
             .engine
             .projects
             .project_entries(&project, None, &RelPath::root(), true)
@@ -90,58 +95,58 @@ fn work_of_several_agents_comes_together() {
         assert!(names.contains(&"empty".to_owned()) && !names.contains(&"README".to_owned()));
         assert!(!names.contains(&"target".to_owned()));
         // The workspaces are gone, and completing them again gives the same answer.
-        rig.engine.context.wait_for_jobs();
-        assert!(!one_path.exists() && rig.host.mounts().is_empty());
-        let snapshots = rig
+        test.engine.context.wait_for_jobs();
+        assert!(!one_path.exists() && test.host.mounts().is_empty());
+        let snapshots = test
             .engine
             .projects
             .project_snapshots(&project, None, 0)
             .unwrap()
             .len();
-        assert_eq!(complete(&rig, &one), first);
+        assert_eq!(complete(&test, &one), first);
         assert_eq!(
-            rig.engine
+            test.engine
                 .projects
                 .project_snapshots(&project, None, 0)
                 .unwrap()
                 .len(),
             snapshots
         );
-        // What was ignored went unread, and the answer says how much.
+        // Ignored files were removed unread, and the answer counts them.
         let gone = second.ignored_removed;
         assert_eq!((gone.files, gone.bytes), (1, 7));
-        assert_eq!(complete(&rig, &two), second);
-        let versions = rig
+        assert_eq!(complete(&test, &two), second);
+        let versions = test
             .engine
             .projects
             .project_versions(&project, &p("one.txt"))
             .unwrap();
         assert_eq!(versions[0].snapshot.cause.operator.as_str(), "system");
         assert_eq!(versions[0].snapshot.cause.claim.as_deref(), Some("one"));
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (one, one_path) = rig.fork(&project, "one");
-        let (two, two_path) = rig.fork(&project, "two");
+    with_each(|test| {
+        let project = test.project("web");
+        let (one, one_path) = test.fork(&project, "one");
+        let (two, two_path) = test.fork(&project, "two");
         fs::write(one_path.join("README"), "from one\n").unwrap();
         fs::write(two_path.join("README"), "from two\n").unwrap();
         fs::write(two_path.join("free"), "free\n").unwrap();
-        complete(&rig, &one);
-        let done = complete(&rig, &two);
+        complete(&test, &one);
+        let done = complete(&test, &two);
         assert_eq!(paths(&done.merged), ["free"]);
         assert_eq!(done.conflicts.len(), 1);
-        assert_eq!(rig.project_text(&project, "README"), "from one\n");
+        assert_eq!(test.project_text(&project, "README"), "from one\n");
         assert!(
             two_path.join("README").exists(),
             "a workspace with reviews is kept"
         );
-        assert_eq!(complete(&rig, &two), done);
-        let reviews = rig.engine.merges.reviews(Some(&project), false).unwrap();
+        assert_eq!(complete(&test, &two), done);
+        let reviews = test.engine.merges.reviews(Some(&project), false).unwrap();
         assert_eq!(reviews.len(), 1);
         let review = &reviews[0];
         assert_eq!(Some(&review.id), done.conflicts[0].review_id.as_ref());
@@ -150,7 +155,7 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
             review.ours_by.as_ref().unwrap().claim.as_deref(),
             Some("one")
         );
-        rig.engine
+        test.engine
             .merges
             .propose(
                 &review.id,
@@ -159,31 +164,31 @@ fn a_conflict_waits_and_nothing_of_the_rest_is_held_up() {
                 &user(),
             )
             .unwrap();
-        let resolved = rig
+        let resolved = test
             .engine
             .merges
             .resolve(&review.id, Resolution::Candidate(1), &user())
             .unwrap();
         assert_eq!(resolved.review.state, "resolved");
         assert!(!resolved.recomputed);
-        assert_eq!(rig.project_text(&project, "README"), "from both\n");
-        assert!(rig.engine.merges.reviews(None, false).unwrap().is_empty());
-        assert_eq!(rig.engine.merges.reviews(None, true).unwrap().len(), 1);
-        let again = rig
+        assert_eq!(test.project_text(&project, "README"), "from both\n");
+        assert!(test.engine.merges.reviews(None, false).unwrap().is_empty());
+        assert_eq!(test.engine.merges.reviews(None, true).unwrap().len(), 1);
+        let again = test
             .engine
             .merges
             .resolve(&review.id, Resolution::Ours, &user());
         assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
-        rig.engine.context.wait_for_jobs();
+        test.engine.context.wait_for_jobs();
         assert!(!two_path.exists(), "the last review was resolved");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
     for (agent, choice, expected) in [
         ("ours", Resolution::Ours, "one\nOURS\nthree\nfour\n"),
         ("theirs", Resolution::Theirs, "one\nTHEIRS\nthree\nFOUR\n"),
@@ -200,49 +205,52 @@ fn reviews_are_decided_in_every_way_and_against_the_project_as_it_is() {
         ),
     ] {
         let name = format!("{agent}.txt");
-        rig.put(&project, &name, "one\ntwo\nthree\nfour\n");
-        let (id, path) = rig.fork(&project, agent);
+        test.put(&project, &name, "one\ntwo\nthree\nfour\n");
+        let (id, path) = test.fork(&project, agent);
         fs::write(path.join(&name), "one\nTHEIRS\nthree\nFOUR\n").unwrap();
-        rig.put(&project, &name, "one\nOURS\nthree\nfour\n");
-        let done = complete(&rig, &id);
+        test.put(&project, &name, "one\nOURS\nthree\nfour\n");
+        let done = complete(&test, &id);
         let review = done.conflicts[0].review_id.clone().unwrap();
         assert_eq!(done.conflicts[0].parts, ["line 2"]);
-        rig.engine.merges.resolve(&review, choice, &user()).unwrap();
-        assert_eq!(rig.project_text(&project, &name), expected, "{agent}");
+        test.engine
+            .merges
+            .resolve(&review, choice, &user())
+            .unwrap();
+        assert_eq!(test.project_text(&project, &name), expected, "{agent}");
     }
-    // The project goes on while a review waits: the decision fits what is there by then.
-    rig.put(&project, "late.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
-    let (id, path) = rig.fork(&project, "late");
+    // The project changes while a review waits, and the decision fits its current content.
+    test.put(&project, "late.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
+    let (id, path) = test.fork(&project, "late");
     fs::write(
         path.join("late.txt"),
         "one\nTHEIRS\nthree\nfour\nfive\nsix\n",
     )
     .unwrap();
-    rig.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nsix\n");
-    let review = complete(&rig, &id).conflicts[0].review_id.clone().unwrap();
-    rig.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nSIX\n");
-    assert!(rig.engine.merges.review(&review).unwrap().changed_since);
-    let resolved = rig
+    test.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nsix\n");
+    let review = complete(&test, &id).conflicts[0].review_id.clone().unwrap();
+    test.put(&project, "late.txt", "one\nOURS\nthree\nfour\nfive\nSIX\n");
+    assert!(test.engine.merges.review(&review).unwrap().changed_since);
+    let resolved = test
         .engine
         .merges
         .resolve(&review, Resolution::Theirs, &user())
         .unwrap();
     assert!(resolved.recomputed);
     assert_eq!(
-        rig.project_text(&project, "late.txt"),
+        test.project_text(&project, "late.txt"),
         "one\nTHEIRS\nthree\nfour\nfive\nSIX\n"
     );
-    let missing = rig.engine.merges.review("nothing").unwrap_err();
+    let missing = test.engine.merges.review("nothing").unwrap_err();
     assert_eq!(missing.code(), ErrorCode::ReviewNotFound);
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    settle(
-        &rig,
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    set_merge_settings(
+        &test,
         &project,
         Landing::Partial,
         &[
@@ -260,7 +268,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
         } else {
             format!("f.{kind}")
         };
-        rig.put(&project, &name, "a\nb\nc\nd\ne\n");
+        test.put(&project, &name, "a\nb\nc\nd\ne\n");
     }
     let fork = |agent: &str, priority: i64| {
         let options = ForkOptions {
@@ -268,7 +276,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
             priority: Some(priority),
             ..ForkOptions::default()
         };
-        let (fork, path) = rig
+        let (fork, path) = test
             .engine
             .forks
             .fork_out(&project, &options, &user())
@@ -287,8 +295,8 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
         }
     }
     fs::write(even_path.join("f.prio"), "a\nEVEN\nc\nd\ne\n").unwrap();
-    complete(&rig, &low);
-    let done = complete(&rig, &high);
+    complete(&test, &low);
+    let done = complete(&test, &high);
     assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
     for (name, expected) in [
         ("f.lww", "a\nHIGH\nc\nd\nE\n"),
@@ -297,7 +305,7 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
         ("f.union", "a\nLOW\nHIGH\nc\nd\nE\n"),
         ("f.prio", "a\nHIGH\nc\nd\nE\n"),
     ] {
-        assert_eq!(rig.project_text(&project, name), expected, "{name}");
+        assert_eq!(test.project_text(&project, name), expected, "{name}");
     }
     let lost = done
         .decided
@@ -309,47 +317,47 @@ fn policies_decide_the_conflicting_part_alone_and_keep_what_lost() {
         ("theirs", Policy::LastWriterWins)
     );
     assert_eq!(lost.lost_by.as_deref(), Some("low"));
-    // A tie is for somebody to decide.
-    let tie = complete(&rig, &even);
+    // A tie has to be decided by a person.
+    let tie = complete(&test, &even);
     assert_eq!(tie.conflicts.len(), 1);
-    // What lost comes back with one call.
+    // One call brings back what lost.
     let merge = done.merge_id.unwrap();
-    rig.engine
+    test.engine
         .merges
         .take_lost(&merge, &p("f.lww"), &user())
         .unwrap();
-    assert_eq!(rig.project_text(&project, "f.lww"), "a\nLOW\nc\nd\ne\n");
-    rig.check();
+    assert_eq!(test.project_text(&project, "f.lww"), "a\nLOW\nc\nd\ne\n");
+    test.check();
 }
 
 #[test]
 fn an_atomic_project_lands_nothing_until_all_is_decided() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    settle(&rig, &project, Landing::Atomic, &[]);
-    let (id, path) = rig.fork(&project, "one");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    set_merge_settings(&test, &project, Landing::Atomic, &[]);
+    let (id, path) = test.fork(&project, "one");
     fs::write(path.join("README"), "mine\n").unwrap();
     fs::write(path.join("docs/a/b"), "mine\n").unwrap();
     fs::write(path.join("free"), "free\n").unwrap();
-    rig.put(&project, "README", "other\n");
-    rig.put(&project, "docs/a/b", "other\n");
-    let done = complete(&rig, &id);
+    test.put(&project, "README", "other\n");
+    test.put(&project, "docs/a/b", "other\n");
+    let done = complete(&test, &id);
     assert_eq!((done.snapshot, done.conflicts.len()), (None, 2));
-    let names = |rig: &TestEngine| -> Vec<String> {
-        let all = rig
+    let names = |test: &TestEngine| -> Vec<String> {
+        let all = test
             .engine
             .projects
             .project_entries(&project, None, &RelPath::root(), false)
             .unwrap();
         all.iter().map(|one| one.path.to_text()).collect()
     };
-    assert!(!names(&rig).contains(&"free".to_owned()));
+    assert!(!names(&test).contains(&"free".to_owned()));
     let ids: Vec<String> = done
         .conflicts
         .iter()
         .map(|one| one.review_id.clone().unwrap())
         .collect();
-    let first = rig
+    let first = test
         .engine
         .merges
         .resolve(&ids[0], Resolution::Theirs, &user())
@@ -358,139 +366,139 @@ fn an_atomic_project_lands_nothing_until_all_is_decided() {
         (first.review.state, first.snapshot.is_none()),
         ("decided", true)
     );
-    assert!(!names(&rig).contains(&"free".to_owned()));
-    let last = rig
+    assert!(!names(&test).contains(&"free".to_owned()));
+    let last = test
         .engine
         .merges
         .resolve(&ids[1], Resolution::Ours, &user())
         .unwrap();
     assert!(last.snapshot.is_some());
-    assert!(names(&rig).contains(&"free".to_owned()));
+    assert!(names(&test).contains(&"free".to_owned()));
     let texts = [
-        rig.project_text(&project, "README"),
-        rig.project_text(&project, "docs/a/b"),
+        test.project_text(&project, "README"),
+        test.project_text(&project, "docs/a/b"),
     ];
     let mut sorted = texts.clone();
     sorted.sort();
     assert_eq!(sorted, ["mine\n", "other\n"]);
-    let merge = rig.engine.merges.receipt(&done.merge_id.unwrap()).unwrap();
+    let merge = test.engine.merges.receipt(&done.merge_id.unwrap()).unwrap();
     assert_eq!(merge.completed.snapshot, last.snapshot.map(|one| one.id));
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn a_kept_workspace_moves_onto_the_merged_head_again_and_again() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         let keep = CompleteOptions {
             keep: true,
             ..CompleteOptions::default()
         };
         for round in 0..3 {
             fs::write(path.join(format!("mine{round}")), "mine\n").unwrap();
-            rig.put(&project, &format!("theirs{round}"), "theirs\n");
-            let done = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
+            test.put(&project, &format!("theirs{round}"), "theirs\n");
+            let done = test.engine.merges.complete(&id, &keep, &user()).unwrap();
             assert_eq!(paths(&done.merged), [format!("mine{round}")]);
             assert!(path.join(format!("theirs{round}")).exists());
-            assert!(rig.changes(&id).is_empty());
-            let again = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
+            assert!(test.changes(&id).is_empty());
+            let again = test.engine.merges.complete(&id, &keep, &user()).unwrap();
             assert_eq!(
                 again.merged,
                 Vec::<RelPath>::new(),
                 "nothing is left to merge"
             );
         }
-        // A conflict: the project's side is shown, the own one waits in the review.
+        // In a conflict the fork gets the project's side, and its own waits in the review.
         fs::write(path.join("README"), "mine\n").unwrap();
-        rig.put(&project, "README", "theirs\n");
-        let done = rig.engine.merges.complete(&id, &keep, &user()).unwrap();
+        test.put(&project, "README", "theirs\n");
+        let done = test.engine.merges.complete(&id, &keep, &user()).unwrap();
         assert_eq!(done.conflicts.len(), 1);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"theirs\n");
         let review = done.conflicts[0].review_id.clone().unwrap();
-        rig.engine
+        test.engine
             .merges
             .resolve(&review, Resolution::Theirs, &user())
             .unwrap();
-        assert_eq!(rig.project_text(&project, "README"), "mine\n");
-        rig.check();
+        assert_eq!(test.project_text(&project, "README"), "mine\n");
+        test.check();
     });
 }
 
 #[test]
 fn undoing_a_merge_is_a_new_snapshot_that_spares_later_work() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (one, path) = rig.fork(&project, "one");
+    let test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (one, path) = test.fork(&project, "one");
     fs::write(path.join("README"), "one\n").unwrap();
     fs::write(path.join("added"), "one\n").unwrap();
     fs::remove_file(path.join("docs/a/b")).unwrap();
-    let done = complete(&rig, &one);
-    rig.put(&project, "later", "later\n");
+    let done = complete(&test, &one);
+    test.put(&project, "later", "later\n");
     let merge = done.merge_id.unwrap();
-    rig.engine.merges.undo_merge(&merge, &user()).unwrap();
-    assert_eq!(rig.project_text(&project, "README"), "read me\n");
-    assert_eq!(rig.project_text(&project, "docs/a/b"), "deep\n");
-    assert_eq!(rig.project_text(&project, "later"), "later\n");
-    let gone = rig
+    test.engine.merges.undo_merge(&merge, &user()).unwrap();
+    assert_eq!(test.project_text(&project, "README"), "read me\n");
+    assert_eq!(test.project_text(&project, "docs/a/b"), "deep\n");
+    assert_eq!(test.project_text(&project, "later"), "later\n");
+    let gone = test
         .engine
         .projects
         .open_project_file(&project, None, &p("added"));
     assert_eq!(gone.err().unwrap().code(), ErrorCode::FileNotFound);
-    let again = rig.engine.merges.undo_merge(&merge, &user()).unwrap_err();
+    let again = test.engine.merges.undo_merge(&merge, &user()).unwrap_err();
     assert_eq!(again.code(), ErrorCode::AlreadyExists);
-    let log = rig.engine.merges.list_merges(&project, None, 0).unwrap();
+    let log = test.engine.merges.list_merges(&project, None, 0).unwrap();
     assert!(log[0].undone_by.is_some());
-    // Where later work stands on what the merge brought, nothing is undone.
-    let (two, path) = rig.fork(&project, "two");
+    // If later changes build on those of the merge, nothing is undone.
+    let (two, path) = test.fork(&project, "two");
     fs::write(path.join("README"), "two\n").unwrap();
-    let done = complete(&rig, &two);
-    rig.put(&project, "README", "on top of two\n");
-    let refused = rig
+    let done = complete(&test, &two);
+    test.put(&project, "README", "on top of two\n");
+    let refused = test
         .engine
         .merges
         .undo_merge(&done.merge_id.unwrap(), &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::MergeConflict);
-    assert_eq!(rig.project_text(&project, "README"), "on top of two\n");
-    rig.check();
+    assert_eq!(test.project_text(&project, "README"), "on top of two\n");
+    test.check();
 }
 
 #[test]
 fn touched_but_equal_files_do_not_undo_what_others_did() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         fs::set_permissions(path.join("README"), PermissionsExt::from_mode(0o600)).unwrap();
         fs::set_permissions(path.join("README"), PermissionsExt::from_mode(0o644)).unwrap();
         fs::write(path.join("new"), "new\n").unwrap();
-        rig.put(&project, "README", "newer\n");
-        rig.engine.merges.update(&id, false, &user()).unwrap();
-        let done = complete(&rig, &id);
+        test.put(&project, "README", "newer\n");
+        test.engine.merges.update(&id, false, &user()).unwrap();
+        let done = complete(&test, &id);
         assert_eq!(paths(&done.merged), ["new"]);
-        assert_eq!(rig.project_text(&project, "README"), "newer\n");
-        rig.check();
+        assert_eq!(test.project_text(&project, "README"), "newer\n");
+        test.check();
     });
 }
 
 #[test]
 fn what_was_asked_for_is_done_by_whoever_comes_next() {
-    let mut rig = TestEngine::new(ProviderName::Copy);
-    let project = rig.project("web");
-    let (one, path) = rig.fork(&project, "one");
+    let mut test = TestEngine::new(ProviderName::Copy);
+    let project = test.project("web");
+    let (one, path) = test.fork(&project, "one");
     fs::write(path.join("one"), "one\n").unwrap();
-    // What a process leaves that is killed right after it asked.
-    leave_completion(&rig, &one);
-    rig.reopen();
-    assert_eq!(rig.engine.merges.work_off_completions().unwrap(), 0);
-    assert_eq!(rig.project_text(&project, "one"), "one\n");
-    rig.check();
+    // A process was killed right after it requested the merge.
+    leave_completion(&test, &one);
+    test.reopen();
+    assert_eq!(test.engine.merges.work_off_completions().unwrap(), 0);
+    assert_eq!(test.project_text(&project, "one"), "one\n");
+    test.check();
 }
 
-/// Asks for a merge without doing it, as a process does that is killed at that moment.
-fn leave_completion(rig: &TestEngine, id: &WorkspaceId) {
+/// Requests a merge without doing it, as a process that is killed at that moment does.
+fn leave_completion(test: &TestEngine, id: &WorkspaceId) {
     use offshoot_store::{CompletionRow, Durability, MetaStore, SqliteOptions, SqliteStore};
-    let database = rig.host.path().join("data/offshoot.db");
+    let database = test.host.path().join("data/offshoot.db");
     let store = SqliteStore::open(&database, SqliteOptions::default()).unwrap();
     store
         .write(Durability::Synced, &mut |tx| {
@@ -512,8 +520,8 @@ fn leave_completion(rig: &TestEngine, id: &WorkspaceId) {
 
 #[test]
 fn a_workspace_that_is_no_fork_cannot_be_completed() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let id = rig
+    let test = TestEngine::new(ProviderName::Copy);
+    let id = test
         .engine
         .workspaces
         .create_workspace(
@@ -524,13 +532,13 @@ fn a_workspace_that_is_no_fork_cannot_be_completed() {
         )
         .unwrap()
         .id;
-    let refused = rig
+    let refused = test
         .engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidRequest);
     let unknown = "nobody".parse().unwrap();
-    let refused = rig
+    let refused = test
         .engine
         .merges
         .complete(&unknown, &CompleteOptions::default(), &user());

@@ -13,8 +13,8 @@ use offshoot_fs::ProviderName;
 use offshoot_testkit::{HostDir, Rng, soak, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// Files that every second large merge finds changed by both sides. The others end with the removal
-/// of the fork, so that kills fall into that too.
+/// Files that both sides change in every second large merge. The other merges end with the removal
+/// of the fork, so that kills also hit that.
 const CONFLICTS: usize = 3;
 
 #[test]
@@ -24,7 +24,7 @@ fn child() {
     }
 }
 
-/// Completes the workspaces whose names come in, and says what came of each.
+/// Completes the workspaces whose names it reads, and prints the outcome of each.
 fn complete_what_is_asked_for(task: &Task) {
     let engine = open(&task.host, task.provider);
     say("ready");
@@ -45,9 +45,9 @@ fn best_provider() -> ProviderName {
     working(place.path())[0]
 }
 
-/// A project of many files that one fork after the other changes all at once.
+/// A project of many files, all of which one fork after the other changes.
 struct Large {
-    rig: TestEngine,
+    test: TestEngine,
     project: ProjectId,
     files: usize,
     round: usize,
@@ -55,11 +55,11 @@ struct Large {
 
 impl Large {
     fn new(files: usize) -> Large {
-        let rig = TestEngine::new(best_provider());
-        let project = rig.project("web");
-        let (first, path) = rig.fork(&project, "first");
+        let test = TestEngine::new(best_provider());
+        let project = test.project("web");
+        let (first, path) = test.fork(&project, "first");
         let large = Large {
-            rig,
+            test,
             project,
             files,
             round: 0,
@@ -72,7 +72,7 @@ impl Large {
         large
     }
 
-    /// Half of them exist in every round, the others are new in this one.
+    /// Half of the files exist in every round, the others are new in this one.
     fn write_files(&self, root: &Path, text: &str) {
         for number in 0..self.files {
             let dir = if number % 2 == 0 {
@@ -86,7 +86,7 @@ impl Large {
     }
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
-        self.rig
+        self.test
             .engine
             .merges
             .complete(id, &CompleteOptions::default(), &user())
@@ -98,26 +98,26 @@ impl Large {
         CONFLICTS * (self.round % 2)
     }
 
-    /// A fork that changed all files, some of them against the project.
+    /// A fork that changed all files, some of them in conflict with the project.
     fn prepare(&mut self) -> WorkspaceId {
         self.round += 1;
         let (id, path) = self
-            .rig
+            .test
             .fork(&self.project, &format!("agent{}", self.round));
         self.write_files(&path, &format!("round {}\n", self.round));
         for number in 0..self.conflicts() {
             let name = format!("both{number}");
             fs::write(path.join(&name), format!("theirs {}\n", self.round)).unwrap();
-            self.rig
+            self.test
                 .put(&self.project, &name, &format!("ours {}\n", self.round));
         }
-        self.rig.engine.context.wait_for_jobs();
+        self.test.engine.context.wait_for_jobs();
         id
     }
 
-    /// Whether the merge of this round is in the project: all of it or nothing.
+    /// Whether the merge of this round is in the project. Either all of it is or nothing.
     fn is_merged(&self) -> bool {
-        let image = self.rig.project_image(&self.project, None);
+        let image = self.test.project_image(&self.project, None);
         let text = format!("round {}\n", self.round).into_bytes();
         let is_of_round = |node: &offshoot_testkit::Node| matches!(node, offshoot_testkit::Node::File(_, bytes) if *bytes == text);
         let there = image.values().filter(|node| is_of_round(node)).count();
@@ -131,7 +131,7 @@ impl Large {
 
     fn check_reviews(&self, merged: bool) {
         let reviews = self
-            .rig
+            .test
             .engine
             .merges
             .reviews(Some(&self.project), false)
@@ -139,8 +139,14 @@ impl Large {
         assert_eq!(reviews.len(), if merged { self.conflicts() } else { 0 });
         for review in reviews {
             let content = |id: Option<_>| {
-                String::from_utf8(self.rig.engine.workspaces.content_of(&id.unwrap()).unwrap())
-                    .unwrap()
+                String::from_utf8(
+                    self.test
+                        .engine
+                        .workspaces
+                        .content_of(&id.unwrap())
+                        .unwrap(),
+                )
+                .unwrap()
             };
             assert_eq!(content(review.ours), format!("ours {}\n", self.round));
             assert_eq!(content(review.theirs), format!("theirs {}\n", self.round));
@@ -149,41 +155,41 @@ impl Large {
         }
     }
 
-    /// Decides every review, by which the fork goes.
+    /// Decides every review, which removes the fork.
     fn resolve_all(&self, id: &WorkspaceId) {
         for review in self
-            .rig
+            .test
             .engine
             .merges
             .reviews(Some(&self.project), false)
             .unwrap()
         {
             let done = self
-                .rig
+                .test
                 .engine
                 .merges
                 .resolve(&review.id, Resolution::Theirs, &user());
             done.unwrap();
         }
-        self.rig.engine.context.wait_for_jobs();
+        self.test.engine.context.wait_for_jobs();
         assert!(
-            self.rig.engine.workspaces.workspace(id).is_err(),
+            self.test.engine.workspaces.workspace(id).is_err(),
             "the fork went"
         );
         for number in 0..self.conflicts() {
             let text = self
-                .rig
+                .test
                 .project_text(&self.project, &format!("both{number}"));
             assert_eq!(text, format!("theirs {}\n", self.round));
         }
     }
 }
 
-/// Starts a child, lets it complete a workspace and kills it after so long. Returns whether it
-/// was alive in the middle of it.
+/// Starts a child, lets it complete a workspace and kills it after a delay. Returns whether it was
+/// still running.
 fn kill_in_the_middle(large: &Large, id: &WorkspaceId, after: Duration) -> bool {
-    let host = large.rig.host.path();
-    let mut child = Child::start("merge_kill", "complete", host, large.rig.provider);
+    let host = large.test.host.path();
+    let mut child = Child::start("merge_kill", "complete", host, large.test.provider);
     assert_eq!(child.hear(LIMIT).unwrap(), "ready");
     child.tell(id.as_str());
     assert_eq!(child.hear(LIMIT).unwrap(), "begin");
@@ -196,14 +202,14 @@ fn kill_in_the_middle(large: &Large, id: &WorkspaceId, after: Duration) -> bool 
     said.is_empty()
 }
 
-/// How long a child needs when nobody kills it, so that kills are spread over all of it.
+/// How long a child needs without a kill, so that kills are spread over that time.
 fn time_of_a_merge(large: &mut Large) -> Duration {
     let id = large.prepare();
     let mut child = Child::start(
         "merge_kill",
         "complete",
-        large.rig.host.path(),
-        large.rig.provider,
+        large.test.host.path(),
+        large.test.provider,
     );
     assert_eq!(child.hear(LIMIT).unwrap(), "ready");
     child.tell(id.as_str());
@@ -212,7 +218,7 @@ fn time_of_a_merge(large: &mut Large) -> Duration {
     assert!(child.hear(LIMIT).unwrap().starts_with("done"));
     let took = started.elapsed();
     child.end();
-    large.rig.reopen();
+    large.test.reopen();
     large.resolve_all(&id);
     took
 }
@@ -226,30 +232,31 @@ fn merge_kill_in_the_middle_of_large_merges() {
     let (mut caught, mut landed) = (0, 0);
     let mut rounds = 0;
     while caught < kills {
-        // What is checked after each kill grows with every merge, so a new project now and then.
+        // The checks after each kill grow with every merge, so the project is replaced now and
+        // then.
         rounds += 1;
         if rounds % 10 == 0 {
             large = Large::new(files);
         }
         let id = large.prepare();
-        // Landing is the end of it, so the second half gets most of the kills.
+        // Landing is at the end, so the second half gets most of the kills.
         let micros = whole.as_micros() as usize;
         let from = if rng.chance(700) { micros / 2 } else { 0 };
         let after = Duration::from_micros(rng.between(from, micros) as u64);
         let alive = kill_in_the_middle(&large, &id, after);
         caught += usize::from(alive);
-        // Follows what a merge takes on this machine right now.
+        // Adapts to how long a merge takes on this machine right now.
         whole = if alive {
             whole * 103 / 100
         } else {
             (whole * 9 / 10).max(Duration::from_millis(1))
         };
-        large.rig.reopen();
+        large.test.reopen();
         let merged = large.is_merged();
         assert!(merged || alive, "an acknowledged merge is not there");
         landed += usize::from(merged && alive);
         large.check_reviews(merged);
-        large.rig.check();
+        large.test.check();
         let done = large.complete(&id);
         assert_eq!(
             (done.merged.len(), done.conflicts.len()),
@@ -260,8 +267,8 @@ fn merge_kill_in_the_middle_of_large_merges() {
         assert_eq!(large.complete(&id), done, "completing again");
         large.resolve_all(&id);
     }
-    large.rig.check();
-    // Or kills were never late enough, or never early enough, to show anything.
+    large.test.check();
+    // Otherwise kills were always too early or always too late to show anything.
     assert!(
         !soak() || (landed > 0 && landed < caught),
         "{landed} landed"
@@ -272,7 +279,7 @@ fn merge_kill_in_the_middle_of_large_merges() {
     );
 }
 
-/// How long a data directory takes to open now.
+/// How long the data directory takes to open.
 fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
     let started = Instant::now();
     let engine = open(host, provider);
@@ -281,25 +288,25 @@ fn time_to_open(host: &Path, provider: ProviderName) -> Duration {
     took
 }
 
-/// Kills a merge of many files when it has recorded what the fork holds, and again when it has
-/// landed and its layer is made and the fork taken away. Returns how long the next process took to
-/// open the data directory each time.
+/// Kills a merge of many files after it has recorded the fork, and again after it has landed while
+/// it publishes the layer and removes the fork. Returns how long the next process took to open the
+/// data directory each time.
 fn starts_after_kills(files: usize) -> [Duration; 2] {
     let mut large = Large::new(1);
-    let (id, path) = large.rig.fork(&large.project, "many");
+    let (id, path) = large.test.fork(&large.project, "many");
     for number in 0..files {
         let dir = path.join(format!("many/{}", number % 100));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join(number.to_string()), format!("{number}\n")).unwrap();
     }
-    large.rig.engine.context.wait_for_jobs();
+    large.test.engine.context.wait_for_jobs();
     let files = files as i64;
     let begin = |large: &Large| {
         let mut child = Child::start(
             "merge_kill",
             "complete",
-            large.rig.host.path(),
-            large.rig.provider,
+            large.test.host.path(),
+            large.test.provider,
         );
         assert_eq!(child.hear(LIMIT).unwrap(), "ready");
         child.tell(id.as_str());
@@ -307,19 +314,19 @@ fn starts_after_kills(files: usize) -> [Duration; 2] {
     };
     let child = begin(&large);
     let recorded =
-        |large: &Large| large.rig.engine.workspaces.workspace(&id).unwrap().files > files;
+        |large: &Large| large.test.engine.workspaces.workspace(&id).unwrap().files > files;
     wait_until("the fork is recorded", || recorded(&large));
     child.kill();
-    let after_record = time_to_open(large.rig.host.path(), large.rig.provider);
+    let after_record = time_to_open(large.test.host.path(), large.test.provider);
     let child = begin(&large);
-    let is_open = |large: &Large| large.rig.engine.workspaces.workspace(&id).is_ok();
+    let is_open = |large: &Large| large.test.engine.workspaces.workspace(&id).is_ok();
     wait_until("the fork goes", || !is_open(&large));
     child.kill();
-    let after_landing = time_to_open(large.rig.host.path(), large.rig.provider);
-    let project = large.rig.engine.projects.project(&large.project).unwrap();
+    let after_landing = time_to_open(large.test.host.path(), large.test.provider);
+    let project = large.test.engine.projects.project(&large.project).unwrap();
     assert!(project.files > files, "{} files are merged", project.files);
-    large.rig.reopen();
-    large.rig.check();
+    large.test.reopen();
+    large.test.check();
     [after_record, after_landing]
 }
 
@@ -327,7 +334,7 @@ fn starts_after_kills(files: usize) -> [Duration; 2] {
 fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
     let mut best = [Duration::MAX; 2];
     for _ in 0..3 {
-        // What a busy machine takes for nothing at all is not ours.
+        // The limit follows how long opening an empty data directory takes right now.
         let place = HostDir::new();
         let limit = Duration::from_millis(500) + 5 * time_to_open(place.path(), best_provider());
         let starts = starts_after_kills(10_000);
@@ -342,26 +349,26 @@ fn merge_kill_of_many_files_is_followed_by_a_quick_start() {
     panic!("it takes too long to start after a kill: {best:?}");
 }
 
-/// What two agents do to one file, and what must come of it.
+/// What two agents do to one file, and the expected outcome.
 #[derive(Clone, Copy, Debug)]
 enum Clash {
-    /// Files of their own: both are in.
+    /// Different files: both changes are merged.
     Apart,
-    /// Different lines: both are in.
+    /// Different lines: both changes are merged.
     DifferentLines,
-    /// The same line: one is in, the other waits.
+    /// The same line: one change is merged, the other waits.
     SameLine,
-    /// The same change: it is in.
+    /// The same change: it is merged.
     Equal,
 }
 
 #[test]
 fn two_completers_of_one_project_lose_nothing() {
     let rounds = if soak() { 1_000 } else { 30 };
-    let rig = TestEngine::new(best_provider());
-    let project = rig.project("web");
-    let host = rig.host.path();
-    let mut children = [0, 1].map(|_| Child::start("merge_kill", "complete", host, rig.provider));
+    let test = TestEngine::new(best_provider());
+    let project = test.project("web");
+    let host = test.host.path();
+    let mut children = [0, 1].map(|_| Child::start("merge_kill", "complete", host, test.provider));
     for child in &children {
         assert_eq!(child.hear(LIMIT).unwrap(), "ready");
     }
@@ -371,9 +378,9 @@ fn two_completers_of_one_project_lose_nothing() {
         use Clash::{Apart, DifferentLines, Equal, SameLine};
         let clash = *rng.pick(&[Apart, DifferentLines, SameLine, SameLine, Equal]);
         let file = format!("f{round}");
-        rig.put(&project, &file, "a\nb\nc\nd\ne\nf\n");
+        test.put(&project, &file, "a\nb\nc\nd\ne\nf\n");
         let forks = [0, 1].map(|side| {
-            let (id, path) = rig.fork(&project, &format!("agent{round}-{side}"));
+            let (id, path) = test.fork(&project, &format!("agent{round}-{side}"));
             fs::write(path.join(format!("own{round}-{side}")), "own\n").unwrap();
             let text = match (clash, side) {
                 (Apart, _) => None,
@@ -398,7 +405,7 @@ fn two_completers_of_one_project_lose_nothing() {
             assert_eq!(words[0], "done", "{answer}");
             conflicts += words[2].parse::<usize>().unwrap();
         }
-        let now = rig.project_text(&project, &file);
+        let now = test.project_text(&project, &file);
         let (expected, lost): (&[&str], _) = match clash {
             Apart => (&["a\nb\nc\nd\ne\nf\n"], 0),
             DifferentLines => (&["ZERO\nb\nc\nd\ne\nONE\n"], 0),
@@ -408,34 +415,34 @@ fn two_completers_of_one_project_lose_nothing() {
         assert!(expected.contains(&now.as_str()), "round {round}: {now:?}");
         assert_eq!(conflicts, lost, "round {round}, {clash:?}");
         for side in 0..2 {
-            let own = rig.project_text(&project, &format!("own{round}-{side}"));
+            let own = test.project_text(&project, &format!("own{round}-{side}"));
             assert_eq!(own, "own\n");
         }
         if lost == 1 {
             waiting += 1;
-            let reviews = rig.engine.merges.reviews(Some(&project), false).unwrap();
+            let reviews = test.engine.merges.reviews(Some(&project), false).unwrap();
             let review = reviews.iter().find(|one| one.path == p(&file)).unwrap();
-            let theirs = rig
+            let theirs = test
                 .engine
                 .workspaces
                 .content_of(&review.theirs.unwrap())
                 .unwrap();
-            let ours = rig
+            let ours = test
                 .engine
                 .workspaces
                 .content_of(&review.ours.unwrap())
                 .unwrap();
             assert_eq!(ours, now.as_bytes());
             assert!(theirs != ours && expected.contains(&std::str::from_utf8(&theirs).unwrap()));
-            rig.engine
+            test.engine
                 .merges
                 .resolve(&review.id, Resolution::Theirs, &user())
                 .unwrap();
-            assert_eq!(rig.project_text(&project, &file).as_bytes(), theirs);
+            assert_eq!(test.project_text(&project, &file).as_bytes(), theirs);
         }
     }
     children.into_iter().for_each(Child::end);
-    rig.check();
+    test.check();
     assert!(waiting > 0);
     println!(
         "soak: two-completers: {rounds} rounds by two processes, {waiting} conflicts, every one in a review; nothing lost, check clean"

@@ -1,5 +1,5 @@
-//! What must hold for every merge: what one side did is in the project or in a review, nothing is
-//! there that nobody did, and the order of disjoint work does not matter.
+//! What must hold for every merge: every change of one side is in the project or in a review, the
+//! project has no other change, and the order of disjoint merges does not matter.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,17 +15,17 @@ use offshoot_testkit::{DirImage, Node, soak};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// What the project has at first: eight lines each, so that edits can be far apart or close.
+/// The files of the project at first: eight lines each, so that edits can be far apart or close.
 const BASE: [&str; 6] = ["a", "b.txt", "d/one", "d/two", "d/e/deep", "g/h"];
-/// Paths that do not exist at first, one of them below what is a file and two where directories are.
+/// Paths that do not exist at first: one below a file, and two where directories are.
 const FRESH: [&str; 6] = ["new", "d/new", "n/e/w", "b.txt/below", "g", "d"];
 
 /// What an agent does to a path.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
-    /// Puts a line of its own in the place of this one.
+    /// Replaces this line.
     Line(usize),
-    /// Writes something else altogether.
+    /// Replaces the whole content.
     Write,
     Remove,
     /// Removes the directory above, if there is one.
@@ -35,16 +35,16 @@ enum Edit {
 
 #[derive(Clone, Debug)]
 struct Agent {
-    /// The path by its number, what is done, and whether by a call or on disk.
+    /// The path by its number, the edit, and whether it is made by a call or on disk.
     edits: Vec<(usize, Edit, bool)>,
     policy: Option<Policy>,
     keep: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Scene {
+struct Scenario {
     agents: Vec<Agent>,
-    /// Who completes when.
+    /// The order in which agents complete.
     order: Vec<usize>,
     atomic: bool,
     overlay: bool,
@@ -78,11 +78,11 @@ fn any_agent() -> impl Strategy<Value = Agent> {
         })
 }
 
-fn any_scene() -> impl Strategy<Value = Scene> {
+fn any_scenario() -> impl Strategy<Value = Scenario> {
     let agents = prop::collection::vec(any_agent(), 2..7);
     (agents, prop::bool::weighted(0.2), any::<bool>()).prop_flat_map(|(agents, atomic, overlay)| {
         let order: Vec<usize> = (0..agents.len()).collect();
-        Just(order).prop_shuffle().prop_map(move |order| Scene {
+        Just(order).prop_shuffle().prop_map(move |order| Scenario {
             agents: agents.clone(),
             order,
             atomic,
@@ -100,59 +100,59 @@ fn base_text(path: &str) -> String {
 }
 
 /// Engines in memory, one for each provider, and a fresh project for every case.
-struct Stage {
-    rigs: Vec<TestEngine>,
+struct Setup {
+    tests: Vec<TestEngine>,
     number: Cell<usize>,
 }
 
-impl Stage {
-    fn new() -> Stage {
+impl Setup {
+    fn new() -> Setup {
         let copy = TestEngine::in_memory(ProviderName::Copy);
         let best = working(copy.host.path())[0];
-        Stage {
-            rigs: vec![copy, TestEngine::in_memory(best)],
+        Setup {
+            tests: vec![copy, TestEngine::in_memory(best)],
             number: Cell::new(0),
         }
     }
 
     fn project(&self, overlay: bool) -> (&TestEngine, ProjectId) {
-        let rig = &self.rigs[usize::from(overlay)];
+        let test = &self.tests[usize::from(overlay)];
         self.number.set(self.number.get() + 1);
         let id: ProjectId = format!("p{}", self.number.get()).parse().unwrap();
-        rig.engine.projects.create_project(&id, &user()).unwrap();
+        test.engine.projects.create_project(&id, &user()).unwrap();
         for path in BASE {
-            rig.put(&id, path, &base_text(path));
+            test.put(&id, path, &base_text(path));
         }
-        (rig, id)
+        (test, id)
     }
 }
 
-/// One agent's fork, with what it shows in the end.
+/// The fork of one agent, with its final content.
 struct Worked {
     id: WorkspaceId,
     image: DirImage,
     completed: Option<Completed>,
 }
 
-/// Does to a fork what an agent does. Edits that make no sense there are left out.
-fn work(rig: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Worked {
+/// Applies the edits of an agent to a fork. Edits that make no sense there are skipped.
+fn work(test: &TestEngine, project: &ProjectId, name: &str, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-{name}").parse().unwrap()),
         ..ForkOptions::default()
     };
-    let fork = rig.engine.forks.fork(project, &options, &user()).unwrap();
+    let fork = test.engine.forks.fork(project, &options, &user()).unwrap();
     let id = fork.workspace.id;
     for (step, (number, edit, call)) in agent.edits.iter().enumerate() {
         let path = path_of(*number);
         let token = format!("<{name}.{step}>");
         if *call {
-            by_call(rig, &id, path, *edit, &token);
+            by_call(test, &id, path, *edit, &token);
         } else {
-            let root = rig.engine.workspaces.hand_out_path(&id).unwrap();
+            let root = test.engine.workspaces.hand_out_path(&id).unwrap();
             on_disk(&root.join(path), &root, *edit, &token);
         }
     }
-    let root = rig.engine.workspaces.hand_out_path(&id).unwrap();
+    let root = test.engine.workspaces.hand_out_path(&id).unwrap();
     Worked {
         id,
         image: offshoot_testkit::dir_image(&root),
@@ -169,15 +169,15 @@ fn with_line(text: &str, at: usize, token: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn by_call(rig: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &str) {
-    let engine = &rig.engine;
+fn by_call(test: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &str) {
+    let engine = &test.engine;
     let put = |text: String, executable: Option<bool>| {
         let options = WriteOptions {
             executable,
             ..WriteOptions::default()
         };
         let content = Content::Bytes(text.as_bytes());
-        // A directory may be in the way; then there is no edit.
+        // A directory may be at the path; then the edit is skipped.
         drop(
             engine
                 .workspaces
@@ -208,7 +208,7 @@ fn by_call(rig: &TestEngine, id: &WorkspaceId, path: &str, edit: Edit, token: &s
 
 fn on_disk(path: &Path, root: &Path, edit: Edit, token: &str) {
     let put = |text: String| {
-        // A file may be where a directory is needed; then there is no edit.
+        // A file may be where a directory is needed; then the edit is skipped.
         if fs::create_dir_all(path.parent().unwrap()).is_ok() {
             let _ = fs::write(path, text);
         }
@@ -261,18 +261,18 @@ fn related(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Completes all in their order.
-fn complete_all(rig: &TestEngine, scene: &Scene, worked: &mut [Worked]) {
-    for &at in &scene.order {
-        let agent = &scene.agents[at];
+/// Completes all forks in their order.
+fn complete_all(test: &TestEngine, scenario: &Scenario, worked: &mut [Worked]) {
+    for &at in &scenario.order {
+        let agent = &scenario.agents[at];
         let options = CompleteOptions {
             policy: agent.policy,
-            atomic: Some(scene.atomic),
+            atomic: Some(scenario.atomic),
             keep: agent.keep,
             include_ignored: false,
             ..CompleteOptions::default()
         };
-        let done = rig
+        let done = test
             .engine
             .merges
             .complete(&worked[at].id, &options, &user());
@@ -280,27 +280,32 @@ fn complete_all(rig: &TestEngine, scene: &Scene, worked: &mut [Worked]) {
     }
 }
 
-/// Completing again gives the same answer and changes nothing.
-fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked: &[Worked]) {
-    let head = rig.engine.projects.project(project).unwrap().head;
-    let reviews = rig.engine.merges.reviews(Some(project), true).unwrap();
-    for (agent, one) in scene.agents.iter().zip(worked) {
+/// Completing again gives an equal answer and changes nothing.
+fn completing_twice(
+    test: &TestEngine,
+    project: &ProjectId,
+    scenario: &Scenario,
+    worked: &[Worked],
+) {
+    let head = test.engine.projects.project(project).unwrap().head;
+    let reviews = test.engine.merges.reviews(Some(project), true).unwrap();
+    for (agent, one) in scenario.agents.iter().zip(worked) {
         let options = CompleteOptions {
             policy: agent.policy,
-            atomic: Some(scene.atomic),
+            atomic: Some(scenario.atomic),
             keep: agent.keep,
             include_ignored: false,
             ..CompleteOptions::default()
         };
-        let again = rig
+        let again = test
             .engine
             .merges
             .complete(&one.id, &options, &user())
             .unwrap();
         let first = one.completed.as_ref().unwrap();
         if !agent.keep {
-            // Others may have settled the last conflict of this one since: then what waited whole has
-            // landed, and the workspace that was kept for it is gone.
+            // Other agents may have closed the last conflict of this one since: then what waited as
+            // a whole has landed, and the workspace that was kept for it is gone.
             let since = Completed {
                 snapshot: first.snapshot.or(again.snapshot),
                 landed_nothing: first.landed_nothing || again.landed_nothing,
@@ -308,7 +313,7 @@ fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked
                 ..first.clone()
             };
             assert_eq!(again, since);
-            let third = rig
+            let third = test
                 .engine
                 .merges
                 .complete(&one.id, &options, &user())
@@ -317,24 +322,24 @@ fn completing_twice(rig: &TestEngine, project: &ProjectId, scene: &Scene, worked
         }
         assert!(!agent.keep || again.merged.is_empty(), "{again:?}");
     }
-    assert_eq!(rig.engine.projects.project(project).unwrap().head, head);
+    assert_eq!(test.engine.projects.project(project).unwrap().head, head);
     assert_eq!(
-        rig.engine.merges.reviews(Some(project), true).unwrap(),
+        test.engine.merges.reviews(Some(project), true).unwrap(),
         reviews
     );
 }
 
-/// What was asked to wait, by path, and what a policy decided against.
+/// The contents that wait in reviews, by path, and those that a policy decided against.
 struct Elsewhere {
     waiting: BTreeMap<PathBuf, BTreeSet<String>>,
     lost: Vec<Vec<u8>>,
 }
 
 impl Elsewhere {
-    fn of(rig: &TestEngine, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
+    fn of(test: &TestEngine, project: &ProjectId, worked: &[Worked]) -> Elsewhere {
         let mut waiting: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-        // One that closed by itself keeps nothing: what its workspace had must be in the project.
-        for review in rig.engine.merges.reviews(Some(project), false).unwrap() {
+        // A review that closed by itself keeps nothing, so the content must be in the project.
+        for review in test.engine.merges.reviews(Some(project), false).unwrap() {
             let at = waiting.entry(host_path(&review.path)).or_default();
             at.insert(review.workspace);
         }
@@ -344,7 +349,7 @@ impl Elsewhere {
                 lost.extend(
                     decided
                         .lost
-                        .map(|id| rig.engine.workspaces.content_of(&id).unwrap()),
+                        .map(|id| test.engine.workspaces.content_of(&id).unwrap()),
                 );
             }
         }
@@ -363,24 +368,24 @@ fn host_path(path: &RelPath) -> PathBuf {
     PathBuf::from(path.to_text())
 }
 
-fn check_scene(stage: &Stage, scene: &Scene) {
-    let (rig, project) = stage.project(scene.overlay);
-    let base = leaves(&rig.project_image(&project, None));
-    let mut worked: Vec<Worked> = scene
+fn check_scenario(setup: &Setup, scenario: &Scenario) {
+    let (test, project) = setup.project(scenario.overlay);
+    let base = leaves(&test.project_image(&project, None));
+    let mut worked: Vec<Worked> = scenario
         .agents
         .iter()
         .enumerate()
-        .map(|(at, agent)| work(rig, &project, &format!("w{at}"), agent))
+        .map(|(at, agent)| work(test, &project, &format!("w{at}"), agent))
         .collect();
-    complete_all(rig, scene, &mut worked);
-    let now = leaves(&rig.project_image(&project, None));
-    let elsewhere = Elsewhere::of(rig, &project, &worked);
+    complete_all(test, scenario, &mut worked);
+    let now = leaves(&test.project_image(&project, None));
+    let elsewhere = Elsewhere::of(test, &project, &worked);
     let forks: Vec<Leaves> = worked.iter().map(|one| leaves(&one.image)).collect();
     let changes: Vec<BTreeSet<PathBuf>> = forks.iter().map(|fork| changed(&base, fork)).collect();
     for (at, own) in changes.iter().enumerate() {
-        // A merge that lands whole waits with everything, also with what nobody else touched.
+        // A merge that lands whole waits with all of its changes, also those without conflict.
         let completed = worked[at].completed.as_ref().unwrap();
-        let held_back = scene.atomic && !completed.conflicts.is_empty();
+        let held_back = scenario.atomic && !completed.conflicts.is_empty();
         for path in own {
             let others = changes.iter().enumerate().filter(|(other, _)| *other != at);
             let alone = others
@@ -407,10 +412,10 @@ fn check_scene(stage: &Stage, scene: &Scene) {
         }
     }
     nothing_that_nobody_did(&base, &now, &forks, &changes);
-    completing_twice(rig, &project, scene, &worked);
-    // It looks at all cases so far.
-    if stage.number.get().is_multiple_of(8) {
-        rig.check();
+    completing_twice(test, &project, scenario, &worked);
+    // `check` reads the data of all cases so far.
+    if setup.number.get().is_multiple_of(8) {
+        test.check();
     }
 }
 
@@ -458,14 +463,14 @@ fn nothing_that_nobody_did(
     }
 }
 
-fn run<S: Strategy>(normal: u32, strategy: &S, check: impl Fn(&Stage, S::Value)) {
-    let stage = RefCell::new(Stage::new());
+fn run<S: Strategy>(normal: u32, strategy: &S, check: impl Fn(&Setup, S::Value)) {
+    let setup = RefCell::new(Setup::new());
     let config = Config {
         cases: if soak() { normal * 50 } else { normal },
         failure_persistence: None,
         max_shrink_iters: 300,
-        // The same cases in every run, so that a change is judged by itself; the soak looks for new
-        // ones.
+        // Every run has the same cases, so that a failure is caused by a change; the soak looks for
+        // new cases.
         rng_seed: match soak() {
             true => RngSeed::Random,
             false => RngSeed::Fixed(1),
@@ -473,7 +478,7 @@ fn run<S: Strategy>(normal: u32, strategy: &S, check: impl Fn(&Stage, S::Value))
         ..Config::default()
     };
     let outcome = TestRunner::new(config).run(strategy, |value| {
-        check(&stage.borrow(), value);
+        check(&setup.borrow(), value);
         Ok(())
     });
     if let Err(error) = outcome {
@@ -483,52 +488,54 @@ fn run<S: Strategy>(normal: u32, strategy: &S, check: impl Fn(&Stage, S::Value))
 
 #[test]
 fn property_merge_loses_nothing_and_invents_nothing() {
-    run(40, &any_scene(), |stage, scene| check_scene(stage, &scene));
+    run(40, &any_scenario(), |setup, scenario| {
+        check_scenario(setup, &scenario);
+    });
 }
 
-/// Agents that work each in a directory of their own, in two orders.
+/// Agents that each work in a directory of their own complete in two orders.
 #[test]
 fn property_merge_of_disjoint_work_is_the_same_in_any_order() {
-    let strategy = any_scene().prop_flat_map(|scene| {
-        let other = Just(scene.order.clone()).prop_shuffle();
-        (Just(scene), other)
+    let strategy = any_scenario().prop_flat_map(|scenario| {
+        let other = Just(scenario.order.clone()).prop_shuffle();
+        (Just(scenario), other)
     });
-    run(15, &strategy, |stage, (scene, other)| {
-        let trees = [scene.order.clone(), other].map(|order| {
-            let (rig, project) = stage.project(scene.overlay);
-            let scene = Scene {
+    run(15, &strategy, |setup, (scenario, other)| {
+        let trees = [scenario.order.clone(), other].map(|order| {
+            let (test, project) = setup.project(scenario.overlay);
+            let scenario = Scenario {
                 order,
-                ..scene.clone()
+                ..scenario.clone()
             };
-            let mut worked: Vec<Worked> = scene
+            let mut worked: Vec<Worked> = scenario
                 .agents
                 .iter()
                 .enumerate()
-                .map(|(at, agent)| work_apart(rig, &project, at, agent))
+                .map(|(at, agent)| work_apart(test, &project, at, agent))
                 .collect();
-            complete_all(rig, &scene, &mut worked);
+            complete_all(test, &scenario, &mut worked);
             for one in &worked {
                 let done = one.completed.as_ref().unwrap();
                 assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
             }
-            let log = rig
+            let log = test
                 .engine
                 .projects
                 .project_snapshots(&project, None, 1)
                 .unwrap();
-            (log[0].tree, rig.project_image(&project, None))
+            (log[0].tree, test.project_image(&project, None))
         });
         assert_eq!(trees[0], trees[1]);
     });
 }
 
-/// The same edits, each agent on its share of the base and below a directory of its own.
-fn work_apart(rig: &TestEngine, project: &ProjectId, at: usize, agent: &Agent) -> Worked {
+/// Applies the edits of an agent to its share of the base, below a directory of its own.
+fn work_apart(test: &TestEngine, project: &ProjectId, at: usize, agent: &Agent) -> Worked {
     let options = ForkOptions {
         agent: Some(format!("{project}-w{at}").parse().unwrap()),
         ..ForkOptions::default()
     };
-    let (fork, root) = rig
+    let (fork, root) = test
         .engine
         .forks
         .fork_out(project, &options, &user())

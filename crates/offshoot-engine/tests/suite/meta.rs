@@ -1,5 +1,5 @@
-//! What is remembered of a path: under earlier names, when it is gone, and of what a fork began
-//! with; and which files a sync takes for renamed.
+//! The history of a path: under earlier names, after its deletion, and before the base of a fork;
+//! and which files a sync takes for renamed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,14 +56,14 @@ fn synced(engine: &Engine, id: &WorkspaceId) -> Vec<String> {
 
 #[test]
 fn the_index_says_when_each_entry_changed_and_what_it_is() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let (id, _) = workspace(&rig.engine);
-    put(&rig.engine, &id, "d/a.txt", "a\n", &user());
-    put(&rig.engine, &id, "page", "%PDF-1.7\n", &user());
-    let all = meta(&rig.engine, &id, ".meta");
+    let test = TestEngine::new(ProviderName::Copy);
+    let (id, _) = workspace(&test.engine);
+    put(&test.engine, &id, "d/a.txt", "a\n", &user());
+    put(&test.engine, &id, "page", "%PDF-1.7\n", &user());
+    let all = meta(&test.engine, &id, ".meta");
     let files = all["files"].as_array().unwrap();
     assert_eq!(files.len(), 3, "{all}");
-    let row = rig.engine.workspaces.workspace(&id).unwrap();
+    let row = test.engine.workspaces.workspace(&id).unwrap();
     for file in files {
         let at: String = file["modified_at"].as_str().unwrap().to_owned();
         assert!(at >= row.created_at.to_string(), "{file}");
@@ -79,8 +79,8 @@ fn the_index_says_when_each_entry_changed_and_what_it_is() {
 
 #[test]
 fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::new(ProviderName::Copy);
+    let engine = &test.engine;
     let (id, root) = workspace(engine);
     let mut first = user();
     first.message_id = Some("m-1".to_owned());
@@ -99,7 +99,7 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
     );
     assert_eq!(told["message_ids"], serde_json::json!(["m-1"]));
     assert_eq!(told["deleted"], false);
-    // Another file under an old name has a past of its own.
+    // Another file under an old name has its own history.
     put(engine, &id, "a.txt", "new\n", &user());
     assert_eq!(ops(&meta(engine, &id, "c.txt")).len(), 4);
 
@@ -122,22 +122,22 @@ fn what_is_told_of_a_path_follows_moves_and_outlives_it() {
     assert_eq!(never.code(), offshoot_core::ErrorCode::FileNotFound);
     let gone = engine.history.metadata(&id, &p("c.txt")).unwrap_err();
     assert_eq!(gone.code(), offshoot_core::ErrorCode::FileNotFound);
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn renamed_files_are_moves_whatever_made_the_directory() {
-    with_each(|rig| {
-        let engine = &rig.engine;
-        let project = rig.project("app");
-        let (fork, fork_root) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let engine = &test.engine;
+        let project = test.project("app");
+        let (fork, fork_root) = test.fork(&project, "ada");
         let (alone, alone_root) = workspace(engine);
         for path in ["README", "src/main.rs", "src/lib.rs"] {
             put(
                 engine,
                 &alone,
                 path,
-                &rig.project_text(&project, path),
+                &test.project_text(&project, path),
                 &user(),
             );
         }
@@ -149,7 +149,8 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
             fs::rename(root.join("README"), root.join("README.md")).unwrap();
             fs::rename(root.join("src"), root.join("lib")).unwrap();
             fs::create_dir(root.join("t")).unwrap();
-            // The same content twice: the same name belongs together, then the order.
+            // Two files of equal content: those of equal name are paired first, then the others in
+            // order.
             fs::rename(root.join("twin-2"), root.join("t/twin-2")).unwrap();
             fs::rename(root.join("twin-1"), root.join("t/a")).unwrap();
             fs::rename(root.join("empty"), root.join("void")).unwrap();
@@ -168,7 +169,7 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
                     "create void"
                 ]
             );
-            // A copy is none, nor is one that was changed on the way.
+            // A copy is no rename, nor is a file that was changed as well.
             fs::copy(root.join("README.md"), root.join("copy")).unwrap();
             fs::rename(root.join("t/a"), root.join("changed")).unwrap();
             fs::write(root.join("changed"), "other\n").unwrap();
@@ -181,21 +182,21 @@ fn renamed_files_are_moves_whatever_made_the_directory() {
         let ops = ops(&told);
         assert_eq!(ops[0], "move lib/main.rs");
         assert!(ops.len() > 1 && ops[1].ends_with("src/main.rs"), "{ops:?}");
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_fork_names_the_author_of_what_it_did_not_change() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let engine = &rig.engine;
-    let project = rig.project("app");
-    let (fork, root) = rig.fork(&project, "ada");
+    let test = TestEngine::new(ProviderName::Copy);
+    let engine = &test.engine;
+    let project = test.project("app");
+    let (fork, root) = test.fork(&project, "ada");
     fs::write(root.join("README"), "by ada\n").unwrap();
     let options = CompleteOptions::default();
     engine.merges.complete(&fork, &options, &user()).unwrap();
-    let (fork, _) = rig.fork(&project, "bob");
-    let later = rig.fork(&project, "eve");
+    let (fork, _) = test.fork(&project, "bob");
+    let later = test.fork(&project, "eve");
     fs::write(later.1.join("README"), "by eve\n").unwrap();
     engine.merges.complete(&later.0, &options, &user()).unwrap();
     let told = meta(engine, &fork, "README");
@@ -206,7 +207,7 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
     assert!(ops(&told).len() >= 2, "{told}");
     let told = meta(engine, &fork, "docs/a/b");
     assert_eq!(told["author"], "user");
-    // Whoever sees one workspace alone learns no names of others.
+    // A caller that sees one workspace learns no names of others.
     let principal = Principal {
         operator: Operator::new("bob"),
         scope: Scope {
@@ -232,13 +233,13 @@ fn a_fork_names_the_author_of_what_it_did_not_change() {
             .as_deref(),
         Some("system")
     );
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn counts_are_what_is_listed_whoever_found_the_directory() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::new(ProviderName::Copy);
+    let engine = &test.engine;
     for (layout, before) in [
         (Layout::Plain, false),
         (Layout::Plain, true),
@@ -264,37 +265,37 @@ fn counts_are_what_is_listed_whoever_found_the_directory() {
     }
 }
 
-/// What the project became since the base does not crowd out what is told of before it.
+/// Later changes of the project do not displace those before the base.
 #[test]
 fn the_past_of_a_file_in_the_project_is_told_however_much_followed() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
-    rig.put(&project, "busy", "before\n");
-    let (fork, _) = rig.fork(&project, "ada");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
+    test.put(&project, "busy", "before\n");
+    let (fork, _) = test.fork(&project, "ada");
     for number in 0..1_010 {
-        rig.put(&project, "busy", &format!("{number}\n"));
+        test.put(&project, "busy", &format!("{number}\n"));
     }
-    let told = meta(&rig.engine, &fork, "busy");
+    let told = meta(&test.engine, &fork, "busy");
     assert_eq!(ops(&told), ["create busy"], "{told}");
 }
 
 #[test]
 fn the_index_of_a_large_workspace_ends_and_says_so() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let (id, path) = workspace(&rig.engine);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let (id, path) = workspace(&test.engine);
     for number in 0..10_005 {
         fs::write(path.join(format!("{number}.txt")), "").unwrap();
     }
-    rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-    let told = meta(&rig.engine, &id, ".meta");
+    test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let told = meta(&test.engine, &id, ".meta");
     assert_eq!(told["files"].as_array().unwrap().len(), 10_000);
     assert_eq!(told["more_files"], 5);
     fs::remove_file(path.join("0.txt")).unwrap();
     for number in 1..=4 {
         fs::remove_file(path.join(format!("{number}.txt"))).unwrap();
     }
-    rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-    let told = meta(&rig.engine, &id, ".meta");
+    test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let told = meta(&test.engine, &id, ".meta");
     assert_eq!(told.get("more_files"), None);
 }
 
@@ -321,23 +322,23 @@ fn listed(engine: &Engine, id: &WorkspaceId) -> (i64, i64, i64) {
 
 #[test]
 fn counts_of_a_fork_are_what_is_listed() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "ada");
-        let before = listed(&rig.engine, &id);
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "ada");
+        let before = listed(&test.engine, &id);
         fs::create_dir(path.join("src/d")).unwrap();
         fs::write(path.join("src/d/b"), "outside\n").unwrap();
         fs::remove_file(path.join("docs/a/b")).unwrap();
         fs::write(path.join("README"), "longer than before\n").unwrap();
         for _ in 0..2 {
-            let info = rig.engine.workspaces.info(&id).unwrap();
+            let info = test.engine.workspaces.info(&id).unwrap();
             let counted = (info.file_count, info.dir_count, info.total_size);
-            let now = listed(&rig.engine, &id);
+            let now = listed(&test.engine, &id);
             assert_eq!(counted, now);
             assert_eq!((now.0, now.1), (before.0, before.1 + 1));
             assert_eq!(now.2, before.2 + 8 - 5 + 11);
-            // And once more as the index has it.
-            rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+            // The same files by the index.
+            test.engine.sync.sync_workspace(&id, &user()).unwrap();
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Snapshots and archives of a workspace beside an outside program that never pauses.
+//! Snapshots and archives of a workspace while an outside program writes without a pause.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,14 +22,14 @@ fn work(root: &Path, number: usize) {
     }
 }
 
-/// Nothing but replacing one file, as fast as it goes.
+/// Replaces one file as fast as possible.
 fn replace(root: &Path, number: usize) {
     let new = root.join(format!("new{:?}", std::thread::current().id()));
     let _ = fs::write(&new, format!("{number}\n"));
     let _ = fs::rename(&new, root.join("replaced"));
 }
 
-/// A large file that is written anew in its place, and grows meanwhile.
+/// A large file that is written in place, and grows meanwhile.
 fn rewrite(root: &Path, number: usize) {
     let part = vec![number as u8; 1 << 20];
     let file = fs::File::create(root.join("large"));
@@ -56,7 +56,7 @@ fn read_all(engine: &Engine, id: &WorkspaceId) -> Result<()> {
     Ok(())
 }
 
-/// Lets programs work on a workspace while something else is done.
+/// Lets programs write to a workspace while `work` runs.
 fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -80,39 +80,39 @@ fn beside(path: &Path, programs: &[fn(&Path, usize)], act: impl FnOnce()) {
 
 #[test]
 fn snapshots_and_archives_can_be_had_beside_a_program_that_never_pauses() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
-        // Known from before: what is never at rest is in them as it was.
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
+        // Files that were recorded before and never rest are in the snapshot as they were then.
         for program in [work, replace, rewrite] {
             program(&path, 1);
         }
-        rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+        test.engine.sync.sync_workspace(&id, &user()).unwrap();
         beside(&path, &[work, replace, rewrite], || {
             for _ in 0..15 {
-                rig.engine
+                test.engine
                     .workspaces
                     .snapshot(&id, None, false, &user())
                     .unwrap();
-                read_all(&rig.engine, &id).unwrap();
+                read_all(&test.engine, &id).unwrap();
             }
         });
-        rig.check();
+        test.check();
     });
 }
 
 #[test]
 fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, path) = rig.fork(&project, "one");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
         beside(&path, &[rewrite], || {
             while !path.join("large").exists() {
                 std::thread::yield_now();
             }
             for _ in 0..10 {
-                let taken = rig.engine.workspaces.snapshot(&id, None, false, &user());
-                let read = read_all(&rig.engine, &id);
+                let taken = test.engine.workspaces.snapshot(&id, None, false, &user());
+                let read = read_all(&test.engine, &id);
                 for error in [taken.err(), read.err()].into_iter().flatten() {
                     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error:?}");
                     assert!(error.to_string().contains("large"), "{error:?}");
@@ -120,19 +120,19 @@ fn a_new_file_that_is_never_at_rest_is_named_instead_of_left_out() {
                 }
             }
         });
-        // At rest it is taken.
-        let taken = rig
+        // A file at rest is recorded.
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
         let at = taken.snapshot.id.to_hex();
-        let held = rig
+        let held = test
             .engine
             .workspaces
             .file_at(&id, &at, &p("large"))
             .unwrap();
         assert_eq!(held, fs::read(path.join("large")).unwrap());
-        rig.check();
+        test.check();
     });
 }

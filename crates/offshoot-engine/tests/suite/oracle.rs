@@ -1,5 +1,5 @@
-//! Git as the oracle: the tree of a snapshot is what `git add -A && git write-tree` gives for the
-//! same directory, snapshot after snapshot with the same index.
+//! Git as the oracle: the tree of a snapshot equals that of `git add -A && git write-tree` for the
+//! same directory, over a sequence of snapshots with one index.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,11 +31,12 @@ impl Oracle {
         for setting in [
             "core.fileMode=true",
             "core.symlinks=true",
-            // Both guard other systems and refuse names that are good here.
+            // Both settings protect other systems and refuse names that are valid here.
             "core.protectNTFS=false",
             "core.protectHFS=false",
             "core.attributesFile=",
-            // The data directory is in memory, and the test asks git before the clock moves on.
+            // The data directory is in memory, and the test calls git within the same tick of the
+            // clock.
             "core.trustctime=true",
             "core.fsync=none",
         ] {
@@ -61,7 +62,7 @@ impl Oracle {
         self.git(&["write-tree"])
     }
 
-    /// Everything that git and the snapshot may disagree about, for a failure.
+    /// Everything that git and the snapshot may disagree about, for the message of a failure.
     fn explain(&self) -> String {
         let files = self.git(&["ls-files", "-s"]);
         format!(
@@ -143,7 +144,7 @@ fn random_rules(rng: &mut Rng) -> String {
         .collect()
 }
 
-/// One change of any sort. The directory may come to look like anything.
+/// One change of any kind.
 fn outside_step(rng: &mut Rng, root: &Path) {
     let path = random_path(rng, root);
     if has_link_above(root, &path) {
@@ -182,7 +183,7 @@ fn outside_step(rng: &mut Rng, root: &Path) {
                 let _ = fs::write(dir.join(".gitignore"), random_rules(rng));
             }
         }
-        // The junk of a broken repository: git skips the name and takes the rest.
+        // The remains of a broken repository: git skips the name and takes the rest.
         7 if path.is_dir() && !path.is_symlink() => {
             let _ = fs::create_dir(path.join(".git"));
             let _ = fs::write(path.join(".git/junk"), b"junk");
@@ -196,8 +197,8 @@ fn outside_step(rng: &mut Rng, root: &Path) {
     }
 }
 
-fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
-    let taken = bed
+fn compare(test: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
+    let taken = test
         .engine
         .workspaces
         .snapshot(ws, None, false, &user())
@@ -213,41 +214,41 @@ fn compare(bed: &TestEngine, ws: &WorkspaceId, oracle: &Oracle, what: &str) {
 
 #[test]
 fn oracle_directories_that_outside_programs_made() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root.clone());
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
                 outside_step(&mut rng, &root);
             }
-            compare(&bed, &ws, &oracle, &format!("seed {seed}, round {round}"));
+            compare(&test, &ws, &oracle, &format!("seed {seed}, round {round}"));
         }
     }
 }
 
 #[test]
 fn oracle_trees_of_odd_names_and_deep_nesting() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(12)) {
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
         make_tree(&root, &TreeSpec::nasty(150), seed);
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root);
-        compare(&bed, &ws, &oracle, &format!("seed {seed}"));
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root);
+        compare(&test, &ws, &oracle, &format!("seed {seed}"));
     }
 }
 
-/// Brings a change of a model directory into a workspace by calls.
-fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
-    let engine = &bed.engine;
+/// Applies a change of a model directory to a workspace by calls.
+fn call_step(rng: &mut Rng, test: &TestEngine, ws: &WorkspaceId) {
+    let engine = &test.engine;
     let path = {
         let path = random_path(rng, Path::new(""));
         RelPath::parse(path.as_os_str().as_bytes()).unwrap()
     };
-    // Whatever the answer: git is asked about what is there then.
+    // The call may fail: git is asked about what is there afterwards.
     match rng.below(12) {
         0 => drop(
             engine
@@ -290,45 +291,45 @@ fn call_step(rng: &mut Rng, bed: &TestEngine, ws: &WorkspaceId) {
 
 #[test]
 fn oracle_trees_written_by_calls() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(100)) {
         let mut rng = Rng::new(seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.path_of(&ws);
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.path_of(&ws);
         let mut oracle = None;
         for round in 0..3 {
             for _ in 0..rng.between(1, 25) {
-                call_step(&mut rng, &bed, &ws);
+                call_step(&mut rng, &test, &ws);
             }
-            bed.engine.workspaces.hand_out_path(&ws).unwrap();
+            test.engine.workspaces.hand_out_path(&ws).unwrap();
             let oracle = oracle.get_or_insert_with(|| {
-                Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone())
+                Oracle::new(test.host.path().join(format!("g{seed}")), root.clone())
             });
-            compare(&bed, &ws, oracle, &format!("seed {seed}, round {round}"));
+            compare(&test, &ws, oracle, &format!("seed {seed}, round {round}"));
         }
     }
 }
 
-/// After a restore the snapshot is what is tracked, as git's index still says: both see the same
-/// directory, ignored files that stayed included.
+/// After a restore the snapshot is what is tracked, as in git's index. Both see the same directory,
+/// including ignored files that stayed.
 #[test]
 fn oracle_restored_directories_are_those_of_git() {
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     for seed in 0..u64::from(cases(60)) {
         let mut rng = Rng::new(1_000 + seed);
-        let ws = bed.create(&format!("w{seed}"));
-        let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        let oracle = Oracle::new(bed.host.path().join(format!("g{seed}")), root.clone());
+        let ws = test.create(&format!("w{seed}"));
+        let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
+        let oracle = Oracle::new(test.host.path().join(format!("g{seed}")), root.clone());
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
-        compare(&bed, &ws, &oracle, &format!("seed {seed}, at first"));
-        let first = bed.engine.workspaces.workspace(&ws).unwrap().head.unwrap();
+        compare(&test, &ws, &oracle, &format!("seed {seed}, at first"));
+        let first = test.engine.workspaces.workspace(&ws).unwrap().head.unwrap();
         for _ in 0..15 {
             outside_step(&mut rng, &root);
         }
         // Ignored files may be in the way; then nothing was restored, and git sees that too.
-        if let Err(error) = bed
+        if let Err(error) = test
             .engine
             .workspaces
             .restore(&ws, &first.to_hex(), None, &user())
@@ -340,6 +341,6 @@ fn oracle_restored_directories_are_those_of_git() {
             );
             continue;
         }
-        compare(&bed, &ws, &oracle, &format!("seed {seed}, restored"));
+        compare(&test, &ws, &oracle, &format!("seed {seed}, restored"));
     }
 }

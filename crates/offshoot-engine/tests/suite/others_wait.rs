@@ -1,4 +1,4 @@
-//! What one tenant does to a large or deep tree keeps no other tenant's small write waiting.
+//! Operations of one tenant on a large or deep tree do not keep small writes of others waiting.
 
 use std::fs;
 use std::path::Path;
@@ -17,26 +17,26 @@ use offshoot_store::Landing;
 
 /// The files of a large change.
 const MANY: usize = 10_000;
-/// What a small write may wait beside it.
+/// The longest that a small write may wait beside it.
 const LIMIT: Duration = Duration::from_secs(1);
-/// A machine that is busy with something else may be what took so long.
+/// How often a step is repeated, because the machine may have been busy with something else.
 const TRIES: usize = 3;
 
-/// Measures what another tenant's writes wait for.
+/// Measures how long writes of another tenant wait.
 struct Waits {
-    rig: TestEngine,
+    test: TestEngine,
     bystander: WorkspaceId,
 }
 
 impl Waits {
     fn new() -> Waits {
-        // In memory: this is about who waits for whom, not about the disk.
-        let rig = TestEngine::in_memory(ProviderName::Copy);
-        let bystander = rig.create("bystander");
-        Waits { rig, bystander }
+        // In memory, because the disk is not what is measured.
+        let test = TestEngine::in_memory(ProviderName::Copy);
+        let bystander = test.create("bystander");
+        Waits { test, bystander }
     }
 
-    /// Does `work` while the bystander writes small files. Returns its longest wait.
+    /// Runs `work` while another tenant writes small files. Returns its longest wait.
     fn longest<T>(&self, work: impl FnOnce(&TestEngine) -> T) -> (Duration, T) {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -45,28 +45,28 @@ impl Waits {
                 let mut number = 0;
                 while !done.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    write(&self.rig, &self.bystander, &format!("f{}", number % 100));
+                    write(&self.test, &self.bystander, &format!("f{}", number % 100));
                     longest = longest.max(began.elapsed());
                     number += 1;
-                    // One write in a moment tells as much as a hundred, and leaves the machine to the
-                    // work that is measured.
+                    // One write now and then shows as much as a hundred, and leaves the machine to
+                    // the work that is measured.
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 longest
             });
-            let result = work(&self.rig);
+            let result = work(&self.test);
             done.store(true, Ordering::Relaxed);
             (writer.join().unwrap(), result)
         })
     }
 }
 
-/// Runs a scene, which names its steps and their waits, until each step was quick enough once.
-fn nobody_waits(scene: impl Fn(&mut dyn FnMut(&str, Duration))) {
+/// Runs a scenario, which reports its steps and their waits, until each step was quick enough once.
+fn nobody_waits(scenario: impl Fn(&mut dyn FnMut(&str, Duration))) {
     let mut best: Vec<(String, Duration)> = Vec::new();
     for _ in 0..TRIES {
         let mut at = 0;
-        scene(&mut |step, wait| {
+        scenario(&mut |step, wait| {
             println!("{step}: {wait:?}");
             match best.get_mut(at) {
                 Some(known) => known.1 = known.1.min(wait),
@@ -81,9 +81,9 @@ fn nobody_waits(scene: impl Fn(&mut dyn FnMut(&str, Duration))) {
     panic!("another tenant's write waited too long: {best:?}");
 }
 
-fn write(rig: &TestEngine, id: &WorkspaceId, path: &str) {
+fn write(test: &TestEngine, id: &WorkspaceId, path: &str) {
     let content = Content::Bytes(path.as_bytes());
-    rig.engine
+    test.engine
         .workspaces
         .write_file(id, &p(path), content, &WriteOptions::default(), &user())
         .unwrap();
@@ -100,7 +100,7 @@ fn write_wide(root: &Path, text: &str) {
     }
 }
 
-/// Some files in each of as many directories below each other as there may be.
+/// Some files in each of as many nested directories as allowed.
 fn write_deep(root: &Path, text: &str) {
     let mut dir = root.join("deep");
     for _ in 0..240 {
@@ -128,10 +128,10 @@ fn each_file(root: &Path, mut take: impl FnMut(&str, &[u8])) {
     }
 }
 
-/// Takes the files of a directory into a workspace, as an archive does.
-fn take_in(rig: &TestEngine, id: &WorkspaceId, root: &Path) {
+/// Writes the files of a directory into a workspace, as an archive does.
+fn take_in(test: &TestEngine, id: &WorkspaceId, root: &Path) {
     let owner = Principal::owner(Operator::new("ann"));
-    let access = rig.engine.access.acting_as(Arc::new(owner), None);
+    let access = test.engine.access.acting_as(Arc::new(owner), None);
     let import = access.begin_workspace_import(id).unwrap();
     each_file(root, |name, content| {
         let taken = access.import_file(&import, &p(name), Content::Bytes(content), false);
@@ -140,20 +140,20 @@ fn take_in(rig: &TestEngine, id: &WorkspaceId, root: &Path) {
     access.finish_workspace_import(import).unwrap();
 }
 
-/// Whatever can be done to a tree of a workspace.
-fn scene_of_a_workspace(
+/// Every operation on a tree of a workspace.
+fn scenario_of_a_workspace(
     tree: &str,
     fill: impl Fn(&Path, &str),
     note: &mut dyn FnMut(&str, Duration),
 ) {
     let waits = Waits::new();
-    let id = waits.rig.create("large");
-    let path = waits.rig.engine.workspaces.hand_out_path(&id).unwrap();
+    let id = waits.test.create("large");
+    let path = waits.test.engine.workspaces.hand_out_path(&id).unwrap();
     fill(&path, "one\n");
-    let (wait, _) = waits.longest(|rig| rig.engine.sync.sync_workspace(&id, &user()).unwrap());
+    let (wait, _) = waits.longest(|test| test.engine.sync.sync_workspace(&id, &user()).unwrap());
     note("sync", wait);
-    let snapshot = |rig: &TestEngine| {
-        let taken = rig
+    let snapshot = |test: &TestEngine| {
+        let taken = test
             .engine
             .workspaces
             .snapshot(&id, None, false, &user())
@@ -162,8 +162,8 @@ fn scene_of_a_workspace(
     };
     let (wait, first) = waits.longest(snapshot);
     note("snapshot", wait);
-    let (wait, _) = waits.longest(|rig| {
-        let moved = rig
+    let (wait, _) = waits.longest(|test| {
+        let moved = test
             .engine
             .workspaces
             .move_file(&id, &p(tree), &p("elsewhere/moved"), &user());
@@ -172,8 +172,8 @@ fn scene_of_a_workspace(
     note("move", wait);
     let (wait, _) = waits.longest(snapshot);
     note("snapshot of what moved", wait);
-    let (wait, gone) = waits.longest(|rig| {
-        let deleted = rig
+    let (wait, gone) = waits.longest(|test| {
+        let deleted = test
             .engine
             .workspaces
             .delete_file(&id, &p("elsewhere"), true, &user());
@@ -181,42 +181,42 @@ fn scene_of_a_workspace(
     });
     note("delete", wait);
     assert!(gone >= 700);
-    let (wait, restored) = waits.longest(|rig| {
-        rig.engine
+    let (wait, restored) = waits.longest(|test| {
+        test.engine
             .workspaces
             .restore(&id, &first, None, &user())
             .unwrap()
     });
     note("restore", wait);
     assert!(restored.changes.changes.len() >= 700);
-    let other = waits.rig.create("archive");
-    let (wait, _) = waits.longest(|rig| take_in(rig, &other, &path));
+    let other = waits.test.create("archive");
+    let (wait, _) = waits.longest(|test| take_in(test, &other, &path));
     note("archive", wait);
-    let (wait, _) = waits.longest(|rig| rig.engine.workspaces.hand_out_path(&other).unwrap());
+    let (wait, _) = waits.longest(|test| test.engine.workspaces.hand_out_path(&other).unwrap());
     note("directory", wait);
-    let (wait, _) = waits.longest(|rig| {
-        rig.engine
+    let (wait, _) = waits.longest(|test| {
+        test.engine
             .workspaces
             .delete_workspace(&id, &user())
             .unwrap()
     });
     note("delete of the workspace", wait);
-    let (wait, cleaned) = waits.longest(|rig| {
-        let cleaned = rig.engine.upkeep.clean(Duration::ZERO, false, &user());
+    let (wait, cleaned) = waits.longest(|test| {
+        let cleaned = test.engine.upkeep.clean(Duration::ZERO, false, &user());
         cleaned.unwrap().workspaces
     });
     note("clean", wait);
     assert!(cleaned.iter().any(|one| one.id == other));
     for gone in [&id, &other] {
         let (wait, _) =
-            waits.longest(|rig| rig.engine.upkeep.purge_workspace(gone, &user()).unwrap());
+            waits.longest(|test| test.engine.upkeep.purge_workspace(gone, &user()).unwrap());
         note("purge", wait);
     }
 }
 
-/// Whatever brings a tree into a project, and what a fork made of it; if the fork stays, also what
-/// is undone then and followed.
-fn scene_of_a_project(
+/// Every operation that brings a tree into a project, and the merge of a fork; if the fork stays,
+/// also undoing the merge and updating the fork.
+fn scenario_of_a_project(
     stays: bool,
     fill: impl Fn(&Path, &str),
     note: &mut dyn FnMut(&str, Duration),
@@ -225,23 +225,26 @@ fn scene_of_a_project(
     let source = offshoot_testkit::scratch();
     fill(source.path(), "one\n");
     let project: ProjectId = "web".parse().unwrap();
-    let (wait, _) = waits.longest(|rig| {
+    let (wait, _) = waits.longest(|test| {
         let options = ImportOptions::default();
-        let imported =
-            rig.engine
-                .projects
-                .import_dir(&project, source.path(), &options, &mut |_| {}, &user());
+        let imported = test.engine.projects.import_dir(
+            &project,
+            source.path(),
+            &options,
+            &mut |_| {},
+            &user(),
+        );
         imported.unwrap()
     });
     note("import", wait);
-    let (id, path) = waits.rig.fork(&project, "agent");
+    let (id, path) = waits.test.fork(&project, "agent");
     fill(&path, "two, which is longer\n");
-    let (wait, done) = waits.longest(|rig| {
+    let (wait, done) = waits.longest(|test| {
         let options = CompleteOptions {
             keep: stays,
             ..CompleteOptions::default()
         };
-        rig.engine.merges.complete(&id, &options, &user()).unwrap()
+        test.engine.merges.complete(&id, &options, &user()).unwrap()
     });
     note("merge", wait);
     assert!(done.merged.len() >= 700);
@@ -249,26 +252,26 @@ fn scene_of_a_project(
         return;
     }
     let merge = done.merge_id.unwrap();
-    let (wait, _) = waits.longest(|rig| rig.engine.merges.undo_merge(&merge, &user()).unwrap());
+    let (wait, _) = waits.longest(|test| test.engine.merges.undo_merge(&merge, &user()).unwrap());
     note("undo", wait);
-    let (wait, _) = waits.longest(|rig| rig.engine.merges.update(&id, false, &user()).unwrap());
+    let (wait, _) = waits.longest(|test| test.engine.merges.update(&id, false, &user()).unwrap());
     note("update", wait);
 }
 
-/// A project with many files, that came as an archive does.
+/// A project with many files that were imported as an archive.
 fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> ProjectId {
     let source = offshoot_testkit::scratch();
     write_wide(source.path(), "one\n");
     fs::write(source.path().join("README"), "one\n").unwrap();
     let project: ProjectId = "web".parse().unwrap();
     waits
-        .rig
+        .test
         .engine
         .projects
         .create_project(&project, &user())
         .unwrap();
-    let (wait, _) = waits.longest(|rig| {
-        let import = rig.engine.projects.begin_import(&project).unwrap();
+    let (wait, _) = waits.longest(|test| {
+        let import = test.engine.projects.begin_import(&project).unwrap();
         each_file(source.path(), |name, content| {
             let taken = import.write_file(&p(name), Content::Bytes(content), false);
             taken.unwrap();
@@ -279,14 +282,14 @@ fn large_project(waits: &Waits, note: &mut dyn FnMut(&str, Duration)) -> Project
     project
 }
 
-fn set(rig: &TestEngine, project: &ProjectId, landing: Landing, protect: &[&str]) {
+fn set(test: &TestEngine, project: &ProjectId, landing: Landing, protect: &[&str]) {
     let settings = MergeSettings {
         policies: Vec::new(),
         landing,
         include_ignored: false,
         protect: protect.iter().map(ToString::to_string).collect(),
     };
-    let set = rig
+    let set = test
         .engine
         .projects
         .set_merge_settings(project, &settings, &user());
@@ -294,22 +297,22 @@ fn set(rig: &TestEngine, project: &ProjectId, landing: Landing, protect: &[&str]
 }
 
 /// A merge that lands whole with the decision of its only conflict.
-fn scene_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
+fn scenario_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
     let waits = Waits::new();
     let project = large_project(&waits, note);
-    set(&waits.rig, &project, Landing::Atomic, &[]);
-    let (id, path) = waits.rig.fork(&project, "agent");
+    set(&waits.test, &project, Landing::Atomic, &[]);
+    let (id, path) = waits.test.fork(&project, "agent");
     write_wide(&path, "two, which is longer\n");
     fs::write(path.join("README"), "theirs\n").unwrap();
-    waits.rig.put(&project, "README", "ours\n");
-    let done = (waits.rig.engine)
+    waits.test.put(&project, "README", "ours\n");
+    let done = (waits.test.engine)
         .merges
         .complete(&id, &CompleteOptions::default(), &user())
         .unwrap();
     assert_eq!((done.conflicts.len(), done.snapshot), (1, None));
     let review = done.conflicts[0].review_id.as_deref().unwrap();
-    let (wait, resolved) = waits.longest(|rig| {
-        let resolved = rig
+    let (wait, resolved) = waits.longest(|test| {
+        let resolved = test
             .engine
             .merges
             .resolve(review, Resolution::Theirs, &user());
@@ -317,24 +320,24 @@ fn scene_of_a_decision(note: &mut dyn FnMut(&str, Duration)) {
     });
     note("last decision", wait);
     assert!(resolved.snapshot.is_some());
-    let now = waits.rig.project_text(&project, "wide/0/0");
+    let now = waits.test.project_text(&project, "wide/0/0");
     assert_eq!(now, "two, which is longer\n");
 }
 
-/// A merge of as many protected files: each waits for a person on its own.
+/// A merge of many protected files, each of which waits for a person.
 fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
     let waits = Waits::new();
     let project = large_project(&waits, note);
-    set(&waits.rig, &project, Landing::Partial, &["wide/**"]);
-    let (id, path) = waits.rig.fork(&project, "agent");
+    set(&waits.test, &project, Landing::Partial, &["wide/**"]);
+    let (id, path) = waits.test.fork(&project, "agent");
     write_wide(&path, "two, which is longer\n");
     let options = CompleteOptions::default();
-    // Nobody waits for this one, so it ends before it has changed anything.
+    // The request is cancelled, so it ends before it has changed anything.
     let cancel = Cancel::default();
     let ended = std::thread::scope(|scope| {
-        let merge =
-            scope.spawn(|| cancel.run(|| waits.rig.engine.merges.complete(&id, &options, &user())));
-        while waits.rig.engine.merges.waiting_completions().unwrap() == 0 && !merge.is_finished() {
+        let merge = scope
+            .spawn(|| cancel.run(|| waits.test.engine.merges.complete(&id, &options, &user())));
+        while waits.test.engine.merges.waiting_completions().unwrap() == 0 && !merge.is_finished() {
             std::thread::yield_now();
         }
         drop(cancel.on_drop());
@@ -343,7 +346,7 @@ fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
     assert_eq!(ended.unwrap_err().code(), ErrorCode::Timeout);
     assert!(
         waits
-            .rig
+            .test
             .engine
             .merges
             .reviews(Some(&project), true)
@@ -351,14 +354,14 @@ fn scene_of_protected_files(note: &mut dyn FnMut(&str, Duration)) {
             .is_empty()
     );
     let (wait, done) =
-        waits.longest(|rig| rig.engine.merges.complete(&id, &options, &user()).unwrap());
+        waits.longest(|test| test.engine.merges.complete(&id, &options, &user()).unwrap());
     note("merge of protected files", wait);
     assert_eq!((done.conflicts.len(), done.merged.len()), (MANY, 0));
 }
 
 #[test]
 fn nobody_waits_for_the_decision_of_a_large_merge() {
-    nobody_waits(scene_of_a_decision);
+    nobody_waits(scenario_of_a_decision);
 }
 
 #[test]
@@ -368,20 +371,20 @@ fn nobody_waits_for_many_protected_files() {
 
 #[test]
 fn nobody_waits_for_a_large_tree_of_a_workspace() {
-    nobody_waits(|note| scene_of_a_workspace("wide", write_wide, note));
+    nobody_waits(|note| scenario_of_a_workspace("wide", write_wide, note));
 }
 
 #[test]
 fn nobody_waits_for_a_deep_tree_of_a_workspace() {
-    nobody_waits(|note| scene_of_a_workspace("deep", write_deep, note));
+    nobody_waits(|note| scenario_of_a_workspace("deep", write_deep, note));
 }
 
 #[test]
 fn nobody_waits_for_a_large_tree_of_a_project() {
-    nobody_waits(|note| scene_of_a_project(false, write_wide, note));
+    nobody_waits(|note| scenario_of_a_project(false, write_wide, note));
 }
 
 #[test]
 fn nobody_waits_for_a_deep_tree_of_a_project() {
-    nobody_waits(|note| scene_of_a_project(true, write_deep, note));
+    nobody_waits(|note| scenario_of_a_project(true, write_deep, note));
 }

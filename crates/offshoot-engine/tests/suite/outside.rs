@@ -1,5 +1,5 @@
-//! Corners in which outside programs, links and ignored files meet calls: nothing of theirs is
-//! lost, and nothing leaves the data directory in a state that cannot be opened.
+//! Outside programs, links and ignored files together with calls: no change of a program is lost,
+//! and the data directory can always be opened.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,27 +11,27 @@ use offshoot_core::{ErrorCode, ObjectKind, WorkspaceId};
 use offshoot_engine::{Content, WriteOptions};
 use offshoot_store::{HistoryOp, Via};
 
-/// A workspace with a path that was handed out.
+/// A workspace whose path was handed out.
 fn handed_out() -> (TestEngine, WorkspaceId, PathBuf) {
-    let bed = TestEngine::plain();
-    let ws = bed.create("w");
-    let root = bed.engine.workspaces.hand_out_path(&ws).unwrap();
-    (bed, ws, root)
+    let test = TestEngine::plain();
+    let ws = test.create("w");
+    let root = test.engine.workspaces.hand_out_path(&ws).unwrap();
+    (test, ws, root)
 }
 
 /// Whether a content is in the history and can be read.
-fn is_remembered(bed: &TestEngine, ws: &WorkspaceId, bytes: &[u8]) -> bool {
+fn is_remembered(test: &TestEngine, ws: &WorkspaceId, bytes: &[u8]) -> bool {
     let id = offshoot_git::hash(ObjectKind::Blob, bytes).unwrap();
-    bed.engine
+    test.engine
         .history
         .version(ws, &id)
         .is_ok_and(|found| found == bytes)
 }
 
-fn upload(bed: &TestEngine, ws: &WorkspaceId) -> String {
+fn upload(test: &TestEngine, ws: &WorkspaceId) -> String {
     let options = WriteOptions::default();
     let content = Content::Bytes(b"mine");
-    let written = bed
+    let written = test
         .engine
         .workspaces
         .upload(ws, b"a.txt", content, &options, &user());
@@ -40,103 +40,106 @@ fn upload(bed: &TestEngine, ws: &WorkspaceId) -> String {
 
 #[test]
 fn an_upload_takes_no_name_that_an_outside_program_took() {
-    let (bed, ws, root) = handed_out();
-    assert_eq!(upload(&bed, &ws), "upload/a.txt");
+    let (test, ws, root) = handed_out();
+    assert_eq!(upload(&test, &ws), "upload/a.txt");
     fs::write(root.join("upload/a (1).txt"), b"theirs").unwrap();
     fs::write(root.join("upload/a (2).txt"), b"theirs too").unwrap();
-    assert_eq!(upload(&bed, &ws), "upload/a (3).txt");
+    assert_eq!(upload(&test, &ws), "upload/a (3).txt");
     assert_eq!(fs::read(root.join("upload/a (1).txt")).unwrap(), b"theirs");
 }
 
 #[test]
 fn a_write_through_a_link_remembers_what_was_behind_it() {
-    let (bed, ws, root) = handed_out();
+    let (test, ws, root) = handed_out();
     fs::create_dir(root.join("real")).unwrap();
-    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-    // Both the link and what it leads to are new to the index.
+    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    // Both the link and its target are new to the index.
     fs::write(root.join("real/f"), b"theirs").unwrap();
     symlink("real", root.join("first")).unwrap();
     symlink("first", root.join("second")).unwrap();
-    let written = bed.write(&ws, "second/f", b"mine");
+    let written = test.write(&ws, "second/f", b"mine");
     assert_eq!(written.path, p("real/f"));
     assert_eq!(fs::read(root.join("real/f")).unwrap(), b"mine");
-    assert!(is_remembered(&bed, &ws, b"theirs"), "their content is lost");
-    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert!(
+        is_remembered(&test, &ws, b"theirs"),
+        "their content is lost"
+    );
+    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
 #[test]
 fn a_directory_that_became_a_link_does_not_stop_a_sync() {
     for target in ["/nowhere-of-offshoot", "..", "other"] {
-        let (bed, ws, root) = handed_out();
-        bed.write(&ws, "d/f", b"mine");
-        bed.write(&ws, "other/f", b"theirs");
+        let (test, ws, root) = handed_out();
+        test.write(&ws, "d/f", b"mine");
+        test.write(&ws, "other/f", b"theirs");
         fs::remove_dir_all(root.join("d")).unwrap();
         symlink(target, root.join("d")).unwrap();
-        bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-        assert_eq!(out_of_line(&bed, &ws), None, "{target}");
+        test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+        assert_eq!(out_of_line(&test, &ws), None, "{target}");
         assert_eq!(fs::read(root.join("other/f")).unwrap(), b"theirs");
     }
 }
 
 #[test]
 fn ignored_files_are_not_overwritten_unseen() {
-    let (bed, ws, root) = handed_out();
-    bed.write(&ws, ".gitignore", b"*.log\n");
-    bed.write(&ws, "a", b"mine");
+    let (test, ws, root) = handed_out();
+    test.write(&ws, ".gitignore", b"*.log\n");
+    test.write(&ws, "a", b"mine");
     fs::write(root.join("x.log"), b"theirs").unwrap();
-    let taken = bed
+    let taken = test
         .engine
         .workspaces
         .move_file(&ws, &p("a"), &p("x.log"), &user())
         .unwrap_err();
     assert_eq!(taken.code(), ErrorCode::AlreadyExists);
     assert_eq!(fs::read(root.join("x.log")).unwrap(), b"theirs");
-    try_write(&bed.engine, &ws, &p("x.log"), b"written over").unwrap();
-    assert!(is_remembered(&bed, &ws, b"theirs"));
+    try_write(&test.engine, &ws, &p("x.log"), b"written over").unwrap();
+    assert!(is_remembered(&test, &ws, b"theirs"));
     fs::write(root.join("y.log"), b"to be deleted").unwrap();
-    bed.engine
+    test.engine
         .workspaces
         .delete_file(&ws, &p("y.log"), false, &user())
         .unwrap();
     assert!(!root.join("y.log").exists());
-    assert!(is_remembered(&bed, &ws, b"to be deleted"));
+    assert!(is_remembered(&test, &ws, b"to be deleted"));
 }
 
 #[test]
 fn a_restore_remembers_the_ignored_file_that_it_replaces() {
-    let (bed, ws, root) = handed_out();
-    bed.write(&ws, "x.log", b"tracked");
-    let first = bed
+    let (test, ws, root) = handed_out();
+    test.write(&ws, "x.log", b"tracked");
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
-    bed.engine
+    test.engine
         .workspaces
         .delete_file(&ws, &p("x.log"), false, &user())
         .unwrap();
-    bed.write(&ws, ".gitignore", b"*.log\n");
-    bed.engine
+    test.write(&ws, ".gitignore", b"*.log\n");
+    test.engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
     fs::write(root.join("x.log"), b"only on disk").unwrap();
     let id = first.snapshot.id.to_hex();
-    bed.engine
+    test.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap();
     assert_eq!(fs::read(root.join("x.log")).unwrap(), b"tracked");
-    assert!(is_remembered(&bed, &ws, b"only on disk"));
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert!(is_remembered(&test, &ws, b"only on disk"));
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
 #[test]
 fn a_restore_is_refused_where_ignored_files_are_in_the_way() {
-    let (mut bed, ws, root) = handed_out();
-    bed.write(&ws, "d", b"a file");
-    let first = bed
+    let (mut test, ws, root) = handed_out();
+    test.write(&ws, "d", b"a file");
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
@@ -146,19 +149,19 @@ fn a_restore_is_refused_where_ignored_files_are_in_the_way() {
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/x.log"), b"ignored").unwrap();
     fs::write(root.join(".gitignore"), b"*.log\n").unwrap();
-    let before = bed.image(&ws);
+    let before = test.image(&ws);
     for _ in 0..2 {
-        let refused = bed
+        let refused = test
             .engine
             .workspaces
             .restore(&ws, &id, None, &user())
             .unwrap_err();
         assert_eq!(refused.code(), ErrorCode::AlreadyExists);
-        assert_eq!(bed.image(&ws), before);
-        bed.reopen();
+        assert_eq!(test.image(&ws), before);
+        test.reopen();
     }
     fs::remove_file(root.join("d/x.log")).unwrap();
-    bed.engine
+    test.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap();
@@ -167,122 +170,126 @@ fn a_restore_is_refused_where_ignored_files_are_in_the_way() {
 
 #[test]
 fn one_path_is_not_restored_below_a_file() {
-    let mut bed = TestEngine::plain();
-    let ws = bed.create("w");
-    bed.write(&ws, "d/f", b"deep");
-    let first = bed
+    let mut test = TestEngine::plain();
+    let ws = test.create("w");
+    test.write(&ws, "d/f", b"deep");
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
     let id = first.snapshot.id.to_hex();
-    bed.engine
+    test.engine
         .workspaces
         .delete_file(&ws, &p("d"), true, &user())
         .unwrap();
-    bed.write(&ws, "d", b"a file now");
-    let refused = bed
+    test.write(&ws, "d", b"a file now");
+    let refused = test
         .engine
         .workspaces
         .restore(&ws, &id, Some(&p("d/f")), &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::NotADirectory);
-    assert_eq!(out_of_line(&bed, &ws), None);
-    bed.reopen();
-    bed.engine
+    assert_eq!(out_of_line(&test, &ws), None);
+    test.reopen();
+    test.engine
         .workspaces
         .restore(&ws, &id, Some(&p("d")), &user())
         .unwrap();
     assert_eq!(
-        bed.engine.workspaces.read_whole(&ws, &p("d/f")).unwrap().0,
+        test.engine.workspaces.read_whole(&ws, &p("d/f")).unwrap().0,
         b"deep"
     );
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
 #[test]
 fn a_second_restore_of_the_same_snapshot_restores_again() {
-    let bed = TestEngine::plain();
-    let ws = bed.create("w");
-    bed.write(&ws, "a", b"1");
-    let first = bed
+    let test = TestEngine::plain();
+    let ws = test.create("w");
+    test.write(&ws, "a", b"1");
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
     let id = first.snapshot.id.to_hex();
-    bed.write(&ws, "a", b"2");
+    test.write(&ws, "a", b"2");
     for _ in 0..3 {
-        bed.engine
+        test.engine
             .workspaces
             .restore(&ws, &id, None, &user())
             .unwrap();
         assert_eq!(
-            bed.engine.workspaces.read_whole(&ws, &p("a")).unwrap().0,
+            test.engine.workspaces.read_whole(&ws, &p("a")).unwrap().0,
             b"1"
         );
-        bed.write(&ws, "a", b"2");
+        test.write(&ws, "a", b"2");
     }
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
 #[test]
 fn what_an_interrupted_deletion_left_is_not_shown_to_the_next_of_that_name() {
-    let bed = TestEngine::plain();
-    let ws = bed.create("w");
-    bed.write(&ws, "secret", b"of the first");
-    bed.engine
+    let test = TestEngine::plain();
+    let ws = test.create("w");
+    test.write(&ws, "secret", b"of the first");
+    test.engine
         .workspaces
         .delete_workspace(&ws, &user())
         .unwrap();
     // As if the process had been killed between its commit and the removal.
-    fs::create_dir(bed.path_of(&ws)).unwrap();
-    fs::write(bed.path_of(&ws).join("secret"), b"of the first").unwrap();
-    let again = bed.create("w");
-    bed.write(&again, "own", b"x");
-    bed.engine.workspaces.hand_out_path(&again).unwrap();
-    assert_eq!(bed.image(&again).len(), 1);
-    assert_eq!(out_of_line(&bed, &again), None);
+    fs::create_dir(test.path_of(&ws)).unwrap();
+    fs::write(test.path_of(&ws).join("secret"), b"of the first").unwrap();
+    let again = test.create("w");
+    test.write(&again, "own", b"x");
+    test.engine.workspaces.hand_out_path(&again).unwrap();
+    assert_eq!(test.image(&again).len(), 1);
+    assert_eq!(out_of_line(&test, &again), None);
 }
 
 #[test]
 fn one_directory_that_cannot_be_put_right_does_not_keep_the_others_shut() {
-    let mut bed = TestEngine::plain();
-    let (bad, good) = (bed.create("bad"), bed.create("good"));
+    let mut test = TestEngine::plain();
+    let (bad, good) = (test.create("bad"), test.create("good"));
     for ws in [&bad, &good] {
-        bed.engine.workspaces.hand_out_path(ws).unwrap();
+        test.engine.workspaces.hand_out_path(ws).unwrap();
     }
-    bed.write(&bad, "d/f", b"x");
-    bed.write(&good, "f", b"y");
-    bed.close();
-    // A file where the directory must be, and in it nothing that could be opened.
-    fs::remove_dir_all(bed.path_of(&bad)).unwrap();
-    fs::write(bed.path_of(&bad), b"in the way").unwrap();
-    fs::remove_file(bed.path_of(&good).join("f")).unwrap();
-    fs::write(bed.data().join("run/0000"), b"").unwrap();
-    bed.reopen();
+    test.write(&bad, "d/f", b"x");
+    test.write(&good, "f", b"y");
+    test.close();
+    // A file is where the directory must be.
+    fs::remove_dir_all(test.path_of(&bad)).unwrap();
+    fs::write(test.path_of(&bad), b"in the way").unwrap();
+    fs::remove_file(test.path_of(&good).join("f")).unwrap();
+    fs::write(test.data().join("run/0000"), b"").unwrap();
+    test.reopen();
     assert_eq!(
-        bed.engine.workspaces.read_whole(&good, &p("f")).unwrap().0,
+        test.engine.workspaces.read_whole(&good, &p("f")).unwrap().0,
         b"y"
     );
-    // Once the obstacle is gone, the next start puts the rest right.
-    fs::remove_file(bed.path_of(&bad)).unwrap();
-    bed.reopen();
+    // Once the obstacle is removed, the next start repairs the rest.
+    fs::remove_file(test.path_of(&bad)).unwrap();
+    test.reopen();
     assert_eq!(
-        bed.engine.workspaces.read_whole(&bad, &p("d/f")).unwrap().0,
+        test.engine
+            .workspaces
+            .read_whole(&bad, &p("d/f"))
+            .unwrap()
+            .0,
         b"x"
     );
-    assert_eq!(out_of_line(&bed, &bad), None);
+    assert_eq!(out_of_line(&test, &bad), None);
 }
 
 #[test]
 fn only_somebody_who_is_given_its_path_sees_the_directory_of_a_session() {
     use offshoot_core::Layout;
     use offshoot_engine::{Expect, Quota};
-    let bed = TestEngine::plain();
+    let test = TestEngine::plain();
     let id = Some("s".parse().unwrap());
     let made =
-        bed.engine
+        test.engine
             .workspaces
             .create_workspace(id, Layout::Session, Quota::default(), &user());
     let ws = made.unwrap().id;
@@ -291,50 +298,50 @@ fn only_somebody_who_is_given_its_path_sees_the_directory_of_a_session() {
         ..WriteOptions::default()
     };
     let content = Content::Bytes(b"x");
-    bed.engine
+    test.engine
         .workspaces
         .write_file(&ws, &p("outputs/f"), content, &options, &user())
         .unwrap_err();
-    assert!(!bed.path_of(&ws).exists());
-    bed.engine
+    assert!(!test.path_of(&ws).exists());
+    test.engine
         .workspaces
         .make_dir_in(&ws, &p("outputs/d"), &user())
         .unwrap();
-    assert!(!bed.path_of(&ws).exists());
-    assert!(!bed.engine.workspaces.workspace(&ws).unwrap().materialized);
-    bed.engine.workspaces.hand_out_path(&ws).unwrap();
-    assert!(bed.engine.workspaces.workspace(&ws).unwrap().materialized);
-    assert!(bed.path_of(&ws).join("outputs/d").is_dir());
+    assert!(!test.path_of(&ws).exists());
+    assert!(!test.engine.workspaces.workspace(&ws).unwrap().materialized);
+    test.engine.workspaces.hand_out_path(&ws).unwrap();
+    assert!(test.engine.workspaces.workspace(&ws).unwrap().materialized);
+    assert!(test.path_of(&ws).join("outputs/d").is_dir());
 }
 
 #[test]
 fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
-    let (mut bed, ws, root) = handed_out();
-    bed.write(&ws, "d/f", b"x");
-    bed.write(&ws, "g", b"y");
-    let before = bed.image(&ws);
-    let first = bed
+    let (mut test, ws, root) = handed_out();
+    test.write(&ws, "d/f", b"x");
+    test.write(&ws, "g", b"y");
+    let before = test.image(&ws);
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
     fs::remove_dir_all(&root).unwrap();
-    let synced = bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&ws, &user()).unwrap();
     assert_eq!(synced.changes.len(), 3);
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert_eq!(out_of_line(&test, &ws), None);
     let id = first.snapshot.id.to_hex();
-    bed.engine
+    test.engine
         .workspaces
         .restore(&ws, &id, None, &user())
         .unwrap();
-    assert_eq!(bed.image(&ws), before);
+    assert_eq!(test.image(&ws), before);
     fs::remove_dir_all(&root).unwrap();
-    bed.reopen();
-    bed.write(&ws, "new/file", b"z");
-    bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
-    assert_eq!(out_of_line(&bed, &ws), None);
+    test.reopen();
+    test.write(&ws, "new/file", b"z");
+    test.engine.sync.sync_workspace(&ws, &user()).unwrap();
+    assert_eq!(out_of_line(&test, &ws), None);
     fs::remove_dir_all(&root).unwrap();
-    bed.engine
+    test.engine
         .workspaces
         .delete_workspace(&ws, &user())
         .unwrap();
@@ -342,21 +349,21 @@ fn a_directory_that_was_removed_whole_is_empty_and_not_broken() {
 
 #[test]
 fn large_files_of_outside_programs_come_back_byte_for_byte() {
-    let (bed, ws, root) = handed_out();
+    let (test, ws, root) = handed_out();
     let mut bytes = vec![0; 3 << 20];
     offshoot_testkit::Rng::new(1).fill(&mut bytes);
     fs::write(root.join("large"), &bytes).unwrap();
-    let first = bed
+    let first = test
         .engine
         .workspaces
         .snapshot(&ws, None, false, &user())
         .unwrap();
     let mut changed = bytes.clone();
     changed[2 << 20] ^= 1;
-    // The same size, in place, perhaps within the same tick.
+    // A change of the same size, in place, perhaps within the same tick of the clock.
     fs::write(root.join("large"), &changed).unwrap();
     let id = first.snapshot.id.to_hex();
-    let restored = bed
+    let restored = test
         .engine
         .workspaces
         .restore(&ws, &id, None, &user())
@@ -364,21 +371,21 @@ fn large_files_of_outside_programs_come_back_byte_for_byte() {
     assert!(fs::read(root.join("large")).unwrap() == bytes);
     let kept = restored.kept.unwrap().to_hex();
     assert_ne!(kept, id);
-    bed.engine
+    test.engine
         .workspaces
         .restore(&ws, &kept, None, &user())
         .unwrap();
     assert!(fs::read(root.join("large")).unwrap() == changed);
-    assert_eq!(bed.engine.upkeep.check().unwrap().problems, []);
+    assert_eq!(test.engine.upkeep.check().unwrap().problems, []);
 }
 
-/// A restore of one path makes the directories above it. They are in the history like all others,
-/// and what goes with them is found.
+/// A restore of one path makes the directories above it. They are in the history, and what is
+/// removed with them is recorded.
 #[test]
 fn directories_that_a_restore_made_are_known_to_go() {
-    let (bed, ws, path) = handed_out();
-    let engine = &bed.engine;
-    bed.write(&ws, "b/b/b", b"deep");
+    let (test, ws, path) = handed_out();
+    let engine = &test.engine;
+    test.write(&ws, "b/b/b", b"deep");
     let taken = engine
         .workspaces
         .snapshot(&ws, None, false, &user())
@@ -397,19 +404,19 @@ fn directories_that_a_restore_made_are_known_to_go() {
     fs::remove_dir_all(path.join("b")).unwrap();
     fs::create_dir(path.join("b")).unwrap();
     engine.sync.sync_workspace(&ws, &user()).unwrap();
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
-/// A directory that the ignore rules leave out takes the place of a file that they do not.
+/// A directory that the ignore rules match replaces a file that they do not match.
 #[test]
 fn a_file_that_an_ignored_directory_replaced_is_gone() {
-    let (bed, ws, path) = handed_out();
-    let engine = &bed.engine;
-    bed.write(&ws, ".gitignore", b"build/\n");
-    bed.write(&ws, "build", b"a file");
-    // Both with a memo of the walk that knows the file, and without one.
+    let (test, ws, path) = handed_out();
+    let engine = &test.engine;
+    test.write(&ws, ".gitignore", b"build/\n");
+    test.write(&ws, "build", b"a file");
+    // Both with a memo that has the file, and without one.
     for name in ["build", "again/build"] {
-        bed.write(&ws, name, b"a file");
+        test.write(&ws, name, b"a file");
         engine.sync.sync_workspace(&ws, &user()).unwrap();
         fs::remove_file(path.join(name)).unwrap();
         fs::create_dir(path.join(name)).unwrap();
@@ -417,7 +424,7 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
         let synced = engine.sync.sync_workspace(&ws, &user()).unwrap();
         let gone: Vec<_> = synced.changes.iter().map(|one| one.op).collect();
         assert_eq!(gone, [HistoryOp::Delete], "{name}");
-        assert_eq!(crate::fixture::consistency::miscounted(&bed, &ws), None);
+        assert_eq!(crate::fixture::consistency::miscounted(&test, &ws), None);
         let taken = engine
             .workspaces
             .snapshot(&ws, None, false, &user())
@@ -427,36 +434,36 @@ fn a_file_that_an_ignored_directory_replaced_is_gone() {
     }
 }
 
-/// A directory is away for a moment, in which a change through us records that; what comes back is
-/// the same to the last inode.
+/// A directory is moved away for a moment, in which a call records its deletion. What comes back
+/// has the same inodes.
 #[test]
 fn what_was_away_for_a_moment_is_found_again() {
-    let (bed, ws, path) = handed_out();
-    let engine = &bed.engine;
+    let (test, ws, path) = handed_out();
+    let engine = &test.engine;
     fs::create_dir_all(path.join("d/e")).unwrap();
     fs::write(path.join("d/e/f"), "x").unwrap();
-    // Files as young as the memo are looked at again anyway.
+    // Files as young as the memo are read again anyway.
     std::thread::sleep(2 * offshoot_fs::RACY_WINDOW);
     engine.sync.sync_workspace(&ws, &user()).unwrap();
     fs::rename(path.join("d"), path.join("away")).unwrap();
-    bed.write(&ws, "d/e/new", b"through us");
+    test.write(&ws, "d/e/new", b"through us");
     fs::remove_dir_all(path.join("d")).unwrap();
     fs::rename(path.join("away"), path.join("d")).unwrap();
     engine.sync.sync_workspace(&ws, &user()).unwrap();
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert_eq!(out_of_line(&test, &ws), None);
 }
 
-/// A process that was killed had committed a write and not yet put it in place, while this engine was
-/// open. Its lock says so, and neither the next writer nor a checkpoint takes what is in the
-/// directory for somebody's change.
+/// A killed process had committed a write and not yet written it to the directory, while this
+/// engine was open. The lock shows that, so that neither the next writer nor a checkpoint takes the
+/// old file for a change of an outside program.
 #[test]
 fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
     for next in ["a write", "a checkpoint"] {
-        let (mut bed, ws, path) = handed_out();
-        bed.write(&ws, "f", b"before");
-        bed.write(&ws, "f", b"committed");
+        let (mut test, ws, path) = handed_out();
+        test.write(&ws, "f", b"before");
+        test.write(&ws, "f", b"committed");
         fs::write(path.join("f"), b"before").unwrap();
-        let locks = fs::read_dir(bed.host.path().join("data/locks")).unwrap();
+        let locks = fs::read_dir(test.host.path().join("data/locks")).unwrap();
         let held = locks.flatten().map(|entry| entry.path());
         for lock in held.filter(|path| path.extension().is_some_and(|kind| kind == "main")) {
             fs::File::options()
@@ -467,14 +474,14 @@ fn what_a_killed_process_had_committed_is_put_in_place_by_the_next_holder() {
                 .unwrap();
         }
         match next {
-            "a write" => drop(bed.write(&ws, "other", b"x")),
-            _ => bed.engine.directories.checkpoint().unwrap(),
+            "a write" => drop(test.write(&ws, "other", b"x")),
+            _ => test.engine.directories.checkpoint().unwrap(),
         }
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
-        bed.close();
-        bed.reopen();
-        bed.engine.sync.sync_workspace(&ws, &user()).unwrap();
+        test.close();
+        test.reopen();
+        test.engine.sync.sync_workspace(&ws, &user()).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"committed", "{next}");
-        assert_eq!(out_of_line(&bed, &ws), None);
+        assert_eq!(out_of_line(&test, &ws), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Conflicts that are decided by priority: the weight of ours is that of whoever wrote the part in
-//! conflict, and every answer names them.
+//! Conflicts that are decided by priority. Our side has the priority of the author of the
+//! conflicting part, and every answer names the authors.
 
 use std::fs;
 
@@ -12,22 +12,22 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     project: ProjectId,
 }
 
-impl Scene {
+impl Setup {
     /// A project in which the higher priority wins everywhere.
-    fn new(files: &[(&str, &str)]) -> Scene {
-        let rig = TestEngine::in_memory(ProviderName::Copy);
+    fn new(files: &[(&str, &str)]) -> Setup {
+        let test = TestEngine::in_memory(ProviderName::Copy);
         let project: ProjectId = "web".parse().unwrap();
-        rig.engine
+        test.engine
             .projects
             .create_project(&project, &user())
             .unwrap();
         for (path, text) in files {
-            rig.put(&project, path, text);
+            test.put(&project, path, text);
         }
         let settings = MergeSettings {
             policies: vec![PathPolicy {
@@ -38,12 +38,12 @@ impl Scene {
             include_ignored: false,
             protect: Vec::new(),
         };
-        let set = rig
+        let set = test
             .engine
             .projects
             .set_merge_settings(&project, &settings, &user());
         set.unwrap();
-        Scene { rig, project }
+        Setup { test, project }
     }
 
     fn fork(&self, agent: &str, priority: i64) -> WorkspaceId {
@@ -52,7 +52,11 @@ impl Scene {
             priority: Some(priority),
             ..ForkOptions::default()
         };
-        let fork = self.rig.engine.forks.fork(&self.project, &options, &user());
+        let fork = self
+            .test
+            .engine
+            .forks
+            .fork(&self.project, &options, &user());
         fork.unwrap().workspace.id
     }
 
@@ -64,7 +68,7 @@ impl Scene {
         let content = Content::Bytes(text.as_bytes());
         let options = WriteOptions::default();
         let written =
-            self.rig
+            self.test
                 .engine
                 .workspaces
                 .write_file(id, &p(path), content, &options, &cause);
@@ -73,7 +77,7 @@ impl Scene {
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
         let options = CompleteOptions::default();
-        self.rig
+        self.test
             .engine
             .merges
             .complete(id, &options, &user())
@@ -81,11 +85,11 @@ impl Scene {
     }
 
     fn text(&self, path: &str) -> String {
-        self.rig.project_text(&self.project, path)
+        self.test.project_text(&self.project, path)
     }
 }
 
-/// Twelve lines, some of them replaced; `-` takes one away.
+/// Twelve lines, some of them replaced; `-` removes one.
 fn lines(changes: &[(usize, &str)]) -> String {
     let line = |number: usize| {
         let change = changes.iter().find(|(at, _)| *at == number);
@@ -103,57 +107,57 @@ fn only(done: &Completed) -> &Decided {
 
 #[test]
 fn what_lost_does_not_count_as_the_author_of_what_stands_there() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
+    let setup = Setup::new(&[("f", &lines(&[]))]);
     let forks = [("five", 5), ("one", 1), ("three", 3)];
     let forks = forks.map(|(agent, priority)| {
-        let id = scene.fork(agent, priority);
-        scene.write(&id, "f", &lines(&[(1, agent)]), Some(&format!("m-{agent}")));
+        let id = setup.fork(agent, priority);
+        setup.write(&id, "f", &lines(&[(1, agent)]), Some(&format!("m-{agent}")));
         id
     });
-    scene.complete(&forks[0]);
+    setup.complete(&forks[0]);
     for (id, loser) in [(&forks[1], "one"), (&forks[2], "three")] {
-        let done = scene.complete(id);
+        let done = setup.complete(id);
         let decided = only(&done);
         assert_eq!(decided.winner, "ours");
         assert_eq!(decided.ours_by.as_deref(), Some("five"));
         assert_eq!(decided.ours_message_id.as_deref(), Some("m-five"));
         assert_eq!(decided.lost_by.as_deref(), Some(loser));
         assert_eq!(decided.lost_message_id, Some(format!("m-{loser}")));
-        assert_eq!(scene.text("f"), lines(&[(1, "five")]));
+        assert_eq!(setup.text("f"), lines(&[(1, "five")]));
     }
-    // The next one knows it, too, although two losses were recorded since.
-    let six = scene.fork("six", 6);
-    scene.write(&six, "f", &lines(&[(1, "six")]), None);
-    scene.complete(&six);
-    assert_eq!(scene.text("f"), lines(&[(1, "six")]));
-    scene.rig.check();
+    // The next merge knows the author too, although two losses were recorded since.
+    let six = setup.fork("six", 6);
+    setup.write(&six, "f", &lines(&[(1, "six")]), None);
+    setup.complete(&six);
+    assert_eq!(setup.text("f"), lines(&[(1, "six")]));
+    setup.test.check();
 }
 
 #[test]
 fn the_weight_is_that_of_the_lines_in_conflict() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
+    let setup = Setup::new(&[("f", &lines(&[]))]);
     let [five, one, three, both] =
-        [("five", 5), ("one", 1), ("three", 3), ("both", 3)].map(|(a, p)| scene.fork(a, p));
-    scene.write(&five, "f", &lines(&[(1, "FIVE")]), Some("m-5"));
-    scene.write(&one, "f", &lines(&[(11, "ONE")]), Some("m-1"));
-    scene.write(&three, "f", &lines(&[(1, "THREE")]), Some("m-3"));
-    scene.write(
+        [("five", 5), ("one", 1), ("three", 3), ("both", 3)].map(|(a, p)| setup.fork(a, p));
+    setup.write(&five, "f", &lines(&[(1, "FIVE")]), Some("m-5"));
+    setup.write(&one, "f", &lines(&[(11, "ONE")]), Some("m-1"));
+    setup.write(&three, "f", &lines(&[(1, "THREE")]), Some("m-3"));
+    setup.write(
         &both,
         "f",
         &lines(&[(1, "BOTH"), (11, "BOTH")]),
         Some("m-b"),
     );
-    scene.complete(&five);
-    scene.complete(&one);
-    let done = scene.complete(&three);
+    setup.complete(&five);
+    setup.complete(&one);
+    let done = setup.complete(&three);
     assert_eq!(only(&done).winner, "ours");
     assert_eq!(only(&done).parts, ["line 1"]);
     assert_eq!(only(&done).ours_by.as_deref(), Some("five"));
-    assert_eq!(scene.text("f"), lines(&[(1, "FIVE"), (11, "ONE")]));
-    // Each part of a file goes to whoever weighs more there.
-    let done = scene.complete(&both);
-    assert_eq!(scene.text("f"), lines(&[(1, "FIVE"), (11, "BOTH")]));
-    let told: Vec<_> = done
+    assert_eq!(setup.text("f"), lines(&[(1, "FIVE"), (11, "ONE")]));
+    // Each part of a file goes to the author with the higher priority there.
+    let done = setup.complete(&both);
+    assert_eq!(setup.text("f"), lines(&[(1, "FIVE"), (11, "BOTH")]));
+    let decided: Vec<_> = done
         .decided
         .iter()
         .map(|one| {
@@ -168,55 +172,55 @@ fn the_weight_is_that_of_the_lines_in_conflict() {
         ("theirs", "line 11".to_owned(), Some("one")),
         ("ours", "line 1".to_owned(), Some("both")),
     ];
-    assert_eq!(told, expected);
-    scene.rig.check();
+    assert_eq!(decided, expected);
+    setup.test.check();
 }
 
 #[test]
 fn a_part_of_several_authors_is_defended_by_the_strongest() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
+    let setup = Setup::new(&[("f", &lines(&[]))]);
     let [five, three, later] =
-        [("five", 5), ("three", 3), ("later", 3)].map(|(a, p)| scene.fork(a, p));
-    scene.write(&five, "f", &lines(&[(5, "FIVE")]), None);
-    scene.write(&three, "f", &lines(&[(5, "THREE"), (6, "THREE")]), None);
-    scene.complete(&five);
-    let one = scene.fork("one", 1);
-    scene.write(&one, "f", &lines(&[(5, "FIVE"), (6, "ONE")]), None);
-    scene.complete(&one);
+        [("five", 5), ("three", 3), ("later", 3)].map(|(a, p)| setup.fork(a, p));
+    setup.write(&five, "f", &lines(&[(5, "FIVE")]), None);
+    setup.write(&three, "f", &lines(&[(5, "THREE"), (6, "THREE")]), None);
+    setup.complete(&five);
+    let one = setup.fork("one", 1);
+    setup.write(&one, "f", &lines(&[(5, "FIVE"), (6, "ONE")]), None);
+    setup.complete(&one);
     let both = lines(&[(5, "FIVE"), (6, "ONE")]);
-    assert_eq!(scene.text("f"), both);
-    assert_eq!(only(&scene.complete(&three)).winner, "ours");
-    assert_eq!(scene.text("f"), both);
-    // Deleting the file is about all of it.
-    let delete = scene
-        .rig
+    assert_eq!(setup.text("f"), both);
+    assert_eq!(only(&setup.complete(&three)).winner, "ours");
+    assert_eq!(setup.text("f"), both);
+    // A deletion concerns the whole file.
+    let delete = setup
+        .test
         .engine
         .workspaces
         .delete_file(&later, &p("f"), false, &user());
     delete.unwrap();
-    let done = scene.complete(&later);
+    let done = setup.complete(&later);
     assert_eq!(only(&done).ours_by.as_deref(), Some("five"));
-    assert_eq!(scene.text("f"), both);
+    assert_eq!(setup.text("f"), both);
 }
 
 #[test]
 fn whoever_takes_lines_away_is_their_author() {
-    let scene = Scene::new(&[("f", &lines(&[])), ("g", "all of it\n")]);
-    let [five, one, three] = [("five", 5), ("one", 1), ("three", 3)].map(|(a, p)| scene.fork(a, p));
+    let setup = Setup::new(&[("f", &lines(&[])), ("g", "all of it\n")]);
+    let [five, one, three] = [("five", 5), ("one", 1), ("three", 3)].map(|(a, p)| setup.fork(a, p));
     let gone = [(2, "-"), (3, "-"), (4, "-")];
-    scene.write(&five, "f", &lines(&gone), Some("m-5"));
-    let delete = scene
-        .rig
+    setup.write(&five, "f", &lines(&gone), Some("m-5"));
+    let delete = setup
+        .test
         .engine
         .workspaces
         .delete_file(&five, &p("g"), false, &user());
     delete.unwrap();
-    scene.write(&one, "f", &lines(&[(11, "ONE")]), None);
-    scene.write(&three, "f", &lines(&[(3, "THREE")]), None);
-    scene.write(&three, "g", "changed\n", None);
-    scene.complete(&five);
-    scene.complete(&one);
-    let done = scene.complete(&three);
+    setup.write(&one, "f", &lines(&[(11, "ONE")]), None);
+    setup.write(&three, "f", &lines(&[(3, "THREE")]), None);
+    setup.write(&three, "g", "changed\n", None);
+    setup.complete(&five);
+    setup.complete(&one);
+    let done = setup.complete(&three);
     assert!(done.conflicts.is_empty(), "{:?}", done.conflicts);
     for decided in &done.decided {
         assert_eq!(
@@ -226,19 +230,19 @@ fn whoever_takes_lines_away_is_their_author() {
     }
     assert_eq!(done.decided.len(), 2);
     assert_eq!(
-        scene.text("f"),
+        setup.text("f"),
         lines(&[gone[0], gone[1], gone[2], (11, "ONE")])
     );
 }
 
-/// A place that one emptied, another filled and a third emptied again is the third one's.
+/// A part that one agent emptied, another filled and a third emptied again belongs to the third.
 #[test]
 fn whoever_empties_a_place_last_is_its_author() {
     let json = |b: Option<&str>| match b {
         Some(b) => format!("{{\"a\":\"x\",\"b\":\"{b}\",\"c\":\"x\"}}"),
         None => r#"{"a":"x","c":"x"}"#.to_owned(),
     };
-    let scene = Scene::new(&[("f", &lines(&[])), ("c.json", &json(Some("base")))]);
+    let setup = Setup::new(&[("f", &lines(&[])), ("c.json", &json(Some("base")))]);
     let agents = [
         ("zero", 0),
         ("one", 1),
@@ -246,16 +250,16 @@ fn whoever_empties_a_place_last_is_its_author() {
         ("weak", 0),
         ("strong", 3),
     ];
-    let forks = agents.map(|(agent, priority)| scene.fork(agent, priority));
+    let forks = agents.map(|(agent, priority)| setup.fork(agent, priority));
     let texts = [None, Some("one"), None, Some("weak"), Some("strong")];
     for (id, text) in forks.iter().zip(texts) {
-        scene.write(id, "f", &lines(&[(6, text.unwrap_or("-"))]), None);
-        scene.write(id, "c.json", &json(text), None);
+        setup.write(id, "f", &lines(&[(6, text.unwrap_or("-"))]), None);
+        setup.write(id, "c.json", &json(text), None);
     }
     for id in &forks[..3] {
-        scene.complete(id);
+        setup.complete(id);
     }
-    let weak = scene.complete(&forks[3]);
+    let weak = setup.complete(&forks[3]);
     assert_eq!(weak.decided.len(), 2, "{:?}", weak.conflicts);
     assert!(
         weak.decided
@@ -263,44 +267,44 @@ fn whoever_empties_a_place_last_is_its_author() {
             .all(|one| one.ours_by.as_deref() == Some("two"))
     );
     assert_eq!(
-        (scene.text("f"), scene.text("c.json")),
+        (setup.text("f"), setup.text("c.json")),
         (lines(&[(6, "-")]), json(None))
     );
-    scene.complete(&forks[4]);
-    let last = (scene.text("f"), scene.text("c.json"));
+    setup.complete(&forks[4]);
+    let last = (setup.text("f"), setup.text("c.json"));
     assert_eq!(last, (lines(&[(6, "strong")]), json(Some("strong"))));
 }
 
 #[test]
 fn members_of_json_are_parts_also_in_one_line() {
-    let scene = Scene::new(&[("c.json", r#"{"a":{"x":"o","y":"o"},"l":["o","p"]}"#)]);
-    let [five, one, three] = [("five", 5), ("one", 1), ("three", 3)].map(|(a, p)| scene.fork(a, p));
-    scene.write(
+    let setup = Setup::new(&[("c.json", r#"{"a":{"x":"o","y":"o"},"l":["o","p"]}"#)]);
+    let [five, one, three] = [("five", 5), ("one", 1), ("three", 3)].map(|(a, p)| setup.fork(a, p));
+    setup.write(
         &five,
         "c.json",
         r#"{"a":{"x":"five","y":"o"},"l":["o","p"]}"#,
         Some("m-5"),
     );
-    scene.write(
+    setup.write(
         &one,
         "c.json",
         r#"{"a":{"x":"o","y":"one"},"l":["o","p"]}"#,
         Some("m-1"),
     );
-    scene.write(
+    setup.write(
         &three,
         "c.json",
         r#"{"a":{"x":"three","y":"three"},"l":["o","p"]}"#,
         Some("m-3"),
     );
-    scene.complete(&five);
-    scene.complete(&one);
-    let done = scene.complete(&three);
+    setup.complete(&five);
+    setup.complete(&one);
+    let done = setup.complete(&three);
     assert_eq!(
-        scene.text("c.json"),
+        setup.text("c.json"),
         r#"{"a":{"x":"five","y":"three"},"l":["o","p"]}"#
     );
-    let told: Vec<_> = done
+    let decided: Vec<_> = done
         .decided
         .iter()
         .map(|one| {
@@ -315,89 +319,94 @@ fn members_of_json_are_parts_also_in_one_line() {
         ("/a/y".to_owned(), Some("one"), Some("m-1")),
         ("/a/x".to_owned(), Some("five"), Some("m-5")),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(decided, expected);
 }
 
 #[test]
 fn what_an_undo_brings_back_has_its_own_weight() {
-    // A text, and something that has no lines.
-    let scene = Scene::new(&[("f", &lines(&[])), ("b", "\0base")]);
+    // A text, and a file without lines.
+    let setup = Setup::new(&[("f", &lines(&[])), ("b", "\0base")]);
     let write = |id: &WorkspaceId, name: &str| {
-        scene.write(id, "f", &lines(&[(1, name)]), None);
-        scene.write(id, "b", &format!("\0{name}"), None);
+        setup.write(id, "f", &lines(&[(1, name)]), None);
+        setup.write(id, "b", &format!("\0{name}"), None);
     };
-    let (five, three) = (scene.fork("five", 5), scene.fork("three", 3));
+    let (five, three) = (setup.fork("five", 5), setup.fork("three", 3));
     write(&five, "FIVE");
     write(&three, "THREE");
-    scene.complete(&five);
-    let nine = scene.fork("nine", 9);
+    setup.complete(&five);
+    let nine = setup.fork("nine", 9);
     write(&nine, "NINE");
-    let merge = scene.complete(&nine).merge_id.unwrap();
-    scene.rig.engine.merges.undo_merge(&merge, &user()).unwrap();
-    let done = scene.complete(&three);
+    let merge = setup.complete(&nine).merge_id.unwrap();
+    setup
+        .test
+        .engine
+        .merges
+        .undo_merge(&merge, &user())
+        .unwrap();
+    let done = setup.complete(&three);
     assert_eq!(done.decided.len(), 2, "{:?}", done.conflicts);
     for decided in &done.decided {
         assert_eq!(decided.ours_by.as_deref(), Some("five"));
     }
-    assert_eq!(scene.text("f"), lines(&[(1, "FIVE")]));
-    assert_eq!(scene.text("b"), "\0FIVE");
+    assert_eq!(setup.text("f"), lines(&[(1, "FIVE")]));
+    assert_eq!(setup.text("b"), "\0FIVE");
 }
 
 #[test]
 fn a_decision_gives_the_part_to_whoever_wrote_it() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
+    let setup = Setup::new(&[("f", &lines(&[]))]);
     let [one, even, tie, three] =
-        [("one", 4), ("even", 4), ("tie", 4), ("three", 3)].map(|(a, p)| scene.fork(a, p));
+        [("one", 4), ("even", 4), ("tie", 4), ("three", 3)].map(|(a, p)| setup.fork(a, p));
     for (id, text) in [
         (&one, "ONE"),
         (&even, "EVEN"),
         (&tie, "TIE"),
         (&three, "THREE"),
     ] {
-        scene.write(id, "f", &lines(&[(1, text)]), Some(text));
+        setup.write(id, "f", &lines(&[(1, text)]), Some(text));
     }
-    scene.complete(&one);
-    let waiting = scene.complete(&even).conflicts[0]
+    setup.complete(&one);
+    let waiting = setup.complete(&even).conflicts[0]
         .review_id
         .clone()
         .unwrap();
-    let review = scene.rig.engine.merges.review(&waiting).unwrap();
+    let review = setup.test.engine.merges.review(&waiting).unwrap();
     let who = |who: Option<offshoot_engine::Who>| {
         let who = who.unwrap();
         (who.operator, who.claim, who.message_id)
     };
-    let told = |agent: &str, message: &str| {
+    let expected = |agent: &str, message: &str| {
         let operator = user().operator.to_string();
         (operator, Some(agent.to_owned()), Some(message.to_owned()))
     };
-    assert_eq!(who(review.ours_by), told("one", "ONE"));
-    assert_eq!(who(review.theirs_by), told("even", "EVEN"));
+    assert_eq!(who(review.ours_by), expected("one", "ONE"));
+    assert_eq!(who(review.theirs_by), expected("even", "EVEN"));
     let cause = Cause::by(Operator::new("judge"));
-    scene
-        .rig
+    setup
+        .test
         .engine
         .merges
         .resolve(&waiting, Resolution::Theirs, &cause)
         .unwrap();
-    // It is the line of `even` now, with the weight of `even`: a tie with `tie`, more than `three`.
-    let tied = scene.complete(&tie).conflicts[0].review_id.clone().unwrap();
-    let review = scene.rig.engine.merges.review(&tied).unwrap();
-    assert_eq!(who(review.ours_by), told("even", "EVEN"));
+    // The line is now by `even`, with its priority: a tie with `tie`, more than `three`.
+    let tied = setup.complete(&tie).conflicts[0].review_id.clone().unwrap();
+    let review = setup.test.engine.merges.review(&tied).unwrap();
+    assert_eq!(who(review.ours_by), expected("even", "EVEN"));
     assert_eq!(
-        only(&scene.complete(&three)).ours_by.as_deref(),
+        only(&setup.complete(&three)).ours_by.as_deref(),
         Some("even")
     );
-    assert_eq!(scene.text("f"), lines(&[(1, "EVEN")]));
+    assert_eq!(setup.text("f"), lines(&[(1, "EVEN")]));
 }
 
 #[test]
 fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
-    let scene = Scene::new(&[("f", &lines(&[]))]);
-    let (id, path) = scene.rig.fork(&scene.project, "ada");
+    let setup = Setup::new(&[("f", &lines(&[]))]);
+    let (id, path) = setup.test.fork(&setup.project, "ada");
     fs::write(path.join("f"), lines(&[(1, "by a program")])).unwrap();
-    scene.rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-    let last = scene
-        .rig
+    setup.test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let last = setup
+        .test
         .engine
         .history
         .lines(&id, Some(&p("f")), 1)
@@ -405,23 +414,23 @@ fn what_a_program_does_in_a_fork_is_claimed_for_its_agent() {
     let cause = &last[0].line.cause;
     assert_eq!(cause.operator, Operator::outside());
     assert_eq!(cause.claim.as_deref(), Some("ada"));
-    scene.complete(&id);
-    let versions = scene
-        .rig
+    setup.complete(&id);
+    let versions = setup
+        .test
         .engine
         .projects
-        .project_versions(&scene.project, &p("f"))
+        .project_versions(&setup.project, &p("f"))
         .unwrap();
     assert_eq!(versions[0].snapshot.cause.claim.as_deref(), Some("ada"));
 }
 
 #[test]
 fn forks_have_the_priority_of_their_agent() {
-    let scene = Scene::new(&[("f", "x\n")]);
-    let engine = &scene.rig.engine;
+    let setup = Setup::new(&[("f", "x\n")]);
+    let engine = &setup.test.engine;
     let agent = engine
         .access
-        .spawn("root", "builder", Some(&scene.project), Some(7), &user())
+        .spawn("root", "builder", Some(&setup.project), Some(7), &user())
         .unwrap();
     assert_eq!(agent.priority, 7);
     let own = engine
@@ -438,7 +447,7 @@ fn forks_have_the_priority_of_their_agent() {
         };
         engine
             .forks
-            .fork(&scene.project, &options, &user())
+            .fork(&setup.project, &options, &user())
             .unwrap()
     };
     let second = fork(None);

@@ -1,7 +1,7 @@
-//! Priority over random sequences of agents: the project is what a model says that knows, for each
-//! line of a text and each member of a JSON document, who last set it, with what weight and because
-//! of which message. Every decision is told exactly as the model says: its parts, its winner, who
-//! wrote what lost and what the project had.
+//! Priority over random sequences of agents. A model knows for each line of a text and each member
+//! of a JSON document who set it last, with what priority and because of which message. The project
+//! must equal the model, and every decision must be reported as the model says: its parts, its
+//! winner, the author of what lost, and what the project had.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -20,26 +20,26 @@ use proptest::test_runner::{Config, TestRunner};
 const SLOTS: usize = 5;
 const CASES: u32 = 100;
 
-/// What is done to the text and to the document at once: slots are set, or taken away.
+/// Changes of the text and of the document at once: slots are set or removed.
 type Edits = [Vec<(usize, bool)>; 2];
 
 #[derive(Clone, Debug)]
 struct Step {
     edits: Edits,
-    /// Whether an outside program does it, in the directory of the fork, rather than a call with a
-    /// message.
+    /// Whether an outside program makes the change in the directory of the fork, instead of a call
+    /// with a message.
     outside: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Agent {
     priority: i64,
-    /// Whether the priority is that of the agent, and not one of its fork.
+    /// Whether the agent has the priority, and not its fork.
     is_known: bool,
-    /// How many of those before it have completed when it forks.
+    /// How many agents before it have completed when it forks.
     forked_after: usize,
     steps: Vec<Step>,
-    /// What a person does to the project before it completes.
+    /// What a person changes in the project before the agent completes.
     person: Option<Edits>,
     /// How a person decides its conflicts, if at all: for the agent, or for the project.
     decided_for_it: Option<bool>,
@@ -48,9 +48,9 @@ struct Agent {
 }
 
 #[derive(Clone, Debug)]
-struct Scene {
+struct Scenario {
     agents: Vec<Agent>,
-    /// Whether the document stands in one line.
+    /// Whether the document is written in one line.
     minified: bool,
 }
 
@@ -59,7 +59,7 @@ fn any_edits(most: usize) -> impl Strategy<Value = Edits> {
     [edits(), edits()]
 }
 
-fn any_scene() -> impl Strategy<Value = Scene> {
+fn any_scenario() -> impl Strategy<Value = Scenario> {
     let step = (any_edits(4), prop::bool::weighted(0.3))
         .prop_map(|(edits, outside)| Step { edits, outside });
     let agent = (
@@ -77,7 +77,7 @@ fn any_scene() -> impl Strategy<Value = Scene> {
                 |(at, ((priority, is_known), fork, steps, person, decided_for_it, undone))| Agent {
                     priority,
                     is_known,
-                    // Often from the start, so that there are conflicts.
+                    // Often the first one, so that there are conflicts.
                     forked_after: fork.index(2 * at + 1).saturating_sub(at),
                     steps,
                     person,
@@ -87,20 +87,20 @@ fn any_scene() -> impl Strategy<Value = Scene> {
             )
             .collect()
     });
-    (agents, any::<bool>()).prop_map(|(agents, minified)| Scene { agents, minified })
+    (agents, any::<bool>()).prop_map(|(agents, minified)| Scenario { agents, minified })
 }
 
-/// Who set something, or took it away.
+/// Who set or removed something.
 #[derive(Clone, Debug, PartialEq)]
 struct Setter {
     name: String,
     priority: i64,
     message: Option<String>,
-    /// When it was recorded; none as long as it is not.
+    /// When it was recorded; none if it is not recorded yet.
     at: Option<usize>,
 }
 
-/// A line or member: what it is, and who made it so.
+/// The value of a line or member, and who set it.
 #[derive(Clone, Debug, PartialEq)]
 struct Slot {
     value: Option<String>,
@@ -109,7 +109,7 @@ struct Slot {
 
 type Slots = Vec<Slot>;
 
-/// Words of letters alone and of one length, so that no two can be put together.
+/// Words of letters alone and of one length, so that no two can be merged.
 fn word(letter: char, number: usize) -> String {
     let digit = |number: usize| char::from(b'a' + (number % 26) as u8);
     let (high, low) = (digit(number / 26), digit(number));
@@ -133,7 +133,7 @@ fn first_slots(letter: char) -> Slots {
     (0..SLOTS).map(slot).collect()
 }
 
-/// Lines far enough from each other that none of them share a part of a conflict.
+/// Lines that are far enough from each other to be separate parts of a conflict.
 fn as_text(slots: &Slots) -> String {
     let around = |at: usize| format!("before {at}\n{at} before\n");
     let line = |(at, slot): (usize, &Slot)| {
@@ -165,7 +165,7 @@ fn as_json(slots: &Slots, minified: bool) -> String {
     }
 }
 
-/// One file, and what the model says it is.
+/// One file, and its content in the model.
 #[derive(Clone)]
 struct File {
     path: &'static str,
@@ -173,19 +173,19 @@ struct File {
     slots: Slots,
 }
 
-/// What a decision has to say.
+/// What the report of a decision must say.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct DecisionReport {
     winner: &'static str,
     parts: Vec<String>,
     lost: Option<(String, Option<String>)>,
     ours: Option<(String, Option<String>)>,
 }
 
-/// What becomes of the slots of a file in a merge.
+/// The outcome of a merge for the slots of a file.
 struct Outcome {
     merged: Slots,
-    /// The slots that conflict, each with whether theirs wins; none if somebody has to decide.
+    /// The slots that conflict, each with whether theirs wins; none if a person has to decide.
     conflicts: Vec<(usize, Option<bool>)>,
 }
 
@@ -201,10 +201,11 @@ impl File {
         }
     }
 
-    /// What somebody makes of it, with words of this number.
+    /// The file after a change, with words of this number.
     fn edit(&self, slots: &mut Slots, number: usize, by: &Setter, edits: &[(usize, bool)]) {
         for (at, keep) in edits {
-            // What is gone stays gone: where it would be put back is not for a model to say.
+            // A removed slot stays removed, because the model does not say where it would be
+            // inserted.
             if slots[*at].value.is_some() {
                 slots[*at] = Slot {
                     value: keep.then(|| word(self.letter, number)),
@@ -214,7 +215,7 @@ impl File {
         }
     }
 
-    /// Merges what an agent made of a base, by priority or as a person decides who is for the agent.
+    /// Merges the changes of an agent since a base, by priority or by the decision of a person.
     fn merge(&self, base: &Slots, theirs: &Slots, for_it: bool) -> Outcome {
         let mut outcome = Outcome {
             merged: self.slots.clone(),
@@ -238,7 +239,7 @@ impl File {
         outcome
     }
 
-    /// The part of a conflict that a slot is, as it is called in what the project has.
+    /// The name of a slot as a part of a conflict in the file of the project.
     fn part(&self, at: usize) -> String {
         if self.is_json() {
             return format!("/{}", key(at));
@@ -251,8 +252,8 @@ impl File {
         }
     }
 
-    /// What is told of the conflicts that one side wins; none if there are none.
-    fn told(&self, theirs: &Slots, outcome: &Outcome, wins: bool) -> Option<Told> {
+    /// The report of the conflicts that one side wins; none if there are none.
+    fn expected(&self, theirs: &Slots, outcome: &Outcome, wins: bool) -> Option<DecisionReport> {
         let at: Vec<usize> = (outcome.conflicts.iter())
             .filter(|(_, theirs)| *theirs == Some(wins))
             .map(|(at, _)| *at)
@@ -263,7 +264,7 @@ impl File {
             first.map(|by| (by.name.clone(), by.message.clone()))
         };
         let ours = first(&self.slots);
-        (!at.is_empty()).then(|| Told {
+        (!at.is_empty()).then(|| DecisionReport {
             winner: if wins { "theirs" } else { "ours" },
             parts: at.iter().map(|at| self.part(*at)).collect(),
             lost: if wins { ours.clone() } else { first(theirs) },
@@ -279,8 +280,8 @@ struct Fork {
 }
 
 impl Fork {
-    /// What was found with the merge is recorded now, and what has no message is part of the
-    /// message that led to the merge.
+    /// Changes that the merge found are recorded now. Those without a message get the message of
+    /// the merge.
     fn recorded(&mut self, name: &str, message: &str, at: usize) {
         let slots = self.theirs.iter_mut().flatten();
         for slot in slots.filter(|slot| slot.by.name == name) {
@@ -290,10 +291,10 @@ impl Fork {
     }
 }
 
-struct Stage {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     projects: Cell<usize>,
-    /// Words and moments, each once in a scene.
+    /// Counters for words and times that are unique in a scenario.
     numbers: Cell<usize>,
 }
 
@@ -304,7 +305,7 @@ fn because_of(message: &str) -> Cause {
     }
 }
 
-impl Stage {
+impl Setup {
     fn number(&self) -> usize {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
@@ -314,24 +315,30 @@ impl Stage {
         self.projects.set(self.projects.get() + 1);
         self.numbers.set(0);
         let id: ProjectId = format!("p{}", self.projects.get()).parse().unwrap();
-        self.rig
+        self.test
             .engine
             .projects
             .create_project(&id, &user())
             .unwrap();
         for file in files {
-            self.rig
+            self.test
                 .put(&id, file.path, &file.render(&file.slots, minified));
         }
         id
     }
 
-    fn fork(&self, project: &ProjectId, scene: &Scene, agent: usize, files: &[File; 2]) -> Fork {
-        let engine = &self.rig.engine;
+    fn fork(
+        &self,
+        project: &ProjectId,
+        scenario: &Scenario,
+        agent: usize,
+        files: &[File; 2],
+    ) -> Fork {
+        let engine = &self.test.engine;
         let name = name_of(project, agent);
         let Agent {
             priority, is_known, ..
-        } = scene.agents[agent];
+        } = scenario.agents[agent];
         let id: AgentId = name.parse().unwrap();
         if is_known {
             let spawned = engine.access.spawn_named(
@@ -356,15 +363,15 @@ impl Stage {
             theirs: base.clone(),
             base,
         };
-        let steps = &scene.agents[agent].steps;
+        let steps = &scenario.agents[agent].steps;
         for (number, step) in steps.iter().enumerate() {
             let is_last = number + 1 == steps.len();
-            self.work(&mut fork, files, (&name, priority), step, is_last, scene);
+            self.work(&mut fork, files, (&name, priority), step, is_last, scenario);
         }
         fork
     }
 
-    /// One step of an agent. What an outside program does last is found by the merge.
+    /// One step of an agent. The merge finds the last changes of an outside program.
     fn work(
         &self,
         fork: &mut Fork,
@@ -372,9 +379,9 @@ impl Stage {
         (name, priority): (&str, i64),
         step: &Step,
         is_last: bool,
-        scene: &Scene,
+        scenario: &Scenario,
     ) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         for (at, file) in files.iter().enumerate() {
             let number = self.number();
             let message = (!step.outside).then(|| format!("m-{number}"));
@@ -389,7 +396,7 @@ impl Stage {
             if fork.theirs[at] == before {
                 continue;
             }
-            let text = file.render(&fork.theirs[at], scene.minified);
+            let text = file.render(&fork.theirs[at], scenario.minified);
             match &message {
                 Some(message) => {
                     let (content, options) =
@@ -411,7 +418,7 @@ impl Stage {
         }
     }
 
-    /// What a person does to the project itself.
+    /// What a person changes in the project itself.
     fn put(&self, project: &ProjectId, files: &mut [File; 2], edits: &Edits, minified: bool) {
         for (file, edits) in files.iter_mut().zip(edits) {
             let number = self.number();
@@ -430,7 +437,7 @@ impl Stage {
             let text = file.render(&file.slots, minified);
             let (content, options) = (Content::Bytes(text.as_bytes()), WriteOptions::default());
             let (path, cause) = (p(file.path), because_of(&message));
-            let engine = &self.rig.engine;
+            let engine = &self.test.engine;
             let put = engine
                 .projects
                 .put_in_project(project, &path, content, &options, &cause);
@@ -439,7 +446,7 @@ impl Stage {
     }
 
     fn check_text(&self, project: &ProjectId, file: &File, when: &str) {
-        let text = self.rig.project_text(project, file.path);
+        let text = self.test.project_text(project, file.path);
         match file.is_json() {
             true => {
                 let expected = as_json(&file.slots, true);
@@ -455,21 +462,21 @@ fn name_of(project: &ProjectId, agent: usize) -> String {
     format!("{project}-w{agent}")
 }
 
-/// Compares what is told of one file with the model.
+/// Compares the report about one file with the model.
 fn check_told(done: &Completed, file: &File, fork: &Fork, at: usize, outcome: &Outcome) {
     let waits = outcome.conflicts.iter().any(|(_, wins)| wins.is_none());
     let waiting: Vec<&Vec<String>> = (done.conflicts.iter())
         .filter(|one| one.path == p(file.path))
         .map(|one| &one.parts)
         .collect();
-    let decided: Vec<Told> = (done.decided.iter())
+    let decided: Vec<DecisionReport> = (done.decided.iter())
         .filter(|one| one.path == p(file.path))
         .map(|one| {
             assert_eq!(one.policy, Policy::Priority);
             let with = |name: &Option<String>, message: &Option<String>| {
                 name.clone().map(|name| (name, message.clone()))
             };
-            Told {
+            DecisionReport {
                 winner: if one.winner == "theirs" {
                     "theirs"
                 } else {
@@ -490,9 +497,9 @@ fn check_told(done: &Completed, file: &File, fork: &Fork, at: usize, outcome: &O
         return;
     }
     assert_eq!(waiting, [] as [&Vec<String>; 0], "{}", file.path);
-    let told = [true, false].map(|wins| file.told(&fork.theirs[at], outcome, wins));
-    let told: Vec<Told> = told.into_iter().flatten().collect();
-    assert_eq!(decided, told, "{}", file.path);
+    let expected = [true, false].map(|wins| file.expected(&fork.theirs[at], outcome, wins));
+    let expected: Vec<DecisionReport> = expected.into_iter().flatten().collect();
+    assert_eq!(decided, expected, "{}", file.path);
     for one in done.decided.iter().filter(|one| one.path == p("f.txt")) {
         if !file.is_json() {
             let lost = match one.winner.as_str() {
@@ -505,23 +512,23 @@ fn check_told(done: &Completed, file: &File, fork: &Fork, at: usize, outcome: &O
     }
 }
 
-/// One agent completes its fork, and what conflicts is decided.
+/// One agent completes its fork, and its conflicts are decided.
 fn complete(
-    stage: &Stage,
+    setup: &Setup,
     project: &ProjectId,
-    scene: &Scene,
+    scenario: &Scenario,
     turn: usize,
     fork: &mut Fork,
     files: &mut [File; 2],
 ) {
-    let engine = &stage.rig.engine;
+    let engine = &setup.test.engine;
     let options = CompleteOptions {
         policy: Some(Policy::Priority),
         ..CompleteOptions::default()
     };
     let message = format!("c-{turn}");
     let cause = because_of(&message);
-    fork.recorded(&name_of(project, turn), &message, stage.number());
+    fork.recorded(&name_of(project, turn), &message, setup.number());
     let done = engine.merges.complete(&fork.id, &options, &cause).unwrap();
     let before = files.clone();
     for (at, file) in files.iter_mut().enumerate() {
@@ -532,14 +539,14 @@ fn complete(
             file.slots = outcome.merged;
             continue;
         };
-        if let Some(for_it) = scene.agents[turn].decided_for_it {
+        if let Some(for_it) = scenario.agents[turn].decided_for_it {
             let how = match for_it {
                 true => Resolution::Theirs,
                 false => Resolution::Ours,
             };
             let review = waiting.review_id.as_deref().unwrap();
             engine.merges.resolve(review, how, &user()).unwrap();
-            // What is decided for the project leaves all of the file as it is.
+            // A decision for the project leaves the whole file as it is.
             if for_it {
                 let outcome = file.merge(&fork.base[at], &fork.theirs[at], true);
                 file.slots = outcome.merged;
@@ -547,47 +554,47 @@ fn complete(
         }
     }
     for file in files.iter() {
-        stage.check_text(project, file, &format!("after w{turn}"));
+        setup.check_text(project, file, &format!("after w{turn}"));
     }
     let changed = before.iter().zip(&*files).any(|(a, b)| a.slots != b.slots);
-    if scene.agents[turn].undone && changed && done.conflicts.is_empty() {
+    if scenario.agents[turn].undone && changed && done.conflicts.is_empty() {
         engine
             .merges
             .undo_merge(&done.merge_id.unwrap(), &user())
             .unwrap();
         *files = before;
         for file in files.iter() {
-            stage.check_text(project, file, &format!("after w{turn} was undone"));
+            setup.check_text(project, file, &format!("after w{turn} was undone"));
         }
     }
 }
 
-fn check(stage: &Stage, scene: &Scene) {
+fn check(setup: &Setup, scenario: &Scenario) {
     let mut files = [('t', "f.txt"), ('j', "f.json")].map(|(letter, path)| File {
         path,
         letter,
         slots: first_slots(letter),
     });
-    let project = stage.project(&files, scene.minified);
-    let mut forks: Vec<Option<Fork>> = scene.agents.iter().map(|_| None).collect();
-    for turn in 0..scene.agents.len() {
+    let project = setup.project(&files, scenario.minified);
+    let mut forks: Vec<Option<Fork>> = scenario.agents.iter().map(|_| None).collect();
+    for turn in 0..scenario.agents.len() {
         for (agent, fork) in forks.iter_mut().enumerate() {
-            if scene.agents[agent].forked_after == turn {
-                *fork = Some(stage.fork(&project, scene, agent, &files));
+            if scenario.agents[agent].forked_after == turn {
+                *fork = Some(setup.fork(&project, scenario, agent, &files));
             }
         }
-        if let Some(edits) = &scene.agents[turn].person {
-            stage.put(&project, &mut files, edits, scene.minified);
+        if let Some(edits) = &scenario.agents[turn].person {
+            setup.put(&project, &mut files, edits, scenario.minified);
         }
         let mut fork = forks[turn].take().unwrap();
-        complete(stage, &project, scene, turn, &mut fork, &mut files);
+        complete(setup, &project, scenario, turn, &mut fork, &mut files);
     }
 }
 
 #[test]
 fn property_priority_is_that_of_each_line_and_member() {
-    let stage = RefCell::new(Stage {
-        rig: TestEngine::in_memory(ProviderName::Copy),
+    let setup = RefCell::new(Setup {
+        test: TestEngine::in_memory(ProviderName::Copy),
         projects: Cell::new(0),
         numbers: Cell::new(0),
     });
@@ -597,8 +604,8 @@ fn property_priority_is_that_of_each_line_and_member() {
         max_shrink_iters: 300,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&any_scene(), |scene| {
-        check(&stage.borrow(), &scene);
+    let outcome = TestRunner::new(config).run(&any_scenario(), |scenario| {
+        check(&setup.borrow(), &scenario);
         Ok(())
     });
     if let Err(error) = outcome {

@@ -1,4 +1,4 @@
-//! What must hold for every input: lazy directories, bytes in and out, refused paths, counts,
+//! What must hold for every input: lazy directories, bytes in and out, refused paths, counters,
 //! snapshots and restores.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 /// Runs a property on one data directory, with a workspace of its own for every case.
 fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut TestEngine, &WorkspaceId, S::Value)) {
-    let bed = RefCell::new(TestEngine::plain());
+    let test = RefCell::new(TestEngine::plain());
     let number = Cell::new(0);
     let config = Config {
         cases: cases(256),
@@ -26,9 +26,9 @@ fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut TestEngine, &Workspac
     };
     let outcome = TestRunner::new(config).run(strategy, |value| {
         number.set(number.get() + 1);
-        let mut bed = bed.borrow_mut();
-        let ws = bed.create(&format!("w{}", number.get()));
-        check(&mut bed, &ws, value);
+        let mut test = test.borrow_mut();
+        let ws = test.create(&format!("w{}", number.get()));
+        check(&mut test, &ws, value);
         Ok(())
     });
     if let Err(error) = outcome {
@@ -36,7 +36,7 @@ fn property<S: Strategy>(strategy: &S, check: impl Fn(&mut TestEngine, &Workspac
     }
 }
 
-/// Any name that a file system takes and that is not kept for ourselves.
+/// Any name that a file system accepts and that is not reserved.
 fn any_name() -> impl Strategy<Value = Vec<u8>> {
     let bytes = prop::collection::vec(any::<u8>(), 1..20);
     let long = (200_usize..256).prop_map(|length| vec![b'l'; length]);
@@ -71,11 +71,11 @@ fn any_content() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
-    property(&(any_path(), any_content()), |bed, ws, (path, bytes)| {
-        let engine = &bed.engine;
-        let on_disk = bed.path_of(ws);
+    property(&(any_path(), any_content()), |test, ws, (path, bytes)| {
+        let engine = &test.engine;
+        let on_disk = test.path_of(ws);
         assert!(!on_disk.exists(), "assigned is a row and nothing more");
-        // Nothing that only looks makes it either.
+        // Operations that only read do not make it either.
         assert!(
             engine
                 .workspaces
@@ -106,7 +106,7 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
         );
         engine.sync.sync_workspace(ws, &user()).unwrap();
         assert!(!on_disk.exists(), "looking made a directory");
-        // Nor does a write that is refused.
+        // A refused write does not make it either.
         let refused = WriteOptions {
             expect: offshoot_engine::Expect::Content(offshoot_core::EMPTY_BLOB),
             ..WriteOptions::default()
@@ -119,19 +119,19 @@ fn property_assigned_is_a_row_and_the_first_need_makes_the_directory() {
         try_write(engine, ws, &path, &bytes).unwrap();
         assert!(!on_disk.exists(), "nobody needs one yet");
         assert_eq!(engine.workspaces.read_whole(ws, &path).unwrap().0, bytes);
-        let stored = bed.image(ws);
+        let stored = test.image(ws);
         engine.workspaces.hand_out_path(ws).unwrap();
         assert!(engine.workspaces.info(ws).unwrap().materialized);
-        assert_eq!(bed.image(ws), stored, "it is there as a whole");
-        assert_eq!(out_of_line(bed, ws), None);
+        assert_eq!(test.image(ws), stored, "it is there as a whole");
+        assert_eq!(out_of_line(test, ws), None);
     });
 }
 
 #[test]
 fn property_what_is_written_is_read() {
     let strategy = (any_path(), any_content(), any_content(), any::<bool>());
-    property(&strategy, |bed, ws, (path, first, second, stream)| {
-        let engine = &bed.engine;
+    property(&strategy, |test, ws, (path, first, second, stream)| {
+        let engine = &test.engine;
         for bytes in [&first, &second, &first] {
             let written = if stream {
                 let content = Content::Stream(&mut &bytes[..]);
@@ -147,7 +147,7 @@ fn property_what_is_written_is_read() {
             let (read, id) = engine.workspaces.read_whole(ws, &path).unwrap();
             assert!(read == **bytes, "read something else");
             assert_eq!(id, written.id);
-            let on_disk = bed.image(ws);
+            let on_disk = test.image(ws);
             let node = &on_disk[&NodePath(path.as_bytes().to_vec())];
             assert_eq!(*node, Node::File(0o644, bytes.clone()));
             assert!(engine.history.version(ws, &id).unwrap() == **bytes);
@@ -160,8 +160,8 @@ fn property_what_is_written_is_read() {
 #[test]
 fn property_parents_appear_and_info_is_a_real_count() {
     let files = prop::collection::vec((any_path(), any_content()), 1..6);
-    property(&(files, any::<bool>()), |bed, ws, (files, handed_out)| {
-        let engine = &bed.engine;
+    property(&(files, any::<bool>()), |test, ws, (files, handed_out)| {
+        let engine = &test.engine;
         if handed_out {
             engine.workspaces.hand_out_path(ws).unwrap();
         }
@@ -175,24 +175,24 @@ fn property_parents_appear_and_info_is_a_real_count() {
                 assert!(known.is_ok() || files.len() > 1, "{parent} did not appear");
             }
         }
-        let counts = real_counts(&bed.image(ws));
+        let counts = real_counts(&test.image(ws));
         let info = engine.workspaces.info(ws).unwrap();
         assert_eq!((info.file_count, info.dir_count, info.total_size), counts);
         let row = engine.workspaces.workspace(ws).unwrap();
         assert_eq!((row.files, row.dirs, row.bytes), counts);
-        assert_eq!(out_of_line(bed, ws), None);
+        assert_eq!(out_of_line(test, ws), None);
     });
 }
 
-/// Everything that a refused call could have touched.
-fn everything(bed: &TestEngine) -> (DirImage, i64) {
-    let seq = bed.store().read(|tx| tx.last_seq()).unwrap();
-    (dir_image(&bed.data().join("workspaces")), seq)
+/// Everything that a refused call could have changed.
+fn everything(test: &TestEngine) -> (DirImage, i64) {
+    let seq = test.store().read(|tx| tx.last_seq()).unwrap();
+    (dir_image(&test.data().join("workspaces")), seq)
 }
 
 #[test]
 fn property_refused_paths_touch_nothing() {
-    // Fragments that are refused wherever they stand in a path.
+    // Fragments that are refused at any position of a path.
     let bad = prop_oneof![
         Just(b"..".to_vec()),
         Just(b"a/..".to_vec()),
@@ -206,7 +206,7 @@ fn property_refused_paths_touch_nothing() {
     let around = prop::collection::vec(prop::sample::select(vec!["a", ".", "b c", "x"]), 0..3);
     let strategy = (around.clone(), bad, around, 0..6_u8);
     let count = Cell::new(0_u32);
-    property(&strategy, |bed, ws, (before, bad, after, call)| {
+    property(&strategy, |test, ws, (before, bad, after, call)| {
         let mut bytes = before.join("/").into_bytes();
         let alone = bad.is_empty() || bad[0] == b'/';
         if alone {
@@ -219,13 +219,13 @@ fn property_refused_paths_touch_nothing() {
             bytes.push(b'/');
             bytes.extend_from_slice(after.join("/").as_bytes());
         }
-        let engine = &bed.engine;
+        let engine = &test.engine;
         if count.replace(count.get() + 1).is_multiple_of(2) {
-            bed.write(ws, "there", b"before");
+            test.write(ws, "there", b"before");
         }
-        // The whole data directory is compared now and then, the workspace itself always.
-        let image = bed.image(ws);
-        let last = bed.store().read(|tx| tx.last_seq()).unwrap();
+        // The whole data directory is compared now and then, the workspace always.
+        let image = test.image(ws);
+        let last = test.store().read(|tx| tx.last_seq()).unwrap();
         let outcome = RelPath::parse(&bytes).and_then(|path| match call {
             0 => try_write(engine, ws, &path, b"x").map(drop),
             1 => engine
@@ -246,8 +246,8 @@ fn property_refused_paths_touch_nothing() {
             "{code:?} for `{}`",
             bytes.escape_ascii()
         );
-        assert_eq!(bed.image(ws), image);
-        assert_eq!(bed.store().read(|tx| tx.last_seq()).unwrap(), last);
+        assert_eq!(test.image(ws), image);
+        assert_eq!(test.store().read(|tx| tx.last_seq()).unwrap(), last);
     });
 }
 
@@ -263,16 +263,16 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
         b"l2",
     ]);
     let strategy = (target, any_path(), 0..6_u8);
-    property(&strategy, |bed, ws, (target, path, call)| {
+    property(&strategy, |test, ws, (target, path, call)| {
         use std::os::unix::ffi::OsStrExt;
-        let engine = &bed.engine;
-        bed.write(ws, "a/there", b"before");
+        let engine = &test.engine;
+        test.write(ws, "a/there", b"before");
         let root = engine.workspaces.hand_out_path(ws).unwrap();
         let target = std::ffi::OsStr::from_bytes(target);
         std::os::unix::fs::symlink(target, root.join("l")).unwrap();
         std::os::unix::fs::symlink("..", root.join("l2")).unwrap();
         engine.sync.sync_workspace(ws, &user()).unwrap();
-        let before = everything(bed);
+        let before = everything(test);
         let beyond = p("l").join(&path);
         let outcome = match call {
             0 => try_write(engine, ws, &beyond, b"x").map(drop),
@@ -297,7 +297,7 @@ fn property_links_to_outside_are_refused_and_touch_nothing() {
             not_there || code == ErrorCode::PathTraversalBlocked,
             "{code:?}"
         );
-        assert_eq!(everything(bed), before);
+        assert_eq!(everything(test), before);
     });
 }
 
@@ -306,10 +306,10 @@ fn property_two_workspaces_never_share_a_path() {
     let id = "[a-zA-Z0-9][a-zA-Z0-9._~-]{0,20}";
     let strategy = (id, id, any_path(), any_content());
     let taken: RefCell<BTreeSet<String>> = RefCell::default();
-    property(&strategy, |bed, _, (one, two, path, bytes)| {
+    property(&strategy, |test, _, (one, two, path, bytes)| {
         let make = |id: &str| {
             let id = id.parse().ok()?;
-            bed.engine
+            test.engine
                 .workspaces
                 .create_workspace(Some(id), Layout::Plain, Quota::default(), &user())
                 .map_err(|error| assert_eq!(error.code(), ErrorCode::AlreadyExists))
@@ -326,7 +326,7 @@ fn property_two_workspaces_never_share_a_path() {
                 "{ws} was given twice"
             );
             assert!(
-                bed.engine
+                test.engine
                     .workspaces
                     .list(ws, &RelPath::root())
                     .unwrap()
@@ -334,17 +334,17 @@ fn property_two_workspaces_never_share_a_path() {
             );
         }
         if let [one, two] = &made[..] {
-            try_write(&bed.engine, one, &path, &bytes).unwrap();
-            assert!(!bed.path_of(two).exists());
-            let paths = [one, two].map(|ws| bed.engine.workspaces.hand_out_path(ws).unwrap());
+            try_write(&test.engine, one, &path, &bytes).unwrap();
+            assert!(!test.path_of(two).exists());
+            let paths = [one, two].map(|ws| test.engine.workspaces.hand_out_path(ws).unwrap());
             assert!(!paths[0].starts_with(&paths[1]) && !paths[1].starts_with(&paths[0]));
-            assert!(bed.image(two).is_empty());
-            bed.engine
+            assert!(test.image(two).is_empty());
+            test.engine
                 .workspaces
                 .delete_workspace(one, &user())
                 .unwrap();
             taken.borrow_mut().remove(one.as_str());
-            assert!(bed.path_of(two).exists() && !bed.path_of(one).exists());
+            assert!(test.path_of(two).exists() && !test.path_of(one).exists());
         }
     });
 }
@@ -353,13 +353,13 @@ const NAMES: &[&[u8]] = &[b"a", b"b", b"c", b"x.log", b"build", b"n\n\xff"];
 const GIT_NAMES: &[&[u8]] = &[b"a", b"b", b".git", b"a", b"HEAD"];
 const RULES: [&[u8]; 4] = [b"", b"*.log\n", b"build/\n*.log\n", b"build/\n"];
 
-/// Whether the rules name this path or a directory above it.
+/// Whether the rules match this path or a directory above it.
 fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
     let rules = String::from_utf8_lossy(rules).into_owned();
     let full = RelPath::from_normal(path.0.clone());
     let mut steps = full.ancestors();
     steps.push(full);
-    // Rules do not reach into a nested repository.
+    // Rules do not apply inside a nested repository.
     let outside = |step: &&RelPath| !step.has_part(b".git");
     steps.iter().skip(1).filter(outside).any(|step| {
         let node = image.get(&NodePath(step.as_bytes().to_vec()));
@@ -369,7 +369,7 @@ fn ignored(rules: &[u8], path: &NodePath, image: &DirImage) -> bool {
     })
 }
 
-/// What a snapshot of a directory takes, if before it `tracked` was taken.
+/// What a snapshot of a directory takes, if `tracked` was in the snapshot before.
 fn taken(image: &DirImage, tracked: &DirImage) -> DirImage {
     let rules = rules_of(image);
     let same_sort = |path: &NodePath, node: &Node| {
@@ -394,16 +394,16 @@ fn put_rules(engine: &Engine, ws: &WorkspaceId, rules: usize) {
     try_write(engine, ws, &p(".gitignore"), RULES[rules]).unwrap();
 }
 
-fn do_all(bed: &TestEngine, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
+fn do_all(test: &TestEngine, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
     for step in steps {
         match step {
             Op::Outside(step) => {
                 if handed_out {
-                    ops::run_outside(&bed.path_of(ws), step);
+                    ops::run_outside(&test.path_of(ws), step);
                 }
             }
             step => {
-                if let Err(error) = ops::run(&bed.engine, ws, step) {
+                if let Err(error) = ops::run(&test.engine, ws, step) {
                     assert!(ops::is_an_answer(error.code()), "{step:?}: {error:?}");
                 }
             }
@@ -411,8 +411,8 @@ fn do_all(bed: &TestEngine, ws: &WorkspaceId, handed_out: bool, steps: &[Op]) {
     }
 }
 
-/// What must stand on disk after `target` was brought back over `now`; none if an ignored file
-/// lies where a file or link must come.
+/// The expected directory after `target` was restored over `now`; none if an ignored file is where
+/// a file or link must be written.
 fn expected_after_restore(
     target: &DirImage,
     now: &DirImage,
@@ -437,8 +437,8 @@ fn expected_after_restore(
                 }
             }
         }
-        // What the snapshot holds at the very place comes back over an ignored file or link, whose
-        // content is in the history then.
+        // A file of the snapshot replaces an ignored file or link at its path, whose content is
+        // then in the history.
         expected
             .entry(path.clone())
             .or_insert_with(|| now[path].clone());
@@ -456,21 +456,21 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
     let strategy = (edits(), edits(), 0..4_usize, 0..4_usize, any::<bool>());
     property(
         &strategy,
-        |bed, ws, (build, edits, rules, later_rules, handed_out)| {
-            let engine = &bed.engine;
+        |test, ws, (build, edits, rules, later_rules, handed_out)| {
+            let engine = &test.engine;
             if handed_out {
                 engine.workspaces.hand_out_path(ws).unwrap();
             }
             put_rules(engine, ws, rules);
-            do_all(bed, ws, handed_out, &build);
+            do_all(test, ws, handed_out, &build);
             let first = engine
                 .workspaces
                 .snapshot(ws, Some("first"), false, &user())
                 .unwrap();
-            let tracked = taken(&bed.image(ws), &DirImage::new());
+            let tracked = taken(&test.image(ws), &DirImage::new());
             put_rules(engine, ws, later_rules);
-            do_all(bed, ws, handed_out, &edits);
-            let before = bed.image(ws);
+            do_all(test, ws, handed_out, &edits);
+            let before = test.image(ws);
             let expected = expected_after_restore(&tracked, &before, &tracked);
             let outcome = engine
                 .workspaces
@@ -478,31 +478,35 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
             let Some(expected) = expected else {
                 let error = outcome.unwrap_err();
                 assert_eq!(error.code(), ErrorCode::AlreadyExists, "{error:?}");
-                assert_eq!(bed.image(ws), before, "a refused restore changed something");
+                assert_eq!(
+                    test.image(ws),
+                    before,
+                    "a refused restore changed something"
+                );
                 return;
             };
             let restored = outcome.unwrap_or_else(|error| panic!("{error:?} with {before:#?}"));
-            assert_eq!(bed.image(ws), expected);
+            assert_eq!(test.image(ws), expected);
             let now_rules = rules_of(&expected);
             let known: DirImage = taken(&expected, &tracked);
             let index = index_of(engine, ws);
             for path in known.keys() {
-                // Directories that only hold files the index never saw are found by the next sync.
+                // The next sync finds directories that hold only files that the index never had.
                 assert!(
                     handed_out || index.contains_key(path),
                     "{path:?} is not in the index"
                 );
             }
             if !handed_out {
-                assert_eq!(out_of_line(bed, ws), None);
+                assert_eq!(out_of_line(test, ws), None);
             }
             let Some(kept) = restored.kept else { return };
             if now_rules != RULES[later_rules] {
                 return;
             }
-            // The state before the restore comes back as well.
+            // The state before the restore can be restored as well.
             let before_tracked = taken(&before, &tracked);
-            let now = bed.image(ws);
+            let now = test.image(ws);
             let Some(expected) = expected_after_restore(&before_tracked, &now, &tracked) else {
                 return;
             };
@@ -510,19 +514,19 @@ fn property_restore_gives_back_the_same_tree_sidecar_included() {
                 .workspaces
                 .restore(ws, &kept.to_hex(), None, &user())
                 .unwrap();
-            assert_eq!(bed.image(ws), expected, "the kept state did not come back");
+            assert_eq!(test.image(ws), expected, "the kept state did not come back");
         },
     );
 }
 
-/// The model: what stands at every path of a workspace without links and rules.
+/// The model: the entry at every path of a workspace without links and rules.
 type Model = BTreeMap<RelPath, Option<Vec<u8>>>;
 
 fn model_dir(model: &Model, path: &RelPath) -> bool {
     path.is_root() || matches!(model.get(path), Some(None))
 }
 
-/// What the engine must answer, and the model after it.
+/// The expected answer of the engine, and the model after it.
 fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
     let file_above = |model: &Model, path: &RelPath| {
         let above = path.ancestors();
@@ -593,7 +597,7 @@ fn model_step(model: &mut Model, step: &Op) -> Result<(), ErrorCode> {
     Ok(())
 }
 
-/// The model of what is on disk, whoever put it there.
+/// The model of the directory, with the changes of calls and of outside programs.
 fn model_of(root: &Path) -> Model {
     let nodes = dir_image(root).into_iter();
     nodes
@@ -626,18 +630,18 @@ fn read_all(engine: &Engine, ws: &WorkspaceId) -> Model {
     model
 }
 
-/// One step of a longer life.
+/// One step of a longer sequence.
 #[derive(Clone, Debug)]
 enum Step {
     Op(Op),
     Snapshot,
-    /// Back to one of the snapshots so far, perhaps one path only.
+    /// A restore of an earlier snapshot, perhaps of one path only.
     Restore(prop::sample::Index, Option<RelPath>),
     Sync,
     Reopen,
 }
 
-/// So few that states come back: that is where a restore meets what it has restored before.
+/// So few values that states recur, and restores meet what was restored before.
 const MODEL_NAMES: &[&[u8]] = &[b"a", b"b"];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -652,7 +656,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Brings one path of a model back. False if a file is in the way.
+/// Restores one path of a model. False if a file is in the way.
 fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     let comes = target.keys().any(|key| key.starts_with(path));
     if comes {
@@ -672,20 +676,20 @@ fn model_restore(model: &mut Model, target: &Model, path: &RelPath) -> bool {
     true
 }
 
-fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
+fn live(test: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool) {
     let mut model = Model::new();
     let mut snapshots: Vec<(String, Model)> = Vec::new();
     let mut acknowledged: Vec<(RelPath, Vec<u8>)> = Vec::new();
     if handed_out {
-        bed.engine.workspaces.hand_out_path(ws).unwrap();
+        test.engine.workspaces.hand_out_path(ws).unwrap();
     }
     for step in steps {
-        let engine = &bed.engine;
+        let engine = &test.engine;
         match step {
             Step::Op(Op::Outside(step)) => {
                 if handed_out {
-                    ops::run_outside(&bed.path_of(ws), step);
-                    model = model_of(&bed.path_of(ws));
+                    ops::run_outside(&test.path_of(ws), step);
+                    model = model_of(&test.path_of(ws));
                 }
             }
             Step::Op(step) => {
@@ -726,17 +730,21 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
             Step::Sync => {
                 engine.sync.sync_workspace(ws, &user()).unwrap();
             }
-            Step::Reopen => bed.reopen(),
+            Step::Reopen => test.reopen(),
         }
-        assert_eq!(bed.path_of(ws).exists(), handed_out);
+        assert_eq!(test.path_of(ws).exists(), handed_out);
         if handed_out {
-            assert_eq!(model_of(&bed.path_of(ws)), model, "on disk, after {step:?}");
+            assert_eq!(
+                model_of(&test.path_of(ws)),
+                model,
+                "on disk, after {step:?}"
+            );
         }
-        assert_eq!(read_all(&bed.engine, ws), model, "after {step:?}");
+        assert_eq!(read_all(&test.engine, ws), model, "after {step:?}");
     }
-    let engine = &bed.engine;
+    let engine = &test.engine;
     engine.sync.sync_workspace(ws, &user()).unwrap();
-    assert_eq!(out_of_line(bed, ws), None);
+    assert_eq!(out_of_line(test, ws), None);
     for (path, bytes) in &acknowledged {
         let lines = engine.history.lines(ws, Some(path), 0).unwrap();
         let id = offshoot_git::hash(offshoot_core::ObjectKind::Blob, bytes).unwrap();
@@ -757,22 +765,22 @@ fn live(bed: &mut TestEngine, ws: &WorkspaceId, steps: &[Step], handed_out: bool
 
 #[test]
 fn property_the_engine_behaves_like_the_model() {
-    property(&steps(), |bed, ws, steps| live(bed, ws, &steps, false));
+    property(&steps(), |test, ws, steps| live(test, ws, &steps, false));
 }
 
 #[test]
 fn property_the_engine_behaves_like_the_model_beside_outside_programs() {
-    property(&steps(), |bed, ws, steps| live(bed, ws, &steps, true));
+    property(&steps(), |test, ws, steps| live(test, ws, &steps, true));
 }
 
 #[test]
 fn property_outside_links_and_modes_are_found_and_kept() {
     let steps = prop::collection::vec(ops::op(NAMES, true), 0..16);
-    property(&steps, |bed, ws, steps| {
-        let engine = &bed.engine;
+    property(&steps, |test, ws, steps| {
+        let engine = &test.engine;
         engine.workspaces.hand_out_path(ws).unwrap();
         for step in &steps {
-            do_all(bed, ws, true, std::slice::from_ref(step));
+            do_all(test, ws, true, std::slice::from_ref(step));
             if matches!(
                 step,
                 Op::Outside(OutsideOp::Rename(..) | OutsideOp::Symlink(..) | OutsideOp::Swap(..))
@@ -781,47 +789,47 @@ fn property_outside_links_and_modes_are_found_and_kept() {
             }
         }
         engine.sync.sync_workspace(ws, &user()).unwrap();
-        assert_eq!(out_of_line(bed, ws), None);
+        assert_eq!(out_of_line(test, ws), None);
     });
 }
 
-/// Whatever an index is made of, recovery counts the same as a walk over it.
+/// Recovery counts any index like a walk over it.
 #[test]
 fn property_recovery_puts_wrong_counters_right() {
     let strategy = (edits(), edits(), 0..4_usize, any::<bool>());
-    property(&strategy, |bed, ws, (build, edits, rules, handed_out)| {
+    property(&strategy, |test, ws, (build, edits, rules, handed_out)| {
         if handed_out {
-            bed.engine.workspaces.hand_out_path(ws).unwrap();
+            test.engine.workspaces.hand_out_path(ws).unwrap();
         }
-        do_all(bed, ws, handed_out, &build);
-        put_rules(&bed.engine, ws, rules);
-        bed.engine
+        do_all(test, ws, handed_out, &build);
+        put_rules(&test.engine, ws, rules);
+        test.engine
             .workspaces
             .snapshot(ws, None, false, &user())
             .unwrap();
-        do_all(bed, ws, handed_out, &edits);
-        bed.engine.sync.sync_workspace(ws, &user()).unwrap();
-        let right = bed.engine.workspaces.workspace(ws).unwrap();
-        bed.close();
+        do_all(test, ws, handed_out, &edits);
+        test.engine.sync.sync_workspace(ws, &user()).unwrap();
+        let right = test.engine.workspaces.workspace(ws).unwrap();
+        test.close();
         let wrong = |tx: &mut dyn offshoot_store::WriteTx| {
             let mut row = tx.workspace(ws)?.unwrap();
             (row.files, row.dirs, row.bytes) = (row.files + 3, row.dirs - 2, row.bytes + 5);
             tx.update_workspace(&row)
         };
         let durability = offshoot_store::Durability::Synced;
-        bed.store().write(durability, wrong).unwrap();
-        // A process that did not end well.
-        std::fs::write(bed.data().join("run/0000"), b"").unwrap();
-        bed.reopen();
-        bed.engine.context.wait_for_jobs();
-        let now = bed.engine.workspaces.workspace(ws).unwrap();
+        test.store().write(durability, wrong).unwrap();
+        // A process that was killed.
+        std::fs::write(test.data().join("run/0000"), b"").unwrap();
+        test.reopen();
+        test.engine.context.wait_for_jobs();
+        let now = test.engine.workspaces.workspace(ws).unwrap();
         let counters = |row: &offshoot_engine::Workspace| (row.files, row.dirs, row.bytes);
         assert_eq!(counters(&now), counters(&right));
     });
 }
 
-/// Somebody swaps files, directories and links for each other all the time while changes through us
-/// and syncs go on. What is recorded may be any of it, and the counters are those of the index.
+/// A program swaps files, directories and links for each other all the time while calls and syncs
+/// go on. Any of its states may be recorded, and the counters fit the index.
 #[test]
 fn counters_hold_while_files_directories_and_links_are_swapped() {
     use crate::fixture::ops::Swapped;
@@ -833,9 +841,9 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
         Swapped::Holding(b"b", true),
         Swapped::File,
     ];
-    let bed = TestEngine::plain();
-    let ws = bed.create("w");
-    let engine = &bed.engine;
+    let test = TestEngine::plain();
+    let ws = test.create("w");
+    let engine = &test.engine;
     let root = engine.workspaces.hand_out_path(&ws).unwrap();
     let mut rng = offshoot_testkit::Rng::new(7);
     for _ in 0..cases(40) {
@@ -851,7 +859,7 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                 }
             });
             for call in 0..8 {
-                // Whatever stands in the way just then may refuse it.
+                // What is at the path at that moment may make the call fail.
                 let deep = p(&format!("{path}/{}", ["a", "b/deep", "c"][call % 3]));
                 let _ = match call % 4 {
                     0 => engine.sync.sync_workspace(&ws, &user()).map(drop),
@@ -865,13 +873,13 @@ fn counters_hold_while_files_directories_and_links_are_swapped() {
                         .snapshot(&ws, None, false, &user())
                         .map(drop),
                 };
-                let wrong = crate::fixture::consistency::miscounted(&bed, &ws);
+                let wrong = crate::fixture::consistency::miscounted(&test, &ws);
                 stop.store(wrong.is_some(), Ordering::Relaxed);
                 assert_eq!(wrong, None, "after call {call}");
             }
             stop.store(true, Ordering::Relaxed);
         });
         engine.sync.sync_workspace(&ws, &user()).unwrap();
-        assert_eq!(out_of_line(&bed, &ws), None);
+        assert_eq!(out_of_line(&test, &ws), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Protected paths: a change there waits for the owner although it fits, whatever it is asked for
-//! with, and nobody else decides it.
+//! Protected paths: a change there waits for the owner although it has no conflict, under any
+//! options, and no one else decides it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -16,29 +16,29 @@ use offshoot_fs::ProviderName;
 use offshoot_store::Landing;
 use offshoot_testkit::git;
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     project: ProjectId,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
+impl Setup {
+    fn new() -> Setup {
+        let test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
         for (path, text) in [
             (".github/workflows/ci.yml", "on: push\n"),
             ("pkg/CLAUDE.md", "be kind\n"),
             ("pkg/code.rs", "fn code() {}\n"),
         ] {
-            rig.put(&project, path, text);
+            test.put(&project, path, text);
         }
-        let scene = Scene { rig, project };
-        scene.set(Landing::Partial, &[".github/**", "CLAUDE.md"]);
-        scene
+        let setup = Setup { test, project };
+        setup.set(Landing::Partial, &[".github/**", "CLAUDE.md"]);
+        setup
     }
 
     fn set(&self, landing: Landing, protect: &[&str]) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         let mut settings = engine.projects.merge_settings(&self.project).unwrap();
         settings.landing = landing;
         settings.protect = protect.iter().map(ToString::to_string).collect();
@@ -49,16 +49,16 @@ impl Scene {
     }
 
     fn fork(&self, agent: &str) -> (WorkspaceId, PathBuf) {
-        self.rig.fork(&self.project, agent)
+        self.test.fork(&self.project, agent)
     }
 
     fn complete(&self, id: &WorkspaceId) -> Completed {
-        // An agent that asks for its own side to win everywhere.
+        // An agent that wants its own side to win everywhere.
         let options = CompleteOptions {
             policy: Some(Policy::Theirs),
             ..CompleteOptions::default()
         };
-        self.rig
+        self.test
             .engine
             .merges
             .complete(id, &options, &user())
@@ -66,7 +66,7 @@ impl Scene {
     }
 
     fn resolve(&self, review: &str, how: Resolution<'_>) {
-        self.rig
+        self.test
             .engine
             .merges
             .resolve(review, how, &user())
@@ -74,7 +74,7 @@ impl Scene {
     }
 
     fn open_reviews(&self) -> Vec<Review> {
-        self.rig
+        self.test
             .engine
             .merges
             .reviews(Some(&self.project), false)
@@ -83,16 +83,16 @@ impl Scene {
 
     fn holds(&self, path: &str) -> bool {
         let file = self
-            .rig
+            .test
             .engine
             .projects
             .open_project_file(&self.project, None, &p(path));
         file.is_ok()
     }
 
-    /// What the project has as files and links, by their paths.
+    /// The files and links of the project by path.
     fn image(&self) -> Vec<(String, String)> {
-        let image = self.rig.project_image(&self.project, None);
+        let image = self.test.project_image(&self.project, None);
         let leaves = image.iter().filter_map(|(path, node)| match node {
             offshoot_testkit::Node::Dir(_) => None,
             other => Some((
@@ -115,7 +115,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access.acting_as(Arc::new(principal), None)
+        self.test.engine.access.acting_as(Arc::new(principal), None)
     }
 
     fn project_token(&self) -> Access {
@@ -139,12 +139,12 @@ fn waiting(done: &Completed) -> (&str, &str, String) {
 
 #[test]
 fn what_fits_waits_and_the_rest_lands() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::write(path.join(".github/workflows/ci.yml"), "on: pull_request\n").unwrap();
     fs::write(path.join("free"), "free\n").unwrap();
-    let plan = scene
-        .rig
+    let plan = setup
+        .test
         .engine
         .merges
         .plan_completion(&id, &CompleteOptions::default(), &user())
@@ -153,7 +153,7 @@ fn what_fits_waits_and_the_rest_lands() {
         (plan.conflicts.len(), plan.conflicts[0].kind.as_str()),
         (1, "protected")
     );
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     let (review, kind, at) = waiting(&done);
     assert_eq!(
         (kind, at.as_str()),
@@ -161,65 +161,65 @@ fn what_fits_waits_and_the_rest_lands() {
     );
     assert_eq!(done.merged, [p("free")]);
     let workflow = || {
-        scene
-            .rig
-            .project_text(&scene.project, ".github/workflows/ci.yml")
+        setup
+            .test
+            .project_text(&setup.project, ".github/workflows/ci.yml")
     };
     assert_eq!(workflow(), "on: push\n");
-    let shown = scene.rig.engine.merges.review(review).unwrap();
+    let shown = setup.test.engine.merges.review(review).unwrap();
     assert!(shown.protected && !shown.changed_since);
     assert_eq!(shown.theirs_by.unwrap().claim.as_deref(), Some("ada"));
     assert!(path.exists(), "a workspace with reviews is kept");
-    // Asking again opens no second one.
-    assert_eq!(scene.complete(&id), done);
-    assert_eq!(scene.open_reviews().len(), 1);
-    scene.resolve(review, Resolution::Theirs);
+    // Completing again opens no second review.
+    assert_eq!(setup.complete(&id), done);
+    assert_eq!(setup.open_reviews().len(), 1);
+    setup.resolve(review, Resolution::Theirs);
     assert_eq!(workflow(), "on: pull_request\n");
-    scene.rig.check();
+    setup.test.check();
     assert!(!path.exists(), "the workspace goes with the last decision");
 }
 
 #[test]
 fn with_atomic_landing_nothing_lands_before_it_is_decided() {
     for (how, lands) in [(Resolution::Theirs, true), (Resolution::Ours, false)] {
-        let scene = Scene::new();
-        scene.set(Landing::Atomic, &["CLAUDE.md"]);
-        let (id, path) = scene.fork("ada");
+        let setup = Setup::new();
+        setup.set(Landing::Atomic, &["CLAUDE.md"]);
+        let (id, path) = setup.fork("ada");
         fs::write(path.join("CLAUDE.md"), "obey\n").unwrap();
         fs::write(path.join("README"), "changed\n").unwrap();
-        let before = scene.image();
-        let done = scene.complete(&id);
-        assert_eq!((done.merged.len(), scene.image()), (0, before));
-        scene.resolve(waiting(&done).0, how);
+        let before = setup.image();
+        let done = setup.complete(&id);
+        assert_eq!((done.merged.len(), setup.image()), (0, before));
+        setup.resolve(waiting(&done).0, how);
         assert_eq!(
-            scene.rig.project_text(&scene.project, "README"),
+            setup.test.project_text(&setup.project, "README"),
             "changed\n"
         );
-        assert_eq!(scene.holds("CLAUDE.md"), lands);
-        scene.rig.check();
+        assert_eq!(setup.holds("CLAUDE.md"), lands);
+        setup.test.check();
     }
 }
 
 #[test]
 fn a_pattern_that_came_later_holds_for_a_merge_that_waited() {
-    let scene = Scene::new();
-    scene.set(Landing::Atomic, &["CLAUDE.md"]);
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    setup.set(Landing::Atomic, &["CLAUDE.md"]);
+    let (id, path) = setup.fork("ada");
     fs::write(path.join("CLAUDE.md"), "obey\n").unwrap();
     fs::write(path.join("deploy.sh"), "rm\n").unwrap();
-    let done = scene.complete(&id);
-    scene.set(Landing::Atomic, &["CLAUDE.md", "deploy.sh"]);
-    let refused = scene
-        .rig
+    let done = setup.complete(&id);
+    setup.set(Landing::Atomic, &["CLAUDE.md", "deploy.sh"]);
+    let refused = setup
+        .test
         .engine
         .merges
         .resolve(waiting(&done).0, Resolution::Theirs, &user())
         .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::MergeConflict);
-    assert!(!scene.holds("CLAUDE.md") && !scene.holds("deploy.sh"));
+    assert!(!setup.holds("CLAUDE.md") && !setup.holds("deploy.sh"));
 }
 
-/// Something that an agent does to its directory.
+/// A change of an agent in its directory.
 type Deed = fn(&Path);
 
 #[test]
@@ -270,10 +270,10 @@ fn every_kind_of_change_counts() {
     ];
     for (what, deed) in deeds {
         println!("{what}");
-        let scene = Scene::new();
-        let (id, path) = scene.fork("ada");
+        let setup = Setup::new();
+        let (id, path) = setup.fork("ada");
         deed(&path);
-        let before = scene.image();
+        let before = setup.image();
         let guarded = |image: &[(String, String)]| -> Vec<(String, String)> {
             let is_guarded = |path: &str| {
                 let lower = path.to_lowercase();
@@ -285,16 +285,16 @@ fn every_kind_of_change_counts() {
                 .cloned()
                 .collect()
         };
-        let done = scene.complete(&id);
+        let done = setup.complete(&id);
         assert!(!done.conflicts.is_empty(), "{what}: {done:?}");
         assert!(
             done.conflicts.iter().all(|one| one.kind == "protected"),
             "{what}: {done:?}"
         );
-        assert_eq!(guarded(&scene.image()), guarded(&before), "{what}");
-        scene.rig.check();
-        // What was taken back leaves the project as it was there; what was let through is what
-        // the agent made of it.
+        assert_eq!(guarded(&setup.image()), guarded(&before), "{what}");
+        setup.test.check();
+        // A rejected change leaves the project as it was; an accepted one makes it what the agent
+        // wrote.
         let theirs: Vec<(String, String)> = offshoot_testkit::dir_image(&path)
             .iter()
             .filter(|(_, node)| !matches!(node, offshoot_testkit::Node::Dir(_)))
@@ -305,94 +305,99 @@ fn every_kind_of_change_counts() {
                 )
             })
             .collect();
-        for review in scene.open_reviews() {
-            scene.resolve(&review.id, Resolution::Theirs);
+        for review in setup.open_reviews() {
+            setup.resolve(&review.id, Resolution::Theirs);
         }
-        assert_eq!(scene.image(), theirs, "{what}");
-        scene.rig.check();
+        assert_eq!(setup.image(), theirs, "{what}");
+        setup.test.check();
     }
 }
 
 #[test]
 fn what_was_moved_stays_where_it_was_if_that_is_refused() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::rename(path.join("README"), path.join(".github/README")).unwrap();
     fs::write(path.join("free"), "free\n").unwrap();
-    let done = scene.complete(&id);
-    assert!(scene.holds("README") && scene.holds("free"));
-    scene.resolve(waiting(&done).0, Resolution::Ours);
-    assert!(scene.holds("README") && !scene.holds(".github/README"));
+    let done = setup.complete(&id);
+    assert!(setup.holds("README") && setup.holds("free"));
+    setup.resolve(waiting(&done).0, Resolution::Ours);
+    assert!(setup.holds("README") && !setup.holds(".github/README"));
 }
 
 #[test]
 fn a_conflict_at_a_protected_path_is_for_the_owner_whatever_the_policy() {
-    let scene = Scene::new();
-    let (one, one_path) = scene.fork("one");
-    let (two, two_path) = scene.fork("two");
+    let setup = Setup::new();
+    let (one, one_path) = setup.fork("one");
+    let (two, two_path) = setup.fork("two");
     fs::write(one_path.join("README"), "one\n").unwrap();
-    scene.complete(&one);
-    scene
-        .rig
-        .put(&scene.project, "pkg/CLAUDE.md", "be very kind\n");
+    setup.complete(&one);
+    setup
+        .test
+        .put(&setup.project, "pkg/CLAUDE.md", "be very kind\n");
     fs::write(two_path.join("pkg/CLAUDE.md"), "be unkind\n").unwrap();
     fs::write(two_path.join("README"), "two\n").unwrap();
-    let done = scene.complete(&two);
+    let done = setup.complete(&two);
     let (review, kind, _) = waiting(&done);
     assert_eq!(kind, "both_changed");
-    assert!(scene.rig.engine.merges.review(review).unwrap().protected);
+    assert!(setup.test.engine.merges.review(review).unwrap().protected);
     assert_eq!(
-        scene.rig.project_text(&scene.project, "pkg/CLAUDE.md"),
+        setup.test.project_text(&setup.project, "pkg/CLAUDE.md"),
         "be very kind\n"
     );
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "two\n");
-    let refused = scene.project_token().resolve(review, Resolution::Theirs);
+    assert_eq!(setup.test.project_text(&setup.project, "README"), "two\n");
+    let refused = setup.project_token().resolve(review, Resolution::Theirs);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
 }
 
 #[test]
 fn an_update_keeps_what_waits_and_a_decision_still_lands() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::write(path.join("pkg/CLAUDE.md"), "be kind\nand quick\n").unwrap();
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     let review = waiting(&done).0;
-    scene.rig.put(&scene.project, "README", "newer\n");
-    scene
-        .rig
-        .put(&scene.project, "pkg/CLAUDE.md", "always\nbe kind\n");
-    let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
+    setup.test.put(&setup.project, "README", "newer\n");
+    setup
+        .test
+        .put(&setup.project, "pkg/CLAUDE.md", "always\nbe kind\n");
+    let updated = setup
+        .test
+        .engine
+        .merges
+        .update(&id, false, &user())
+        .unwrap();
     assert!(updated.conflicts.is_empty(), "{:?}", updated.conflicts);
     let now = || fs::read_to_string(path.join("pkg/CLAUDE.md")).unwrap();
     assert_eq!(now(), "always\nbe kind\nand quick\n");
-    // It waits as before, also for a merge of the new base; but what is there has become something
-    // else, so that the question is a new one.
-    let again = scene.complete(&id);
+    // The change still waits, also in a merge of the new base. The content there has changed, so
+    // the review is a new one.
+    let again = setup.complete(&id);
     assert_ne!(waiting(&again).0, review);
     let review = waiting(&again).0;
-    assert_eq!(scene.open_reviews().len(), 1);
+    assert_eq!(setup.open_reviews().len(), 1);
     assert_eq!(
-        scene.rig.project_text(&scene.project, "pkg/CLAUDE.md"),
+        setup.test.project_text(&setup.project, "pkg/CLAUDE.md"),
         "always\nbe kind\n"
     );
-    scene.resolve(review, Resolution::Theirs);
-    let text = scene.rig.project_text(&scene.project, "pkg/CLAUDE.md");
+    setup.resolve(review, Resolution::Theirs);
+    let text = setup.test.project_text(&setup.project, "pkg/CLAUDE.md");
     assert_eq!(text, "always\nbe kind\nand quick\n");
-    scene.rig.check();
+    setup.test.check();
 }
 
 #[test]
 fn what_was_decided_does_not_come_up_again() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::write(path.join("CLAUDE.md"), "obey\n").unwrap();
     fs::write(path.join("free"), "1\n").unwrap();
-    let review = waiting(&scene.complete(&id)).0.to_owned();
-    // The agent works on, so that the workspace stays.
+    let review = waiting(&setup.complete(&id)).0.to_owned();
+    // The agent continues, so that the workspace stays.
     fs::write(path.join("more"), "2\n").unwrap();
-    scene.rig.engine.sync.sync_workspace(&id, &user()).unwrap();
-    scene.resolve(&review, Resolution::Ours);
-    let again = scene.rig.engine.merges.complete(
+    setup.test.engine.sync.sync_workspace(&id, &user()).unwrap();
+    setup.resolve(&review, Resolution::Ours);
+    let again = setup.test.engine.merges.complete(
         &id,
         &CompleteOptions {
             keep: true,
@@ -402,7 +407,7 @@ fn what_was_decided_does_not_come_up_again() {
     );
     let again = again.unwrap();
     assert!(again.conflicts.is_empty(), "{:?}", again.conflicts);
-    assert!(scene.holds("more") && !scene.holds("CLAUDE.md"));
+    assert!(setup.holds("more") && !setup.holds("CLAUDE.md"));
     let told = &again.decided[0];
     assert_eq!(
         (told.policy, told.winner.as_str()),
@@ -415,8 +420,8 @@ fn what_was_decided_does_not_come_up_again() {
         keep: true,
         ..CompleteOptions::default()
     };
-    let on_new_base = scene
-        .rig
+    let on_new_base = setup
+        .test
         .engine
         .merges
         .complete(&id, &options, &user())
@@ -426,68 +431,68 @@ fn what_was_decided_does_not_come_up_again() {
         "{:?}",
         on_new_base.conflicts
     );
-    // Something else there is another question.
+    // Other content there makes another review.
     fs::write(path.join("CLAUDE.md"), "obey me\n").unwrap();
-    assert_eq!(waiting(&scene.complete(&id)).1, "protected");
-    scene.rig.check();
+    assert_eq!(waiting(&setup.complete(&id)).1, "protected");
+    setup.test.check();
 }
 
-/// A decision is about what was looked at, whatever the agent does meanwhile.
+/// A decision is about the content that was reviewed, also if the agent changes it meanwhile.
 #[test]
 fn what_the_owner_looks_at_does_not_become_something_else() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::write(path.join("CLAUDE.md"), "harmless\n").unwrap();
-    let first = waiting(&scene.complete(&id)).0.to_owned();
+    let first = waiting(&setup.complete(&id)).0.to_owned();
     fs::write(path.join("CLAUDE.md"), "obey me\n").unwrap();
-    let second = waiting(&scene.complete(&id)).0.to_owned();
+    let second = waiting(&setup.complete(&id)).0.to_owned();
     assert_ne!(first, second);
-    let refused = scene
-        .rig
+    let refused = setup
+        .test
         .engine
         .merges
         .resolve(&first, Resolution::Theirs, &user());
     assert_eq!(refused.unwrap_err().code(), ErrorCode::AlreadyExists);
-    assert!(!scene.holds("CLAUDE.md"));
-    let open: Vec<String> = scene.open_reviews().into_iter().map(|one| one.id).collect();
+    assert!(!setup.holds("CLAUDE.md"));
+    let open: Vec<String> = setup.open_reviews().into_iter().map(|one| one.id).collect();
     assert_eq!(open, std::slice::from_ref(&second));
-    scene.resolve(&second, Resolution::Theirs);
-    assert!(scene.holds("CLAUDE.md"));
-    scene.rig.check();
+    setup.resolve(&second, Resolution::Theirs);
+    assert!(setup.holds("CLAUDE.md"));
+    setup.test.check();
 }
 
-/// A link in place of a directory would lead a protected path elsewhere, however the pattern names
-/// the directories above it.
+/// A link in place of a directory would lead a protected path elsewhere, whatever pattern protects
+/// it.
 #[test]
 fn a_link_below_a_pattern_with_stars_in_the_middle_waits() {
-    let scene = Scene::new();
-    scene.set(Landing::Partial, &["ops/**/run.sh"]);
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    setup.set(Landing::Partial, &["ops/**/run.sh"]);
+    let (id, path) = setup.fork("ada");
     fs::create_dir_all(path.join("evil")).unwrap();
     fs::create_dir_all(path.join("ops")).unwrap();
     fs::write(path.join("evil/run.sh"), "#!/bin/sh\n").unwrap();
     symlink("../evil", path.join("ops/prod")).unwrap();
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     assert_eq!(waiting(&done).1, "protected");
-    assert!(scene.holds("evil/run.sh") && !scene.holds("ops/prod"));
-    scene.rig.check();
+    assert!(setup.holds("evil/run.sh") && !setup.holds("ops/prod"));
+    setup.test.check();
 }
 
 #[test]
 fn only_the_owner_and_admins_decide_and_change_what_is_protected() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     fs::write(path.join("CLAUDE.md"), "obey\n").unwrap();
-    let done = scene.complete(&id);
+    let done = setup.complete(&id);
     let review = waiting(&done).0;
-    let token = scene.project_token();
+    let token = setup.project_token();
     let denied = |error: offshoot_core::Error| {
         assert_eq!(error.code(), ErrorCode::PermissionDenied, "{error}");
         assert!(error.hint().is_some(), "{error}");
     };
     denied(token.resolve(review, Resolution::Theirs).unwrap_err());
     denied(token.resolve(review, Resolution::Ours).unwrap_err());
-    let agent = scene.access(Reach::Workspace(id.clone()), PrincipalKind::Agent);
+    let agent = setup.access(Reach::Workspace(id.clone()), PrincipalKind::Agent);
     assert!(agent.resolve(review, Resolution::Theirs).is_err());
     // Proposing decides nothing.
     token
@@ -495,103 +500,103 @@ fn only_the_owner_and_admins_decide_and_change_what_is_protected() {
         .unwrap();
     let options = WriteOptions::default();
     let put = |access: &Access, path: &str| {
-        access.put_in_project(&scene.project, &p(path), Content::Bytes(b"x"), &options)
+        access.put_in_project(&setup.project, &p(path), Content::Bytes(b"x"), &options)
     };
     denied(put(&token, "a/claude.md").unwrap_err());
     denied(put(&token, ".github").unwrap_err());
     put(&token, "plain").unwrap();
-    let import = token.begin_import(&scene.project).unwrap();
+    let import = token.begin_import(&setup.project).unwrap();
     denied(
         import
             .write_file(&p(".github/x"), Content::Bytes(b"x"), false)
             .unwrap_err(),
     );
     denied(import.make_link(&p(".github"), b"src").unwrap_err());
-    let mut settings = token.merge_settings(&scene.project).unwrap();
+    let mut settings = token.merge_settings(&setup.project).unwrap();
     settings.landing = Landing::Atomic;
-    token.set_merge_settings(&scene.project, &settings).unwrap();
+    token.set_merge_settings(&setup.project, &settings).unwrap();
     settings.protect.clear();
     denied(
         token
-            .set_merge_settings(&scene.project, &settings)
+            .set_merge_settings(&setup.project, &settings)
             .unwrap_err(),
     );
-    let admin = scene.admin();
+    let admin = setup.admin();
     admin.resolve(review, Resolution::Candidate(1)).unwrap();
     assert_eq!(
-        scene.rig.project_text(&scene.project, "CLAUDE.md"),
+        setup.test.project_text(&setup.project, "CLAUDE.md"),
         "be kind\n"
     );
     put(&admin, "CLAUDE.md").unwrap();
-    // Undoing a merge that touched it is a change of it.
-    let (other, path) = scene.fork("bob");
+    // Undoing a merge that changed a protected path is a change of it.
+    let (other, path) = setup.fork("bob");
     fs::write(path.join(".github/x"), "x\n").unwrap();
-    let done = scene.complete(&other);
+    let done = setup.complete(&other);
     admin.resolve(waiting(&done).0, Resolution::Theirs).unwrap();
     let merge = done.merge_id.unwrap();
     denied(token.undo_merge(&merge).unwrap_err());
-    assert!(scene.holds(".github/x"));
+    assert!(setup.holds(".github/x"));
     admin.undo_merge(&merge).unwrap();
-    assert!(!scene.holds(".github/x"));
-    admin.set_merge_settings(&scene.project, &settings).unwrap();
+    assert!(!setup.holds(".github/x"));
+    admin.set_merge_settings(&setup.project, &settings).unwrap();
 }
 
 #[test]
 fn a_decision_does_not_follow_a_file_to_a_protected_path() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("ada");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("ada");
     let text = fs::read_to_string(path.join("src/lib.rs")).unwrap();
     fs::write(path.join("src/lib.rs"), text.replace("one", "ada's")).unwrap();
-    let engine = &scene.rig.engine;
+    let engine = &setup.test.engine;
     let changed = text.replace("one", "the owner's");
-    scene.rig.put(&scene.project, "src/lib.rs", &changed);
+    setup.test.put(&setup.project, "src/lib.rs", &changed);
     let done = engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user());
     let done = done.unwrap();
     let review = waiting(&done).0;
-    // Until somebody decides, the owner moves the file to where only the owner changes it.
-    let (owner, path) = scene.fork("owner");
+    // Before the decision the owner moves the file to a protected path.
+    let (owner, path) = setup.fork("owner");
     fs::rename(path.join("src/lib.rs"), path.join(".github/lib.rs")).unwrap();
-    let moved = scene.complete(&owner);
-    scene.resolve(waiting(&moved).0, Resolution::Theirs);
+    let moved = setup.complete(&owner);
+    setup.resolve(waiting(&moved).0, Resolution::Theirs);
     assert_eq!(
-        scene.rig.project_text(&scene.project, ".github/lib.rs"),
+        setup.test.project_text(&setup.project, ".github/lib.rs"),
         changed
     );
-    let token = scene.project_token();
+    let token = setup.project_token();
     let denied = token.resolve(review, Resolution::Theirs).unwrap_err();
     assert_eq!(denied.code(), ErrorCode::PermissionDenied, "{denied}");
     assert_eq!(
-        scene.rig.project_text(&scene.project, ".github/lib.rs"),
+        setup.test.project_text(&setup.project, ".github/lib.rs"),
         changed
     );
-    scene.admin().resolve(review, Resolution::Theirs).unwrap();
-    let landed = scene.rig.project_text(&scene.project, ".github/lib.rs");
+    setup.admin().resolve(review, Resolution::Theirs).unwrap();
+    let landed = setup.test.project_text(&setup.project, ".github/lib.rs");
     assert!(landed.contains("ada's"), "{landed}");
-    scene.rig.check();
+    setup.test.check();
 }
 
 #[test]
 fn a_project_from_git_is_protected_from_the_start() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
+    let test = TestEngine::in_memory(ProviderName::Copy);
     let source = tempfile::tempdir().unwrap();
     git(source.path(), &["init", "-q", "-b", "main"]);
     fs::write(source.path().join("README"), "x\n").unwrap();
     git(source.path(), &["add", "README"]);
     git(source.path(), &["commit", "-q", "-m", "first"]);
     let project: ProjectId = "repo".parse().unwrap();
-    let imported = rig
+    let imported = test
         .engine
         .projects
         .import_git(&project, source.path(), &mut |_| {}, &user());
     imported.unwrap();
-    let (id, path) = rig.fork(&project, "ada");
+    let (id, path) = test.fork(&project, "ada");
     for name in ["AGENTS.md", "deep/.vscode/tasks.json", ".envrc"] {
         fs::create_dir_all(path.join(name).parent().unwrap()).unwrap();
         fs::write(path.join(name), "x\n").unwrap();
     }
-    let done = rig
+    let done = test
         .engine
         .merges
         .complete(&id, &CompleteOptions::default(), &user());
@@ -603,12 +608,15 @@ fn a_project_from_git_is_protected_from_the_start() {
         .collect();
     paths.sort();
     assert_eq!(paths, [".envrc", "AGENTS.md", "deep/.vscode/tasks.json"]);
-    // What the owner takes in passes.
-    rig.put(&project, "AGENTS.md", "mine\n");
+    // A change that the owner accepts lands.
+    test.put(&project, "AGENTS.md", "mine\n");
     let empty: ProjectId = "empty".parse().unwrap();
-    rig.engine.projects.create_project(&empty, &user()).unwrap();
+    test.engine
+        .projects
+        .create_project(&empty, &user())
+        .unwrap();
     assert!(
-        rig.engine
+        test.engine
             .projects
             .merge_settings(&empty)
             .unwrap()

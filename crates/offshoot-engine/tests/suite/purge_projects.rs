@@ -11,7 +11,7 @@ use offshoot_testkit::{git, skip};
 
 const SECRET: &str = "the secret that nobody may find\n";
 
-/// Files below a directory that hold the secret in the clear.
+/// Files below a directory that contain the secret as plain text.
 fn holders(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_owned()];
@@ -37,82 +37,82 @@ fn holders(dir: &Path) -> Vec<String> {
 
 #[test]
 fn purged_content_is_in_no_layer_and_forks_and_merges_go_on() {
-    with_each(|mut rig| {
-        let project = rig.project("web");
-        rig.put(&project, "token", SECRET);
-        // Hidden in the head by a later version, but still in a layer below it.
-        rig.put(&project, "other", SECRET);
-        rig.put(&project, "other", "harmless\n");
-        let (old, old_path) = rig.fork(&project, "old");
+    with_each(|mut test| {
+        let project = test.project("web");
+        test.put(&project, "token", SECRET);
+        // A later version hides it in the head, but a layer below still has it.
+        test.put(&project, "other", SECRET);
+        test.put(&project, "other", "harmless\n");
+        let (old, old_path) = test.fork(&project, "old");
         fs::write(old_path.join("mine"), "mine\n").unwrap();
         fs::create_dir(old_path.join("target")).unwrap();
         fs::write(old_path.join("target/built"), "ignored\n").unwrap();
-        let (merged, merged_path) = rig.fork(&project, "merged");
+        let (merged, merged_path) = test.fork(&project, "merged");
         fs::write(merged_path.join("work"), "work\n").unwrap();
-        let receipt = rig
+        let receipt = test
             .engine
             .merges
             .complete(&merged, &CompleteOptions::default(), &user())
             .unwrap();
-        rig.engine.context.wait_for_jobs();
-        let data = rig.host.path().join("data");
+        test.engine.context.wait_for_jobs();
+        let data = test.host.path().join("data");
         assert!(
             !holders(&data.join("layers")).is_empty(),
             "the test tests nothing"
         );
 
-        if rig.provider == ProviderName::Overlay {
+        if test.provider == ProviderName::Overlay {
             let held = fs::File::open(old_path.join("README")).unwrap();
             let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-            let busy = rig.engine.upkeep.purge_content(id, &user()).unwrap_err();
+            let busy = test.engine.upkeep.purge_content(id, &user()).unwrap_err();
             assert_eq!(busy.code(), ErrorCode::WorkspaceBusy);
             drop(held);
             assert_eq!(fs::read_to_string(old_path.join("token")).unwrap(), SECRET);
         }
         let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-        let purged = rig.engine.upkeep.purge_content(id, &user()).unwrap();
+        let purged = test.engine.upkeep.purge_content(id, &user()).unwrap();
         assert!(!purged.snapshots.is_empty());
         assert_eq!(holders(&data), Vec::<String>::new());
-        // The fork is at its path again, with its work and what was ignored.
+        // The fork is at its path again, with its changes and its ignored files.
         let read = |name: &str| fs::read_to_string(old_path.join(name)).unwrap();
         assert!(read("token").contains("purged"));
         assert_eq!(
             (read("mine"), read("target/built")),
             ("mine\n".into(), "ignored\n".into())
         );
-        let changes = rig.changes(&old);
+        let changes = test.changes(&old);
         assert_eq!(changes.len(), 1, "{changes:?}");
-        // A restart must not take a project for a workspace whose directory lags behind.
-        rig.reopen();
-        rig.check();
-        let log = rig.engine.merges.list_merges(&project, None, 0).unwrap();
+        // A restart must not take a project for a workspace whose directory is behind.
+        test.reopen();
+        test.check();
+        let log = test.engine.merges.list_merges(&project, None, 0).unwrap();
         let snapshot = log[0].completed.snapshot.unwrap();
         assert_ne!(
             Some(snapshot),
             receipt.snapshot,
             "its snapshot was written anew"
         );
-        let known = rig
+        let known = test
             .engine
             .projects
             .project_snapshots(&project, None, 0)
             .unwrap();
         assert!(known.iter().any(|one| one.id == snapshot));
-        let done = rig
+        let done = test
             .engine
             .merges
             .complete(&old, &CompleteOptions::default(), &user())
             .unwrap();
         assert_eq!(done.merged, [p("mine")]);
-        assert!(rig.project_text(&project, "token").contains("purged"));
-        rig.check();
+        assert!(test.project_text(&project, "token").contains("purged"));
+        test.check();
     });
 }
 
 #[test]
 fn a_purge_reaches_every_parent_of_an_imported_history() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let source = rig.host.path().join("source");
+    let test = TestEngine::new(ProviderName::Copy);
+    let source = test.host.path().join("source");
     fs::create_dir(&source).unwrap();
     let run = |args: &[&str]| git(&source, args);
     if std::process::Command::new("git")
@@ -138,14 +138,14 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
     run(&["commit", "-q", "-m", "two"]);
     run(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
     let project = "imported".parse().unwrap();
-    rig.engine
+    test.engine
         .projects
         .import_git(&project, &source, &mut |_| {}, &user())
         .unwrap();
     let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
-    rig.engine.upkeep.purge_content(id, &user()).unwrap();
-    let out = rig.host.path().join("out.git");
-    rig.engine
+    test.engine.upkeep.purge_content(id, &user()).unwrap();
+    let out = test.host.path().join("out.git");
+    test.engine
         .workspaces
         .export_project_git(&project, &out, None, &mut |_| {})
         .unwrap();
@@ -158,45 +158,48 @@ fn a_purge_reaches_every_parent_of_an_imported_history() {
     );
     let objects = git(&out, &["rev-list", "--objects", "--all"]);
     assert!(!objects.contains(&id.to_hex()));
-    rig.check();
+    test.check();
 }
 
-/// Ids in stored JSON are replaced as values: a message that happens to be called like a content
-/// keeps its name.
+/// Ids in stored JSON are replaced as values: a message id that looks like a content id stays.
 #[test]
 fn purging_changes_ids_and_no_other_text() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let project = rig.project("web");
-    rig.put(&project, "token", "first\n");
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let project = test.project("web");
+    test.put(&project, "token", "first\n");
     let id = offshoot_git::hash(ObjectKind::Blob, SECRET.as_bytes()).unwrap();
     let cause = offshoot_core::Cause {
         message_id: Some(id.to_hex()),
         ..user()
     };
-    let (ada, path) = rig.fork(&project, "ada");
+    let (ada, path) = test.fork(&project, "ada");
     fs::write(path.join("token"), SECRET).unwrap();
-    let (bob, path) = rig.fork(&project, "bob");
+    let (bob, path) = test.fork(&project, "bob");
     fs::write(path.join("token"), "bob's\n").unwrap();
     let options = CompleteOptions {
         policy: Some(offshoot_engine::Policy::Theirs),
         ..CompleteOptions::default()
     };
-    let landed = rig.engine.merges.complete(&ada, &options, &cause).unwrap();
-    let decided = rig.engine.merges.complete(&bob, &options, &user()).unwrap();
+    let landed = test.engine.merges.complete(&ada, &options, &cause).unwrap();
+    let decided = test
+        .engine
+        .merges
+        .complete(&bob, &options, &user())
+        .unwrap();
     assert_eq!(decided.decided[0].lost, Some(id));
     assert_eq!(decided.decided[0].lost_message_id, Some(id.to_hex()));
-    let (cyd, _) = rig.fork(&project, "cyd");
+    let (cyd, _) = test.fork(&project, "cyd");
     let content = offshoot_engine::Content::Bytes(SECRET.as_bytes());
     let write = offshoot_engine::WriteOptions::default();
-    let written = rig
+    let written = test
         .engine
         .workspaces
         .write_file(&cyd, &p("token"), content, &write, &cause);
     written.unwrap();
-    rig.put(&project, "token", "the owner's\n");
+    test.put(&project, "token", "the owner's\n");
     let waits = CompleteOptions::default();
-    let waits = rig.engine.merges.complete(&cyd, &waits, &cause).unwrap();
-    let purged = rig.engine.upkeep.purge_content(id, &user()).unwrap();
+    let waits = test.engine.merges.complete(&cyd, &waits, &cause).unwrap();
+    let purged = test.engine.upkeep.purge_content(id, &user()).unwrap();
     let now = |old| {
         let mut pairs = purged.snapshots.iter();
         let found = pairs.find(|(before, _)| Some(*before) == old);
@@ -204,9 +207,9 @@ fn purging_changes_ids_and_no_other_text() {
     };
     let merge = |done: &offshoot_engine::Completed| {
         let id = done.merge_id.as_deref().unwrap();
-        rig.engine.merges.receipt(id).unwrap().completed
+        test.engine.merges.receipt(id).unwrap().completed
     };
-    // The snapshots that held it have other ids, in the receipt as everywhere.
+    // The snapshots that held it have other ids, also in the receipt.
     let after = merge(&landed);
     assert!(after.snapshot.is_some() && after.snapshot == now(landed.snapshot));
     assert!(after.theirs.is_some() && after.theirs == now(landed.theirs));
@@ -214,7 +217,7 @@ fn purging_changes_ids_and_no_other_text() {
     let lost = after.decided[0].lost.unwrap();
     assert!(
         lost != id
-            && rig
+            && test
                 .engine
                 .workspaces
                 .content_of(&lost)
@@ -223,12 +226,12 @@ fn purging_changes_ids_and_no_other_text() {
     );
     assert_eq!(after.decided[0].lost_message_id, Some(id.to_hex()));
     let review = waits.conflicts[0].review_id.clone().unwrap();
-    let review = rig.engine.merges.review(&review).unwrap();
+    let review = test.engine.merges.review(&review).unwrap();
     let by = review.theirs_by.unwrap();
     assert_eq!(by.message_id, Some(id.to_hex()), "{by:?}");
-    rig.engine
+    test.engine
         .merges
         .resolve(&review.id, offshoot_engine::Resolution::Theirs, &user())
         .unwrap();
-    rig.check();
+    test.check();
 }

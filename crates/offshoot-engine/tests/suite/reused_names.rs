@@ -1,5 +1,5 @@
-//! Names are taken again once a workspace or project is closed: nobody reaches what belongs to
-//! another project because its name was theirs before (INV-7).
+//! Names are free again after a workspace or project is closed: a token for the old name does not
+//! reach the new workspace or project (INV-7).
 
 use std::sync::Arc;
 
@@ -11,18 +11,22 @@ use offshoot_engine::{
 };
 use offshoot_fs::ProviderName;
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     first: ProjectId,
     second: ProjectId,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let rig = TestEngine::new(ProviderName::Copy);
-        let first = rig.project("first");
-        let second = rig.project("second");
-        Scene { rig, first, second }
+impl Setup {
+    fn new() -> Setup {
+        let test = TestEngine::new(ProviderName::Copy);
+        let first = test.project("first");
+        let second = test.project("second");
+        Setup {
+            test,
+            first,
+            second,
+        }
     }
 
     /// The secret of a new token.
@@ -33,7 +37,7 @@ impl Scene {
             allow: Vec::new(),
         };
         let issued = self
-            .rig
+            .test
             .engine
             .access
             .issue_token(&scope, None, None, &user());
@@ -41,8 +45,8 @@ impl Scene {
     }
 
     fn present(&self, secret: &str) -> Result<Access> {
-        let principal = self.rig.engine.access.authenticate(secret)?;
-        Ok(self.rig.engine.access.acting_as(Arc::new(principal), None))
+        let principal = self.test.engine.access.authenticate(secret)?;
+        Ok(self.test.engine.access.acting_as(Arc::new(principal), None))
     }
 
     fn of_project(&self, project: &ProjectId) -> Access {
@@ -83,7 +87,7 @@ impl Scene {
         assert!(access.own_workspace().is_err() && access.workspace_to_complete().is_err());
         let (_, share) = access.share().unwrap();
         assert_eq!(share, None);
-        let event = self.rig.engine.history.lines(id, None, 1).unwrap();
+        let event = self.test.engine.history.lines(id, None, 1).unwrap();
         assert!(!event.is_empty());
     }
 }
@@ -94,31 +98,31 @@ fn agent(text: &str) -> AgentId {
 
 #[test]
 fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     let (one, two) = (
-        scene.of_project(&scene.first),
-        scene.of_project(&scene.second),
+        setup.of_project(&setup.first),
+        setup.of_project(&setup.second),
     );
     let spawned = one
         .spawn(
             Some(&agent("builder")),
             None,
             "r",
-            Some(&scene.first),
+            Some(&setup.first),
             Some(50),
         )
         .unwrap();
     let secret = one.token_for_agent(&spawned.id).unwrap().secret;
-    let builder = scene.present(&secret).unwrap();
+    let builder = setup.present(&secret).unwrap();
     let own = builder.own_workspace().unwrap();
     one.delete_workspace(&own, false).unwrap();
 
-    let taken = scene.fork(&two, &scene.second, "builder");
+    let taken = setup.fork(&two, &setup.second, "builder");
     assert_eq!(taken, own);
-    scene.assert_out_of_reach(&builder, &taken);
+    setup.assert_out_of_reach(&builder, &taken);
     assert_eq!(
-        scene
-            .rig
+        setup
+            .test
             .engine
             .access
             .agent(&spawned.id)
@@ -126,14 +130,14 @@ fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
             .workspace,
         None
     );
-    // Whoever has the second project neither gets the agent nor learns its priority.
+    // The owner of the second project neither gets the agent nor learns its priority.
     assert!(two.agent(&spawned.id).is_err());
     assert_eq!(two.fork_named(&taken).unwrap().priority, 0);
-    // The fork that has the agent's name is found by it, by those who have it.
+    // The fork with the agent's name is found by it, by callers who may see it.
     assert_eq!(two.workspace_of_agent(&spawned.id).unwrap(), taken);
     assert!(one.workspace_of_agent(&spawned.id).is_err());
-    // Whoever spawned it still has it, and gives it another fork.
-    let next = scene.fork(&one, &scene.first, "builder");
+    // The project that spawned the agent still has it, and gives it another fork.
+    let next = setup.fork(&one, &setup.first, "builder");
     assert_eq!(next.as_str(), "builder~2");
     assert_eq!(builder.own_workspace().unwrap(), next);
     assert_eq!(one.fork_named(&next).unwrap().priority, 50);
@@ -142,37 +146,37 @@ fn an_agent_does_not_reach_a_fork_of_another_project_that_took_its_name() {
 
 #[test]
 fn an_agent_does_not_reach_what_took_its_name_after_its_merge() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     let (one, two) = (
-        scene.of_project(&scene.first),
-        scene.of_project(&scene.second),
+        setup.of_project(&setup.first),
+        setup.of_project(&setup.second),
     );
     let spawned = one
-        .spawn(Some(&agent("builder")), None, "r", Some(&scene.first), None)
+        .spawn(Some(&agent("builder")), None, "r", Some(&setup.first), None)
         .unwrap();
     let secret = one.token_for_agent(&spawned.id).unwrap().secret;
-    let builder = scene.present(&secret).unwrap();
+    let builder = setup.present(&secret).unwrap();
     let own = builder.own_workspace().unwrap();
     builder
         .complete(&own, &CompleteOptions::default(), false)
         .unwrap();
-    // The receipt outlives the workspace while the name is its own.
+    // The receipt outlives the workspace as long as the name is not taken again.
     assert_eq!(builder.workspace_to_complete().unwrap(), own);
     builder
         .complete(&own, &CompleteOptions::default(), false)
         .unwrap();
 
-    let taken = scene.fork(&two, &scene.second, "builder");
+    let taken = setup.fork(&two, &setup.second, "builder");
     assert_eq!(taken, own);
-    scene.assert_out_of_reach(&builder, &taken);
+    setup.assert_out_of_reach(&builder, &taken);
 }
 
 #[test]
 fn tokens_of_workspaces_and_of_agents_outside_the_tree_stay_in_their_project() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     let (one, two) = (
-        scene.of_project(&scene.first),
-        scene.of_project(&scene.second),
+        setup.of_project(&setup.first),
+        setup.of_project(&setup.second),
     );
     for (name, kind, reach) in [
         (
@@ -182,27 +186,27 @@ fn tokens_of_workspaces_and_of_agents_outside_the_tree_stay_in_their_project() {
         ),
         ("a", PrincipalKind::Agent, Reach::Agent(agent("a"))),
     ] {
-        let own = scene.fork(&one, &scene.first, name);
-        let secret = scene.secret(kind, reach);
-        let holder = scene.present(&secret).unwrap();
+        let own = setup.fork(&one, &setup.first, name);
+        let secret = setup.secret(kind, reach);
+        let holder = setup.present(&secret).unwrap();
         assert_eq!(holder.own_workspace().unwrap(), own);
         one.delete_workspace(&own, false).unwrap();
 
-        let taken = scene.fork(&two, &scene.second, name);
+        let taken = setup.fork(&two, &setup.second, name);
         assert_eq!(taken, own);
-        scene.assert_out_of_reach(&holder, &taken);
-        scene.assert_out_of_reach(&scene.present(&secret).unwrap(), &taken);
+        setup.assert_out_of_reach(&holder, &taken);
+        setup.assert_out_of_reach(&setup.present(&secret).unwrap(), &taken);
         two.delete_workspace(&taken, false).unwrap();
 
-        // The next fork of the same project is the holder's again.
-        assert_eq!(scene.fork(&one, &scene.first, name), own);
+        // The next fork of the same project belongs to the token again.
+        assert_eq!(setup.fork(&one, &setup.first, name), own);
         assert_eq!(holder.own_workspace().unwrap(), own);
     }
 }
 
 #[test]
 fn a_token_for_a_name_that_nobody_has_is_refused() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     for (kind, reach) in [
         (
             PrincipalKind::Service,
@@ -216,8 +220,8 @@ fn a_token_for_a_name_that_nobody_has_is_refused() {
             allow: Vec::new(),
         };
         assert!(
-            scene
-                .rig
+            setup
+                .test
                 .engine
                 .access
                 .issue_token(&scope, None, None, &user())
@@ -228,61 +232,61 @@ fn a_token_for_a_name_that_nobody_has_is_refused() {
 
 #[test]
 fn the_token_of_a_deleted_project_does_not_open_a_new_one_of_its_name() {
-    let scene = Scene::new();
-    let secret = scene.secret(PrincipalKind::Service, Reach::Project(scene.first.clone()));
-    scene.present(&secret).unwrap();
-    scene
-        .rig
+    let setup = Setup::new();
+    let secret = setup.secret(PrincipalKind::Service, Reach::Project(setup.first.clone()));
+    setup.present(&secret).unwrap();
+    setup
+        .test
         .engine
         .projects
-        .delete_project(&scene.first, &user())
+        .delete_project(&setup.first, &user())
         .unwrap();
-    scene.present(&secret).unwrap();
-    scene.rig.project("first");
-    let refused = scene.present(&secret).map(drop).unwrap_err();
+    setup.present(&secret).unwrap();
+    setup.test.project("first");
+    let refused = setup.present(&secret).map(drop).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unauthorized);
 }
 
 #[test]
 fn an_agent_that_ended_keeps_its_name_and_loses_its_tokens() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     let (one, two) = (
-        scene.of_project(&scene.first),
-        scene.of_project(&scene.second),
+        setup.of_project(&setup.first),
+        setup.of_project(&setup.second),
     );
     let spawned = one
-        .spawn(Some(&agent("builder")), None, "r", Some(&scene.first), None)
+        .spawn(Some(&agent("builder")), None, "r", Some(&setup.first), None)
         .unwrap();
     let secret = one.token_for_agent(&spawned.id).unwrap().secret;
-    let holder = scene.present(&secret).unwrap();
+    let holder = setup.present(&secret).unwrap();
     one.end_agent(&spawned.id).unwrap();
     one.delete_workspace(spawned.workspace.as_ref().unwrap(), false)
         .unwrap();
-    let again = two.spawn(Some(&spawned.id), None, "r", Some(&scene.second), None);
+    let again = two.spawn(Some(&spawned.id), None, "r", Some(&setup.second), None);
     assert_eq!(again.unwrap_err().code(), ErrorCode::AlreadyExists);
-    let taken = scene.fork(&two, &scene.second, "builder");
-    assert!(scene.present(&secret).is_err());
-    // Also where somebody still holds what the token was resolved to.
-    scene.assert_out_of_reach(&holder, &taken);
+    let taken = setup.fork(&two, &setup.second, "builder");
+    assert!(setup.present(&secret).is_err());
+    // A resolved token that is still in use is refused as well.
+    setup.assert_out_of_reach(&holder, &taken);
 }
 
 #[test]
 fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
-    let scene = Scene::new();
+    let setup = Setup::new();
     let (one, two) = (
-        scene.of_project(&scene.first),
-        scene.of_project(&scene.second),
+        setup.of_project(&setup.first),
+        setup.of_project(&setup.second),
     );
-    let theirs = scene.fork(&two, &scene.second, "w");
+    let theirs = setup.fork(&two, &setup.second, "w");
     two.delete_file(&theirs, &p("README"), false, Expect::Anything)
         .unwrap();
     two.delete_workspace(&theirs, false).unwrap();
-    let own = scene.fork(&one, &scene.first, "w");
+    let own = setup.fork(&one, &setup.first, "w");
     one.delete_file(&own, &p("README"), false, Expect::Anything)
         .unwrap();
-    let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(own.clone()));
-    let holder = scene.present(&secret).unwrap();
-    let events = scene.rig.engine.history.events_after(0, None, 0).unwrap();
+    let secret = setup.secret(PrincipalKind::Service, Reach::Workspace(own.clone()));
+    let holder = setup.present(&secret).unwrap();
+    let events = setup.test.engine.history.events_after(0, None, 0).unwrap();
     let seen = |access: &Access| -> Vec<&str> {
         let view = access.view().unwrap();
         let seen = events.iter().filter(|event| view.sees(event));
@@ -292,17 +296,17 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
     assert!(seen(&holder).len() >= 2 && seen(&holder).iter().all(|of| *of == "first"));
     assert!(seen(&two).len() > 3 && seen(&two).iter().all(|of| *of == "second"));
 
-    // A new project of the same name does not show what happened in the one before, nor its forks.
-    scene
-        .rig
+    // A new project of the same name shows neither the history nor the forks of the old one.
+    setup
+        .test
         .engine
         .projects
-        .delete_project(&scene.second, &user())
+        .delete_project(&setup.second, &user())
         .unwrap();
-    let before = scene.rig.engine.history.last_event().unwrap();
-    let again = scene.rig.project("second");
-    let anew = scene.of_project(&again);
-    let events = scene.rig.engine.history.events_after(0, None, 0).unwrap();
+    let before = setup.test.engine.history.last_event().unwrap();
+    let again = setup.test.project("second");
+    let anew = setup.of_project(&again);
+    let events = setup.test.engine.history.events_after(0, None, 0).unwrap();
     let view = anew.view().unwrap();
     let mut seen = events.iter().filter(|event| view.sees(event)).peekable();
     assert!(seen.peek().is_some());
@@ -311,8 +315,8 @@ fn what_happened_under_a_name_before_is_shown_to_nobody_of_another_project() {
 
 #[test]
 fn events_of_an_earlier_plain_workspace_are_not_of_the_next_one_of_its_name() {
-    let scene = Scene::new();
-    let engine = &scene.rig.engine;
+    let setup = Setup::new();
+    let engine = &setup.test.engine;
     let id: WorkspaceId = "talk".parse().unwrap();
     let make = |path: &str| {
         let made = engine.workspaces.create_workspace(
@@ -332,8 +336,8 @@ fn events_of_an_earlier_plain_workspace_are_not_of_the_next_one_of_its_name() {
     make("old-secret-name");
     engine.workspaces.delete_workspace(&id, &user()).unwrap();
     make("new");
-    let secret = scene.secret(PrincipalKind::Service, Reach::Workspace(id.clone()));
-    let view = scene.present(&secret).unwrap().view().unwrap();
+    let secret = setup.secret(PrincipalKind::Service, Reach::Workspace(id.clone()));
+    let view = setup.present(&secret).unwrap().view().unwrap();
     let events = engine.history.events_after(0, None, 0).unwrap();
     let seen = events.iter().filter(|event| view.sees(event));
     let paths: Vec<String> = seen.map(|event| event.row.line.path.to_text()).collect();

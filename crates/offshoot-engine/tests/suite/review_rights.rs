@@ -1,5 +1,5 @@
-//! Who decides a review decides with their own rights and about what is there, whoever comes last
-//! and whatever else the store holds.
+//! A review is decided with the rights of the person who decides, and about the content that is
+//! there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,30 +14,30 @@ use offshoot_engine::{
 use offshoot_fs::ProviderName;
 use offshoot_store::Durability;
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     project: ProjectId,
     fork: WorkspaceId,
     /// Reviews of `README` and of `docs/a/b`, of one merge that lands whole.
     reviews: [String; 2],
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
-        let (fork, path) = rig.fork(&project, "one");
+impl Setup {
+    fn new() -> Setup {
+        let test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
+        let (fork, path) = test.fork(&project, "one");
         let names = ["README", "docs/a/b"];
         for name in names {
             fs::write(path.join(name), "mine\n").unwrap();
-            rig.put(&project, name, "theirs\n");
+            test.put(&project, name, "theirs\n");
         }
         fs::write(path.join("fits"), "fits\n").unwrap();
         let options = CompleteOptions {
             atomic: Some(true),
             ..CompleteOptions::default()
         };
-        let done = rig
+        let done = test
             .engine
             .merges
             .complete(&fork, &options, &user())
@@ -47,16 +47,16 @@ impl Scene {
             let found = found.find(|one| one.path == p(name)).unwrap();
             found.review_id.clone().unwrap()
         };
-        Scene {
+        Setup {
             reviews: names.map(review),
-            rig,
+            test,
             project,
             fork,
         }
     }
 
     fn protect(&self, patterns: &[&str]) {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         let mut settings = engine.projects.merge_settings(&self.project).unwrap();
         settings.protect = patterns.iter().map(ToString::to_string).collect();
         let set = engine
@@ -77,7 +77,7 @@ impl Scene {
             expires_at: None,
             home: None,
         };
-        self.rig.engine.access.acting_as(Arc::new(principal), None)
+        self.test.engine.access.acting_as(Arc::new(principal), None)
     }
 
     fn token(&self) -> Access {
@@ -90,12 +90,12 @@ impl Scene {
     }
 
     fn state(&self, review: usize) -> &'static str {
-        let review = self.rig.engine.merges.review(&self.reviews[review]);
+        let review = self.test.engine.merges.review(&self.reviews[review]);
         review.unwrap().state
     }
 
     fn has_landed(&self) -> bool {
-        let engine = &self.rig.engine;
+        let engine = &self.test.engine;
         let file = engine
             .projects
             .open_project_file(&self.project, None, &p("fits"));
@@ -103,12 +103,12 @@ impl Scene {
     }
 }
 
-fn parts(name: &str, scene: &Scene) -> Resolution<'static> {
-    let ours = scene
-        .rig
+fn parts(name: &str, setup: &Setup) -> Resolution<'static> {
+    let ours = setup
+        .test
         .engine
         .merges
-        .review_content(&scene.reviews[0])
+        .review_content(&setup.reviews[0])
         .unwrap();
     Resolution::Parts(PartChoices {
         parts: BTreeMap::from([(name.to_owned(), PartChoice::Theirs)]),
@@ -119,101 +119,101 @@ fn parts(name: &str, scene: &Scene) -> Resolution<'static> {
 
 #[test]
 fn a_choice_that_a_review_does_not_have_is_refused_at_once() {
-    let scene = Scene::new();
-    let [first, _] = &scene.reviews;
-    let refused = scene.token().resolve(first, parts("line 999", &scene));
+    let setup = Setup::new();
+    let [first, _] = &setup.reviews;
+    let refused = setup.token().resolve(first, parts("line 999", &setup));
     assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidRequest);
-    assert_eq!(scene.state(0), "open");
-    let decided = scene.token().resolve(first, parts("line 1", &scene));
+    assert_eq!(setup.state(0), "open");
+    let decided = setup.token().resolve(first, parts("line 1", &setup));
     assert_eq!(decided.unwrap().review.state, "decided");
 }
 
 #[test]
 fn a_decision_that_does_not_fit_any_more_is_asked_for_again() {
-    let scene = Scene::new();
-    let [first, second] = &scene.reviews;
-    let token = scene.token();
-    token.resolve(first, parts("line 1", &scene)).unwrap();
-    scene.rig.put(&scene.project, "README", "something else\n");
+    let setup = Setup::new();
+    let [first, second] = &setup.reviews;
+    let token = setup.token();
+    token.resolve(first, parts("line 1", &setup)).unwrap();
+    setup.test.put(&setup.project, "README", "something else\n");
     let refused = token.resolve(second, Resolution::Theirs).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PreconditionFailed);
     assert!(refused.to_string().contains("README"), "{refused}");
-    assert_eq!((scene.state(0), scene.state(1)), ("open", "decided"));
-    let landed = token.resolve(first, parts("line 1", &scene)).unwrap();
-    assert!(landed.snapshot.is_some() && scene.has_landed());
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "mine\n");
-    scene.rig.check();
+    assert_eq!((setup.state(0), setup.state(1)), ("open", "decided"));
+    let landed = token.resolve(first, parts("line 1", &setup)).unwrap();
+    assert!(landed.snapshot.is_some() && setup.has_landed());
+    assert_eq!(setup.test.project_text(&setup.project, "README"), "mine\n");
+    setup.test.check();
 }
 
 #[test]
 fn nobodys_rights_stand_in_for_those_of_whoever_decided() {
-    let scene = Scene::new();
-    let [first, second] = &scene.reviews;
-    scene.token().resolve(first, Resolution::Theirs).unwrap();
-    // The owner protects the path before it lands: what the token chose is for them to decide now.
-    scene.protect(&["README"]);
-    let refused = scene.admin().resolve(second, Resolution::Theirs);
+    let setup = Setup::new();
+    let [first, second] = &setup.reviews;
+    setup.token().resolve(first, Resolution::Theirs).unwrap();
+    // The owner protects the path before the decision lands, so the owner has to decide again.
+    setup.protect(&["README"]);
+    let refused = setup.admin().resolve(second, Resolution::Theirs);
     assert!(refused.is_err());
-    assert!(!scene.has_landed());
-    assert_eq!(scene.state(0), "open");
-    let landed = scene.admin().resolve(first, Resolution::Theirs).unwrap();
-    assert!(landed.snapshot.is_some() && scene.has_landed());
-    scene.rig.check();
+    assert!(!setup.has_landed());
+    assert_eq!(setup.state(0), "open");
+    let landed = setup.admin().resolve(first, Resolution::Theirs).unwrap();
+    assert!(landed.snapshot.is_some() && setup.has_landed());
+    setup.test.check();
 }
 
 #[test]
 fn what_an_admin_decided_lands_with_the_last_decision_of_somebody_else() {
-    let scene = Scene::new();
-    let [first, second] = &scene.reviews;
-    scene.protect(&["README"]);
-    let refused = scene.token().resolve(first, Resolution::Theirs);
+    let setup = Setup::new();
+    let [first, second] = &setup.reviews;
+    setup.protect(&["README"]);
+    let refused = setup.token().resolve(first, Resolution::Theirs);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
-    scene.admin().resolve(first, Resolution::Theirs).unwrap();
-    let landed = scene.token().resolve(second, Resolution::Theirs).unwrap();
-    assert!(landed.snapshot.is_some() && scene.has_landed());
-    assert_eq!(scene.rig.project_text(&scene.project, "README"), "mine\n");
-    scene.rig.check();
+    setup.admin().resolve(first, Resolution::Theirs).unwrap();
+    let landed = setup.token().resolve(second, Resolution::Theirs).unwrap();
+    assert!(landed.snapshot.is_some() && setup.has_landed());
+    assert_eq!(setup.test.project_text(&setup.project, "README"), "mine\n");
+    setup.test.check();
 }
 
 #[test]
 fn whoever_may_only_read_proposes_nothing() {
-    let scene = Scene::new();
-    let [first, _] = &scene.reviews;
-    let reach = || Reach::Project(scene.project.clone());
-    let reader = scene.access(PrincipalKind::Service, reach(), &["**:read"]);
+    let setup = Setup::new();
+    let [first, _] = &setup.reviews;
+    let reach = || Reach::Project(setup.project.clone());
+    let reader = setup.access(PrincipalKind::Service, reach(), &["**:read"]);
     assert!(reader.review(first).is_ok());
     let refused = reader.propose(first, Content::Bytes(b"both\n"), None);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PermissionDenied);
-    let proposed = scene.token();
+    let proposed = setup.token();
     let proposed = proposed.propose(first, Content::Bytes(b"both\n"), None);
     assert_eq!(proposed.unwrap().candidates.len(), 1);
 }
 
-/// Whoever sees one workspace gets its reviews without a look at those of all others: a row of
-/// another project that cannot be read is not in the way.
+/// A caller that sees one workspace gets its reviews without reading those of all others: a damaged
+/// row of another project does not matter.
 #[test]
 fn a_list_for_one_workspace_reads_no_other_reviews() {
-    let scene = Scene::new();
-    let other = scene.rig.project("other");
-    let (fork, path) = scene.rig.fork(&other, "two");
+    let setup = Setup::new();
+    let other = setup.test.project("other");
+    let (fork, path) = setup.test.fork(&other, "two");
     fs::write(path.join("README"), "mine\n").unwrap();
-    scene.rig.put(&other, "README", "theirs\n");
-    let updated = scene
-        .rig
+    setup.test.put(&other, "README", "theirs\n");
+    let updated = setup
+        .test
         .engine
         .merges
         .update(&fork, false, &user())
         .unwrap();
     assert_eq!(updated.conflicts.len(), 1);
-    let store = scene.rig.store();
-    let id = &scene.reviews[0];
+    let store = setup.test.store();
+    let id = &setup.reviews[0];
     let mut row = store.read(|tx| tx.review(id)).unwrap().unwrap();
     row.details = "{".to_owned();
     let put = store.write(Durability::Synced, |tx| tx.put_review(&row));
     put.unwrap();
     let agent = "two".parse().unwrap();
     for reach in [Reach::Workspace(fork.clone()), Reach::Agent(agent)] {
-        let access = scene.access(PrincipalKind::Agent, reach, &[]);
+        let access = setup.access(PrincipalKind::Agent, reach, &[]);
         let find = |after: Option<&str>| {
             let found = access.find_reviews(&ReviewFilter::default(), after, 0);
             found.unwrap()
@@ -224,12 +224,12 @@ fn a_list_for_one_workspace_reads_no_other_reviews() {
         assert!(find(Some(&found[0].id)).is_empty());
         assert!(find(Some(id)).is_empty(), "after one that it does not have");
     }
-    let access = scene.access(
+    let access = setup.access(
         PrincipalKind::Agent,
-        Reach::Workspace(scene.fork.clone()),
+        Reach::Workspace(setup.fork.clone()),
         &[],
     );
-    // What a merge left to decide is not for the workspace alone.
+    // What a merge left to decide is not decided by the workspace alone.
     let filter = ReviewFilter::default();
     assert!(
         access.find_reviews(&filter, None, 0).is_err(),

@@ -1,4 +1,4 @@
-//! Reviews close by themselves when there is nothing left to decide, and not before.
+//! Reviews close by themselves when nothing is left to decide, and not before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,20 +9,20 @@ use offshoot_engine::{
     CompleteOptions, Completed, Content, Landing, ProviderName, Resolution, Review,
 };
 
-struct Scene {
-    rig: TestEngine,
+struct Setup {
+    test: TestEngine,
     project: ProjectId,
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let rig = TestEngine::in_memory(ProviderName::Copy);
-        let project = rig.project("web");
-        Scene { rig, project }
+impl Setup {
+    fn new() -> Setup {
+        let test = TestEngine::in_memory(ProviderName::Copy);
+        let project = test.project("web");
+        Setup { test, project }
     }
 
     fn fork(&self, agent: &str) -> (WorkspaceId, PathBuf) {
-        self.rig.fork(&self.project, agent)
+        self.test.fork(&self.project, agent)
     }
 
     fn complete(&self, id: &WorkspaceId, keep: bool) -> Completed {
@@ -30,17 +30,17 @@ impl Scene {
             keep,
             ..CompleteOptions::default()
         };
-        self.rig
+        self.test
             .engine
             .merges
             .complete(id, &options, &user())
             .unwrap()
     }
 
-    /// Paths of the reviews that wait.
+    /// The paths of the open reviews.
     fn waiting(&self) -> Vec<String> {
         let waiting = self
-            .rig
+            .test
             .engine
             .merges
             .reviews(Some(&self.project), false)
@@ -49,9 +49,9 @@ impl Scene {
     }
 
     /// The only review that there ever was, which must have closed by itself.
-    fn settled(&self) {
+    fn assert_closed_by_itself(&self) {
         let all = self
-            .rig
+            .test
             .engine
             .merges
             .reviews(Some(&self.project), true)
@@ -60,14 +60,14 @@ impl Scene {
         let decision = all[0].decision.as_ref().unwrap();
         assert_eq!((all[0].state, &decision.0[..]), ("resolved", "settled"));
         assert_eq!(decision.1.operator, "system");
-        self.rig.check();
+        self.test.check();
     }
 
     /// A fork whose `README` conflicts with the project's, completed.
     fn conflicting(&self, keep: bool) -> (WorkspaceId, PathBuf) {
         let (id, path) = self.fork("one");
         fs::write(path.join("README"), "mine\n").unwrap();
-        self.rig.put(&self.project, "README", "theirs\n");
+        self.test.put(&self.project, "README", "theirs\n");
         assert_eq!(self.complete(&id, keep).conflicts.len(), 1);
         assert_eq!(self.waiting(), ["README"]);
         (id, path)
@@ -76,89 +76,94 @@ impl Scene {
 
 #[test]
 fn a_completion_that_fits_settles_the_conflict_of_the_one_before() {
-    let scene = Scene::new();
-    let (id, path) = scene.conflicting(false);
-    // The agent takes its own change back and comes to what the project has.
+    let setup = Setup::new();
+    let (id, path) = setup.conflicting(false);
+    // The agent reverts its change, so that its file equals that of the project.
     fs::write(path.join("README"), "theirs\n").unwrap();
     fs::write(path.join("more"), "more\n").unwrap();
-    let done = scene.complete(&id, false);
+    let done = setup.complete(&id, false);
     assert!(done.conflicts.is_empty());
-    scene.settled();
-    scene.rig.engine.context.wait_for_jobs();
+    setup.assert_closed_by_itself();
+    setup.test.engine.context.wait_for_jobs();
     assert!(!path.exists(), "nothing waits any more");
 }
 
 #[test]
 fn a_conflict_stays_while_the_workspace_brings_other_things() {
-    let scene = Scene::new();
-    let (id, path) = scene.conflicting(true);
+    let setup = Setup::new();
+    let (id, path) = setup.conflicting(true);
     fs::write(path.join("more"), "more\n").unwrap();
-    scene.complete(&id, true);
-    assert_eq!(scene.waiting(), ["README"]);
-    // Something of its own there is its answer.
+    setup.complete(&id, true);
+    assert_eq!(setup.waiting(), ["README"]);
+    // A new change of the agent at that path decides the review.
     fs::write(path.join("README"), "both of us\n").unwrap();
-    scene.complete(&id, true);
+    setup.complete(&id, true);
     assert_eq!(
-        scene.rig.project_text(&scene.project, "README"),
+        setup.test.project_text(&setup.project, "README"),
         "both of us\n"
     );
-    scene.settled();
+    setup.assert_closed_by_itself();
 }
 
 #[test]
 fn a_conflict_that_an_update_found_is_settled_by_what_the_workspace_puts_there() {
-    let scene = Scene::new();
-    let (id, path) = scene.fork("one");
+    let setup = Setup::new();
+    let (id, path) = setup.fork("one");
     fs::write(path.join("README"), "mine\n").unwrap();
-    scene.rig.put(&scene.project, "README", "theirs\n");
+    setup.test.put(&setup.project, "README", "theirs\n");
     let update = |times: usize| {
-        let updated = scene.rig.engine.merges.update(&id, false, &user()).unwrap();
+        let updated = setup
+            .test
+            .engine
+            .merges
+            .update(&id, false, &user())
+            .unwrap();
         assert_eq!(updated.conflicts.len(), times);
     };
     update(1);
-    scene.rig.put(&scene.project, "other", "1\n");
+    setup.test.put(&setup.project, "other", "1\n");
     update(0);
-    assert_eq!(scene.waiting(), ["README"], "nobody has answered");
+    assert_eq!(setup.waiting(), ["README"], "nobody has answered");
     fs::write(path.join("README"), "both of us\n").unwrap();
-    scene.rig.put(&scene.project, "other", "2\n");
+    setup.test.put(&setup.project, "other", "2\n");
     update(0);
-    scene.settled();
+    setup.assert_closed_by_itself();
 }
 
 #[test]
 fn a_conflict_is_settled_when_the_project_comes_to_agree() {
-    let scene = Scene::new();
-    let (id, mine) = scene.conflicting(false);
-    let (other, path) = scene.fork("two");
+    let setup = Setup::new();
+    let (id, mine) = setup.conflicting(false);
+    let (other, path) = setup.fork("two");
     fs::write(path.join("README"), "something else\n").unwrap();
-    scene.complete(&other, true);
-    assert_eq!(scene.waiting(), ["README"]);
+    setup.complete(&other, true);
+    assert_eq!(setup.waiting(), ["README"]);
     fs::write(path.join("README"), "mine\n").unwrap();
-    scene.complete(&other, false);
-    scene.settled();
-    // There is nothing more to merge, and nothing that the workspace waits for.
-    scene.complete(&id, false);
-    scene.rig.engine.context.wait_for_jobs();
+    setup.complete(&other, false);
+    setup.assert_closed_by_itself();
+    // There is nothing more to merge, and the workspace waits for nothing.
+    setup.complete(&id, false);
+    setup.test.engine.context.wait_for_jobs();
     assert!(!mine.exists());
-    assert!(scene.waiting().is_empty());
+    assert!(setup.waiting().is_empty());
 }
 
 #[test]
 fn a_plan_closes_nothing() {
-    let scene = Scene::new();
-    let (id, path) = scene.conflicting(false);
+    let setup = Setup::new();
+    let (id, path) = setup.conflicting(false);
     fs::write(path.join("README"), "theirs\n").unwrap();
     let options = CompleteOptions::default();
-    let plan = scene
-        .rig
+    let plan = setup
+        .test
         .engine
         .merges
         .plan_completion(&id, &options, &user());
     assert!(plan.unwrap().conflicts.is_empty());
-    assert_eq!(scene.waiting(), ["README"]);
+    assert_eq!(setup.waiting(), ["README"]);
 }
 
-/// Every kind of conflict there is, fresh from a merge and from an update.
+/// Every kind of conflict, from a merge and from an update.
 #[test]
 fn a_fresh_review_does_not_say_that_its_path_has_changed() {
     type Change = fn(&std::path::Path);
@@ -199,23 +204,23 @@ fn a_fresh_review_does_not_say_that_its_path_has_changed() {
     ];
     for (kind, ours, theirs) in kinds {
         for update in [false, true] {
-            let scene = Scene::new();
-            let (first, ours_path) = scene.fork("one");
-            let (second, theirs_path) = scene.fork("two");
+            let setup = Setup::new();
+            let (first, ours_path) = setup.fork("one");
+            let (second, theirs_path) = setup.fork("two");
             ours(&ours_path);
             theirs(&theirs_path);
-            scene.complete(&first, false);
+            setup.complete(&first, false);
             if update {
-                scene
-                    .rig
+                setup
+                    .test
                     .engine
                     .merges
                     .update(&second, false, &user())
                     .unwrap();
             } else {
-                scene.complete(&second, false);
+                setup.complete(&second, false);
             }
-            let all: Vec<Review> = scene.rig.engine.merges.reviews(None, true).unwrap();
+            let all: Vec<Review> = setup.test.engine.merges.reviews(None, true).unwrap();
             assert!(!all.is_empty(), "{kind}, by an update: {update}");
             for review in all {
                 assert!(
@@ -227,9 +232,9 @@ fn a_fresh_review_does_not_say_that_its_path_has_changed() {
     }
 }
 
-/// Content that somebody else completes the workspace before it is given.
+/// Content whose reader completes the workspace before it gives the first byte.
 struct Late<'a> {
-    scene: &'a Scene,
+    setup: &'a Setup,
     id: &'a WorkspaceId,
     path: &'a std::path::Path,
     given: bool,
@@ -242,7 +247,7 @@ impl std::io::Read for Late<'_> {
         }
         self.given = true;
         fs::write(self.path.join("README"), "something else of mine\n").unwrap();
-        assert_eq!(self.scene.complete(self.id, false).conflicts.len(), 1);
+        assert_eq!(self.setup.complete(self.id, false).conflicts.len(), 1);
         buffer[0] = b'x';
         Ok(1)
     }
@@ -251,104 +256,115 @@ impl std::io::Read for Late<'_> {
 #[test]
 fn a_decision_about_what_is_something_else_by_now_is_refused() {
     for atomic in [false, true] {
-        let scene = Scene::new();
+        let setup = Setup::new();
         if atomic {
-            let mut settings = scene
-                .rig
+            let mut settings = setup
+                .test
                 .engine
                 .projects
-                .merge_settings(&scene.project)
+                .merge_settings(&setup.project)
                 .unwrap();
             settings.landing = Landing::Atomic;
-            let engine = &scene.rig.engine;
+            let engine = &setup.test.engine;
             let set = engine
                 .projects
-                .set_merge_settings(&scene.project, &settings, &user());
+                .set_merge_settings(&setup.project, &settings, &user());
             set.unwrap();
         }
-        let (id, path) = scene.conflicting(false);
-        let review = scene
-            .rig
+        let (id, path) = setup.conflicting(false);
+        let review = setup
+            .test
             .engine
             .merges
             .reviews(None, false)
             .unwrap()
             .remove(0);
         let mut late = Late {
-            scene: &scene,
+            setup: &setup,
             id: &id,
             path: &path,
             given: false,
         };
         let how = Resolution::Content(Content::Stream(&mut late));
-        let refused = scene.rig.engine.merges.resolve(&review.id, how, &user());
+        let refused = setup.test.engine.merges.resolve(&review.id, how, &user());
         assert_eq!(refused.unwrap_err().code(), ErrorCode::PreconditionFailed);
-        let now = scene.rig.engine.merges.review(&review.id).unwrap();
+        let now = setup.test.engine.merges.review(&review.id).unwrap();
         assert_eq!((now.state, now.theirs == review.theirs), ("open", false));
-        assert_eq!(scene.rig.project_text(&scene.project, "README"), "theirs\n");
-        scene.rig.check();
+        assert_eq!(
+            setup.test.project_text(&setup.project, "README"),
+            "theirs\n"
+        );
+        setup.test.check();
     }
 }
 
-/// Where the conflicts are that a merge tells of.
-fn told(completed: &Completed) -> Vec<String> {
+/// The paths of the conflicts that a merge reports.
+fn conflict_paths(completed: &Completed) -> Vec<String> {
     let paths = completed.conflicts.iter();
     paths.map(|one| one.path.to_text()).collect()
 }
 
 #[test]
 fn a_protected_change_waits_while_only_another_path_of_it_is_touched() {
-    let scene = Scene::new();
-    let engine = &scene.rig.engine;
-    scene.rig.put(&scene.project, "ci/b.yml", "run: 1\n");
-    let mut settings = engine.projects.merge_settings(&scene.project).unwrap();
+    let setup = Setup::new();
+    let engine = &setup.test.engine;
+    setup.test.put(&setup.project, "ci/b.yml", "run: 1\n");
+    let mut settings = engine.projects.merge_settings(&setup.project).unwrap();
     settings.protect = vec![".github/**".to_owned()];
     let set = engine
         .projects
-        .set_merge_settings(&scene.project, &settings, &user());
+        .set_merge_settings(&setup.project, &settings, &user());
     set.unwrap();
-    let (id, path) = scene.fork("one");
+    let (id, path) = setup.fork("one");
     fs::create_dir(path.join(".github")).unwrap();
     fs::rename(path.join("ci/b.yml"), path.join(".github/b.yml")).unwrap();
     fs::write(path.join("more"), "more\n").unwrap();
-    assert_eq!(scene.complete(&id, true).conflicts.len(), 1);
-    assert_eq!(scene.waiting(), [".github/b.yml"]);
-    // The fork has moved on, and works on what it has there now.
+    assert_eq!(setup.complete(&id, true).conflicts.len(), 1);
+    assert_eq!(setup.waiting(), [".github/b.yml"]);
+    // The fork is updated, and changes what it has there now.
     fs::write(path.join("ci/b.yml"), "run: 2\n").unwrap();
-    let again = scene.complete(&id, true);
-    assert_eq!(told(&again), [".github/b.yml"], "it is said again");
+    let again = setup.complete(&id, true);
     assert_eq!(
-        scene.rig.project_text(&scene.project, "ci/b.yml"),
+        conflict_paths(&again),
+        [".github/b.yml"],
+        "it is said again"
+    );
+    assert_eq!(
+        setup.test.project_text(&setup.project, "ci/b.yml"),
         "run: 2\n"
     );
-    assert_eq!(scene.waiting(), [".github/b.yml"], "nobody has decided");
-    scene.rig.check();
+    assert_eq!(setup.waiting(), [".github/b.yml"], "nobody has decided");
+    setup.test.check();
 }
 
 #[test]
 fn a_conflict_waits_while_only_what_is_beside_it_is_touched() {
-    let scene = Scene::new();
-    let (other, theirs) = scene.fork("two");
-    let (id, path) = scene.fork("one");
+    let setup = Setup::new();
+    let (other, theirs) = setup.fork("two");
+    let (id, path) = setup.fork("one");
     fs::rename(theirs.join("src/lib.rs"), theirs.join("src/a.rs")).unwrap();
-    scene.complete(&other, false);
+    setup.complete(&other, false);
     fs::rename(path.join("src/lib.rs"), path.join("src/b.rs")).unwrap();
-    let done = scene.complete(&id, true);
+    let done = setup.complete(&id, true);
     assert_eq!(done.conflicts.len(), 1, "{done:?}");
-    let asked = scene.waiting();
-    // Some path beside the one that the review is at: the fork puts something of its own there.
+    let asked = setup.waiting();
+    // The fork changes another path than that of the review.
     let beside = ["src/lib.rs", "src/b.rs"].into_iter();
     for beside in beside.filter(|beside| asked != [*beside]) {
         fs::write(path.join(beside), "of its own\n").unwrap();
     }
-    assert_eq!(told(&scene.complete(&id, true)), asked, "it is said again");
-    assert_eq!(scene.waiting(), asked, "nobody has decided");
-    scene.rig.check();
+    assert_eq!(
+        conflict_paths(&setup.complete(&id, true)),
+        asked,
+        "it is said again"
+    );
+    assert_eq!(setup.waiting(), asked, "nobody has decided");
+    setup.test.check();
 }
 
 /// Rows of reviews as the store has them.
-fn change_details(scene: &Scene, change: impl Fn(&mut serde_json::Value)) {
-    let store = scene.rig.store();
+fn change_details(setup: &Setup, change: impl Fn(&mut serde_json::Value)) {
+    let store = setup.test.store();
     let rows = store.read(|tx| tx.reviews(None, true)).unwrap();
     for mut row in rows {
         let mut details = serde_json::from_str(&row.details).unwrap();
@@ -361,14 +377,14 @@ fn change_details(scene: &Scene, change: impl Fn(&mut serde_json::Value)) {
 
 #[test]
 fn a_review_of_an_earlier_version_does_not_say_that_its_path_has_changed() {
-    let scene = Scene::new();
-    scene.conflicting(false);
-    change_details(&scene, |details| {
+    let setup = Setup::new();
+    setup.conflicting(false);
+    change_details(&setup, |details| {
         details.as_object_mut().unwrap().remove("there").unwrap();
     });
     let only = || {
-        scene
-            .rig
+        setup
+            .test
             .engine
             .merges
             .reviews(None, false)
@@ -376,11 +392,11 @@ fn a_review_of_an_earlier_version_does_not_say_that_its_path_has_changed() {
             .remove(0)
     };
     assert!(!only().changed_since);
-    scene.rig.put(&scene.project, "README", "something else\n");
+    setup.test.put(&setup.project, "README", "something else\n");
     assert!(only().changed_since);
 }
 
-/// Files, directories and empty directories in each other's place.
+/// Files, directories and empty directories that replace each other.
 #[test]
 fn every_review_knows_the_paths_that_it_is_about() {
     type Change = fn(&std::path::Path);
@@ -412,61 +428,66 @@ fn every_review_knows_the_paths_that_it_is_about() {
     ];
     for (ours, change_ours) in changes {
         for (theirs, change_theirs) in changes {
-            let scene = Scene::new();
-            let (first, first_path) = scene.fork("one");
-            let (second, second_path) = scene.fork("two");
+            let setup = Setup::new();
+            let (first, first_path) = setup.fork("one");
+            let (second, second_path) = setup.fork("two");
             change_ours(&first_path);
             change_theirs(&second_path);
-            scene.complete(&first, false);
-            scene.complete(&second, true);
-            change_details(&scene, |details| {
+            setup.complete(&first, false);
+            setup.complete(&second, true);
+            change_details(&setup, |details| {
                 let paths = details["paths"].as_array().unwrap();
                 assert!(!paths.is_empty(), "{ours} and {theirs}: {details}");
             });
-            let asked = scene.waiting();
-            scene.rig.put(&scene.project, "something", "else\n");
-            scene
-                .rig
+            let asked = setup.waiting();
+            setup.test.put(&setup.project, "something", "else\n");
+            setup
+                .test
                 .engine
                 .merges
                 .update(&second, false, &user())
                 .unwrap();
-            assert_eq!(scene.waiting(), asked, "{ours} and {theirs}");
+            assert_eq!(setup.waiting(), asked, "{ours} and {theirs}");
         }
     }
 }
 
-/// One that names no path of its workspace, as a row of an earlier version may.
+/// A review that names no path of its workspace, as a row of an earlier version may.
 #[test]
 fn a_review_that_names_no_paths_does_not_close_by_itself() {
-    let scene = Scene::new();
-    let (id, _) = scene.conflicting(true);
-    change_details(&scene, |details| details["paths"] = serde_json::json!([]));
-    scene.rig.put(&scene.project, "something", "else\n");
-    scene.rig.engine.merges.update(&id, false, &user()).unwrap();
-    assert_eq!(scene.waiting(), ["README"]);
+    let setup = Setup::new();
+    let (id, _) = setup.conflicting(true);
+    change_details(&setup, |details| details["paths"] = serde_json::json!([]));
+    setup.test.put(&setup.project, "something", "else\n");
+    setup
+        .test
+        .engine
+        .merges
+        .update(&id, false, &user())
+        .unwrap();
+    assert_eq!(setup.waiting(), ["README"]);
 }
 
 #[test]
 fn a_workspace_goes_when_its_last_review_closes_by_itself_as_with_a_decision() {
     for (keep, more) in [(false, false), (true, false), (false, true)] {
-        let scene = Scene::new();
-        let (id, path) = scene.conflicting(keep);
+        let setup = Setup::new();
+        let (id, path) = setup.conflicting(keep);
         if more {
             fs::write(path.join("more"), "not merged\n").unwrap();
         }
-        let (other, theirs) = scene.fork("two");
+        let (other, theirs) = setup.fork("two");
         fs::write(theirs.join("README"), "mine\n").unwrap();
-        scene.complete(&other, false);
-        scene.settled();
-        let is_gone = scene.rig.engine.workspaces.workspace(&id).is_err();
-        // One that was asked to stay stays, and so does one with work that is not merged.
+        setup.complete(&other, false);
+        setup.assert_closed_by_itself();
+        let is_gone = setup.test.engine.workspaces.workspace(&id).is_err();
+        // A workspace that was asked to stay stays, and so does one with unmerged changes.
         assert_eq!(is_gone, !keep && !more, "{keep} {more}");
         assert_eq!(path.exists(), keep || more);
         if !keep {
-            let again = scene.complete(&id, false);
+            let again = setup.complete(&id, false);
             assert!(again.after.unwrap().removed, "{more}");
         }
-        scene.rig.check();
+        setup.test.check();
     }
 }

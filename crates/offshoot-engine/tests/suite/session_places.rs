@@ -1,4 +1,4 @@
-//! A session workspace has its places for outside programs too.
+//! A session workspace has its fixed directories for outside programs too.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use offshoot_engine::{Point, Quota};
 
 #[test]
 fn what_outside_programs_put_beside_the_places_is_refused() {
-    let bed = TestEngine::plain();
-    let engine = &bed.engine;
+    let test = TestEngine::plain();
+    let engine = &test.engine;
     let id = engine
         .workspaces
         .create_workspace(
@@ -44,12 +44,12 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     }
     let refused = ["beside", "loose", "skills/evil"].map(p);
     let synced = engine.sync.sync_workspace(&id, &user()).unwrap();
-    let told: Vec<_> = synced
+    let reported: Vec<_> = synced
         .refused
         .iter()
         .map(|(path, _)| path.clone())
         .collect();
-    assert_eq!(told, refused);
+    assert_eq!(reported, refused);
     assert!(synced.refused[0].1.contains("`uploads`"));
     let found: Vec<_> = synced
         .changes
@@ -90,7 +90,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
             "{path}"
         );
     }
-    let target = bed.host.path().join("out.git");
+    let target = test.host.path().join("out.git");
     engine
         .workspaces
         .export_git(&id, &target, &mut |_| {})
@@ -98,13 +98,13 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     let tree = offshoot_testkit::git(&target, &["ls-tree", "-r", "--name-only", "HEAD"]);
     assert_eq!(tree.trim_end(), "outputs/deep/b\ntemp/c\nuploads/a");
 
-    // The places are all there, whatever comes: after a restore, and in a session that begins anew.
+    // The directories are all there, also after a restore and in a new session.
     engine
         .workspaces
         .restore(&id, &taken.id.to_hex(), None, &user())
         .unwrap();
     assert!(root.join("skills").is_dir() && root.join("loose").exists());
-    // Nothing else holds what lies beside the places.
+    // No version holds what is beside the directories.
     engine
         .workspaces
         .delete_workspace(&id, &user())
@@ -127,7 +127,7 @@ fn what_outside_programs_put_beside_the_places_is_refused() {
     let names: Vec<_> = names.iter().map(|one| one.path.to_text()).collect();
     assert_eq!(names, ["outputs", "skills", "temp", "uploads"]);
     assert_eq!((again.files, again.dirs), (3, 5));
-    // A place that is none any more is refused as well.
+    // A directory that is no longer allowed is refused as well.
     let root = engine.workspaces.hand_out_path(&again.id).unwrap();
     fs::remove_dir_all(root.join("temp")).unwrap();
     std::os::unix::fs::symlink("/etc", root.join("temp")).unwrap();

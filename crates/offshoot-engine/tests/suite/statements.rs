@@ -1,5 +1,5 @@
 //! How many statements everyday operations send to the store. A store behind a network pays a round
-//! trip for each, so a number here that grows is a change for the worse that somebody should see.
+//! trip for each, so a number here that grows needs a reason.
 
 use offshoot_core::{ProjectId, WorkspaceId};
 use offshoot_engine::{
@@ -31,8 +31,8 @@ impl Counted {
         }
     }
 
-    /// A project with some files, of which one fork was made and merged: what is found out once for
-    /// each project or process is known by then.
+    /// A project with some files, of which one fork was made and merged, so that what is computed
+    /// once for each project or process is done.
     fn warm_project(&self) -> ProjectId {
         let project: ProjectId = "shop".parse().unwrap();
         self.engine
@@ -90,16 +90,16 @@ impl Counted {
         self.engine.merges.complete(id, &options, &user()).unwrap();
     }
 
-    /// The statements since the last look. How far SQLite syncs is set by whichever thread wrote last
-    /// before, also by the one that does upkeep, so it is left out.
+    /// The statements since the last call. Statements that set the sync mode of SQLite are left
+    /// out, because they depend on which thread wrote before.
     fn ran(&self) -> Vec<String> {
         let mut ran = self.log.take();
         ran.retain(|sql| !sql.starts_with("PRAGMA synchronous"));
         ran
     }
 
-    /// Compares how many statements and transactions there were since the last look. Fewer is
-    /// progress: write the smaller numbers there. More has to have a reason that the commit tells.
+    /// Compares the numbers of statements and transactions since the last call. If there are fewer,
+    /// write the smaller numbers into the test. If there are more, the commit has to give a reason.
     fn took(&self, what: &str, statements: usize, transactions: usize) {
         let ran = self.ran();
         let begun = ran.iter().filter(|sql| sql.starts_with("BEGIN")).count();
@@ -133,8 +133,8 @@ fn everyday_operations_take_no_more_statements_than_before() {
     counted.took("a completion", 158, 28);
 }
 
-/// Who wrote what conflicts is asked with the policy `priority`. What that costs must follow the
-/// conflict, however many merges the project has seen.
+/// The policy `priority` looks up who wrote what conflicts. Its cost must follow the conflict, not
+/// the number of earlier merges.
 #[test]
 fn a_conflict_costs_the_same_after_many_merges_as_after_few() {
     let statements = |merges: usize| {
@@ -168,7 +168,7 @@ fn a_conflict_costs_the_same_after_many_merges_as_after_few() {
     assert_eq!(statements(3), statements(40));
 }
 
-/// A fork of an old snapshot that has no layer looks for one near it, not through all snapshots.
+/// A fork of an old snapshot without a layer searches near that snapshot, not all snapshots.
 #[test]
 fn a_fork_of_an_old_snapshot_reads_few_of_the_others() {
     let counted = Counted::new();
@@ -197,7 +197,7 @@ fn a_fork_of_an_old_snapshot_reads_few_of_the_others() {
         .snapshot(&old, None, false, &user())
         .unwrap();
     counted.log.take_rows();
-    // What only that fork holds has no layer yet.
+    // A state that only that fork holds has no layer yet.
     let (_, path) = fork_at(own.snapshot.id.to_hex());
     assert!(path.join("own").exists() && !path.join("counter").exists());
     let rows = counted.log.take_rows();
@@ -275,7 +275,7 @@ fn events_of_one_place_are_read_without_those_of_others() {
     });
     let all = counted.engine.history.events_after(0, None, 0).unwrap();
     assert_eq!(events.len(), all.len(), "all of it happened in one project");
-    // In parts that follow each other, nothing is left out and nothing comes twice.
+    // Consecutive pages leave nothing out and repeat nothing.
     let named = EventPlace {
         workspace: Some(noisy),
         project: Some(project),
@@ -293,7 +293,7 @@ fn events_of_one_place_are_read_without_those_of_others() {
         }
         after = page.upto;
     }
-    // That it was made, and each write.
+    // Its creation, and each write.
     assert_eq!(seen.len(), 301);
     assert!(seen.is_sorted_by(|one, next| one < next));
 }

@@ -1,5 +1,5 @@
-//! A file of terabytes in a directory: it is never read, it is named, nothing takes it away, and all
-//! else goes on.
+//! A file of terabytes in a directory is never read and never removed, answers name it, and
+//! everything else works.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -49,11 +49,11 @@ fn is_open(path: &Path) -> bool {
 
 #[test]
 fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let engine = &rig.engine;
+    let test = TestEngine::new(ProviderName::Copy);
+    let engine = &test.engine;
     let (id, dir) = workspace(engine, "w", Quota::default());
     fs::write(dir.join("small"), "one").unwrap();
-    // A file that was small when it was last seen.
+    // A file that was small at the last sync.
     fs::write(dir.join("grows"), "small").unwrap();
     let first = engine
         .workspaces
@@ -97,7 +97,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     );
     write(engine, &id, "other").unwrap();
     for path in ["huge", "grows"] {
-        // Whatever would read it, or put something else in its place, is refused.
+        // Operations that would read or replace the file are refused.
         assert_eq!(write(engine, &id, path), Err(ErrorCode::PayloadTooLarge));
         let read = engine
             .workspaces
@@ -111,7 +111,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .unwrap_err();
         assert_eq!(deleted.code(), ErrorCode::PayloadTooLarge);
     }
-    // Nor does it go with a directory that it is in.
+    // The file is not removed with its directory either.
     fs::create_dir(dir.join("deep")).unwrap();
     make_huge(&dir.join("deep/huge"));
     fs::write(dir.join("deep/small"), "s").unwrap();
@@ -121,7 +121,7 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
     assert_eq!(deleted.unwrap_err().code(), ErrorCode::PayloadTooLarge);
     assert!(is_there(&dir.join("deep/huge")) && dir.join("deep/small").exists());
     fs::remove_dir_all(dir.join("deep")).unwrap();
-    // Restoring leaves alone what it does not concern, and does not take what it does.
+    // A restore leaves other paths alone, and refuses to remove the file.
     engine
         .workspaces
         .restore(&id, &first.id.to_hex(), Some(&p("small")), &user())
@@ -174,64 +174,64 @@ fn a_workspace_with_a_huge_file_stays_usable_and_keeps_it() {
             .is_empty()
     );
     engine.workspaces.delete_workspace(&id, &user()).unwrap();
-    rig.check();
+    test.check();
 }
 
 #[test]
 fn a_huge_file_is_left_out_of_a_merge_and_keeps_its_fork() {
-    with_each(|rig| {
-        let project = rig.project("app");
-        let (id, dir) = rig.fork(&project, "agent");
+    with_each(|test| {
+        let project = test.project("app");
+        let (id, dir) = test.fork(&project, "agent");
         fs::write(dir.join("README"), "changed\n").unwrap();
         make_huge(&dir.join("huge"));
-        // The ignore rules of the project leave this one out of merges.
+        // The ignore rules of the project leave this file out of merges.
         make_huge(&dir.join("huge.log"));
-        let changes = rig.engine.sync.changes(&id, &user()).unwrap();
+        let changes = test.engine.sync.changes(&id, &user()).unwrap();
         assert_eq!(changes.too_large.len(), 1);
-        assert_eq!(rig.changes(&id).len(), 1);
+        assert_eq!(test.changes(&id).len(), 1);
         let options = CompleteOptions::default();
-        let planned = rig
+        let planned = test
             .engine
             .merges
             .plan_completion(&id, &options, &user())
             .unwrap();
         assert_eq!(planned.left_out[0].path, p("huge"));
 
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged, [p("README")]);
         let left: Vec<String> = done.left_out.iter().map(|one| one.path.to_text()).collect();
         assert_eq!(left, ["huge"]);
         assert!(done.left_out[0].reason.contains(&HUGE.to_string()));
-        assert_eq!(rig.project_text(&project, "README"), "changed\n");
+        assert_eq!(test.project_text(&project, "README"), "changed\n");
         assert!(is_there(&dir.join("huge")) && is_there(&dir.join("huge.log")));
 
-        // It can be worked in, merged again and, without the files, taken away.
+        // The fork can be worked in, merged again and, without the files, removed.
         fs::write(dir.join("more"), "more\n").unwrap();
-        rig.engine.merges.complete(&id, &options, &user()).unwrap();
-        assert_eq!(rig.project_text(&project, "more"), "more\n");
+        test.engine.merges.complete(&id, &options, &user()).unwrap();
+        assert_eq!(test.project_text(&project, "more"), "more\n");
         assert!(is_there(&dir.join("huge")));
-        let moved = rig.engine.merges.update(&id, false, &user()).unwrap_err();
+        let moved = test.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(moved.code(), ErrorCode::PayloadTooLarge);
         fs::remove_file(dir.join("huge")).unwrap();
         fs::remove_file(dir.join("huge.log")).unwrap();
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.left_out.is_empty());
-        assert!(rig.engine.workspaces.workspace(&id).is_err());
-        rig.check();
+        assert!(test.engine.workspaces.workspace(&id).is_err());
+        test.check();
     });
 }
 
 #[test]
 fn a_file_beyond_the_quota_is_not_read() {
-    let rig = TestEngine::new(ProviderName::Copy);
+    let test = TestEngine::new(ProviderName::Copy);
     let quota = Quota {
         bytes: Some(1 << 20),
         ..Quota::default()
     };
-    let (id, dir) = workspace(&rig.engine, "w", quota);
+    let (id, dir) = workspace(&test.engine, "w", quota);
     fs::write(dir.join("fits"), vec![1; 1000]).unwrap();
     fs::write(dir.join("does not"), vec![1; (1 << 20) + 1]).unwrap();
-    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     assert_eq!(
         (synced.too_large[0].size, synced.too_large[0].limit),
@@ -242,25 +242,25 @@ fn a_file_beyond_the_quota_is_not_read() {
 #[test]
 fn holes_are_hashed_as_zeros() {
     use std::os::unix::fs::FileExt as _;
-    let rig = TestEngine::new(ProviderName::Copy);
-    let (id, dir) = workspace(&rig.engine, "w", Quota::default());
+    let test = TestEngine::new(ProviderName::Copy);
+    let (id, dir) = workspace(&test.engine, "w", Quota::default());
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(5 << 20).unwrap();
     file.write_all_at(b"in the middle", 2 << 20).unwrap();
     file.write_all_at(b"at the end", (5 << 20) - 10).unwrap();
-    let taken = rig
+    let taken = test
         .engine
         .workspaces
         .snapshot(&id, None, false, &user())
         .unwrap();
-    let stored = rig
+    let stored = test
         .engine
         .workspaces
         .file_at(&id, &taken.snapshot.id.to_hex(), &p("sparse"));
     assert!(stored.unwrap() == fs::read(dir.join("sparse")).unwrap());
 }
 
-/// The bytes that this process has read from files so far, by the account of the kernel.
+/// The bytes that this process has read from files so far, as the kernel counts them.
 fn bytes_read() -> u64 {
     let account = fs::read_to_string("/proc/self/io").unwrap();
     let line = account
@@ -272,12 +272,12 @@ fn bytes_read() -> u64 {
 #[test]
 fn holes_are_not_read() {
     const SIZE: u64 = 200 << 20;
-    let rig = TestEngine::new(ProviderName::Copy);
-    let (id, dir) = workspace(&rig.engine, "w", Quota::default());
+    let test = TestEngine::new(ProviderName::Copy);
+    let (id, dir) = workspace(&test.engine, "w", Quota::default());
     let file = File::create(dir.join("sparse")).unwrap();
     file.set_len(SIZE).unwrap();
     let before = bytes_read();
-    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(synced.changes.len(), 1);
     let read = bytes_read() - before;
     assert!(read < SIZE / 4, "{read} of {SIZE} bytes were read");
@@ -285,21 +285,21 @@ fn holes_are_not_read() {
 
 #[test]
 fn a_huge_file_that_is_ignored_is_left_alone() {
-    with_each(|rig| {
-        let project = rig.project("app");
-        let (id, dir) = rig.fork(&project, "agent");
+    with_each(|test| {
+        let project = test.project("app");
+        let (id, dir) = test.fork(&project, "agent");
         fs::create_dir(dir.join("target")).unwrap();
         make_huge(&dir.join("target/huge"));
         fs::write(dir.join("README"), "changed\n").unwrap();
-        let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+        let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
         assert_eq!((synced.changes.len(), synced.too_large.len()), (1, 0));
-        assert_eq!(rig.changes(&id).len(), 1);
-        rig.engine
+        assert_eq!(test.changes(&id).len(), 1);
+        test.engine
             .workspaces
             .snapshot(&id, None, false, &user())
             .unwrap();
-        // An archive has ignored files too, and names what it cannot have.
-        let whole = rig
+        // An archive has ignored files too, and names those that it cannot have.
+        let whole = test
             .engine
             .workspaces
             .whole_workspace(&id, &p("."), &user())
@@ -310,7 +310,7 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
             .map(|one| (one.path.to_text(), one.size))
             .collect();
         assert_eq!(left, [("target/huge".to_owned(), HUGE)]);
-        let below = rig
+        let below = test
             .engine
             .workspaces
             .whole_workspace(&id, &p("src"), &user())
@@ -320,17 +320,17 @@ fn a_huge_file_that_is_ignored_is_left_alone() {
     });
 }
 
-/// Whoever asked goes away when the large file is being read.
+/// The request is cancelled while the large file is being read.
 #[test]
 fn a_sync_that_nobody_waits_for_ends() {
-    let rig = TestEngine::new(ProviderName::Copy);
-    let (id, dir) = workspace(&rig.engine, "w", Quota::default());
+    let test = TestEngine::new(ProviderName::Copy);
+    let (id, dir) = workspace(&test.engine, "w", Quota::default());
     fs::write(dir.join("small"), "small").unwrap();
     let sparse = dir.join("sparse");
     File::create(&sparse).unwrap().set_len(12 << 30).unwrap();
     let cancel = Cancel::default();
     let error = std::thread::scope(|scope| {
-        let sync = scope.spawn(|| cancel.run(|| rig.engine.sync.sync_workspace(&id, &user())));
+        let sync = scope.spawn(|| cancel.run(|| test.engine.sync.sync_workspace(&id, &user())));
         while !is_open(&sparse) && !sync.is_finished() {
             std::thread::yield_now();
         }
@@ -339,7 +339,7 @@ fn a_sync_that_nobody_waits_for_ends() {
     });
     assert_eq!(error.code(), ErrorCode::Timeout);
     fs::remove_file(dir.join("sparse")).unwrap();
-    let synced = rig.engine.sync.sync_workspace(&id, &user()).unwrap();
+    let synced = test.engine.sync.sync_workspace(&id, &user()).unwrap();
     assert_eq!(
         synced.changes.len(),
         1,

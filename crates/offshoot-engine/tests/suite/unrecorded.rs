@@ -1,5 +1,5 @@
-//! What no snapshot can hold, because it is too deep or lies beside the places of a session, is not
-//! taken away with its directory (INV-5).
+//! Paths that no snapshot can hold, because they are too deep or beside the directories of a
+//! session, are not removed with their directory (INV-5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn workspace(engine: &Engine, name: &str, layout: Layout) -> (WorkspaceId, PathB
     (id, path)
 }
 
-/// Puts a file deeper than anything may be. Returns it and the topmost of its directories.
+/// Makes a file deeper than allowed. Returns it and the topmost of its directories.
 fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
     let dir = root.join(vec!["d"; MAX_DEPTH + 1].join("/"));
     fs::create_dir_all(&dir).unwrap();
@@ -30,7 +30,7 @@ fn too_deep(root: &Path) -> (PathBuf, PathBuf) {
     (file, root.join("d"))
 }
 
-/// The directory stays until what is in the way is gone.
+/// The directory stays until the path is removed.
 fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
     let error = engine.workspaces.delete_workspace(id, &user()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
@@ -43,41 +43,41 @@ fn stays(engine: &Engine, id: &WorkspaceId, file: &Path, in_the_way: &Path) {
 
 #[test]
 fn what_is_too_deep_is_not_taken_away() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let (id, root) = workspace(&rig.engine, "w", Layout::Plain);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&test.engine, "w", Layout::Plain);
     let (file, top) = too_deep(&root);
-    stays(&rig.engine, &id, &file, &top);
+    stays(&test.engine, &id, &file, &top);
 }
 
 #[test]
 fn what_lies_beside_the_places_of_a_session_is_not_taken_away() {
-    let rig = TestEngine::in_memory(ProviderName::Copy);
-    let (id, root) = workspace(&rig.engine, "talk", Layout::Session);
+    let test = TestEngine::in_memory(ProviderName::Copy);
+    let (id, root) = workspace(&test.engine, "talk", Layout::Session);
     let beside = root.join("beside");
     fs::create_dir(&beside).unwrap();
     let file = beside.join("x");
     fs::write(&file, "precious").unwrap();
-    stays(&rig.engine, &id, &file, &beside);
+    stays(&test.engine, &id, &file, &beside);
 }
 
 #[test]
 fn a_merged_fork_stays_with_what_is_too_deep() {
-    with_each(|rig| {
-        let project = rig.project("web");
-        let (id, root) = rig.fork(&project, "ada");
+    with_each(|test| {
+        let project = test.project("web");
+        let (id, root) = test.fork(&project, "ada");
         fs::write(root.join("new"), "mine\n").unwrap();
         let (file, top) = too_deep(&root);
         let options = CompleteOptions::default();
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert_eq!(done.merged.len(), 1, "{done:?}");
         let after = done.after.unwrap();
         assert!(!after.removed && after.waits.is_some(), "{after:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
-        rig.put(&project, "later", "later\n");
-        let error = rig.engine.merges.update(&id, false, &user()).unwrap_err();
+        test.put(&project, "later", "later\n");
+        let error = test.engine.merges.update(&id, false, &user()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::WorkspaceBusy, "{error}");
         fs::remove_dir_all(&top).unwrap();
-        let done = rig.engine.merges.complete(&id, &options, &user()).unwrap();
+        let done = test.engine.merges.complete(&id, &options, &user()).unwrap();
         assert!(done.after.unwrap().removed);
     });
 }

@@ -131,7 +131,7 @@ fn snapshot_edit_restore() {
         (info.file_count, info.dir_count, info.total_size),
         (2, 3, 6)
     );
-    // The state before the restore comes back as well.
+    // The state before the restore can be restored as well.
     engine
         .workspaces
         .restore(&ws, &kept.to_hex(), None, &user())
@@ -159,7 +159,7 @@ fn outside_changes_are_found_and_recorded() {
         engine.sync.sync_workspace(&ws, &user()).unwrap().changes,
         []
     );
-    // The same size within the same tick.
+    // A change of the same size within the same tick of the clock.
     std::fs::write(path.join("a.txt"), b"eno").unwrap();
     std::fs::remove_dir_all(path.join("gone")).unwrap();
     std::fs::create_dir(path.join("new")).unwrap();

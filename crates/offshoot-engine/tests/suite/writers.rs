@@ -15,14 +15,14 @@ use offshoot_engine::{Content, Engine, EngineOptions, Expect, Quota, WriteOption
 use offshoot_testkit::{Process, Rng};
 
 const WRITERS: usize = 16;
-/// Whatever takes longer than this hangs.
+/// A test that takes longer than this hangs.
 const LIMIT: Duration = Duration::from_secs(200);
 
-/// The variables by which this binary, started again, knows that it is a writing process.
+/// The environment variables that make this binary a writing process.
 const CHILD_DATA: &str = "OFFSHOOT_TEST_WRITER_DATA";
 const CHILD_NAME: &str = "OFFSHOOT_TEST_WRITER_NAME";
 
-/// Content that proves by itself that it is whole: who, which, and a sum over all of it.
+/// Content that proves that it is whole: writer, number, and a checksum over all of it.
 fn version(writer: &str, number: usize, rng: &mut Rng) -> Vec<u8> {
     let mut noise = vec![0; rng.below(6_000)];
     rng.fill(&mut noise);
@@ -66,7 +66,7 @@ fn rounds(normal: usize) -> usize {
     }
 }
 
-/// A version that was acknowledged: where, which content, and the number it was given.
+/// An acknowledged version: path, content, and version number.
 type Acknowledged = (RelPath, ObjectId, i64);
 
 /// Writes and reads back. A read gives the version just written or a newer one, and a whole one.
@@ -128,8 +128,8 @@ fn prove_history(engine: &Engine, ws: &WorkspaceId, acknowledged: &[Acknowledged
     }
 }
 
-/// The newest acknowledged version of every path is what is there.
-fn prove_newest(bed: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
+/// The newest acknowledged version of every path is the current content.
+fn prove_newest(test: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged]) {
     let mut newest: BTreeMap<&RelPath, (i64, ObjectId)> = BTreeMap::new();
     for (path, id, number) in acknowledged {
         let entry = newest.entry(path).or_insert((*number, *id));
@@ -137,12 +137,12 @@ fn prove_newest(bed: &TestEngine, ws: &WorkspaceId, acknowledged: &[Acknowledged
     }
     for (path, (_, id)) in newest {
         assert_eq!(
-            bed.engine.workspaces.read_whole(ws, path).unwrap().1,
+            test.engine.workspaces.read_whole(ws, path).unwrap().1,
             id,
             "{path}"
         );
     }
-    assert_eq!(out_of_line(bed, ws), None);
+    assert_eq!(out_of_line(test, ws), None);
 }
 
 fn many_paths(count: usize) -> Vec<RelPath> {
@@ -151,17 +151,17 @@ fn many_paths(count: usize) -> Vec<RelPath> {
 
 /// Sixteen threads over two engines.
 fn threads(
-    bed: &TestEngine,
+    test: &TestEngine,
     ws: &WorkspaceId,
     paths: &[RelPath],
     count: usize,
 ) -> Vec<Acknowledged> {
-    let second = bed.open_another().unwrap();
+    let second = test.open_another().unwrap();
     let acknowledged = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let engine = if writer % 2 == 0 {
-                &bed.engine
+                &test.engine
             } else {
                 &second
             };
@@ -178,48 +178,48 @@ fn threads(
 #[test]
 fn writers_on_few_paths() {
     in_time(|| {
-        let bed = TestEngine::plain();
-        let ws = bed.create("w");
-        let acknowledged = threads(&bed, &ws, &[p("a"), p("d/b"), p("d/e/c")], rounds(60));
+        let test = TestEngine::plain();
+        let ws = test.create("w");
+        let acknowledged = threads(&test, &ws, &[p("a"), p("d/b"), p("d/e/c")], rounds(60));
         assert_eq!(acknowledged.len(), WRITERS * rounds(60));
-        prove_history(&bed.engine, &ws, &acknowledged);
-        prove_newest(&bed, &ws, &acknowledged);
-        prove_store(&bed);
+        prove_history(&test.engine, &ws, &acknowledged);
+        prove_newest(&test, &ws, &acknowledged);
+        prove_store(&test);
     });
 }
 
 #[test]
 fn writers_on_many_paths() {
     in_time(|| {
-        let bed = TestEngine::plain();
-        let ws = bed.create("w");
-        let acknowledged = threads(&bed, &ws, &many_paths(200), rounds(60));
-        prove_history(&bed.engine, &ws, &acknowledged);
-        prove_newest(&bed, &ws, &acknowledged);
+        let test = TestEngine::plain();
+        let ws = test.create("w");
+        let acknowledged = threads(&test, &ws, &many_paths(200), rounds(60));
+        prove_history(&test.engine, &ws, &acknowledged);
+        prove_newest(&test, &ws, &acknowledged);
     });
 }
 
 #[test]
 fn writers_on_a_path_that_was_handed_out() {
     in_time(|| {
-        let bed = TestEngine::plain();
-        let ws = bed.create("w");
-        bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        let acknowledged = threads(&bed, &ws, &many_paths(20), rounds(30));
-        prove_history(&bed.engine, &ws, &acknowledged);
-        prove_newest(&bed, &ws, &acknowledged);
+        let test = TestEngine::plain();
+        let ws = test.create("w");
+        test.engine.workspaces.hand_out_path(&ws).unwrap();
+        let acknowledged = threads(&test, &ws, &many_paths(20), rounds(30));
+        prove_history(&test.engine, &ws, &acknowledged);
+        prove_newest(&test, &ws, &acknowledged);
     });
 }
 
-/// The very first writes of a workspace, some of which are refused: none of them takes the
-/// directory away from under the others.
+/// The first writes of a workspace, some of which are refused: no refused write removes the
+/// directory that the others write to.
 #[test]
 fn writers_that_come_first() {
     in_time(|| {
-        let bed = TestEngine::plain();
+        let test = TestEngine::plain();
         for round in 0..rounds(50) {
-            let ws = &bed.create(&format!("w{round}"));
-            let engine = &bed.engine;
+            let ws = &test.create(&format!("w{round}"));
+            let engine = &test.engine;
             std::thread::scope(|scope| {
                 for writer in 0..8 {
                     scope.spawn(move || {
@@ -250,20 +250,20 @@ fn writers_that_come_first() {
                     });
                 }
             });
-            assert_eq!(bed.image(ws).len(), 5);
-            assert_eq!(out_of_line(&bed, ws), None);
+            assert_eq!(test.image(ws).len(), 5);
+            assert_eq!(out_of_line(&test, ws), None);
         }
     });
 }
 
-/// Writes that are made together and of which some are refused: each is answered by itself, the
-/// refused leave no trace, and what the workspace counts is what it holds.
+/// Writes in one batch, some of which are refused: each gets its own answer, a refused one leaves
+/// no trace, and the counters fit the index.
 #[test]
 fn writers_some_of_whom_are_refused() {
     in_time(|| {
-        let bed = TestEngine::plain();
-        let (ws, engine) = (&bed.create("w"), &bed.engine);
-        bed.write(ws, "taken", b"by the first");
+        let test = TestEngine::plain();
+        let (ws, engine) = (&test.create("w"), &test.engine);
+        test.write(ws, "taken", b"by the first");
         let quota = Quota {
             inodes: Some(120),
             bytes: None,
@@ -327,7 +327,7 @@ fn writers_some_of_whom_are_refused() {
             }
         });
         let (made, refused) = (made.into_inner().unwrap(), refused.into_inner().unwrap());
-        // One was there, and uploads have a directory of their own.
+        // One file was there before, and uploads have a directory of their own.
         assert_eq!(made.len(), 118, "{refused:?}");
         let expected = [
             ("precondition_failed", 80),
@@ -342,79 +342,79 @@ fn writers_some_of_whom_are_refused() {
         assert_eq!((info.files, info.dirs), (119, 1));
         let lines = engine.history.lines(ws, None, 0).unwrap();
         assert_eq!(lines.len(), before + 118 + 1, "one for the directory");
-        assert_eq!(bed.image(ws).len(), 120);
-        assert_eq!(out_of_line(&bed, ws), None);
-        prove_store(&bed);
+        assert_eq!(test.image(ws).len(), 120);
+        assert_eq!(out_of_line(&test, ws), None);
+        prove_store(&test);
     });
 }
 
-/// What a power cut left that is no version of ours is put right, and nobody loses it: it may be what
-/// somebody outside wrote.
+/// A power cut left a file that is no recorded version. It is replaced, but kept as a version,
+/// because an outside program may have written it.
 #[test]
 fn writers_before_a_power_cut_lose_nothing_that_was_there() {
     for (found, is_new) in [(&b"one"[..], false), (b"torn", true)] {
-        let mut bed = TestEngine::plain();
-        let ws = bed.create("w");
-        bed.engine.workspaces.hand_out_path(&ws).unwrap();
-        bed.write(&ws, "a", b"one");
-        bed.write(&ws, "a", b"two");
-        let before = bed
+        let mut test = TestEngine::plain();
+        let ws = test.create("w");
+        test.engine.workspaces.hand_out_path(&ws).unwrap();
+        test.write(&ws, "a", b"one");
+        test.write(&ws, "a", b"two");
+        let before = test
             .engine
             .history
             .lines(&ws, Some(&p("a")), 0)
             .unwrap()
             .len();
-        bed.close();
-        std::fs::write(bed.path_of(&ws).join("a"), found).unwrap();
+        test.close();
+        std::fs::write(test.path_of(&ws).join("a"), found).unwrap();
         let other_boot = |tx: &mut dyn offshoot_store::WriteTx| {
             tx.put_setting("boot_id", "that of another start")
         };
         let synced = offshoot_store::Durability::Synced;
-        bed.store().write(synced, other_boot).unwrap();
-        bed.reopen();
-        assert_eq!(std::fs::read(bed.path_of(&ws).join("a")).unwrap(), b"two");
-        let lines = bed.engine.history.lines(&ws, Some(&p("a")), 0).unwrap();
+        test.store().write(synced, other_boot).unwrap();
+        test.reopen();
+        assert_eq!(std::fs::read(test.path_of(&ws).join("a")).unwrap(), b"two");
+        let lines = test.engine.history.lines(&ws, Some(&p("a")), 0).unwrap();
         assert_eq!(lines.len() > before, is_new);
         let id = offshoot_git::hash(ObjectKind::Blob, found).unwrap();
         assert!(lines.iter().any(|line| line.line.after == Some(id)));
-        assert_eq!(out_of_line(&bed, &ws), None);
+        assert_eq!(out_of_line(&test, &ws), None);
     }
 }
 
-/// What one engine saw of a workspace may have been changed by another: its directory was taken away,
-/// its path was handed out, or another workspace has its name.
+/// Another engine may have changed a workspace since this one read its row: its directory was
+/// removed, its path was handed out, or another workspace has its name.
 #[test]
 fn writers_beside_an_engine_that_changes_what_a_workspace_is() {
-    let bed = TestEngine::plain();
-    let other = bed.open_another().unwrap();
-    let ws = bed.create("w");
-    bed.write(&ws, "a", b"one");
-    bed.write(&ws, "a", b"two");
+    let test = TestEngine::plain();
+    let other = test.open_another().unwrap();
+    let ws = test.create("w");
+    test.write(&ws, "a", b"one");
+    test.write(&ws, "a", b"two");
 
-    bed.engine.workspaces.hand_out_path(&ws).unwrap();
+    test.engine.workspaces.hand_out_path(&ws).unwrap();
     other.upkeep.clean(Duration::ZERO, false, &user()).unwrap();
-    assert!(!bed.path_of(&ws).exists());
-    bed.write(&ws, "a", b"three");
-    assert_eq!(out_of_line(&bed, &ws), None);
+    assert!(!test.path_of(&ws).exists());
+    test.write(&ws, "a", b"three");
+    assert_eq!(out_of_line(&test, &ws), None);
 
-    bed.write(&ws, "a", b"four");
+    test.write(&ws, "a", b"four");
     let path = other.workspaces.hand_out_path(&ws).unwrap();
     std::fs::write(path.join("a"), "by hand").unwrap();
-    let written = bed.write(&ws, "a", b"five");
-    let lines = bed.engine.history.lines(&ws, Some(&p("a")), 2).unwrap();
+    let written = test.write(&ws, "a", b"five");
+    let lines = test.engine.history.lines(&ws, Some(&p("a")), 2).unwrap();
     assert_eq!(lines[0].line.revision, written.version);
     let by_hand = offshoot_git::hash(ObjectKind::Blob, b"by hand").unwrap();
     assert_eq!(lines[0].line.before, Some(by_hand));
 
-    let ws = bed.create("v");
-    bed.write(&ws, "a", b"one");
-    bed.write(&ws, "b", b"two");
+    let ws = test.create("v");
+    test.write(&ws, "a", b"one");
+    test.write(&ws, "b", b"two");
     other.workspaces.delete_workspace(&ws, &user()).unwrap();
     crate::fixture::create(&other, "v");
-    assert!(bed.write(&ws, "a", b"three").created);
-    assert_eq!(bed.image(&ws).len(), 1);
-    assert_eq!(out_of_line(&bed, &ws), None);
-    prove_store(&bed);
+    assert!(test.write(&ws, "a", b"three").created);
+    assert_eq!(test.image(&ws).len(), 1);
+    assert_eq!(out_of_line(&test, &ws), None);
+    prove_store(&test);
 }
 
 /// The writing process: this binary again. It prints one line for each acknowledged version.
@@ -443,15 +443,15 @@ fn writers_child_process() {
 #[test]
 fn writers_from_two_processes() {
     in_time(|| {
-        let bed = TestEngine::plain();
-        let ws = bed.create("w");
+        let test = TestEngine::plain();
+        let ws = test.create("w");
         let children: Vec<Process> = ["x", "y"]
             .iter()
             .map(|name| {
                 Process::spawn(
                     Command::new(std::env::current_exe().unwrap())
                         .args(["--exact", "writers::writers_child_process", "--nocapture"])
-                        .env(CHILD_DATA, bed.data())
+                        .env(CHILD_DATA, test.data())
                         .env(CHILD_NAME, name)
                         .stdout(Stdio::piped()),
                 )
@@ -474,13 +474,13 @@ fn writers_from_two_processes() {
             assert!(child.wait().success());
         }
         assert_eq!(acknowledged.len(), WRITERS * rounds(50));
-        prove_history(&bed.engine, &ws, &acknowledged);
-        prove_newest(&bed, &ws, &acknowledged);
-        prove_store(&bed);
+        prove_history(&test.engine, &ws, &acknowledged);
+        prove_newest(&test, &ws, &acknowledged);
+        prove_store(&test);
     });
 }
 
-/// One of the disturbers: snapshots, restores, deletions, moves, checks and syncs in a row.
+/// One of the disturbing threads: snapshots, restores, deletions, moves, checks and syncs in a row.
 fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
     let mut rng = Rng::new(seed);
     let paths = many_paths(12);
@@ -537,23 +537,27 @@ fn disturb(engine: &Engine, ws: &WorkspaceId, seed: u64, until: &AtomicBool) {
 fn writers_beside_snapshots_restores_and_deletions() {
     in_time(|| {
         for handed_out in [false, true] {
-            let bed = TestEngine::plain();
-            let ws = &bed.create("w");
+            let test = TestEngine::plain();
+            let ws = &test.create("w");
             if handed_out {
-                bed.engine.workspaces.hand_out_path(ws).unwrap();
+                test.engine.workspaces.hand_out_path(ws).unwrap();
             }
-            let second = &bed.open_another().unwrap();
+            let second = &test.open_another().unwrap();
             let stop = AtomicBool::new(false);
             let acknowledged = Mutex::new(Vec::new());
             std::thread::scope(|scope| {
                 for seed in 0..3 {
-                    let engine = if seed == 0 { second } else { &bed.engine };
+                    let engine = if seed == 0 { second } else { &test.engine };
                     let stop = &stop;
                     scope.spawn(move || disturb(engine, ws, seed, stop));
                 }
                 let writers: Vec<_> = (0..WRITERS)
                     .map(|writer| {
-                        let engine = if writer % 2 == 0 { &bed.engine } else { second };
+                        let engine = if writer % 2 == 0 {
+                            &test.engine
+                        } else {
+                            second
+                        };
                         let acknowledged = &acknowledged;
                         scope.spawn(move || {
                             let mut rng = Rng::new(writer as u64);
@@ -566,7 +570,8 @@ fn writers_beside_snapshots_restores_and_deletions() {
                                     written.id,
                                     written.version,
                                 ));
-                                // It may be deleted or restored away by now, but never torn.
+                                // The file may have been deleted or restored away by now, but is
+                                // never torn.
                                 match engine.workspaces.read_whole(ws, &path) {
                                     Ok((read, _)) => assert!(is_whole(&read), "torn: {path}"),
                                     Err(error) => assert!(
@@ -591,16 +596,16 @@ fn writers_beside_snapshots_restores_and_deletions() {
                 }
             });
             let acknowledged = acknowledged.into_inner().unwrap();
-            prove_history(&bed.engine, ws, &acknowledged);
-            assert_eq!(out_of_line(&bed, ws), None, "handed out: {handed_out}");
-            assert_eq!(bed.engine.upkeep.check().unwrap().problems, []);
-            // Every snapshot that was taken on the way can be brought back.
-            for snapshot in bed.engine.workspaces.snapshots(ws, 6).unwrap() {
-                bed.engine
+            prove_history(&test.engine, ws, &acknowledged);
+            assert_eq!(out_of_line(&test, ws), None, "handed out: {handed_out}");
+            assert_eq!(test.engine.upkeep.check().unwrap().problems, []);
+            // Every snapshot that was taken meanwhile can be restored.
+            for snapshot in test.engine.workspaces.snapshots(ws, 6).unwrap() {
+                test.engine
                     .workspaces
                     .restore(ws, &snapshot.id.to_hex(), None, &user())
                     .unwrap();
-                assert_eq!(out_of_line(&bed, ws), None);
+                assert_eq!(out_of_line(&test, ws), None);
             }
         }
     });

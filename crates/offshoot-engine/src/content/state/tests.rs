@@ -1,11 +1,12 @@
-//! What differs after edits, told from the edits and told from the trees.
+//! Property test: the changes that edits make are the same with and without building trees.
 
 use offshoot_git::MemoryObjects;
 use proptest::prelude::*;
 
 use super::*;
+use crate::content::objects::PendingObjects;
 
-/// Few names, so that edits meet each other and what is there; one is no content for git.
+/// Few names, so that edits overlap; git refuses two of them by name or content.
 fn path() -> impl Strategy<Value = RelPath> {
     let name = prop::sample::select(vec!["a", "b", ".gitmodules", ".GIT"]);
     prop::collection::vec(name, 1..4)
@@ -62,12 +63,12 @@ proptest! {
         third in edits(),
     ) {
         let empty = MemoryObjects::new();
-        let mut bench = Workbench::new(&empty);
-        let from = State::default().edit(&mut bench, &first).unwrap();
-        let base = from.edit(&mut bench, &second).unwrap();
-        let now = base.edit(&mut bench, &third).unwrap();
-        let told = from.diff_edited(&bench, &base, &third).unwrap();
-        let built = from.diff(&bench, &now, &RelPath::root()).unwrap();
+        let mut new_objects = PendingObjects::new(&empty);
+        let from = State::default().edit(&mut new_objects, &first).unwrap();
+        let base = from.edit(&mut new_objects, &second).unwrap();
+        let now = base.edit(&mut new_objects, &third).unwrap();
+        let told = from.diff_edited(&new_objects, &base, &third).unwrap();
+        let built = from.diff(&new_objects, &now, &RelPath::root()).unwrap();
         prop_assert_eq!(told, built);
     }
 }

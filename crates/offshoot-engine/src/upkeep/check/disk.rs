@@ -5,9 +5,9 @@ use offshoot_fs::{LayerState, SafeDir, is_fork_mounted, layer_state};
 use offshoot_store::{LayerRow, WorkspaceRow, WorkspaceState};
 
 use super::{Check, Problem, unless_busy};
-use crate::directory::fork_dir::fork_named;
+use crate::directory::fork_dir::parse_fork_dir_name;
 use crate::directory::git_layer::is_git_layer;
-use crate::directory::layers::shown_by;
+use crate::directory::layers::state_of_layer;
 use crate::upkeep::recovery_forks::names_in;
 
 impl Check<'_> {
@@ -50,7 +50,7 @@ impl Check<'_> {
             return Ok(true);
         }
         let Some(below) = row.below else {
-            return self.upkeep.directories.layer_is_whole(row);
+            return self.upkeep.directories.layer_is_intact(row);
         };
         let store = self.upkeep.store();
         let changes = store.read(|tx| {
@@ -58,7 +58,8 @@ impl Check<'_> {
                 return Ok(None);
             };
             let objects = self.upkeep.contents.objects_in(tx);
-            let changes = shown_by(&below).diff(&objects, &shown_by(row), &RelPath::root())?;
+            let changes =
+                state_of_layer(&below).diff(&objects, &state_of_layer(row), &RelPath::root())?;
             Ok(Some(changes))
         })?;
         let Some(changes) = changes else {
@@ -70,7 +71,7 @@ impl Check<'_> {
                 && !self
                     .upkeep
                     .directories
-                    .is_as_expected(&dir, &change.path, entry)?
+                    .entry_is_intact(&dir, &change.path, entry)?
             {
                 return Ok(false);
             }
@@ -81,7 +82,7 @@ impl Check<'_> {
     /// Directories and mounts of forks that no row explains.
     pub(super) fn forks(&mut self) -> Result<()> {
         for name in names_in(&self.upkeep.context.data.forks()) {
-            let Some((id, place)) = fork_named(&name) else {
+            let Some((id, place)) = parse_fork_dir_name(&name) else {
                 self.nobodys(format!("`{name}` among the forks belongs to nobody"));
                 continue;
             };

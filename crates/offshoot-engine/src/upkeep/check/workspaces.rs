@@ -90,7 +90,7 @@ impl Check<'_> {
         if !row.materialized || lock.is_none() {
             return Ok(());
         }
-        if !self.upkeep.directories.shows_directory(&row)? {
+        if !self.upkeep.directories.has_directory(&row)? {
             let id = &row.id;
             let message =
                 format!("the directory of `{id}` is missing; it comes back with its next use");

@@ -1,5 +1,5 @@
-//! Projects from elsewhere, with git as the oracle: trees and commits have its ids, what is exported
-//! is what was imported, and nothing is left of what fails.
+//! Importing projects, with git as the oracle: trees and commits have its ids, an export equals the
+//! import, and a failed import leaves nothing.
 
 mod repositories;
 mod sources;
@@ -18,8 +18,8 @@ use sources::{commit_all, dropped, id, write};
 
 #[test]
 fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
+    let test = TestEngine::best();
+    let source = test.source("source");
     make_tree(&source, &TreeSpec::nasty(300), 7);
     write(&source, "large", &"0123456789abcdef".repeat(100_000));
     fs::create_dir_all(source.join("empty/inner")).unwrap();
@@ -27,8 +27,8 @@ fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
     chmod(&source.join("private"), 0o700);
     write(&source, "secret", "bits\n");
     chmod(&source.join("secret"), 0o600);
-    let oracle = bed.host.path().join("oracle.git");
-    git(bed.host.path(), &["init", "-q", "--bare", "oracle.git"]);
+    let oracle = test.host.path().join("oracle.git");
+    git(test.host.path(), &["init", "-q", "--bare", "oracle.git"]);
     let worktree = format!("--work-tree={}", source.display());
     let with = |args: &[&str]| {
         let mut all = vec!["--git-dir=.", worktree.as_str()];
@@ -39,7 +39,7 @@ fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
     let tree = with(&["write-tree"]);
 
     let mut told = Vec::new();
-    let imported = bed
+    let imported = test
         .engine
         .projects
         .import_dir(
@@ -55,25 +55,25 @@ fn a_directory_gets_the_tree_id_of_git_and_forks_give_it_back() {
     assert_eq!((imported.dropped, imported.unsettled), (vec![], vec![]));
     assert_eq!(imported.project.head, Some(imported.snapshot.id));
     assert!(told.iter().any(|one| one.done > 0 && one.done == one.total));
-    let fork = bed.fork_path("p");
+    let fork = test.fork_path("p");
     assert_eq!(dir_image(&fork), dir_image(&source));
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn the_first_fork_finds_its_layer() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
+    let test = TestEngine::best();
+    let source = test.source("source");
     write(&source, "a", "a\n");
-    bed.import("p", &source).unwrap();
+    test.import("p", &source).unwrap();
     let layers = || {
-        fs::read_dir(bed.host.path().join("data/layers"))
+        fs::read_dir(test.host.path().join("data/layers"))
             .unwrap()
             .count()
     };
     let before = layers();
     assert!(before > 0, "the import makes the layer");
-    bed.fork_path("p");
+    test.fork_path("p");
     assert_eq!(layers(), before);
 }
 
@@ -82,9 +82,9 @@ fn what_a_project_must_not_hold_is_dropped_and_reported() {
     if !is_root() {
         return skip("devices and trusted attributes need root");
     }
-    let bed = TestEngine::best();
-    let source = bed.source("source");
-    let outside = bed.source("outside");
+    let test = TestEngine::best();
+    let source = test.source("source");
+    let outside = test.source("outside");
     write(&outside, "secret", "not yours\n");
     write(&source, "plain", "plain\n");
     write(&source, "setuid", "#!/bin/sh\n");
@@ -113,7 +113,7 @@ fn what_a_project_must_not_hold_is_dropped_and_reported() {
     xattr("plain", c"user.overlay.whiteout");
     xattr("plain", c"user.harmless");
 
-    let imported = bed.import("p", &source).unwrap();
+    let imported = test.import("p", &source).unwrap();
     assert_eq!(
         dropped(&imported.dropped),
         [
@@ -128,20 +128,20 @@ fn what_a_project_must_not_hold_is_dropped_and_reported() {
         ]
     );
     assert_eq!(
-        bed.paths("p"),
+        test.paths("p"),
         ["link-out", "link-up", "opaque", "plain", "setgid", "setuid"]
     );
-    let fork = bed.fork_path("p");
+    let fork = test.fork_path("p");
     let mode = |path: &str| fs::metadata(fork.join(path)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("setuid"), mode("setgid")), (0o755, 0o755));
     assert_eq!(fs::read_link(fork.join("link-out")).unwrap(), outside);
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
+    let test = TestEngine::best();
+    let source = test.source("source");
     for (path, content) in [
         (".gitignore", "*.log\n/build/\nnode_modules/\n.env*\n"),
         (".offshootignore", "scratch/\n"),
@@ -164,18 +164,18 @@ fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
     ] {
         write(&source, path, content);
     }
-    let all = bed.import("all", &source).unwrap();
+    let all = test.import("all", &source).unwrap();
     assert_eq!(all.ignored, []);
-    assert!(bed.paths("all").contains(&"build/other/b".to_owned()));
-    assert!(!bed.paths("all").contains(&".git".to_owned()));
+    assert!(test.paths("all").contains(&"build/other/b".to_owned()));
+    assert!(!test.paths("all").contains(&".git".to_owned()));
 
     let options = ImportOptions {
         ignore_rules: true,
         ..ImportOptions::default()
     };
-    let some = bed.import_with("some", &source, &options).unwrap();
+    let some = test.import_with("some", &source, &options).unwrap();
     assert_eq!(
-        bed.paths("some"),
+        test.paths("some"),
         [
             ".env",
             ".gitignore",
@@ -211,18 +211,18 @@ fn ignore_rules_are_followed_on_request_and_worktreeinclude_takes_some_back() {
     );
     assert_eq!(some.dropped, []);
 
-    // Without a file that takes some back, ignored directories are not even walked.
+    // Without a rule that includes files again, ignored directories are not walked.
     fs::remove_file(source.join(".worktreeinclude")).unwrap();
-    let fewer = bed.import_with("fewer", &source, &options).unwrap();
-    assert!(!bed.paths("fewer").contains(&"build".to_owned()));
+    let fewer = test.import_with("fewer", &source, &options).unwrap();
+    assert!(!test.paths("fewer").contains(&"build".to_owned()));
     assert!(fewer.ignored.contains(&p("build")));
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn a_sync_brings_a_project_to_what_the_directory_holds() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
+    let test = TestEngine::best();
+    let source = test.source("source");
     for (path, content) in [
         ("same", "same\n"),
         ("changed", "before\n"),
@@ -234,8 +234,8 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     ] {
         write(&source, path, content);
     }
-    bed.import("p", &source).unwrap();
-    let nothing = bed.sync("p", &source, &ImportOptions::default());
+    test.import("p", &source).unwrap();
+    let nothing = test.sync("p", &source, &ImportOptions::default());
     assert_eq!(
         (
             nothing.created,
@@ -245,10 +245,10 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         ),
         (false, 0, 7, 7)
     );
-    // A person's edit is overwritten: the directory is what counts.
+    // The edit of a person is overwritten by the content of the directory.
     let content = Content::Bytes(b"edited\n");
     let options = WriteOptions::default();
-    bed.engine
+    test.engine
         .projects
         .put_in_project(&id("p"), &p("extra"), content, &options, &user())
         .unwrap();
@@ -261,24 +261,24 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
     write(&source, "becomes-file", "file\n");
     chmod(&source.join("mode"), 0o755);
     write(&source, "new/deep/file", "new\n");
-    let synced = bed.sync("p", &source, &ImportOptions::default());
+    let synced = test.sync("p", &source, &ImportOptions::default());
     assert!(synced.created);
     assert_eq!(
         (synced.synced, synced.skipped, synced.total, synced.removed),
         (5, 1, 6, 5)
     );
-    assert_eq!(dir_image(&bed.fork_path("p")), dir_image(&source));
+    assert_eq!(dir_image(&test.fork_path("p")), dir_image(&source));
     assert_eq!(
-        bed.engine
+        test.engine
             .projects
             .project_snapshots(&id("p"), None, 0)
             .unwrap()
             .len(),
         3
     );
-    bed.check();
+    test.check();
 
-    // A file that the project has is taken although it is ignored now; others are not.
+    // A file that the project has is imported although it is ignored now; others are not.
     write(&source, ".gitignore", "same\nother\n");
     write(&source, "same", "changed\n");
     write(&source, "other", "other\n");
@@ -286,14 +286,14 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         ignore_rules: true,
         label: Some("by the rules".to_owned()),
     };
-    let synced = bed.sync("p", &source, &options);
+    let synced = test.sync("p", &source, &options);
     assert_eq!((synced.synced, synced.removed), (2, 0));
     assert_eq!(synced.snapshot.label.as_deref(), Some("by the rules"));
     assert_eq!(synced.ignored, [p("other")]);
 
     fs::remove_dir_all(&source).unwrap();
     fs::create_dir(&source).unwrap();
-    let refused = bed.engine.projects.sync_project_from(
+    let refused = test.engine.projects.sync_project_from(
         &id("p"),
         &source,
         &ImportOptions::default(),
@@ -301,18 +301,18 @@ fn a_sync_brings_a_project_to_what_the_directory_holds() {
         &user(),
     );
     assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidRequest);
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn wrong_sources_are_refused_and_leave_nothing() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
-    let empty = bed.source("empty");
+    let test = TestEngine::best();
+    let source = test.source("source");
+    let empty = test.source("empty");
     write(&source, "a", "a\n");
-    bed.import("taken", &source).unwrap();
-    let missing = bed.host.path().join("missing");
-    let inside = bed.host.path().join("data/workspaces");
+    test.import("taken", &source).unwrap();
+    let missing = test.host.path().join("missing");
+    let inside = test.host.path().join("data/workspaces");
     for (name, source, code, says) in [
         ("taken", &source, ErrorCode::AlreadyExists, "exists"),
         ("p", &missing, ErrorCode::FileNotFound, "does not exist"),
@@ -330,12 +330,12 @@ fn wrong_sources_are_refused_and_leave_nothing() {
         ),
         ("p", &empty, ErrorCode::InvalidRequest, "empty"),
     ] {
-        let error = bed.import(name, source).unwrap_err();
+        let error = test.import(name, source).unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert!(error.to_string().contains(says), "{error}");
         assert!(error.hint().is_some(), "{error}");
     }
-    let plain = bed.source("plain");
+    let plain = test.source("plain");
     for (name, source, code, says) in [
         ("taken", &source, ErrorCode::AlreadyExists, "exists"),
         ("p", &missing, ErrorCode::FileNotFound, "does not exist"),
@@ -352,28 +352,31 @@ fn wrong_sources_are_refused_and_leave_nothing() {
             "inside the data directory",
         ),
     ] {
-        let error = bed.import_git(name, source).unwrap_err();
+        let error = test.import_git(name, source).unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert!(error.to_string().contains(says), "{error}");
     }
     git(&plain, &["init", "-q"]);
-    let unborn = bed.import_git("p", &plain).unwrap_err();
+    let unborn = test.import_git("p", &plain).unwrap_err();
     assert!(unborn.to_string().contains("no commit"), "{unborn}");
-    assert_eq!(bed.engine.projects.list_projects(None, 0).unwrap().len(), 1);
-    bed.check();
+    assert_eq!(
+        test.engine.projects.list_projects(None, 0).unwrap().len(),
+        1
+    );
+    test.check();
 }
 
 #[test]
 fn the_data_directory_is_left_out_of_what_it_lies_in() {
-    let bed = TestEngine::best();
-    write(bed.host.path(), "a", "a\n");
-    let imported = bed.import("p", bed.host.path()).unwrap();
+    let test = TestEngine::best();
+    write(test.host.path(), "a", "a\n");
+    let imported = test.import("p", test.host.path()).unwrap();
     assert_eq!(
         dropped(&imported.dropped),
         [("data".to_owned(), "data directory of Offshoot")]
     );
-    assert_eq!(bed.paths("p"), ["a"]);
-    bed.check();
+    assert_eq!(test.paths("p"), ["a"]);
+    test.check();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Git repositories: commits become snapshots with their ids, and go out as the same history.
+//! Git repositories: commits become snapshots with their ids, and are exported as the same history.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::sources::{commit_all, dropped, id, write};
 use crate::fixture::{TestEngine, p, user};
 
 /// A repository with merges, deletions, a submodule, links and commits without a change.
-fn repository(bed: &TestEngine) -> PathBuf {
-    let source = bed.source("repository");
+fn repository(test: &TestEngine) -> PathBuf {
+    let source = test.source("repository");
     git(&source, &["init", "-q"]);
     make_tree(&source, &TreeSpec::nasty(60), 3);
     commit_all(&source, "First line\n\nand a body that is no label");
@@ -38,19 +38,19 @@ fn repository(bed: &TestEngine) -> PathBuf {
 
 #[test]
 fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_history() {
-    let bed = TestEngine::best();
-    let source = repository(&bed);
-    // Some packed, some loose; what is not committed does not come.
+    let test = TestEngine::best();
+    let source = repository(&test);
+    // Some objects are packed, some are loose; uncommitted changes are not imported.
     git(&source, &["gc", "-q"]);
     git(&source, &["commit", "-q", "--allow-empty", "-m", "loose"]);
     write(&source, "not-committed", "no\n");
-    let imported = bed.import_git("p", &source).unwrap();
+    let imported = test.import_git("p", &source).unwrap();
     let log = |repository: &Path, more: &[&str]| {
         let mut args = vec!["log", "--format=%H %T %ct %an %s"];
         args.extend(more);
         git(repository, &args)
     };
-    let snapshots = bed
+    let snapshots = test
         .engine
         .projects
         .project_snapshots(&id("p"), None, 0)
@@ -72,7 +72,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
     assert_eq!(imported.snapshots, snapshots.len());
     assert_eq!(
         imported.project.landing,
-        bed.engine.projects.project(&id("p")).unwrap().landing
+        test.engine.projects.project(&id("p")).unwrap().landing
     );
     assert_eq!(format!("{:?}", imported.project.landing), "Atomic");
     assert_eq!(
@@ -82,7 +82,7 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
             "submodule, taken as an empty directory"
         )]
     );
-    // Every snapshot counts what git lists.
+    // The counters of every snapshot fit what git lists.
     for one in &snapshots {
         let listed = git(&source, &["ls-tree", "-r", "-z", "-l", &one.id.to_hex()]);
         let listed = listed
@@ -100,22 +100,22 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
         let (files, bytes) = sizes.fold((0, 0), |(n, sum), size| (n + 1, sum + size));
         assert_eq!((one.files, one.bytes), (files, bytes));
     }
-    let fork = bed.fork_path("p");
+    let fork = test.fork_path("p");
     assert!(fork.join("modules/other").is_dir() && !fork.join("not-committed").exists());
-    bed.check();
+    test.check();
 
-    let target = bed.host.path().join("export.git");
-    bed.export("p", None, &target).unwrap();
+    let target = test.host.path().join("export.git");
+    test.export("p", None, &target).unwrap();
     git(&target, &["fsck", "--strict"]);
     assert_eq!(log(&target, &[]), log(&source, &[]));
-    git(bed.host.path(), &["clone", "-q", "export.git", "clone"]);
+    git(test.host.path(), &["clone", "-q", "export.git", "clone"]);
     assert_eq!(
-        git(&bed.host.path().join("clone"), &["status", "--porcelain"]),
+        git(&test.host.path().join("clone"), &["status", "--porcelain"]),
         ""
     );
-    // A person's edit goes on from git's own commit, and nothing of the rest is collected.
+    // An edit of a person continues from git's own commit, and nothing of the history is collected.
     let content = Content::Bytes(b"edited\n");
-    let edited = bed
+    let edited = test
         .engine
         .projects
         .put_in_project(
@@ -126,49 +126,49 @@ fn commits_become_snapshots_with_the_ids_of_git_and_the_export_is_the_same_histo
             &user(),
         )
         .unwrap();
-    bed.engine
+    test.engine
         .upkeep
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
-    bed.export("p", None, &target).unwrap();
+    test.export("p", None, &target).unwrap();
     git(&target, &["fsck", "--strict"]);
     assert_eq!(git(&target, &["rev-parse", "main"]), edited.id.to_hex());
     let parent = git(&target, &["rev-parse", "main^"]);
     assert_eq!(parent, imported.snapshot.id.to_hex());
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn a_branch_of_an_existing_repository_moves_forward_only() {
-    let bed = TestEngine::best();
-    let source = repository(&bed);
-    bed.import_git("p", &source).unwrap();
+    let test = TestEngine::best();
+    let source = repository(&test);
+    test.import_git("p", &source).unwrap();
     let head = git(&source, &["rev-parse", "main"]);
     let put = |path: &str| {
         let options = WriteOptions::default();
         let content = Content::Bytes(b"by offshoot\n");
         let made =
-            bed.engine
+            test.engine
                 .projects
                 .put_in_project(&id("p"), &p(path), content, &options, &user());
         made.unwrap().id.to_hex()
     };
     let first = put("one");
     // The branch that is checked out stays as it is.
-    let refused = bed.export("p", Some("main"), &source).unwrap_err();
+    let refused = test.export("p", Some("main"), &source).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::AlreadyExists, "{refused}");
     assert_eq!(git(&source, &["rev-parse", "main"]), head);
 
-    bed.export("p", Some("work/offshoot"), &source).unwrap();
+    test.export("p", Some("work/offshoot"), &source).unwrap();
     assert_eq!(git(&source, &["rev-parse", "work/offshoot"]), first);
     git(&source, &["fsck", "--strict"]);
     git(&source, &["pack-refs", "--all"]);
     let second = put("two");
-    bed.export("p", Some("work/offshoot"), &source).unwrap();
-    bed.export("p", Some("refs/heads/work/offshoot"), &source)
+    test.export("p", Some("work/offshoot"), &source).unwrap();
+    test.export("p", Some("refs/heads/work/offshoot"), &source)
         .unwrap();
     assert_eq!(git(&source, &["rev-parse", "work/offshoot"]), second);
-    // Only what is new was added.
+    // Only new commits were added.
     let log = git(&source, &["log", "--format=%H", "main..work/offshoot"]);
     assert_eq!(log, format!("{second}\n{first}"));
     git(&source, &["checkout", "-q", "main"]);
@@ -184,25 +184,27 @@ fn a_branch_of_an_existing_repository_moves_forward_only() {
         &["update-ref", "refs/heads/work/offshoot", &theirs],
     );
     put("three");
-    let refused = bed.export("p", Some("work/offshoot"), &source).unwrap_err();
+    let refused = test
+        .export("p", Some("work/offshoot"), &source)
+        .unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PreconditionFailed, "{refused}");
     assert_eq!(git(&source, &["rev-parse", "work/offshoot"]), theirs);
     for bad in ["work", "work/offshoot/x", "../x", "a..b", "", "x.lock"] {
-        assert!(bed.export("p", Some(bad), &source).is_err(), "{bad}");
+        assert!(test.export("p", Some(bad), &source).is_err(), "{bad}");
     }
-    let plain = bed.source("plain");
-    let refused = bed.export("p", Some("main"), &plain).unwrap_err();
+    let plain = test.source("plain");
+    let refused = test.export("p", Some("main"), &plain).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::InvalidRequest);
     git(&source, &["fsck", "--strict"]);
 }
 
 #[test]
 fn a_shallow_repository_is_taken_as_far_as_it_goes() {
-    let bed = TestEngine::best();
-    let source = repository(&bed);
+    let test = TestEngine::best();
+    let source = repository(&test);
     let url = format!("file://{}", source.display());
     git(
-        bed.host.path(),
+        test.host.path(),
         &[
             "clone",
             "-q",
@@ -213,42 +215,42 @@ fn a_shallow_repository_is_taken_as_far_as_it_goes() {
             "shallow",
         ],
     );
-    let shallow = bed.host.path().join("shallow");
-    let imported = bed.import_git("p", &shallow).unwrap();
+    let shallow = test.host.path().join("shallow");
+    let imported = test.import_git("p", &shallow).unwrap();
     assert_eq!(imported.snapshots, 2);
-    bed.check();
-    bed.engine
+    test.check();
+    test.engine
         .upkeep
         .collect_garbage(std::time::Duration::ZERO)
         .unwrap();
-    let target = bed.host.path().join("export.git");
-    bed.export("p", None, &target).unwrap();
+    let target = test.host.path().join("export.git");
+    test.export("p", None, &target).unwrap();
     git(&target, &["fsck", "--strict"]);
     assert_eq!(
         git(&target, &["log", "--format=%H"]),
         git(&shallow, &["log", "--format=%H"])
     );
-    // Where the beginning is, the branch can be written.
-    bed.export("p", Some("back"), &source).unwrap();
-    let empty = bed.source("other");
+    // A repository that has the first commits accepts the branch.
+    test.export("p", Some("back"), &source).unwrap();
+    let empty = test.source("other");
     git(&empty, &["init", "-q"]);
-    let refused = bed.export("p", Some("back"), &empty).unwrap_err();
+    let refused = test.export("p", Some("back"), &empty).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
-    bed.check();
+    test.check();
 }
 
 #[test]
 fn an_export_that_is_imported_again_has_the_same_ids() {
-    let bed = TestEngine::best();
-    let source = bed.source("source");
+    let test = TestEngine::best();
+    let source = test.source("source");
     write(&source, "a", "a\n");
     fs::create_dir(source.join("empty")).unwrap();
-    let first = bed.import("p", &source).unwrap();
-    let target = bed.host.path().join("export.git");
-    bed.export("p", None, &target).unwrap();
-    let again = bed.import_git("q", &target).unwrap();
+    let first = test.import("p", &source).unwrap();
+    let target = test.host.path().join("export.git");
+    test.export("p", None, &target).unwrap();
+    let again = test.import_git("q", &target).unwrap();
     assert_eq!(again.snapshot.id, first.snapshot.id);
-    bed.check();
+    test.check();
     let elsewhere = TestEngine::best();
     let there = elsewhere.import_git("p", &target).unwrap();
     assert_eq!(there.snapshot.id, first.snapshot.id);
@@ -262,9 +264,9 @@ fn an_export_that_is_imported_again_has_the_same_ids() {
 
 #[test]
 fn forged_repositories_are_refused() {
-    let bed = TestEngine::best();
+    let test = TestEngine::best();
     for (number, name) in [".git", "..", ".", ".GIT"].into_iter().enumerate() {
-        let source = bed.source(&format!("forged{number}"));
+        let source = test.source(&format!("forged{number}"));
         git(&source, &["init", "-q"]);
         write(&source, "evil", "evil\n");
         let blob = git(&source, &["hash-object", "-w", "evil"]);
@@ -278,11 +280,11 @@ fn forged_repositories_are_refused() {
         );
         let commit = git(&source, &["commit-tree", "-m", "forged", &tree]);
         git(&source, &["update-ref", "HEAD", &commit]);
-        let error = bed.import_git("p", &source).unwrap_err();
+        let error = test.import_git("p", &source).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidRequest, "{error}");
     }
-    let source = repository(&bed);
-    // An object that is missing, as after a disk error, and one that is another than it says.
+    let source = repository(&test);
+    // An object that is missing, as after a disk error, and one whose content does not fit its id.
     write(&source, "lost", "lost\n");
     commit_all(&source, "lost");
     let blob = git(&source, &["rev-parse", "HEAD:lost"]);
@@ -293,16 +295,16 @@ fn forged_repositories_are_refused() {
     let other = source.join(".git/objects").join(first).join(rest);
     fs::remove_file(&place).unwrap();
     for _ in 0..2 {
-        let error = bed.import_git("p", &source).unwrap_err();
+        let error = test.import_git("p", &source).unwrap_err();
         assert!(error.to_string().contains("cannot be read"), "{error}");
         fs::copy(&other, &place).unwrap();
     }
     assert!(
-        bed.engine
+        test.engine
             .projects
             .list_projects(None, 0)
             .unwrap()
             .is_empty()
     );
-    bed.check();
+    test.check();
 }

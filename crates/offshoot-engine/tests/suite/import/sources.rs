@@ -66,7 +66,7 @@ impl TestEngine {
             .1
     }
 
-    /// Everything that the head of a project holds, as text.
+    /// Everything in the head of a project, as text.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         self.engine
             .projects

@@ -1,8 +1,8 @@
-//! Memos of walks, kept in memory by a process that lives on.
+//! The memos of plain directories, on disk and in the memory of a long-lived process.
 //!
-//! To read a memo of 100,000 files and to check it takes as long as a twentieth of the walk it
-//! serves. What is kept is only a cache: it counts as long as the file is the very one that it was
-//! read from, and every process replaces that file by a new one when it writes a memo.
+//! Reading and checking a memo of 100,000 files takes a twentieth of the time of the walk that uses
+//! it. A memo in memory is valid while its file is the one that it was read from. A process that
+//! writes a memo replaces the file.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -15,32 +15,32 @@ use offshoot_store::WorkspaceKey;
 
 use crate::sync::Synchronizer;
 
-/// The bytes of all memos that are kept.
-const MOST_BYTES: usize = 32 << 20;
+/// The most bytes of all memos in memory.
+const MAX_BYTES: usize = 32 << 20;
 
-/// The memos that this process has read or written, the last used at the end.
+/// The memos that this process has read or written, the last used one at the end.
 #[derive(Default)]
-pub(crate) struct Memos(Mutex<VecDeque<Kept>>);
+pub(crate) struct MemoCache(Mutex<VecDeque<CachedMemo>>);
 
-struct Kept {
+struct CachedMemo {
     key: WorkspaceKey,
-    stamp: Stamp,
+    stamp: FileStamp,
     memo: Arc<Memo>,
 }
 
-/// What tells one file from another that took its name.
+/// What distinguishes a file from another one that replaced it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     ino: u64,
     size: u64,
     mtime: (i64, i64),
     ctime: (i64, i64),
 }
 
-impl Stamp {
-    fn of(path: &Path) -> Option<Stamp> {
+impl FileStamp {
+    fn of(path: &Path) -> Option<FileStamp> {
         let meta = std::fs::metadata(path).ok()?;
-        Some(Stamp {
+        Some(FileStamp {
             ino: meta.ino(),
             size: meta.size(),
             mtime: (meta.mtime(), meta.mtime_nsec()),
@@ -49,13 +49,13 @@ impl Stamp {
     }
 }
 
-impl Memos {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+impl MemoCache {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<CachedMemo>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memo of this workspace, if it is still the one in the file.
-    fn take(&self, key: WorkspaceKey, stamp: Stamp) -> Option<Arc<Memo>> {
+    /// The memo of this workspace, if its file has not been replaced since.
+    fn get(&self, key: WorkspaceKey, stamp: FileStamp) -> Option<Arc<Memo>> {
         let mut kept = self.lock();
         let at = kept.iter().position(|one| one.key == key)?;
         let one = kept.remove(at)?;
@@ -67,16 +67,16 @@ impl Memos {
         Some(memo)
     }
 
-    fn put(&self, key: WorkspaceKey, stamp: Stamp, memo: &Arc<Memo>) {
+    fn put(&self, key: WorkspaceKey, stamp: FileStamp, memo: &Arc<Memo>) {
         let mut kept = self.lock();
         kept.retain(|one| one.key != key);
-        kept.push_back(Kept {
+        kept.push_back(CachedMemo {
             key,
             stamp,
             memo: memo.clone(),
         });
         let mut bytes: usize = kept.iter().map(|one| one.memo.bytes()).sum();
-        while bytes > MOST_BYTES {
+        while bytes > MAX_BYTES {
             let Some(oldest) = kept.pop_front() else {
                 break;
             };
@@ -86,15 +86,15 @@ impl Memos {
 }
 
 impl Synchronizer {
-    /// The memo of the last walk of a workspace; an empty one if there is none.
+    /// The memo of the last walk of a workspace, or an empty one.
     pub(crate) fn load_memo(&self, key: WorkspaceKey) -> Arc<Memo> {
         let path = self.context.data.memo(key);
-        // Looked at before it is read: if another one takes its place meanwhile, the next look
-        // finds a stamp that is not the one kept here.
-        let Some(stamp) = Stamp::of(&path) else {
+        // The stamp is taken before the file is read. If the file is replaced in between, the next call
+        // finds another stamp and reads the new file.
+        let Some(stamp) = FileStamp::of(&path) else {
             return Arc::new(Memo::empty());
         };
-        if let Some(memo) = self.memos.take(key, stamp) {
+        if let Some(memo) = self.memos.get(key, stamp) {
             return memo;
         }
         let memo = Arc::new(Memo::load(&path));
@@ -102,12 +102,12 @@ impl Synchronizer {
         memo
     }
 
-    /// Writes the memo of a walk. The caller holds the exclusive lock, so nobody else writes one.
+    /// Writes the memo of a walk. The caller holds the exclusive lock, so no other process writes it.
     pub(crate) fn save_memo(&self, key: WorkspaceKey, memo: Memo) -> Result<Arc<Memo>> {
         let path = self.context.data.memo(key);
         memo.save(&path)?;
         let memo = Arc::new(memo);
-        if let Some(stamp) = Stamp::of(&path) {
+        if let Some(stamp) = FileStamp::of(&path) {
             self.memos.put(key, stamp, &memo);
         }
         Ok(memo)

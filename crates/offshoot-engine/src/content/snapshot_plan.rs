@@ -1,4 +1,4 @@
-//! What a snapshot of an index would take, and what the ignore rules leave out of it.
+//! Planning a snapshot: which rows of an index it takes, and which ones the ignore rules leave out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,21 +7,21 @@ use offshoot_git::IgnoreRules;
 use offshoot_store::EntryRow;
 
 use crate::content::index::{Entry, Index};
-use crate::content::inherited::Inherited;
+use crate::content::inherited::InheritedFlag;
 use crate::content::state::{StateEdit, StateEdits, StateEntry};
 
-/// What a snapshot would take, and what it would leave.
+/// The rows that a snapshot takes, as edits of the base, and those that it leaves.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct SnapshotPlan {
     pub(crate) edits: StateEdits,
-    /// Where the rows are that it would take.
+    /// The paths of the rows that the snapshot takes.
     pub(crate) taken: Vec<RelPath>,
     pub(crate) ignored: Vec<EntryRow>,
 }
 
-impl Pending {
-    /// The rows that a walk does not see: those that the rules in the index leave out, and those at
-    /// or below paths that the walk left out by rules that came to the disk since.
+impl SnapshotPlan {
+    /// The rows that a walk of the directory does not see: those that the rules in the index leave out,
+    /// and those at or below paths that the walk left out by newer rules on disk.
     pub(crate) fn left_out(&self, index: &Index<'_>, by_walk: &[RelPath]) -> Result<Vec<EntryRow>> {
         let mut rows = self.ignored.clone();
         if by_walk.is_empty() || self.taken.is_empty() {
@@ -29,7 +29,7 @@ impl Pending {
         }
         let (pruned, above) = (
             HashSet::<&RelPath>::from_iter(by_walk),
-            Inherited::default(),
+            InheritedFlag::default(),
         );
         for path in &self.taken {
             if above.holds(path, |dir| Ok(pruned.contains(dir)))?
@@ -43,29 +43,28 @@ impl Pending {
 }
 
 impl Index<'_> {
-    /// The rows that a snapshot would take as edits of the base, and those it leaves alone because
-    /// the ignore rules or the layout say so. What the base tracks stays tracked, as in git.
-    pub(crate) fn pending(&self, include_ignored: bool) -> Result<Pending> {
-        let mut ignore = Ignore::new(self);
-        let mut pending = Pending::default();
+    /// Plans a snapshot. Rows that the ignore rules match or the layout does not allow are left out.
+    /// What the base tracks stays tracked, as in git.
+    pub(crate) fn plan_snapshot(&self, include_ignored: bool) -> Result<SnapshotPlan> {
+        let mut ignore = IndexIgnoreRules::new(self);
+        let mut plan = SnapshotPlan::default();
         let base = self.base();
         for row in self.all_rows()? {
             let is_dir = row.kind == Some(EntryKind::Dir);
             if row.kind.is_some() && !self.row.layout.may_hold(&row.path, is_dir) {
-                pending.ignored.push(row);
+                plan.ignored.push(row);
                 continue;
             }
             if !include_ignored && row.kind.is_some() {
                 let tracked = base.entry(&self.objects, &row.path)?;
-                // Git tracks files, not directories: of a directory that a file took the place of,
-                // what was below is gone, and the file is new.
+                // Git tracks files and not directories, so a file in the place of a directory is new.
                 let was_dir = |tracked: StateEntry| tracked.kind == EntryKind::Dir && !is_dir;
                 let is_new = tracked.is_none_or(was_dir);
                 if is_new && ignore.matches(&row.path, is_dir)? {
                     if tracked.is_some() {
-                        pending.edits.insert(row.path.clone(), StateEdit::Remove);
+                        plan.edits.insert(row.path.clone(), StateEdit::Remove);
                     }
-                    pending.ignored.push(row);
+                    plan.ignored.push(row);
                     continue;
                 }
             }
@@ -74,23 +73,23 @@ impl Index<'_> {
                 Some(entry) if row.opaque => StateEdit::Replace(entry.to_state()),
                 Some(entry) => StateEdit::Put(entry.to_state()),
             };
-            pending.edits.insert(row.path.clone(), edit);
-            pending.taken.push(row.path);
+            plan.edits.insert(row.path.clone(), edit);
+            plan.taken.push(row.path);
         }
-        Ok(pending)
+        Ok(plan)
     }
 }
 
-/// The ignore rules that the files of an index hold, read as far as they are needed.
-pub(crate) struct Ignore<'a> {
+/// The ignore rules in the files of an index, read when they are needed.
+pub(crate) struct IndexIgnoreRules<'a> {
     index: &'a Index<'a>,
     rules: HashMap<RelPath, IgnoreRules>,
     verdicts: HashMap<RelPath, bool>,
 }
 
-impl<'a> Ignore<'a> {
+impl<'a> IndexIgnoreRules<'a> {
     pub(crate) fn new(index: &'a Index<'a>) -> Self {
-        Ignore {
+        IndexIgnoreRules {
             index,
             rules: HashMap::new(),
             verdicts: HashMap::new(),

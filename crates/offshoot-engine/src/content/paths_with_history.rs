@@ -1,34 +1,32 @@
 //! When entries of an index last changed, from the lines of history.
 
-use offshoot_core::RelPath;
-
-/// Up to so many entries their history is asked for one by one.
-use offshoot_core::Result;
-use offshoot_core::Timestamp;
-use offshoot_store::ReadTx;
-use offshoot_store::WorkspaceRow;
 use std::collections::HashSet;
-pub(crate) const ASKED_ONE_BY_ONE: usize = 256;
 
-/// Which entries of a directory have lines of history. Most files of a fork have none, and to ask
-/// for each takes longer than all the rest of a large listing.
+use offshoot_core::{RelPath, Result, Timestamp};
+use offshoot_store::{ReadTx, WorkspaceRow};
+
+/// Up to so many entries are looked up one by one.
+pub(crate) const LOOKED_UP_SINGLY: usize = 256;
+
+/// The entries of a directory that have lines of history; none if each has to be looked up. Most files
+/// of a fork have no lines, and looking up each takes longer than the rest of a large listing.
 #[derive(Default)]
-pub(crate) struct Touched(Option<HashSet<RelPath>>);
+pub(crate) struct PathsWithHistory(Option<HashSet<RelPath>>);
 
-impl Touched {
+impl PathsWithHistory {
     pub(crate) fn read(
         tx: &dyn ReadTx,
         row: &WorkspaceRow,
         dir: &RelPath,
         entries: usize,
     ) -> Result<Self> {
-        if entries <= ASKED_ONE_BY_ONE {
-            return Ok(Touched(None));
+        if entries <= LOOKED_UP_SINGLY {
+            return Ok(PathsWithHistory(None));
         }
         let limit = entries.saturating_mul(2);
         let known = tx.paths_with_history(row.key, dir, limit)?;
-        // What lies deeper may have more lines than the entries are: then each is asked for.
-        Ok(Touched(
+        // If there are too many paths further down, each entry is looked up.
+        Ok(PathsWithHistory(
             (known.len() < limit).then(|| known.into_iter().collect()),
         ))
     }
@@ -37,7 +35,7 @@ impl Touched {
         self.0.as_ref().is_none_or(|known| known.contains(path))
     }
 
-    /// See [`modified_at`].
+    /// When a file was last modified; see [`modified_at`].
     pub(crate) fn modified_at(
         &self,
         tx: &dyn ReadTx,
@@ -51,13 +49,13 @@ impl Touched {
     }
 }
 
-/// When an entry that is in the store alone last changed, or the workspace if only that is known.
+/// When an entry without a directory last changed, or else when its workspace did.
 pub(crate) fn changed_at(tx: &dyn ReadTx, row: &WorkspaceRow, path: &RelPath) -> Result<Timestamp> {
     Ok(modified_at(tx, row, path)?.unwrap_or(row.changed_at))
 }
 
-/// When a file that is in the store alone was last modified: as its last writer said, or else when
-/// that was. None if it came with the workspace.
+/// When a file without a directory was last modified: the time that its last writer gave, or else that
+/// of the write. None if the file is unchanged since the workspace was made.
 pub(crate) fn modified_at(
     tx: &dyn ReadTx,
     row: &WorkspaceRow,
