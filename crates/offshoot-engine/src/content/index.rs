@@ -18,7 +18,7 @@ use crate::content::state::{State, StateEntry};
 /// How many links may follow each other, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// What stands at a path of a workspace.
+/// The entry at a path of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// What it is.
@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a row, if it is not gone.
+    /// The entry of a row; none if the row marks a deletion.
     pub(crate) fn of_row(row: &EntryRow) -> Option<Entry> {
         row.kind.map(|kind| Entry {
             kind,
@@ -227,8 +227,8 @@ impl<'a> Index<'a> {
         Ok(dir)
     }
 
-    /// The entry at a path, and where the entries below it come from, given its row and the same of
-    /// the directory that it is in.
+    /// The entry at a path, and where the entries below it come from, given its row and where the
+    /// entries of its parent come from.
     fn resolve_entry(
         &self,
         path: &RelPath,

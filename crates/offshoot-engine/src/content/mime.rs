@@ -198,7 +198,7 @@ mod tests {
             ("a.webm", webm, "video/webm"),
             ("a.mkv", mkv, "video/x-matroska"),
             ("a.ogg", ogg, "audio/ogg"),
-            // A name that is no player's does not hide what it is.
+            // A name without a media extension does not hide the type of the content.
             ("a.txt", mp4, "video/mp4"),
         ] {
             assert_eq!(of(None, name.as_bytes(), head), wanted, "{name}");

@@ -57,9 +57,9 @@ impl StateEntry {
 pub struct StateChange {
     /// Where.
     pub path: RelPath,
-    /// What stood there.
+    /// The entry before.
     pub before: Option<StateEntry>,
-    /// What stands there.
+    /// The entry after.
     pub after: Option<StateEntry>,
 }
 

@@ -7,7 +7,7 @@ use offshoot_core::{Error, ErrorCode, Result};
 use crate::context::Context;
 use crate::context::data_dir::DataDir;
 
-/// Held by the one server of a data directory while it lives.
+/// Held by the one server of a data directory while it runs.
 #[derive(Debug)]
 pub struct ServerLock {
     _held: File,

@@ -165,7 +165,23 @@ impl Directories {
         Ok(dir)
     }
 
-    /// Mounts a materialised fork that is not mounted, such as after a restart of the machine.
+    /// Mounts a materialised fork that is not mounted, for a caller that holds no lock. An update
+    /// unmounts the directory that the fork leaves; to mount it again then would show it for good.
+    pub(crate) fn lock_and_mount(&self, row: &WorkspaceRow) -> Result<()> {
+        let is_mounted = is_fork_mounted(&self.context.data.workspace(&row.id))?;
+        if is_mounted || !row.materialized || self.mount_of(row)?.is_none() {
+            return Ok(());
+        }
+        let _lock = self.exclusive(row)?;
+        let now = self.store().read(|tx| open_row_by_key(tx, row))?;
+        match now.materialized {
+            true => self.ensure_mounted(&now),
+            false => Ok(()),
+        }
+    }
+
+    /// Mounts a materialised fork that is not mounted, such as after a restart of the machine. The
+    /// caller holds the exclusive lock.
     pub(crate) fn ensure_mounted(&self, row: &WorkspaceRow) -> Result<()> {
         let target = self.context.data.workspace(&row.id);
         if is_fork_mounted(&target)? {

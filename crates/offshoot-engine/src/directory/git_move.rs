@@ -99,7 +99,7 @@ impl Directories {
                 there.stat(&git_path(GIT_MARKER))?.is_some()
             };
         if !ours {
-            // A repository that the agent made in place of ours moves unchanged.
+            // A repository that the agent made in place of Offshoot's moves unchanged.
             if here.stat(&git)?.is_some() {
                 here.remove_tree(&git)?;
             }

@@ -10,29 +10,28 @@ use crate::directory::Directories;
 
 impl Directories {
     /// The directory of a materialised workspace, for paths of its index. No link is followed: a
-    /// directory that an outside program replaced by a link would lead to other files.
+    /// directory that an outside program replaced by a link would lead to other files. The caller
+    /// holds the exclusive lock.
     pub(crate) fn dir_of(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        self.dir_to_read(row).map(SafeDir::following_no_links)
-    }
-
-    /// The directory of a materialised workspace, for reading paths that a caller gives. Links that
-    /// stay inside are followed.
-    pub(crate) fn dir_to_read(&self, row: &WorkspaceRow) -> Result<SafeDir> {
-        let path = self.context.data.workspace(&row.id);
         if row.kind == WorkspaceKind::Fork && row.materialized {
             self.ensure_mounted(row)?;
         }
-        self.open_dir(&path)
+        let dir = self.open_dir(&self.context.data.workspace(&row.id))?;
+        Ok(dir.following_no_links())
     }
 
-    /// The directory for a reader that holds no lock. A missing directory is built first, and the use is
-    /// noted.
+    /// The directory for a reader that holds no lock. Links that stay inside are followed, a missing
+    /// directory is built first, and the use is noted.
     pub(crate) fn dir_for_reader(&self, row: &WorkspaceRow) -> Result<SafeDir> {
         self.note_use(row);
-        match self.dir_to_read(row) {
+        let open = || {
+            self.lock_and_mount(row)?;
+            self.open_dir(&self.context.data.workspace(&row.id))
+        };
+        match open() {
             Err(error) if error.code() == ErrorCode::FileNotFound => {
                 self.ensure_directory(row)?;
-                self.dir_to_read(row)
+                open()
             }
             answer => answer,
         }

@@ -355,7 +355,7 @@ impl Forks {
                 let shown = self
                     .directories
                     .ensure_directory(&row)
-                    .and_then(|()| self.directories.ensure_mounted(&row));
+                    .and_then(|()| self.directories.lock_and_mount(&row));
                 failed += usize::from(shown.is_err());
             }
         }

@@ -40,7 +40,7 @@ pub(crate) struct ComparedScan {
 
 /// What [`ScanComparison::check_unseen`] leaves to its caller.
 struct Unseen {
-    /// Paths of the index at which something of another kind stands.
+    /// Paths of the index at which the directory has something of another kind.
     replaced: Vec<RelPath>,
     settled: bool,
 }
@@ -76,8 +76,7 @@ impl ScanComparison<'_> {
                 self.found,
                 self.too_large,
             )?;
-            // What stands there now is ignored by the walk, such as an ignored directory where a file
-            // was.
+            // The walk left out what is there now, such as an ignored directory where a file was.
             for path in unseen.replaced {
                 self.found.entry(path).or_insert(None);
             }

@@ -141,11 +141,11 @@ impl Synchronizer {
         let dirs = ForkDirs::new(private, view.place);
         let on_disk = |path: &RelPath| rule_file(view.dir, path);
         let rules = ForkIgnoreRules::new(&on_disk);
-        let mut closed = |path: &RelPath, _: &Stat| view.leaves_out(&rules, path, true);
+        let mut skip = |path: &RelPath, _: &Stat| view.leaves_out(&rules, path, true);
         let seen = self
             .directories
             .provider_that_made(provider)?
-            .changes_pruned(&stack.layers, &dirs, &mut closed)?;
+            .changes_pruned(&stack.layers, &dirs, &mut skip)?;
         // Removes the stage files of killed writers. The lock keeps other writers away.
         if seen.may_hold_stages {
             view.dir.clear_stages()?;

@@ -58,7 +58,7 @@ impl Synchronizer {
                 continue;
             }
             let known = index.entry(path)?;
-            // No memo has it, and it may be large, so the content id may be cached by `stat` data.
+            // No memo has an ignored file, and it may be large, so its content id is cached.
             let stat = dir.stat(path)?;
             let cached = stat.as_ref().and_then(|stat| {
                 let id = self.contents.content_ids.get(stat)?;

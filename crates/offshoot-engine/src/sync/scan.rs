@@ -42,7 +42,7 @@ pub struct OutsideChange {
     pub path: RelPath,
     /// What happened.
     pub op: HistoryOp,
-    /// What stands or stood there.
+    /// The kind of the entry that is or was there.
     pub kind: EntryKind,
     /// Where it was before, if it was only renamed.
     pub from: Option<RelPath>,

@@ -266,7 +266,8 @@ impl WholeWorkspace {
 
     /// A copy of a file that others may be writing, so that it has one size and one content.
     fn copy_of(&self, path: &RelPath) -> Result<Option<WholeContent>> {
-        let dir = self.workspaces.directories.dir_of(&self.row)?;
+        let directories = &self.workspaces.directories;
+        let dir = directories.dir_for_reader(&self.row)?.following_no_links();
         let held = |bytes: Vec<u8>| WholeContent {
             size: bytes.len() as u64,
             content: Box::new(Cursor::new(bytes)),

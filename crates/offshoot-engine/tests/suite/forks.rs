@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{ChangeKind, ErrorCode, RelPath};
-use offshoot_engine::{Content, ForkOptions, Point, WriteOptions};
+use offshoot_engine::{Content, Engine, EngineOptions, ForkOptions, Point, WriteOptions};
 use offshoot_fs::ProviderName;
 
 #[test]
@@ -296,6 +297,34 @@ fn a_fork_of_an_old_snapshot_and_of_another_fork() {
             ErrorCode::SnapshotNotFound
         );
         test.check();
+    });
+}
+
+/// A reader does not mount a fork while somebody holds it: an update may have unmounted the directory
+/// that the fork leaves, and would take that one away behind the mount.
+#[test]
+fn a_reader_does_not_mount_a_fork_that_somebody_holds() {
+    with_each(|test| {
+        if test.provider != ProviderName::Overlay {
+            return;
+        }
+        let project = test.project("web");
+        let (id, path) = test.fork(&project, "one");
+        let key = test.store().read(|tx| tx.workspace(&id)).unwrap();
+        let locks = offshoot_fs::WorkspaceLocks::new(test.host.path().join("data/locks")).unwrap();
+        let held = locks.exclusive(&key.unwrap().key.0.to_string(), Duration::from_secs(30));
+        let done = std::process::Command::new("umount").arg(&path).status();
+        assert!(done.unwrap().success());
+        let mut options = EngineOptions::new(test.host.path().join("data"));
+        options.provider = Some(ProviderName::Overlay);
+        options.lock_timeout = Duration::ZERO;
+        let other = Engine::open(options).unwrap();
+        let read = || other.workspaces.open_file(&id, &p("README"));
+        assert_eq!(read().err().unwrap().code(), ErrorCode::WorkspaceBusy);
+        assert!(test.host.mounts().is_empty(), "the reader has mounted it");
+        drop(held.unwrap());
+        read().unwrap();
+        assert!(path.join("README").exists());
     });
 }
 
