@@ -18,8 +18,8 @@ use crate::app::{App, Shared};
 use crate::connections::ConnectionHandle;
 use crate::error::{Problem, rate_limited};
 use crate::extract::segment_of;
-use crate::hold::Hold;
-use crate::shares::{Asker, Holder};
+use crate::in_flight::InFlight;
+use crate::shares::{Holder, Requester};
 use crate::sign_in;
 
 /// How long a token is trusted without asking the store again. Revocation must be felt within 5 s.
@@ -129,7 +129,7 @@ pub(crate) struct Caller {
     /// For streams, which ask again whether it is valid.
     pub(crate) secret: Arc<str>,
     /// Whose share the request counts for, and the workspace that the credential stands for.
-    pub(crate) asker: Asker,
+    pub(crate) requester: Requester,
 }
 
 impl std::ops::Deref for Caller {
@@ -169,16 +169,16 @@ pub(crate) async fn authenticate(
 /// and keeps it until all of it is over.
 pub(crate) async fn admit(app: &App, mut caller: Caller, request: &mut Request) -> Result<()> {
     tracing::Span::current().record("operator", caller.principal().operator.as_str());
-    if caller.asker.workspace.is_none() {
+    if caller.requester.workspace.is_none() {
         // Only who reaches a workspace takes of its places.
         let named = segment_of(request, "{workspace}").and_then(|id| id.parse().ok());
-        caller.asker.workspace = named.filter(|id| caller.access.check_reach(id).is_ok());
+        caller.requester.workspace = named.filter(|id| caller.access.check_reach(id).is_ok());
     }
     let connection = request.extensions().get::<ConnectionHandle>();
     let claim = connection.map(ConnectionHandle::claim);
-    let place = app.requests.take(caller.asker.clone()).await?;
-    if let Some(hold) = request.extensions().get::<Arc<Hold>>() {
-        hold.keep(place, claim);
+    let slot = app.requests.take(caller.requester.clone()).await?;
+    if let Some(in_flight) = request.extensions().get::<Arc<InFlight>>() {
+        in_flight.hold_slot(slot, claim);
     }
     request.extensions_mut().insert(caller);
     Ok(())
@@ -190,11 +190,11 @@ pub(crate) async fn admit_anyone(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let asker = Asker {
+    let requester = Requester {
         holder: Holder::Anonymous,
         workspace: None,
     };
-    let _place = app.requests.take(asker).await?;
+    let _slot = app.requests.take(requester).await?;
     Ok(next.run(request).await)
 }
 
@@ -221,7 +221,7 @@ impl Caller {
                 .access
                 .acting_as(known.principal, message_id(headers)?),
             secret: secret.into(),
-            asker: Asker {
+            requester: Requester {
                 holder: Holder::Token(known.holder),
                 workspace: known.workspace,
             },

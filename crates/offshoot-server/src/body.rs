@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::hold::Hold;
+use crate::in_flight::InFlight;
 use crate::shares::Shares;
 
 /// Chunks of an answer that wait for a slow client.
@@ -30,12 +30,12 @@ const CHUNK: usize = 128 << 10;
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> impl Future<Output = Result<T>> {
-    let (span, hold) = (tracing::Span::current(), Hold::present());
+    let (span, in_flight) = (tracing::Span::current(), InFlight::current());
     let cancel = Cancel::default();
     let waiting = cancel.on_drop();
     let run = move || {
-        if let Some(hold) = &hold {
-            hold.begin()?;
+        if let Some(in_flight) = &in_flight {
+            in_flight.begin()?;
         }
         span.in_scope(|| cancel.run(work))
     };
@@ -54,8 +54,8 @@ pub(crate) async fn busy<T: Send + 'static>(
     turns: &Arc<Shares>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let turn = match Hold::present().and_then(|hold| hold.asker()) {
-        Some(asker) => Some(turns.take(asker).await?),
+    let turn = match InFlight::current().and_then(|in_flight| in_flight.requester()) {
+        Some(requester) => Some(turns.take(requester).await?),
         None => None,
     };
     let work = move || {
@@ -70,7 +70,7 @@ pub(crate) async fn busy<T: Send + 'static>(
 pub(crate) fn written(
     work: impl FnOnce(&mut ChannelWriter) -> Result<()> + Send + 'static,
 ) -> Body {
-    let (span, hold) = (tracing::Span::current(), Hold::present());
+    let (span, in_flight) = (tracing::Span::current(), InFlight::current());
     let (sender, receiver) = mpsc::channel(WAITING_CHUNKS);
     let cancel = Cancel::default();
     let body = ChannelBody {
@@ -78,7 +78,7 @@ pub(crate) fn written(
         _waiting: Some(cancel.on_drop()),
     };
     drop(tokio::task::spawn_blocking(move || {
-        let _hold = hold;
+        let _in_flight = in_flight;
         let _in_span = span.enter();
         let mut writer = ChannelWriter::new(sender);
         let written = cancel.run(|| {

@@ -48,7 +48,7 @@ pub(crate) fn router(app: Shared) -> Router {
         closed = closed.route(&path, axum::routing::any(files::empty_path));
     }
     let mcp = mcp::service(&app);
-    closed = closed.route_service(mcp::PLACE, mcp);
+    closed = closed.route_service(mcp::ROUTE, mcp);
     let check = axum::middleware::from_fn_with_state(app.clone(), auth::authenticate);
     let outer = axum::middleware::from_fn_with_state(app.clone(), guard::guard);
     // Handlers keep the limits themselves, each with its own error.

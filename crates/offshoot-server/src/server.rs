@@ -29,7 +29,7 @@ use crate::routes;
 use crate::shares::{ShareLimits, Shares};
 use crate::tls::Tls;
 use crate::tool_dispatch::ToolDispatcher;
-use crate::unstuck::Unstuck;
+use crate::write_timeout::WriteTimeout;
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -197,7 +197,7 @@ async fn accept(
                 // Answers are small and complete: there is nothing to wait for.
                 let _ = stream.set_nodelay(true);
                 let connection = all.open();
-                let answering = Answering {
+                let context = ConnectionContext {
                     peer,
                     router: router.clone(),
                     stopping: app.stopping.clone(),
@@ -207,7 +207,7 @@ async fn accept(
                 let tls = tls.cloned();
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve_one(stream, tls, answering) => {}
+                        () = serve_one(stream, tls, context) => {}
                         () = connection.closing().cancelled_owned() => {
                             tracing::debug!("a connection without a request was closed for others");
                         }
@@ -225,7 +225,7 @@ async fn accept(
 }
 
 /// What a connection needs to be answered.
-struct Answering {
+struct ConnectionContext {
     peer: SocketAddr,
     router: Router,
     stopping: CancellationToken,
@@ -233,15 +233,15 @@ struct Answering {
     handle: ConnectionHandle,
 }
 
-async fn serve_one(stream: TcpStream, tls: Option<Tls>, answering: Answering) {
+async fn serve_one(stream: TcpStream, tls: Option<Tls>, context: ConnectionContext) {
     let Some(tls) = tls else {
-        return answer(stream, answering).await;
+        return answer(stream, context).await;
     };
     // Nobody waits for a handshake but who is greeted.
-    let stopping = answering.stopping.clone();
+    let stopping = context.stopping.clone();
     tokio::select! {
-        greeted = tls.greet(stream) => if let Some(stream) = greeted {
-            answer(stream, answering).await;
+        secured = tls.handshake(stream) => if let Some(stream) = secured {
+            answer(stream, context).await;
         },
         () = stopping.cancelled() => {}
     }
@@ -249,22 +249,22 @@ async fn serve_one(stream: TcpStream, tls: Option<Tls>, answering: Answering) {
 
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    answering: Answering,
+    context: ConnectionContext,
 ) {
-    let Answering {
+    let ConnectionContext {
         peer,
         router,
         stopping,
         idle,
         handle,
-    } = answering;
+    } = context;
     let service = router.map_request(move |request: axum::http::Request<hyper::body::Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
         request.extensions_mut().insert(handle.clone());
         request
     });
-    let stream = Unstuck::new(stream, idle);
+    let stream = WriteTimeout::new(stream, idle);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

@@ -16,8 +16,8 @@ use crate::content::rows::no_workspace;
 use crate::context::idempotency::Noting;
 use crate::{
     Changes, Content, Deleted, DirNode, Expect, Info, ListEntry, ListOptions, ListPage, Metadata,
-    OpenFile, Point, Quota, Restored, Snapshot, Synced, Taken, TooLarge, WalkEntry, WholeWorkspace,
-    Window, Workspace, WorkspaceImport, WriteOptions, Written,
+    OpenFile, Point, Quota, Restored, Snapshot, Synced, Taken, TooLarge, WalkEntry, Window,
+    Workspace, WorkspaceArchive, WorkspaceImport, WriteOptions, Written,
 };
 
 /// The use cases, as one principal may call them.
@@ -128,7 +128,7 @@ impl Access {
         quota: Quota,
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .workspaces
                 .create_workspace_and(id, layout, quota, also, &self.cause)
@@ -143,7 +143,7 @@ impl Access {
         quota: Quota,
     ) -> Result<Workspace> {
         self.principal.check_everything()?;
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .workspaces
                 .create_workspace_from_and(id, snapshot, quota, also, &self.cause)
@@ -176,8 +176,10 @@ impl Access {
 
     /// See [`Workspaces::open_file`](crate::Workspaces::open_file).
     pub fn open_file(&self, id: &WorkspaceId, path: &RelPath) -> Result<OpenFile> {
-        self.settle(Operation::Read, id, path)?;
-        self.rooms.workspaces.open_file_as(id, path, &self.shown())
+        self.authorize(Operation::Read, id, path)?;
+        self.rooms
+            .workspaces
+            .open_file_as(id, path, &self.line_filter())
     }
 
     /// See [`Workspaces::open_file_at`](crate::Workspaces::open_file_at).
@@ -212,11 +214,11 @@ impl Access {
         offset: u64,
         length: usize,
     ) -> Result<Window> {
-        self.settle(Operation::Read, id, path)?;
-        let shown = self.shown();
+        self.authorize(Operation::Read, id, path)?;
+        let line_filter = self.line_filter();
         self.rooms
             .workspaces
-            .read_window_as(id, path, offset, length, &shown)
+            .read_window_as(id, path, offset, length, &line_filter)
     }
 
     /// See [`Workspaces::read_window_if_small`](crate::Workspaces::read_window_if_small).
@@ -227,11 +229,11 @@ impl Access {
         offset: u64,
         length: usize,
     ) -> Result<Option<Window>> {
-        self.settle(Operation::Read, id, path)?;
-        let shown = self.shown();
+        self.authorize(Operation::Read, id, path)?;
+        let line_filter = self.line_filter();
         self.rooms
             .workspaces
-            .read_window_if_small_as(id, path, offset, length, &shown)
+            .read_window_if_small_as(id, path, offset, length, &line_filter)
     }
 
     /// See [`Workspaces::write_file`](crate::Workspaces::write_file).
@@ -242,7 +244,7 @@ impl Access {
         content: Content<'_>,
         options: &WriteOptions,
     ) -> Result<Written> {
-        self.settle(Operation::Write, id, path)?;
+        self.authorize(Operation::Write, id, path)?;
         self.rooms
             .workspaces
             .write_file(id, path, content, options, &self.cause)
@@ -276,8 +278,8 @@ impl Access {
         new: &str,
         all: bool,
     ) -> Result<(usize, Written)> {
-        self.settle(Operation::Read, id, path)?;
-        self.settle(Operation::Write, id, path)?;
+        self.authorize(Operation::Read, id, path)?;
+        self.authorize(Operation::Write, id, path)?;
         self.rooms
             .workspaces
             .edit_file(id, path, old, new, all, &self.cause)
@@ -291,7 +293,7 @@ impl Access {
         recursive: bool,
         expect: Expect,
     ) -> Result<usize> {
-        self.settle(Operation::Delete, id, path)?;
+        self.authorize(Operation::Delete, id, path)?;
         if recursive {
             self.check_all_below(Operation::Delete, id, path)?;
         }
@@ -302,8 +304,8 @@ impl Access {
 
     /// See [`Workspaces::move_file`](crate::Workspaces::move_file).
     pub fn move_file(&self, id: &WorkspaceId, from: &RelPath, to: &RelPath) -> Result<Written> {
-        self.settle(Operation::Delete, id, from)?;
-        self.settle(Operation::Write, id, to)?;
+        self.authorize(Operation::Delete, id, from)?;
+        self.authorize(Operation::Write, id, to)?;
         if self.principal.is_limited() {
             // What is moved may be a directory, with all that is in it.
             self.check_all_below(Operation::Delete, id, from)?;
@@ -314,21 +316,21 @@ impl Access {
 
     /// See [`Workspaces::make_dir_in`](crate::Workspaces::make_dir_in).
     pub fn make_dir(&self, id: &WorkspaceId, path: &RelPath) -> Result<RelPath> {
-        self.settle(Operation::Write, id, path)?;
+        self.authorize(Operation::Write, id, path)?;
         self.rooms.workspaces.make_dir_in(id, path, &self.cause)
     }
 
     /// See [`Workspaces::make_link`](crate::Workspaces::make_link). A token that is limited to some paths makes no links: others, who
     /// follow them, would be led from where it may write to where it may not.
     pub fn make_link(&self, id: &WorkspaceId, path: &RelPath, target: &[u8]) -> Result<RelPath> {
-        self.settle_link(id, path)?;
+        self.authorize_link(id, path)?;
         self.rooms
             .workspaces
             .make_link(id, path, target, &self.cause)
     }
 
-    fn settle_link(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
-        self.settle(Operation::Write, id, path)?;
+    fn authorize_link(&self, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+        self.authorize(Operation::Write, id, path)?;
         if self.principal.is_limited() {
             return Err(Error::new(
                 ErrorCode::PermissionDenied,
@@ -354,13 +356,13 @@ impl Access {
         content: Content<'_>,
         executable: bool,
     ) -> Result<u64> {
-        self.settle(Operation::Write, import.workspace(), path)?;
+        self.authorize(Operation::Write, import.workspace(), path)?;
         import.write_file(path, content, executable)
     }
 
     /// Takes a directory into an import.
     pub fn import_dir(&self, import: &WorkspaceImport, path: &RelPath) -> Result<()> {
-        self.settle(Operation::Write, import.workspace(), path)?;
+        self.authorize(Operation::Write, import.workspace(), path)?;
         import.make_dir(path)
     }
 
@@ -371,7 +373,7 @@ impl Access {
         path: &RelPath,
         target: &[u8],
     ) -> Result<()> {
-        self.settle_link(import.workspace(), path)?;
+        self.authorize_link(import.workspace(), path)?;
         import.make_link(path, target)
     }
 
@@ -439,8 +441,10 @@ impl Access {
 
     /// See [`History::metadata`](crate::History::metadata).
     pub fn metadata(&self, id: &WorkspaceId, path: &RelPath) -> Result<Metadata> {
-        self.settle(Operation::Read, id, path)?;
-        self.rooms.history.metadata_as(id, path, &self.shown())
+        self.authorize(Operation::Read, id, path)?;
+        self.rooms
+            .history
+            .metadata_as(id, path, &self.line_filter())
     }
 
     /// See [`History::lines`](crate::History::lines); lines of paths that may not be read are left out.
@@ -510,16 +514,13 @@ impl Access {
         Ok(entries)
     }
 
-    /// See [`Workspaces::whole_workspace`](crate::Workspaces::whole_workspace); what may not be read is left out.
-    pub fn whole_workspace(&self, id: &WorkspaceId, below: &RelPath) -> Result<WholeWorkspace> {
+    /// See [`Workspaces::open_archive`](crate::Workspaces::whole_workspace); what may not be read is left out.
+    pub fn open_archive(&self, id: &WorkspaceId, below: &RelPath) -> Result<WorkspaceArchive> {
         self.check_reach(id)?;
         if self.principal.is_limited() {
             self.rooms.workspaces.refuse_links(id, below)?;
         }
-        let mut whole = self
-            .rooms
-            .workspaces
-            .whole_workspace(id, below, &self.cause)?;
+        let mut whole = self.rooms.workspaces.open_archive(id, below, &self.cause)?;
         whole.entries.retain(|one| self.principal.reads(&one.path));
         let may_know = |one: &TooLarge| self.principal.reads(&one.path);
         whole.too_large.retain(may_know);
@@ -626,7 +627,7 @@ impl Access {
     /// The check for a path that links may lead elsewhere. Whoever may do everything in the
     /// workspace may follow its links; a limited token may not, or a link in an allowed place
     /// would open every other.
-    fn settle(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
+    fn authorize(&self, operation: Operation, id: &WorkspaceId, path: &RelPath) -> Result<()> {
         self.check(operation, id, path)?;
         if self.principal.is_limited() {
             self.rooms.workspaces.refuse_links(id, path)?;
@@ -637,7 +638,7 @@ impl Access {
 
     /// What the principal sees of lines of history: none of paths that it may not read and, if it
     /// sees one workspace alone, no names of others in what that began with.
-    fn shown(&self) -> impl Fn(&mut HistoryRow, bool) -> bool {
+    fn line_filter(&self) -> impl Fn(&mut HistoryRow, bool) -> bool {
         |row, own| {
             let line = &mut row.line;
             line.from = line.from.take().filter(|from| self.principal.reads(from));

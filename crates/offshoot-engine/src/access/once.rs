@@ -25,7 +25,7 @@ impl Access {
         key: Option<&[u8]>,
         request: &impl Serialize,
         count: usize,
-        find: impl Fn(&Made) -> Result<T>,
+        find: impl Fn(&EarlierResult) -> Result<T>,
         mut make: impl FnMut(&Access, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         let Some(key) = key else {
@@ -58,7 +58,10 @@ impl Access {
     }
 
     /// Calls `make` with what notes the row that it makes, if it is to be noted.
-    pub(super) fn noted<T>(&self, make: impl FnOnce(Option<Also<'_>>) -> Result<T>) -> Result<T> {
+    pub(super) fn recording_key<T>(
+        &self,
+        make: impl FnOnce(Option<Also<'_>>) -> Result<T>,
+    ) -> Result<T> {
         match &self.noting {
             None => make(None),
             Some(noting) => {
@@ -78,7 +81,7 @@ impl AccessControl {
         &self,
         request: &KeyedRequest,
         count: usize,
-        find: impl Fn(&Made) -> Result<T>,
+        find: impl Fn(&EarlierResult) -> Result<T>,
         mut make: impl FnMut(Noting, &[T]) -> Result<T>,
     ) -> Result<(Vec<T>, bool)> {
         // Requests with other keys do not wait for this one.
@@ -91,7 +94,7 @@ impl AccessControl {
             .with_hint("repeat it later with the same key"),
             _ => error,
         })?;
-        let noted = self.noted(request)?;
+        let noted = self.earlier_results(request)?;
         let at = self.context.now();
         let (mut things, mut made_one) = (Vec::with_capacity(count), false);
         for number in 0..count as i64 {
@@ -116,7 +119,10 @@ impl AccessControl {
     }
 
     /// What a request before made and is still there, by its number.
-    pub(crate) fn noted(&self, request: &KeyedRequest) -> Result<BTreeMap<i64, Made>> {
+    pub(crate) fn earlier_results(
+        &self,
+        request: &KeyedRequest,
+    ) -> Result<BTreeMap<i64, EarlierResult>> {
         let Some(row) = self.store().read(|tx| tx.request(&request.key))? else {
             return Ok(BTreeMap::new());
         };
@@ -140,11 +146,11 @@ impl AccessControl {
         Ok(there)
     }
 
-    pub(crate) fn still_there(&self, made: &MadeRow) -> Result<Option<Made>> {
+    pub(crate) fn still_there(&self, made: &MadeRow) -> Result<Option<EarlierResult>> {
         if let Some(agent) = &made.agent {
             let row = self.store().read(|tx| tx.agent(agent))?;
             let is_there = row.is_some_and(|row| row.ended_at.is_none());
-            return Ok(is_there.then(|| Made::Agent(agent.clone())));
+            return Ok(is_there.then(|| EarlierResult::Agent(agent.clone())));
         }
         let Some(key) = made.workspace else {
             return Ok(None);
@@ -157,10 +163,12 @@ impl AccessControl {
             (Some(number), _) => {
                 let line = self.store().read(|tx| line_numbered(tx, &row, number))?;
                 let written = line.map(|line| self.written_then(&line)).transpose()?;
-                Ok(written.map(Made::File))
+                Ok(written.map(EarlierResult::File))
             }
-            (None, WorkspaceKind::Project) => Ok(Some(Made::Project(row.id.as_str().parse()?))),
-            (None, _) => Ok(Some(Made::Workspace(row.id))),
+            (None, WorkspaceKind::Project) => {
+                Ok(Some(EarlierResult::Project(row.id.as_str().parse()?)))
+            }
+            (None, _) => Ok(Some(EarlierResult::Workspace(row.id))),
         }
     }
 
@@ -186,7 +194,7 @@ impl AccessControl {
 
 /// What a request before made, and what is still there.
 #[derive(Clone, Debug)]
-pub enum Made {
+pub enum EarlierResult {
     /// A workspace.
     Workspace(WorkspaceId),
     /// A project.
@@ -197,41 +205,41 @@ pub enum Made {
     File(Written),
 }
 
-impl Made {
+impl EarlierResult {
     /// The workspace that it is.
     pub fn workspace(&self) -> Result<&WorkspaceId> {
         match self {
-            Made::Workspace(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Workspace(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The project that it is.
     pub fn project(&self) -> Result<&ProjectId> {
         match self {
-            Made::Project(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Project(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The agent that it is.
     pub fn agent(&self) -> Result<&AgentId> {
         match self {
-            Made::Agent(id) => Ok(id),
-            _ => Err(noted_as_another()),
+            EarlierResult::Agent(id) => Ok(id),
+            _ => Err(key_of_another_request()),
         }
     }
 
     /// The file that it is.
     pub fn file(&self) -> Result<&Written> {
         match self {
-            Made::File(written) => Ok(written),
-            _ => Err(noted_as_another()),
+            EarlierResult::File(written) => Ok(written),
+            _ => Err(key_of_another_request()),
         }
     }
 }
 
-pub(crate) fn noted_as_another() -> Error {
+pub(crate) fn key_of_another_request() -> Error {
     Error::internal("a request has a note of another kind of thing")
 }
 
@@ -288,7 +296,7 @@ mod tests {
     }
 
     fn ask(engine: &Engine, request: &KeyedRequest) -> Result<(Vec<String>, bool)> {
-        let find = |made: &Made| made.workspace().map(ToString::to_string);
+        let find = |made: &EarlierResult| made.workspace().map(ToString::to_string);
         engine.access.once(request, 1, find, |noting, _| {
             let also = |tx: &mut dyn WriteTx, row: &WorkspaceRow| noting.note_row(tx, row);
             let (layout, quota) = (Default::default(), Default::default());

@@ -14,7 +14,7 @@ use crate::merge::log::no_merge;
 use crate::merge::protect::needs_owner;
 use crate::merge::review_row::no_review;
 use crate::{
-    BlameLine, BlameOf, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
+    BlameLine, BlameTarget, CompleteOptions, Completed, Content, DirNode, FileVersion, Fork,
     ForkOptions, ImportOptions, Imported, LandsIn, MergeReceipt, MergeSettings, OpenFile, Project,
     ProjectDifference, ProjectEntry, ProjectImport, ProjectSynced, Resolution, Resolved, Review,
     Snapshot, Updated, WriteOptions,
@@ -55,7 +55,7 @@ impl Access {
     /// See [`Projects::create_project`](crate::Projects::create_project).
     pub fn create_project(&self, id: &ProjectId) -> Result<Project> {
         self.principal.check_everything()?;
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .projects
                 .create_project_and(id, also, &self.cause)
@@ -71,7 +71,7 @@ impl Access {
             || (from.join("HEAD").is_file() && from.join("objects").is_dir());
         if !is_git || source.files || source.options.ignore_rules {
             let options = &source.options;
-            return self.noted(|also| {
+            return self.recording_key(|also| {
                 self.rooms.projects.import_dir_and(
                     id,
                     from,
@@ -88,7 +88,7 @@ impl Access {
                     .with_hint("leave `label` out, or import the files alone with `files`"),
             );
         }
-        self.noted(|also| {
+        self.recording_key(|also| {
             self.rooms
                 .projects
                 .import_git_and(id, from, &mut |_| {}, also, &self.cause)
@@ -232,7 +232,7 @@ impl Access {
         self.principal.allows(Operation::Read, path)?;
         self.rooms
             .history
-            .blame(BlameOf::Project(id), at, path, &self.cause)
+            .blame(BlameTarget::Project(id), at, path, &self.cause)
     }
 
     /// See [`History::blame`](crate::History::blame), of a workspace. Whoever sees one workspace alone does not
@@ -245,10 +245,10 @@ impl Access {
     ) -> Result<Vec<BlameLine>> {
         self.check_reach(id)?;
         self.principal.allows(Operation::Read, path)?;
-        let mut lines = self
-            .rooms
-            .history
-            .blame(BlameOf::Workspace(id), at, path, &self.cause)?;
+        let mut lines =
+            self.rooms
+                .history
+                .blame(BlameTarget::Workspace(id), at, path, &self.cause)?;
         if self.sees_one_workspace() {
             for line in &mut lines {
                 self.hide_others(&mut line.operator, &mut line.agent, &mut line.message_id);
@@ -333,14 +333,14 @@ impl Access {
             ..options.clone()
         };
         if self.sees_host_paths() {
-            let (fork, path) = self.noted(|also| {
+            let (fork, path) = self.recording_key(|also| {
                 self.rooms
                     .forks
                     .fork_out_and(project, options, also, &self.cause)
             })?;
             return Ok((fork, Some(path)));
         }
-        let fork = self.noted(|also| {
+        let fork = self.recording_key(|also| {
             self.rooms
                 .forks
                 .fork_and(project, options, also, &self.cause)

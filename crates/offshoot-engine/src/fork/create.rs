@@ -84,7 +84,7 @@ enum Attempt<T> {
 }
 
 /// What a new fork begins with.
-struct Beginning {
+struct ForkStart {
     project: WorkspaceRow,
     origin: SnapshotRow,
     base: SnapshotRow,
@@ -95,7 +95,7 @@ struct Beginning {
     for_agent: Option<AgentId>,
 }
 
-impl Beginning {
+impl ForkStart {
     /// Neither a snapshot that only this fork has, nor which agent works in it, nor what else is
     /// written with it can be found again from the note beside it.
     fn durability(&self, also: Option<Also<'_>>) -> Durability {
@@ -187,17 +187,17 @@ impl Forks {
     ) -> Result<Fork> {
         self.context.require_space()?;
         self.projects.clear_earlier_merges(project)?;
-        self.each_name(project, options, |id| {
-            let Some(begin) = self.begin_as(id, project, options)? else {
+        self.try_names(project, options, |id| {
+            let Some(start) = self.start_if_name_is_free(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (row, fork) = begin.rows(id, options, self.context.now());
+            let (row, fork) = start.rows(id, options, self.context.now());
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
             )?;
-            let made = self.store().write(begin.durability(also), |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), also, cause)
+            let made = self.store().write(start.durability(also), |tx| {
+                start.insert(tx, row.clone(), fork.clone(), also, cause)
             })?;
             Ok(match made {
                 Some((row, fork)) => Attempt::Made(as_fork(project.clone(), row, fork)),
@@ -227,21 +227,21 @@ impl Forks {
         self.context.require_space()?;
         self.projects.clear_earlier_merges(project)?;
         let provider = self.directories.provider_for_new(options.provider)?;
-        self.each_name(project, options, |id| {
-            let Some(begin) = self.begin_as(id, project, options)? else {
+        self.try_names(project, options, |id| {
+            let Some(start) = self.start_if_name_is_free(id, project, options)? else {
                 return Ok(Attempt::NameTaken);
             };
-            let (mut row, mut fork) = begin.rows(id, options, self.context.now());
+            let (mut row, mut fork) = start.rows(id, options, self.context.now());
             // Layers are written from the store.
-            if !begin.objects.is_empty() {
+            if !start.objects.is_empty() {
                 self.store().write(Durability::Relaxed, |tx| {
                     let put = |object| tx.put_object(object).map(drop);
-                    begin.objects.iter().try_for_each(put)
+                    start.objects.iter().try_for_each(put)
                 })?;
             }
             let stack = self
                 .directories
-                .stack_for_fork(&fork, state_of(&begin.origin))?;
+                .stack_for_fork(&fork, state_of(&start.origin))?;
             check_quota(
                 &new_row(id, Layout::Plain, options.quota, row.created_at),
                 &row,
@@ -251,7 +251,7 @@ impl Forks {
             fork.layer = Some(stack.top);
             fork.provider = Some(provider.name().as_str().to_owned());
             let dirs = self.directories.fork_dirs(&row, fork.place);
-            let durability = begin.durability(also);
+            let durability = start.durability(also);
             let made = match durability {
                 Durability::Synced => Rows::OnDisk,
                 Durability::Relaxed => Rows::InNote,
@@ -278,7 +278,7 @@ impl Forks {
                 };
             }
             let made = self.store().write(durability, |tx| {
-                begin.insert(tx, row.clone(), fork.clone(), also, cause)
+                start.insert(tx, row.clone(), fork.clone(), also, cause)
             });
             match made {
                 Ok(Some((row, fork))) => {
@@ -343,7 +343,7 @@ impl Forks {
 
     /// Mounts every fork again whose path was handed out. For the start of a server. Returns how
     /// many could not be; each says why when it is used.
-    pub fn show_handed_out(&self) -> Result<usize> {
+    pub fn remount_handed_out(&self) -> Result<usize> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
         let mut failed = 0;
         for row in rows {
@@ -359,7 +359,7 @@ impl Forks {
     }
 
     /// Calls `make` with one free name after the other, each held, until it makes the fork.
-    fn each_name<T>(
+    fn try_names<T>(
         &self,
         project: &ProjectId,
         options: &ForkOptions,
@@ -397,27 +397,27 @@ impl Forks {
     }
 
     /// What a fork of this name begins with; none if an open workspace has the name.
-    fn begin_as(
+    fn start_if_name_is_free(
         &self,
         id: &WorkspaceId,
         project: &ProjectId,
         options: &ForkOptions,
-    ) -> Result<Option<Beginning>> {
+    ) -> Result<Option<ForkStart>> {
         self.store().read(|tx| {
             let row = tx.workspace(id)?;
             if row.is_some_and(|row| row.state == WorkspaceState::Open) {
                 return Ok(None);
             }
-            self.beginning(tx, project, options).map(Some)
+            self.start_of_fork(tx, project, options).map(Some)
         })
     }
 
-    fn beginning(
+    fn start_of_fork(
         &self,
         tx: &dyn ReadTx,
         project: &ProjectId,
         options: &ForkOptions,
-    ) -> Result<Beginning> {
+    ) -> Result<ForkStart> {
         let agent = match &options.agent {
             Some(agent) => tx.agent(agent)?,
             None => None,
@@ -433,8 +433,8 @@ impl Forks {
             (Some(text), _) => match self.contents.find_snapshot(tx, &project, text) {
                 Ok(found) => found,
                 Err(error) if error.code() == ErrorCode::SnapshotNotFound => {
-                    let begin = self.beginning_elsewhere(tx, project, text, priority)?;
-                    return Ok(Beginning { for_agent, ..begin });
+                    let start = self.start_from_fork(tx, project, text, priority)?;
+                    return Ok(ForkStart { for_agent, ..start });
                 }
                 Err(error) => return Err(error),
             },
@@ -452,7 +452,7 @@ impl Forks {
                 )));
             }
         };
-        let begin = Beginning {
+        let start = ForkStart {
             base: origin.clone(),
             origin,
             project,
@@ -461,39 +461,39 @@ impl Forks {
             for_agent,
         };
         match options.at {
-            Some(_) => self.as_head_has_it(tx, begin),
-            None => Ok(begin),
+            Some(_) => self.without_left_out_paths(tx, start),
+            None => Ok(start),
         }
     }
 
     /// The same with the names that never get from one agent to another as the head of the project
     /// has them: a snapshot of another fork holds what its agent has there, and an old one of the
     /// project may hold what merges of earlier versions brought.
-    fn as_head_has_it(&self, tx: &dyn ReadTx, mut begin: Beginning) -> Result<Beginning> {
-        let head = state_of_row(&begin.project);
+    fn without_left_out_paths(&self, tx: &dyn ReadTx, mut start: ForkStart) -> Result<ForkStart> {
+        let head = state_of_row(&start.project);
         let objects = self.contents.objects_in(tx);
         let mut bench = Workbench::new(&objects);
-        let base = without_left_out(&mut bench, &head, &state_of(&begin.base))?;
-        (begin.base.tree, begin.base.sidecar) = (base.tree, base.sidecar);
-        let origin = without_left_out(&mut bench, &head, &state_of(&begin.origin))?;
-        if origin != state_of(&begin.origin) {
-            begin.origin = self
+        let base = without_left_out(&mut bench, &head, &state_of(&start.base))?;
+        (start.base.tree, start.base.sidecar) = (base.tree, base.sidecar);
+        let origin = without_left_out(&mut bench, &head, &state_of(&start.origin))?;
+        if origin != state_of(&start.origin) {
+            start.origin = self
                 .workspaces
-                .snapshot_on(tx, &mut bench, &begin.origin, origin)?;
+                .snapshot_on(tx, &mut bench, &start.origin, origin)?;
         }
-        begin.objects = bench.prepare(self.store())?;
-        Ok(begin)
+        start.objects = bench.prepare(self.store())?;
+        Ok(start)
     }
 
     /// A snapshot of another fork of the project, open or closed: what it holds, on the base that
     /// it has in the project.
-    fn beginning_elsewhere(
+    fn start_from_fork(
         &self,
         tx: &dyn ReadTx,
         project: WorkspaceRow,
         text: &str,
         priority: i64,
-    ) -> Result<Beginning> {
+    ) -> Result<ForkStart> {
         let (from, origin) = self.contents.find_snapshot_anywhere(tx, text)?;
         let fork = tx
             .fork(from.key)?
@@ -511,7 +511,7 @@ impl Forks {
                 "`offshoot workspace create --from SNAP` begins a workspace with any snapshot",
             )
         })?;
-        let begin = Beginning {
+        let start = ForkStart {
             project,
             origin,
             base,
@@ -519,7 +519,7 @@ impl Forks {
             priority,
             for_agent: None,
         };
-        self.as_head_has_it(tx, begin)
+        self.without_left_out_paths(tx, start)
     }
 }
 

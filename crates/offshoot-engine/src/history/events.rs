@@ -58,7 +58,7 @@ impl History {
 
     /// Events with a greater number that happened where the names say, oldest first. Costs a look at
     /// each line since then, inside the store; what happened elsewhere is not read.
-    pub fn events_within(&self, seq: i64, named: &EventPlace, limit: usize) -> Result<EventPage> {
+    pub fn events_within(&self, seq: i64, named: &EventScope, limit: usize) -> Result<EventPage> {
         self.store().read(|tx| {
             let newest = tx.last_seq()?;
             let rows = tx.history(&HistoryFilter {
@@ -82,7 +82,7 @@ impl History {
 
 /// Where events happened, by name; everywhere if none is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EventPlace {
+pub struct EventScope {
     /// In workspaces that have, or had, this name.
     pub workspace: Option<WorkspaceId>,
     /// In projects that have, or had, this name, and in their forks.
@@ -99,13 +99,13 @@ pub struct EventPage {
 }
 
 fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
-    let mut places: HashMap<WorkspaceKey, Option<Place>> = HashMap::new();
+    let mut places: HashMap<WorkspaceKey, Option<EventLocation>> = HashMap::new();
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
         let key = row.line.workspace;
         let place = match places.get(&key) {
             Some(place) => place.clone(),
-            None => place_of(tx, key)?,
+            None => location_of(tx, key)?,
         };
         places.insert(key, place.clone());
         if let Some((workspace, project, home)) = place {
@@ -121,9 +121,9 @@ fn events_of(tx: &dyn ReadTx, rows: Vec<HistoryRow>) -> Result<Vec<Event>> {
 }
 
 /// The names of where something happened, and what that belongs to.
-type Place = (Option<WorkspaceId>, Option<ProjectId>, Home);
+type EventLocation = (Option<WorkspaceId>, Option<ProjectId>, Home);
 
-fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
+fn location_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<EventLocation>> {
     let Some(row) = tx.workspace_by_key(key)? else {
         return Ok(None);
     };
@@ -141,7 +141,7 @@ fn place_of(tx: &dyn ReadTx, key: WorkspaceKey) -> Result<Option<Place>> {
 
 /// A workspace whose directory outside programs may change.
 #[derive(Clone, Debug)]
-pub struct HandedOut {
+pub struct HandedOutWorkspace {
     /// Which.
     pub id: WorkspaceId,
     /// Its directory on this machine.
@@ -152,9 +152,9 @@ pub struct HandedOut {
 
 impl History {
     /// The workspaces whose path was given to anyone, for whoever watches their directories.
-    pub fn handed_out(&self) -> Result<Vec<HandedOut>> {
+    pub fn handed_out(&self) -> Result<Vec<HandedOutWorkspace>> {
         let rows = self.store().read(|tx| tx.workspaces(None, 0))?;
-        let place = |row: WorkspaceRow| HandedOut {
+        let place = |row: WorkspaceRow| HandedOutWorkspace {
             path: self.context.data.workspace(&row.id),
             dirs: row.dirs as usize,
             id: row.id,

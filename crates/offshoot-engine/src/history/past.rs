@@ -9,34 +9,34 @@ use crate::content::rows::state_of;
 use crate::history::trail::is_loss;
 
 /// So many lines are told of one path.
-const LINES: usize = 1000;
+const MAX_LINES: usize = 1000;
 /// So many snapshots of a project are looked at for the one that brought a file.
-const SNAPSHOTS: usize = 1000;
+const MAX_SNAPSHOTS: usize = 1000;
 
 /// Says whether somebody sees a line of history, and may take names out of it. Is told whether it is
 /// of the workspace itself, or of the project that it began with.
-pub(crate) type Shown<'a> = &'a dyn Fn(&mut HistoryRow, bool) -> bool;
+pub(crate) type LineFilter<'a> = &'a dyn Fn(&mut HistoryRow, bool) -> bool;
 
 /// For whoever sees everything.
-pub(crate) const ALL: Shown<'static> = &|_, _| true;
+pub(crate) const ALL: LineFilter<'static> = &|_, _| true;
 
 /// The lines of a path, newest first, under the names that it had when they were written, and its
 /// name before the oldest of them.
-fn followed(
+fn follow_renames(
     tx: &dyn ReadTx,
     place: WorkspaceKey,
     path: &RelPath,
     upto: Option<Timestamp>,
 ) -> Result<(Vec<HistoryRow>, RelPath)> {
     let (mut lines, mut name, mut before) = (Vec::new(), path.clone(), None);
-    while lines.len() < LINES {
+    while lines.len() < MAX_LINES {
         let mut page = tx.history(&HistoryFilter {
             workspace: Some(place),
             path: Some(name.clone()),
             before_seq: before,
             upto,
             newest_first: true,
-            limit: LINES - lines.len(),
+            limit: MAX_LINES - lines.len(),
             ..HistoryFilter::default()
         })?;
         page.retain(|row| !is_loss(&row.line));
@@ -56,9 +56,13 @@ fn followed(
 }
 
 /// Everything that is known to have happened to a path, newest first, as somebody sees it.
-pub(crate) fn past(index: &Index<'_>, path: &RelPath, shown: Shown<'_>) -> Result<Vec<HistoryRow>> {
+pub(crate) fn past(
+    index: &Index<'_>,
+    path: &RelPath,
+    shown: LineFilter<'_>,
+) -> Result<Vec<HistoryRow>> {
     let tx = index.tx;
-    let (mut lines, name) = followed(tx, index.row.key, path, None)?;
+    let (mut lines, name) = follow_renames(tx, index.row.key, path, None)?;
     lines.retain_mut(|row| shown(row, true));
     let made_here = lines.last().is_some_and(|row| {
         let made = [HistoryOp::Create, HistoryOp::Mkdir].contains(&row.line.op);
@@ -69,7 +73,7 @@ pub(crate) fn past(index: &Index<'_>, path: &RelPath, shown: Shown<'_>) -> Resul
     };
     let base = tx.snapshot(fork.project, &fork.base)?;
     let upto = base.map_or(index.row.created_at, |base| base.at);
-    let (mut earlier, _) = followed(tx, fork.project, &name, Some(upto))?;
+    let (mut earlier, _) = follow_renames(tx, fork.project, &name, Some(upto))?;
     earlier.retain_mut(|row| shown(row, false));
     lines.extend(earlier);
     Ok(lines)
@@ -80,7 +84,7 @@ pub(crate) fn past(index: &Index<'_>, path: &RelPath, shown: Shown<'_>) -> Resul
 pub(crate) fn brought_by(
     index: &Index<'_>,
     path: &RelPath,
-    shown: Shown<'_>,
+    shown: LineFilter<'_>,
 ) -> Result<Option<HistoryRow>> {
     let tx = index.tx;
     let Some(fork) = tx.fork(index.row.key)? else {
@@ -93,7 +97,7 @@ pub(crate) fn brought_by(
         return Ok(None);
     };
     let mut brought = None;
-    for snapshot in tx.snapshots_before(fork.project, base.number + 1, SNAPSHOTS)? {
+    for snapshot in tx.snapshots_before(fork.project, base.number + 1, MAX_SNAPSHOTS)? {
         cancel::check()?;
         if state_of(&snapshot).entry(&index.objects, path)? != Some(entry) {
             break;

@@ -19,7 +19,7 @@ use offshoot_store::{
 };
 
 use crate::content::rows::agent_of;
-use crate::history::trail::{Changed, Mark, Trail, cut_object};
+use crate::history::trail::{ContentTrace, Trail, UnitChange, cut_object};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::ThreeStates;
 
@@ -45,20 +45,20 @@ impl Author {
 }
 
 /// The authors of both sides of a conflict, for each of its parts; one of each for all of it.
-pub(crate) struct Sides {
+pub(crate) struct ConflictAuthors {
     pub(crate) ours: Vec<Option<Author>>,
     pub(crate) theirs: Vec<Option<Author>>,
 }
 
-impl Sides {
+impl ConflictAuthors {
     /// Who is named for the whole conflict: of the highest priority, and of those the latest.
     pub(crate) fn first(side: &[Option<Author>]) -> Option<&Author> {
         let known = side.iter().flatten();
         known.max_by_key(|author| (author.priority, author.at))
     }
 
-    pub(crate) fn whos(&self) -> (Option<Who>, Option<Who>) {
-        let of = |side: &[Option<Author>]| Sides::first(side).map(Author::who);
+    pub(crate) fn attributions(&self) -> (Option<Who>, Option<Who>) {
+        let of = |side: &[Option<Author>]| ConflictAuthors::first(side).map(Author::who);
         (of(&self.ours), of(&self.theirs))
     }
 }
@@ -122,8 +122,8 @@ impl<'a> Authors<'a> {
     }
 
     /// The authors of both sides of a conflict.
-    pub(crate) fn sides(&self, conflict: &Conflict) -> Result<Sides> {
-        Ok(Sides {
+    pub(crate) fn sides(&self, conflict: &Conflict) -> Result<ConflictAuthors> {
+        Ok(ConflictAuthors {
             ours: self.ours(conflict)?,
             theirs: self.theirs(conflict)?,
         })
@@ -160,16 +160,16 @@ impl<'a> Authors<'a> {
         let trail = || Trail::new(self.tx, self.project.key, at);
         if let Some(content) = &conflict.content {
             let (base, ours) = (&content.sides.base, &content.sides.ours);
-            if let Some(mut changed) = Changed::new(base, ours, content.grain()) {
+            if let Some(mut changed) = ContentTrace::new(base, ours, content.grain()) {
                 self.trace_ours(&mut changed, trail(), &names)?;
                 let parts = content.parts.iter().map(|part| {
-                    let in_part = |mark: &&Mark| match mark.came {
+                    let in_part = |mark: &&UnitChange| match mark.came {
                         true => (part.ours.as_ref())
                             .is_some_and(|range| changed.now.is_in(mark.unit, range)),
                         false => (part.base.as_ref())
                             .is_some_and(|range| changed.base.is_in(mark.unit, range)),
                     };
-                    let marks: Vec<&Mark> = changed.marks.iter().filter(in_part).collect();
+                    let marks: Vec<&UnitChange> = changed.marks.iter().filter(in_part).collect();
                     match self.defender(&changed, &marks, at)? {
                         Some(author) => Ok(Some(author)),
                         None => self.last_of_ours(at),
@@ -181,7 +181,7 @@ impl<'a> Authors<'a> {
         let mut known: Vec<Author> = Vec::new();
         if let Some(mut changed) = self.changed_file(conflict.base, conflict.ours)? {
             self.trace_ours(&mut changed, trail(), &names)?;
-            let marks: Vec<&Mark> = changed.marks.iter().collect();
+            let marks: Vec<&UnitChange> = changed.marks.iter().collect();
             known.extend(self.defender(&changed, &marks, at)?);
         }
         if known.is_empty() {
@@ -202,7 +202,7 @@ impl<'a> Authors<'a> {
         &self,
         base: Option<TreeEntry>,
         ours: Option<TreeEntry>,
-    ) -> Result<Option<Changed>> {
+    ) -> Result<Option<ContentTrace>> {
         let is_file = |entry: &TreeEntry| entry.mode.kind() == EntryKind::File;
         let Some(ours) = ours.filter(is_file) else {
             return Ok(None);
@@ -222,7 +222,7 @@ impl<'a> Authors<'a> {
         let (Some(base), Some(now)) = (base, now) else {
             return Ok(None);
         };
-        Ok(Changed::new(&base, &now, Granularity::Lines))
+        Ok(ContentTrace::new(&base, &now, Granularity::Lines))
     }
 
     /// The paths of a conflict that ours has changed, where it stands there as a whole.
@@ -247,7 +247,12 @@ impl<'a> Authors<'a> {
         Ok(changed)
     }
 
-    fn trace_ours(&self, changed: &mut Changed, trail: Trail<'_>, names: &[RelPath]) -> Result<()> {
+    fn trace_ours(
+        &self,
+        changed: &mut ContentTrace,
+        trail: Trail<'_>,
+        names: &[RelPath],
+    ) -> Result<()> {
         let undoes = |step: &HistoryRow| Ok(self.landed(step)?.op == HistoryOp::MergeUndo);
         changed.trace(self.objects, trail, names, &undoes)
     }
@@ -255,11 +260,11 @@ impl<'a> Authors<'a> {
     /// Of those who made these units come or go, the one that defends them.
     fn defender(
         &self,
-        changed: &Changed,
-        marks: &[&Mark],
+        changed: &ContentTrace,
+        marks: &[&UnitChange],
         path: &RelPath,
     ) -> Result<Option<Author>> {
-        let mut best: Option<(i64, Timestamp, &Mark, &HistoryRow)> = None;
+        let mut best: Option<(i64, Timestamp, &UnitChange, &HistoryRow)> = None;
         for mark in marks {
             let Some(step) = &mark.by else { continue };
             let priority = self.source(step, Some((changed, mark)))?.priority();
@@ -309,7 +314,11 @@ impl<'a> Authors<'a> {
         Ok(landed)
     }
 
-    fn source(&self, step: &HistoryRow, unit: Option<(&Changed, &Mark)>) -> Result<Source> {
+    fn source(
+        &self,
+        step: &HistoryRow,
+        unit: Option<(&ContentTrace, &UnitChange)>,
+    ) -> Result<Source> {
         let landed = self.landed(step)?;
         let person = || Source::Person(step.line.cause.clone());
         let merge = || {
@@ -341,7 +350,7 @@ impl<'a> Authors<'a> {
         &self,
         review: &ReviewRow,
         step: &HistoryRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
     ) -> Result<bool> {
         let Some((changed, mark)) = unit else {
             return Ok(step.line.after == review.theirs);
@@ -364,7 +373,7 @@ impl<'a> Authors<'a> {
     fn author(
         &self,
         step: &HistoryRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
         path: &RelPath,
     ) -> Result<Author> {
         let merge = match self.source(step, unit)? {
@@ -404,7 +413,7 @@ impl<'a> Authors<'a> {
     fn written(
         &self,
         merge: &MergeRow,
-        unit: Option<(&Changed, &Mark)>,
+        unit: Option<(&ContentTrace, &UnitChange)>,
         path: &RelPath,
     ) -> Result<Option<HistoryRow>> {
         let trail = || Trail::new(self.tx, merge.workspace, path).upto(merge.at);
@@ -437,12 +446,12 @@ impl<'a> Authors<'a> {
         names.push(conflict.path.clone());
         if let Some(content) = &conflict.content
             && let Some(mut changed) =
-                Changed::new(&content.sides.base, &content.sides.theirs, content.grain())
+                ContentTrace::new(&content.sides.base, &content.sides.theirs, content.grain())
         {
             let trail = Trail::new(self.tx, self.row.key, at);
             changed.trace(self.objects, trail, &names, &|_| Ok(false))?;
             let parts = content.parts.iter().map(|part| {
-                let in_part = |mark: &&Mark| match mark.came {
+                let in_part = |mark: &&UnitChange| match mark.came {
                     true => (part.theirs.as_ref())
                         .is_some_and(|range| changed.now.is_in(mark.unit, range)),
                     false => (part.base.as_ref())

@@ -24,7 +24,7 @@ use crate::merge::Merges;
 use crate::merge::after_merge::AfterMerge;
 use crate::merge::base::undone_after;
 use crate::merge::decide::Decided;
-use crate::merge::plan_merge::Merging;
+use crate::merge::plan_merge::MergeRequest;
 use crate::merge::review_land::needs_new_merge;
 use crate::merge::review_row::{KnownReviews, parts_of};
 use crate::project::policy::{MergeSettings, Policy};
@@ -32,7 +32,7 @@ use crate::sync::ignored::IgnoredFiles;
 use crate::workspace::snapshot::check_label;
 
 /// How long a merge waits for those before it.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// How a workspace is merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl Merges {
         let _turn = self
             .context
             .locks
-            .exclusive(&format!("merge-{}", project.0), PATIENCE)
+            .exclusive(&format!("merge-{}", project.0), MAX_WAIT)
             .map_err(|error| held_by_another(error, "the turn to merge into the project"))?;
         for row in self.store().read(|tx| tx.completions(Some(project)))? {
             let own = until == Some(row.id.as_str());
@@ -227,7 +227,7 @@ impl Merges {
                     // matters; nobody else has to begin with it each time.
                     let too_long = error.code() == ErrorCode::Timeout
                         && self.context.now().seconds() - row.at.seconds()
-                            > PATIENCE.as_secs() as i64;
+                            > MAX_WAIT.as_secs() as i64;
                     if own || too_long || !later.contains(&error.code()) {
                         self.store()
                             .write(Durability::Relaxed, |tx| tx.remove_completion(&row.id))?;
@@ -349,7 +349,7 @@ impl Merges {
         let plan = |tx: &dyn ReadTx| {
             let snapshot = tx.snapshot(row.key, &theirs.id)?;
             let snapshot = snapshot.ok_or_else(|| Error::internal("a snapshot has no row"))?;
-            let merging = Merging {
+            let request = MergeRequest {
                 row: &row,
                 fork: &fork,
                 theirs: state_of(&snapshot),
@@ -360,7 +360,7 @@ impl Merges {
             };
             let mut objects = self.contents.objects_in(tx);
             objects.remember_trees();
-            let mut plan = self.plan_merge(tx, &objects, &merging)?;
+            let mut plan = self.plan_merge(tx, &objects, &request)?;
             plan.rest.completed.theirs = Some(theirs.id);
             plan.rest.completed.left_out.extend_from_slice(&too_large);
             Ok(plan)

@@ -9,7 +9,7 @@ use offshoot_store::{HistoryOp, WriteTx};
 use crate::content::history_writer::LineFor;
 use crate::content::state::StateEdit;
 use crate::history::trail::LOST;
-use crate::merge::authors::{Author, Authors, Sides};
+use crate::merge::authors::{Author, Authors, ConflictAuthors};
 use crate::merge::review_row::parts_of;
 use crate::project::head::Proposal;
 use crate::project::policy::Policy;
@@ -48,7 +48,7 @@ pub(crate) struct Verdict {
 pub(crate) fn decide(
     policy: Policy,
     conflict: &Conflict,
-    sides: &Sides,
+    sides: &ConflictAuthors,
     priority: i64,
 ) -> Option<Verdict> {
     let choices: Vec<Choice> = sides
@@ -91,13 +91,13 @@ fn choice(policy: Policy, ours: Option<&Author>, priority: i64) -> Option<Choice
 fn record(
     policy: Policy,
     conflict: &Conflict,
-    sides: &Sides,
+    sides: &ConflictAuthors,
     choice: Choice,
     parts: &[usize],
 ) -> Decided {
     let of = |side: &[Option<Author>]| {
         let side: Vec<Option<Author>> = parts.iter().map(|&part| side[part].clone()).collect();
-        Sides::first(&side).cloned()
+        ConflictAuthors::first(&side).cloned()
     };
     let ours = of(&sides.ours);
     let (winner, lost, loser) = match choice {

@@ -13,7 +13,7 @@ use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
 use crate::merge::review_row::{Who, who};
 use crate::merge::three_way::{ThreeStates, merge_into_project};
-use crate::project::head::Recorded;
+use crate::project::head::ChangeRecord;
 use crate::workspace::snapshot::Snapshot;
 
 /// A merge and what came of it.
@@ -88,7 +88,7 @@ impl Merges {
             Ok((state_of(&landed), before))
         })?;
         let label = format!("Undo merge of {}", receipt(&merge)?.workspace);
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: &label,
             further_parents: &[],
             op: HistoryOp::MergeUndo,
@@ -131,7 +131,7 @@ impl Merges {
         };
         let (snapshot, created) =
             self.projects
-                .change_project(&project_id, &recorded, make, |tx, draft| {
+                .change_project(&project_id, &record, make, |tx, draft| {
                     note(tx, draft.snapshot.id)
                 })?;
         if !created {

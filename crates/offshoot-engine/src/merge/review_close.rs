@@ -11,7 +11,7 @@ use crate::content::state::{State, StateEntry};
 use crate::formats;
 use crate::merge::protect::has_same;
 use crate::merge::review_row::{
-    Changed, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, details_of,
+    ChangedPaths, Decision, Details, KnownReviews, LandsIn, SETTLED, SUPERSEDED, details_of,
 };
 use crate::project::head::ProjectDraft;
 
@@ -62,7 +62,7 @@ pub(crate) fn asked_by_merges<'a>(
 pub(crate) fn closed_by_merge(
     known: &KnownReviews,
     fork: &ForkRow,
-    changes: &Changed,
+    changes: &ChangedPaths,
     asked: &[ReviewRow],
 ) -> Result<Vec<ReviewRow>> {
     let (ids, paths) = ids_and_paths(asked);
@@ -97,7 +97,7 @@ pub(crate) fn closed_by_update(
     tx: &dyn ReadTx,
     objects: &dyn ObjectReader,
     known: &KnownReviews,
-    changes: &Changed,
+    changes: &ChangedPaths,
     head: &State,
     asked: &[ReviewRow],
 ) -> Result<Vec<ReviewRow>> {
@@ -170,7 +170,7 @@ fn ids_and_paths(rows: &[ReviewRow]) -> (HashSet<&str>, HashSet<&RelPath>) {
 
 /// Whether a workspace has changes of its own where a review is: at its path, and for what the owner
 /// decides at all that waits with it.
-fn brings(changes: &Changed, row: &ReviewRow, details: &Details) -> bool {
+fn brings(changes: &ChangedPaths, row: &ReviewRow, details: &Details) -> bool {
     let brought = |path: &RelPath| changes.contains(path);
     brought(&row.path) && (!details.protected || details.paths.iter().all(brought))
 }

@@ -17,9 +17,9 @@ use crate::content::workspace_row::line_of;
 use crate::formats;
 use crate::merge::Merges;
 use crate::merge::complete::{Completed, receipt};
-use crate::merge::decision::Wanted;
+use crate::merge::decision::CheckedResolution;
 use crate::merge::regions::PartChoices;
-use crate::merge::review_land::{DecidedReview, ToLand};
+use crate::merge::review_land::{DecidedReview, LandingRequest};
 use crate::merge::review_row::{
     Decision, LandsIn, There, Who, already_resolved, details_of, find_review, refuse_other, who,
 };
@@ -216,15 +216,15 @@ impl Merges {
             }
             return Err(already_resolved(id));
         }
-        let (word, wanted) = self.wanted(&row, how)?;
+        let (word, resolution) = self.check_resolution(&row, how)?;
         let decision = Decision {
             choice: word,
-            content: match &wanted {
-                Wanted::Content(content, _) => Some(*content),
-                Wanted::Choice(_) | Wanted::Parts(_) => None,
+            content: match &resolution {
+                CheckedResolution::Content(content, _) => Some(*content),
+                CheckedResolution::Choice(_) | CheckedResolution::Parts(_) => None,
             },
-            parts: match &wanted {
-                Wanted::Parts(parts) => Some(parts.clone()),
+            parts: match &resolution {
+                CheckedResolution::Parts(parts) => Some(parts.clone()),
                 _ => None,
             },
             over_protected,
@@ -232,7 +232,7 @@ impl Merges {
         };
         if details_of(&row)?.lands_in == LandsIn::Workspace {
             let recomputed = self.review(id)?.changed_since;
-            self.decide_in_workspace(&row, &wanted, &decision, cause)?;
+            self.decide_in_workspace(&row, &resolution, &decision, cause)?;
             return Ok(Resolved {
                 review: self.review(id)?,
                 snapshot: None,
@@ -244,11 +244,11 @@ impl Merges {
         let completed = merge.as_ref().map(receipt).transpose()?;
         let whole = completed.as_ref().is_some_and(|merge| merge.atomic);
         if whole {
-            return self.decide((row, wanted, decision), cause);
+            return self.decide((row, resolution, decision), cause);
         }
         let recomputed = self.review(id)?.changed_since;
-        let snapshot = self.land(&ToLand {
-            decided: &[(row.clone(), wanted, decision)],
+        let snapshot = self.land(&LandingRequest {
+            decided: &[(row.clone(), resolution, decision)],
             merge: None,
             cause,
         })?;
@@ -268,10 +268,10 @@ impl Merges {
     /// Notes a decision of a merge that lands whole, and lands it with the last one.
     fn decide(&self, decided: DecidedReview, cause: &Cause) -> Result<Resolved> {
         self.check_decision(&decided)?;
-        let (row, wanted, decision) = &decided;
+        let (row, resolution, decision) = &decided;
         let recomputed = self.review(&row.id)?.changed_since;
         let open = self.store().write(Durability::Synced, |tx| {
-            if let Wanted::Content(_, object) = wanted {
+            if let CheckedResolution::Content(_, object) = resolution {
                 tx.put_object(object)?;
             }
             let mut now = find_review(tx, &row.id)?;
@@ -326,7 +326,7 @@ impl Merges {
             return Err(Error::internal("a review belongs to no merge"));
         };
         let decided = self.as_decided(reviews)?;
-        let snapshot = self.land(&ToLand {
+        let snapshot = self.land(&LandingRequest {
             decided: &decided,
             merge: match self.is_last_merge(&merge)? {
                 true => Some(&merge),

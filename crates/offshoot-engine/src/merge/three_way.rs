@@ -90,23 +90,23 @@ fn merge_through(
         outcome.edits = passed(outcome.edits, |edit| gate.lets_edit(edit))?;
         outcome.conflicts = passed(outcome.conflicts, |one| gate.lets_path(&one.path))?;
     }
-    let mut applied = Applied {
+    let mut translator = EditTranslator {
         store,
         objects,
         states,
         proposal: Proposal::default(),
     };
-    applied.apply(&outcome.edits)?;
+    translator.apply(&outcome.edits)?;
     let decided: BTreeSet<&RelPath> = outcome
         .conflicts
         .iter()
         .map(|conflict| &conflict.path)
         .chain(outcome.edits.iter().map(|edit| &edit.path))
         .collect();
-    applied.bits(&theirs, &decided)?;
-    let left_out = applied.directories(&theirs, &decided)?;
+    translator.bits(&theirs, &decided)?;
+    let left_out = translator.directories(&theirs, &decided)?;
     Ok(ThreeWay {
-        proposal: applied.proposal,
+        proposal: translator.proposal,
         conflicts: outcome.conflicts,
         auto_resolved: outcome.auto_resolved,
         unchanged: outcome.unchanged,
@@ -133,25 +133,25 @@ pub(crate) fn state_edits(
     states: ThreeStates<'_>,
     edits: &[Edit],
 ) -> Result<Proposal> {
-    let mut applied = Applied {
+    let mut translator = EditTranslator {
         store,
         objects,
         states,
         proposal: Proposal::default(),
     };
-    applied.apply(edits)?;
-    Ok(applied.proposal)
+    translator.apply(edits)?;
+    Ok(translator.proposal)
 }
 
 /// Turns edits of git's entries into edits of a state.
-struct Applied<'a> {
+struct EditTranslator<'a> {
     store: &'a Store,
     objects: &'a dyn ObjectReader,
     states: ThreeStates<'a>,
     proposal: Proposal,
 }
 
-impl Applied<'_> {
+impl EditTranslator<'_> {
     fn apply(&mut self, edits: &[Edit]) -> Result<()> {
         for edit in edits {
             let edit_of_state = match &edit.to {

@@ -67,7 +67,7 @@ pub struct Updated {
 
 /// A path that differs from the layers, and what tells one state of it from another; none if it
 /// is gone.
-type Seen = (RelPath, Option<(u64, u64, u32, i128)>);
+type PathFingerprint = (RelPath, Option<(u64, u64, u32, i128)>);
 
 struct Plan {
     fork: ForkRow,
@@ -101,7 +101,7 @@ impl Merges {
             .store()
             .read(|tx| project_name(tx, &fork_row(tx, &row)?))?;
         self.projects.clear_earlier_merges(&project)?;
-        let seen = self.seen_on_disk(&row)?;
+        let fingerprints = self.fingerprints_on_disk(&row)?;
         let synced = self.sync.sync_held(&row, false, cause)?;
         let plan = || {
             self.store().read(|tx| {
@@ -136,7 +136,7 @@ impl Merges {
         let Some(plan) = plan()? else {
             return Err(Error::internal("the plan of an update is gone"));
         };
-        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
+        self.move_base(&row, &plan, &synced.ignored, fingerprints, kept, cause)?;
         Ok(plan.answer(kept))
     }
 
@@ -152,7 +152,7 @@ impl Merges {
     ) -> Result<bool> {
         let (row, _lock) = self.sync.hold_alone(id)?;
         self.directories.refuse_unfinished_git(&row)?;
-        let seen = self.seen_on_disk(&row)?;
+        let fingerprints = self.fingerprints_on_disk(&row)?;
         let synced = self.sync.sync_held(&row, false, cause)?;
         let plan = self
             .store()
@@ -174,7 +174,7 @@ impl Merges {
         let kept = self
             .workspaces
             .keep_last_state(&row, "before update", cause)?;
-        self.move_base(&row, &plan, &synced.ignored, seen, kept, cause)?;
+        self.move_base(&row, &plan, &synced.ignored, fingerprints, kept, cause)?;
         Ok(true)
     }
 
@@ -252,7 +252,7 @@ impl Merges {
         row: &WorkspaceRow,
         plan: &Plan,
         ignored: &[RelPath],
-        seen: Vec<Seen>,
+        fingerprints: Vec<PathFingerprint>,
         kept: Option<ObjectId>,
         cause: &Cause,
     ) -> Result<()> {
@@ -273,7 +273,7 @@ impl Merges {
             .fill_next(&row, plan, &*provider, &stack, &next, ignored)
             .and_then(|()| provider.close(&next))
             .and_then(|()| provider.close(&old))
-            .and_then(|()| self.refuse_late_changes(&row, seen, ignored))
+            .and_then(|()| self.refuse_late_changes(&row, fingerprints, ignored))
             .and_then(|()| self.commit_update(&row, plan, Some(&stack), kept, cause));
         if let Err(error) = committed {
             let _ = provider.cleanup(&next);
@@ -287,26 +287,30 @@ impl Merges {
 
     /// What differs from the layers of a fork right now, and when each was last touched. Directories
     /// that the ignore rules leave out are not looked into.
-    fn seen_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<Seen>> {
+    fn fingerprints_on_disk(&self, row: &WorkspaceRow) -> Result<Vec<PathFingerprint>> {
         let Ok(dir) = self
             .directories
             .open_dir(&self.context.data.workspace(&row.id))
         else {
-            return self.differences_now(row, &mut |_, _| false);
+            return self.fingerprints_now(row, &mut |_, _| false);
         };
         let dir = dir.following_no_links();
-        let mut seen = Vec::new();
+        let mut fingerprints = Vec::new();
         self.store().read(|tx| {
             let index = Index::new(self.store(), tx, row);
             leaves_out_dirs(&index, &dir, |closed| {
-                seen = self.differences_now(row, closed)?;
+                fingerprints = self.fingerprints_now(row, closed)?;
                 Ok(())
             })
         })?;
-        Ok(seen)
+        Ok(fingerprints)
     }
 
-    fn differences_now(&self, row: &WorkspaceRow, closed: Closed<'_>) -> Result<Vec<Seen>> {
+    fn fingerprints_now(
+        &self,
+        row: &WorkspaceRow,
+        closed: Closed<'_>,
+    ) -> Result<Vec<PathFingerprint>> {
         if !row.materialized {
             return Ok(Vec::new());
         }
@@ -319,12 +323,12 @@ impl Merges {
             .provider_that_made(fork.provider.as_deref().unwrap_or("copy").parse()?)?;
         let dirs = self.directories.fork_dirs(row, fork.place);
         let walked = provider.changes_pruned(&stack.layers, &dirs, closed)?;
-        let seen = |one: offshoot_fs::Difference| {
+        let fingerprints = |one: offshoot_fs::Difference| {
             let now = one.now;
             let stamp = now.map(|now| (now.ino, now.size, now.perm, now.ctime_ns));
             (one.path, stamp)
         };
-        Ok(walked.differences.into_iter().map(seen).collect())
+        Ok(walked.differences.into_iter().map(fingerprints).collect())
     }
 
     /// Refuses to leave a directory behind in which somebody wrote after it was looked at: that is
@@ -333,7 +337,7 @@ impl Merges {
     fn refuse_late_changes(
         &self,
         row: &WorkspaceRow,
-        mut seen: Vec<Seen>,
+        mut fingerprints: Vec<PathFingerprint>,
         ignored: &[RelPath],
     ) -> Result<()> {
         let ignored: HashSet<&RelPath> = ignored.iter().collect();
@@ -341,10 +345,10 @@ impl Merges {
             let mut above = std::iter::successors(Some(path.clone()), RelPath::parent);
             above.any(|one| ignored.contains(&one))
         };
-        let mut now = self.differences_now(row, &mut |path, _| ignored.contains(path))?;
-        seen.retain(|(path, _)| !follows(path));
+        let mut now = self.fingerprints_now(row, &mut |path, _| ignored.contains(path))?;
+        fingerprints.retain(|(path, _)| !follows(path));
         now.retain(|(path, _)| !follows(path));
-        if now == seen {
+        if now == fingerprints {
             return Ok(());
         }
         Err(Error::new(

@@ -25,7 +25,7 @@ use crate::content::workspace_row::line_of;
 use crate::context::idempotency::Also;
 use crate::directory::disk_entry::DiskEntry;
 use crate::project::Projects;
-use crate::project::head::{Project, Proposal, Recorded, add_project};
+use crate::project::head::{ChangeRecord, Project, Proposal, add_project};
 use crate::project::import_source::SourceTree;
 use crate::workspace::snapshot::{Snapshot, message, signature};
 
@@ -243,7 +243,7 @@ impl Projects {
         // The content first: the change is counted by what the store has.
         self.store()
             .write(Durability::Relaxed, |tx| tree.bulk.insert(tx))?;
-        let recorded = Recorded {
+        let record = ChangeRecord {
             label: options.label.as_deref().unwrap_or("Sync"),
             further_parents: &[],
             op: HistoryOp::Import,
@@ -251,7 +251,7 @@ impl Projects {
             cause,
             at: self.context.now(),
         };
-        let mut counts = Counts::default();
+        let mut counts = SyncCounts::default();
         let make = |objects: &StoredObjects<'_>, head: &State| -> Result<Proposal> {
             let edits;
             (edits, counts) = edits_to(objects, head, &tree)?;
@@ -260,7 +260,7 @@ impl Projects {
                 contents: Vec::new(),
             })
         };
-        let (snapshot, created) = self.change_project(id, &recorded, make, |_, _| Ok(()))?;
+        let (snapshot, created) = self.change_project(id, &record, make, |_, _| Ok(()))?;
         let total = tree.counts().0 as u64;
         Ok(ProjectSynced {
             snapshot,
@@ -388,7 +388,7 @@ fn entry_of(entry: &DiskEntry) -> StateEntry {
     }
 }
 
-fn puts(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
+fn edits_that_put(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
     let put = |(path, entry): (&RelPath, &DiskEntry)| {
         let edit = StateEdit::Put(entry_of(entry));
         (path.clone(), edit)
@@ -397,7 +397,7 @@ fn puts(entries: &BTreeMap<RelPath, DiskEntry>) -> StateEdits {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct SyncCounts {
     /// Files and links that are the same.
     same: u64,
     /// Files and links that are gone.
@@ -409,9 +409,9 @@ fn edits_to(
     objects: &StoredObjects<'_>,
     head: &State,
     tree: &SourceTree,
-) -> Result<(StateEdits, Counts)> {
-    let mut edits = puts(&tree.entries);
-    let mut counts = Counts::default();
+) -> Result<(StateEdits, SyncCounts)> {
+    let mut edits = edits_that_put(&tree.entries);
+    let mut counts = SyncCounts::default();
     // The last path that made room for something else, or went: all below it went with it.
     let mut gone: Option<RelPath> = None;
     let mut old = BTreeMap::new();

@@ -79,7 +79,7 @@ impl Projects {
         let head = head_commit(&repository)?;
         self.directories.try_providers_early();
         let bulk = self.store().bulk();
-        let mut reading = Reading {
+        let mut reading = RepositoryReader {
             projects: self,
             repository: &repository,
             bulk: &bulk,
@@ -128,7 +128,7 @@ fn head_commit(repository: &GitRepository) -> Result<ObjectId> {
 }
 
 /// Reads every object once and hands it to the bulk writer.
-struct Reading<'a> {
+struct RepositoryReader<'a> {
     projects: &'a Projects,
     repository: &'a GitRepository,
     bulk: &'a BulkWriter,
@@ -141,14 +141,14 @@ struct Reading<'a> {
 }
 
 /// A tree that is being read, and how far.
-struct Open {
+struct OpenTree {
     id: ObjectId,
     tree: Tree,
     next: usize,
     totals: Totals,
 }
 
-impl Reading<'_> {
+impl RepositoryReader<'_> {
     /// Reads all that a commit reaches. Returns the chain of first parents, the newest first.
     fn history(
         &mut self,
@@ -224,12 +224,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn open_tree(&mut self, id: ObjectId) -> Result<Open> {
+    fn open_tree(&mut self, id: ObjectId) -> Result<OpenTree> {
         let (kind, bytes) = self.take(&id)?;
         if kind != ObjectKind::Tree {
             return Err(broken(&format!("`{id}` should be a tree")));
         }
-        Ok(Open {
+        Ok(OpenTree {
             id,
             tree: Tree::parse(bytes)?,
             next: 0,

@@ -156,12 +156,12 @@ impl Projects {
         files: &[ChangedFile],
         bulk: &BulkWriter,
         progress: &mut dyn FnMut(ImportProgress),
-    ) -> Result<Read> {
+    ) -> Result<ReadFiles> {
         let done = AtomicU64::new(0);
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
-        let worker = || -> Result<Read> {
-            let mut read = Read::default();
+        let worker = || -> Result<ReadFiles> {
+            let mut read = ReadFiles::default();
             loop {
                 let start = next.fetch_add(BLOCK, Ordering::Relaxed);
                 if start >= files.len() || failed.load(Ordering::Relaxed) {
@@ -183,7 +183,7 @@ impl Projects {
                 total: files.len() as u64,
             });
         };
-        let mut whole = Read::default();
+        let mut whole = ReadFiles::default();
         if files.len() <= BLOCK {
             whole.append(worker()?);
         } else {
@@ -222,7 +222,7 @@ impl Projects {
         dir: &SafeDir,
         seen: &ChangedFile,
         bulk: &BulkWriter,
-        read: &mut Read,
+        read: &mut ReadFiles,
     ) -> Result<()> {
         let path = &seen.path;
         let largest = self.context.options.max_file_bytes;
@@ -320,18 +320,18 @@ fn holds_any(entries: &BTreeMap<RelPath, DiskEntry>, dir: &RelPath) -> bool {
 
 /// What one thread read.
 #[derive(Default)]
-struct Read {
+struct ReadFiles {
     entries: Vec<(RelPath, DiskEntry)>,
     dropped: Vec<(RelPath, String)>,
     unsettled: Vec<RelPath>,
 }
 
-impl Read {
+impl ReadFiles {
     fn drop(&mut self, path: &RelPath, why: &str) {
         self.dropped.push((path.clone(), why.to_owned()));
     }
 
-    fn append(&mut self, mut other: Read) {
+    fn append(&mut self, mut other: ReadFiles) {
         self.entries.append(&mut other.entries);
         self.dropped.append(&mut other.dropped);
         self.unsettled.append(&mut other.unsettled);

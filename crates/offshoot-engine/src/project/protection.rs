@@ -40,12 +40,12 @@ pub(crate) const FROM_GIT: [&str; 13] = [
 /// A pattern also means what is below the directories that it matches. What some disk takes for the
 /// same name is the same: on most, `.GitHub` is `.github`.
 pub(crate) struct Protection {
-    guards: Vec<Guard>,
+    guards: Vec<ProtectedPattern>,
     /// The names in patterns that a file may be called instead of by its short name.
     names: BTreeSet<Vec<u8>>,
 }
 
-struct Guard {
+struct ProtectedPattern {
     pattern: Pattern,
     /// Directories that what the pattern matches lies below.
     above: Vec<Pattern>,
@@ -67,7 +67,7 @@ impl Protection {
                 .filter(|dir| !matches!(*dir, b"" | b"**" | b"/**"))
                 // Without a slash it would match at any depth.
                 .map(|dir| Pattern::new([b"/", dir.strip_prefix(b"/").unwrap_or(dir)].concat()));
-            guards.push(Guard {
+            guards.push(ProtectedPattern {
                 above: above.collect(),
                 pattern: Pattern::new(&text),
             });

@@ -257,7 +257,7 @@ impl Upkeep {
         let layers = self.store().read(|tx| {
             let objects = self.contents.objects_in(tx);
             let mut bench = Workbench::new(&objects);
-            let mut rewrite = Rewrite::new(&contents, placeholder.id);
+            let mut rewrite = TreeRewriter::new(&contents, placeholder.id);
             layers_holding(tx, &mut |tree| Ok(rewrite.tree(&mut bench, tree)? != tree))
         })?;
         let forks = self.leave_layers(&layers, cause)?;
@@ -316,7 +316,7 @@ impl Upkeep {
             };
             to_project.clear();
             tx.put_object(&placeholder.object)?;
-            let mut rewrite = Rewrite::new(contents, placeholder.id);
+            let mut rewrite = TreeRewriter::new(contents, placeholder.id);
             for row in tx.all_workspaces()? {
                 let held = self.replace_in_files(tx, &row, contents, placeholder, cause, at)?;
                 purged
@@ -362,7 +362,7 @@ impl Upkeep {
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
         off_its_layers: bool,
-        rewrite: &mut Rewrite<'_>,
+        rewrite: &mut TreeRewriter<'_>,
     ) -> Result<()> {
         let Some(mut fork) = tx.fork(row.key)? else {
             return Ok(());
@@ -461,7 +461,7 @@ impl Upkeep {
         &self,
         tx: &mut dyn WriteTx,
         row: &WorkspaceRow,
-        rewrite: &mut Rewrite<'_>,
+        rewrite: &mut TreeRewriter<'_>,
     ) -> Result<()> {
         let mut snapshots = tx.snapshots(row.key, 0)?;
         snapshots.reverse();
@@ -557,7 +557,7 @@ fn rewrite_json(tx: &mut dyn WriteTx, new: &dyn Fn(ObjectId) -> ObjectId) -> Res
 }
 
 /// Trees with a placeholder in the stead of purged content.
-struct Rewrite<'a> {
+struct TreeRewriter<'a> {
     contents: &'a HashSet<ObjectId>,
     placeholder: ObjectId,
     /// Trees that were looked at, and what became of them.
@@ -566,9 +566,9 @@ struct Rewrite<'a> {
     commits: HashMap<ObjectId, ObjectId>,
 }
 
-impl<'a> Rewrite<'a> {
+impl<'a> TreeRewriter<'a> {
     fn new(contents: &'a HashSet<ObjectId>, placeholder: ObjectId) -> Self {
-        Rewrite {
+        TreeRewriter {
             contents,
             placeholder,
             trees: HashMap::new(),

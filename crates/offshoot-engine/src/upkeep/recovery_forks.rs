@@ -24,7 +24,7 @@ use crate::formats::{ForkNote, LayerNote};
 use crate::upkeep::Upkeep;
 
 /// A fork that somebody holds is looked after by whoever holds it.
-const PATIENCE: Duration = Duration::from_millis(200);
+const MAX_WAIT: Duration = Duration::from_millis(200);
 
 impl Upkeep {
     /// Puts forks right. Returns whether all went well, and the directories that are to go.
@@ -32,7 +32,7 @@ impl Upkeep {
         let mut all_well = true;
         let mut to_go = Vec::new();
         for name in names_in(&self.context.data.tmp()) {
-            all_well &= self.directories.recover_leaving(&name, PATIENCE).is_ok();
+            all_well &= self.directories.recover_leaving(&name, MAX_WAIT).is_ok();
             all_well &= self.recover_next(&name).is_ok();
         }
         for name in names_in(&self.context.data.forks()) {
@@ -56,7 +56,7 @@ impl Upkeep {
             return Ok(());
         };
         let target = self.context.data.tmp().join(name);
-        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), PATIENCE) else {
+        let Ok(_lock) = self.context.locks.exclusive(&format!("{key}"), MAX_WAIT) else {
             return Ok(());
         };
         // A committed update finishes with it; one that is not committed does not need it.
@@ -85,7 +85,7 @@ impl Upkeep {
 
     /// Puts one right. Returns its directories, with its name, if they belong to nobody.
     fn recover_fork(&self, id: &WorkspaceId, place: i64) -> Result<Option<(ForkDirs, NameLock)>> {
-        let Ok(name) = self.context.name_lock_within(id, PATIENCE) else {
+        let Ok(name) = self.context.name_lock_within(id, MAX_WAIT) else {
             return Ok(None);
         };
         let row = self.store().read(|tx| tx.workspace(id))?;
@@ -119,7 +119,7 @@ impl Upkeep {
         let Ok(_lock) = self
             .context
             .locks
-            .exclusive(&crate::context::Context::lock_name(row), PATIENCE)
+            .exclusive(&crate::context::Context::lock_name(row), MAX_WAIT)
         else {
             return Ok(());
         };

@@ -236,7 +236,7 @@ impl Target {
     }
 
     /// Where it really goes, and what stands on the way there.
-    pub(crate) fn settle(
+    pub(crate) fn resolve(
         &self,
         index: &Index<'_>,
     ) -> Result<(RelPath, Vec<(RelPath, Option<Entry>)>)> {

@@ -132,7 +132,7 @@ impl Workspaces {
     ) -> Result<Workspace> {
         self.context.require_space()?;
         quota.refuse_negative()?;
-        let id = id_or_new(id)?;
+        let id = given_or_random_id(id)?;
         let at = self.context.now();
         let session_dirs = if layout == Layout::Session {
             &SESSION_DIRS[..]
@@ -178,7 +178,7 @@ impl Workspaces {
     ) -> Result<Workspace> {
         self.context.require_space()?;
         quota.refuse_negative()?;
-        let id = id_or_new(id)?;
+        let id = given_or_random_id(id)?;
         let at = self.context.now();
         self.refuse_case_twin(&id)?;
         let _name = self.context.name_lock(&id)?;
@@ -451,7 +451,7 @@ impl Workspaces {
     }
 }
 
-fn id_or_new(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
+fn given_or_random_id(id: Option<WorkspaceId>) -> Result<WorkspaceId> {
     match id {
         Some(id) => Ok(id),
         None => format!("ws-{}", uuid::Uuid::now_v7().simple()).parse(),

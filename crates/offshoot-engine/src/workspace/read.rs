@@ -13,7 +13,7 @@ use crate::content::source::{OpenFile, Source, characters, count_characters};
 use crate::content::touched::modified_at;
 use crate::content::workspace_row::is_session_metadata;
 use crate::directory::disk_entry::count_on_disk;
-use crate::history::past::{ALL, Shown};
+use crate::history::past::{ALL, LineFilter};
 use crate::workspace::Workspaces;
 
 /// The most that one window holds: characters of text or bytes of anything else.
@@ -171,7 +171,7 @@ impl Workspaces {
         path: &RelPath,
         offset: u64,
         length: usize,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Window> {
         window_of(self.source(id, path, shown)?, path, offset, length)
     }
@@ -195,7 +195,7 @@ impl Workspaces {
         path: &RelPath,
         offset: u64,
         length: usize,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Option<Window>> {
         let source = self.source(id, path, shown)?;
         match source.held() {
@@ -224,7 +224,7 @@ impl Workspaces {
         &self,
         id: &WorkspaceId,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<OpenFile> {
         let mut source = self.source(id, path, shown)?;
         if source.is_stored() {
@@ -234,7 +234,7 @@ impl Workspaces {
     }
 
     /// Where the bytes of a file are, or the text that is read in its place.
-    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: Shown<'_>) -> Result<Source> {
+    fn source(&self, id: &WorkspaceId, path: &RelPath, shown: LineFilter<'_>) -> Result<Source> {
         let made_up = |row: &WorkspaceRow| self.made_up_file(row, path, shown);
         self.directories.source_or(id, path, made_up)
     }
@@ -253,7 +253,7 @@ impl Workspaces {
         &self,
         row: &WorkspaceRow,
         path: &RelPath,
-        shown: Shown<'_>,
+        shown: LineFilter<'_>,
     ) -> Result<Option<Source>> {
         if is_session_metadata(row, path) {
             let text = crate::content::workspace_row::session_metadata(row);

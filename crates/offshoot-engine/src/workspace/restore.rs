@@ -37,7 +37,7 @@ pub struct Restored {
 }
 
 /// What a workspace is to become.
-pub(crate) struct Goal {
+pub(crate) struct TargetState {
     pub(crate) state: State,
     /// Only this path and what is below it changes.
     pub(crate) below: RelPath,
@@ -78,7 +78,7 @@ impl Workspaces {
         let kept = self.keep_last_state(&row, "before restore", cause)?;
         // Only now is known what outside programs have put there.
         self.refuse_absent_path(&row, &target_state, &below)?;
-        let goal = Goal {
+        let goal = TargetState {
             state: target_state,
             below,
             op: HistoryOp::Restore,
@@ -100,7 +100,7 @@ impl Workspaces {
     pub(crate) fn move_to_state(
         &self,
         row: &WorkspaceRow,
-        goal: &Goal,
+        goal: &TargetState,
         cause: &Cause,
         also: impl Fn(&mut dyn WriteTx) -> Result<()>,
     ) -> Result<Vec<StateChange>> {
@@ -236,7 +236,7 @@ impl Workspaces {
         if changes.iter().any(|change| change.after.is_some()) {
             refuse_files_above(&index, below)?;
         }
-        let staying = take_staying(&index, &mut changes)?;
+        let staying = keep_dirs_of_ignored(&index, &mut changes)?;
         let mut replaced = Vec::new();
         for change in &changes {
             replaced.extend(index.own_row(&change.path)?);
@@ -409,7 +409,10 @@ struct Plan {
 }
 
 /// Takes out of the changes the removal of directories that hold ignored files.
-fn take_staying(index: &Index<'_>, changes: &mut Vec<StateChange>) -> Result<Vec<(RelPath, u32)>> {
+fn keep_dirs_of_ignored(
+    index: &Index<'_>,
+    changes: &mut Vec<StateChange>,
+) -> Result<Vec<(RelPath, u32)>> {
     let mut staying = Vec::new();
     for change in &*changes {
         if let (Some(before), None) = (change.before, change.after)

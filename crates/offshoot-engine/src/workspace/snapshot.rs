@@ -110,7 +110,7 @@ impl FoldedRows {
     }
 }
 
-enum Prepared {
+enum Preparation {
     /// Nothing changed and nobody asked for a new one.
     Unchanged(SnapshotRow),
     New(Box<Draft>),
@@ -178,8 +178,8 @@ impl Workspaces {
                 .store()
                 .read(|tx| self.draft_snapshot(tx, row, label, include_ignored, cause, at))?
             {
-                Prepared::Unchanged(row) => return Ok(Some(unchanged(row))),
-                Prepared::New(draft) => draft,
+                Preparation::Unchanged(row) => return Ok(Some(unchanged(row))),
+                Preparation::New(draft) => draft,
             };
             let stored = self.store().write(durability, |tx| {
                 let now = open_row_by_key(tx, row)?;
@@ -206,7 +206,7 @@ impl Workspaces {
         include_ignored: bool,
         cause: &Cause,
         at: Timestamp,
-    ) -> Result<Prepared> {
+    ) -> Result<Preparation> {
         let row = open_row_by_key(tx, row)?;
         let index = Index::new(self.store(), tx, &row).with_rows()?;
         let pending = index.pending(include_ignored)?;
@@ -219,7 +219,7 @@ impl Workspaces {
         if let (Some(head), None) = (&head, label)
             && state_of(head) == state
         {
-            return Ok(Prepared::Unchanged(head.clone()));
+            return Ok(Preparation::Unchanged(head.clone()));
         }
         let number = head.as_ref().map_or(0, |head| head.number) + 1;
         let commit = Commit {
@@ -253,7 +253,7 @@ impl Workspaces {
             bytes,
         };
         let objects = bench.prepare(self.store())?;
-        Ok(Prepared::New(Box::new(Draft {
+        Ok(Preparation::New(Box::new(Draft {
             snapshot,
             objects,
             folded: FoldedRows::new(&pending),
@@ -337,8 +337,8 @@ impl Workspaces {
         let Some((row, draft)) = drafted else {
             return Ok(None);
         };
-        if let Prepared::Unchanged(head) = draft {
-            self.settle_on_head(&row, &head, include_ignored)?;
+        if let Preparation::Unchanged(head) = draft {
+            self.rebase_index_on_head(&row, &head, include_ignored)?;
             return Ok(Some(head.id));
         }
         self.take_snapshot_with(&row, Some(why), include_ignored, cause, durability)
@@ -347,7 +347,7 @@ impl Workspaces {
 
     /// Makes the newest snapshot the base of the index, of which the present state is known not to
     /// differ. Rows that undo each other, or undo a restore, would otherwise stay on top of it.
-    fn settle_on_head(
+    fn rebase_index_on_head(
         &self,
         row: &WorkspaceRow,
         head: &SnapshotRow,

@@ -51,14 +51,14 @@ pub(crate) struct DraftedFile {
 }
 
 /// What a write will do, known before anything is done.
-struct Planned {
+struct WritePlan {
     /// What is there now, with its bytes.
     before: Option<(Entry, i64)>,
     new_dirs: Vec<EntryRow>,
     entry: EntryRow,
 }
 
-impl Planned {
+impl WritePlan {
     /// Its line of history.
     fn line(&self, lines: &LineFor<'_>, file: &NewFile) -> NewHistory {
         let op = match self.before {
@@ -178,9 +178,9 @@ impl Workspaces {
 }
 
 /// Finds out what a write does to an index, but for quotas.
-fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned> {
+fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<WritePlan> {
     let options = &file.options;
-    let (path, steps) = file.target.settle(index)?;
+    let (path, steps) = file.target.resolve(index)?;
     refuse_unmakeable(index.row, &path)?;
     refuse_own_git(index.tx, index.row, &path)?;
     refuse_ours_in(index, &path)?;
@@ -202,7 +202,7 @@ fn plan_file(index: &Index<'_>, revision: i64, file: &NewFile) -> Result<Planned
         Some(entry) => Some((entry, index.size(&entry)?)),
         None => None,
     };
-    Ok(Planned {
+    Ok(WritePlan {
         before,
         new_dirs: new_dir_rows(index, &missing_of(&steps)?, revision)?,
         entry: EntryRow {

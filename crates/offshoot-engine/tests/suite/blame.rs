@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::fixture::{TestEngine, p, user, with_each};
 use offshoot_core::{Cause, ErrorCode, Operator, ProjectId, WorkspaceId};
 use offshoot_engine::{
-    BlameLine, BlameOf, CompleteOptions, Completed, Content, Policy, Resolution, WriteOptions,
+    BlameLine, BlameTarget, CompleteOptions, Completed, Content, Policy, Resolution, WriteOptions,
 };
 use offshoot_fs::ProviderName;
 use offshoot_testkit::git;
@@ -44,7 +44,7 @@ fn complete(rig: &TestEngine, id: &WorkspaceId, policy: Option<Policy>) -> Compl
 }
 
 fn blame(rig: &TestEngine, project: &ProjectId, path: &str) -> Vec<BlameLine> {
-    let of = BlameOf::Project(project);
+    let of = BlameTarget::Project(project);
     rig.engine
         .history
         .blame(of, None, &p(path), &user())
@@ -109,7 +109,7 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         // A fork of that sees the same, and its own lines on top, with no snapshot yet.
         let (three, path) = rig.fork(&project, "three");
         fs::write(path.join("f"), "A1\nb\nC2\nD3\ne\nf1\n").unwrap();
-        let of = BlameOf::Workspace(&three);
+        let of = BlameTarget::Workspace(&three);
         let own = rig
             .engine
             .history
@@ -134,10 +134,10 @@ fn lines_of_several_agents_keep_their_writers_through_merges() {
         assert_eq!(own[3].snapshot, Some(taken.snapshot.id));
         // As it was.
         let at = first.snapshot.unwrap().to_hex();
-        let old = rig
-            .engine
-            .history
-            .blame(BlameOf::Project(&project), Some(&at), &p("f"), &user());
+        let old =
+            rig.engine
+                .history
+                .blame(BlameTarget::Project(&project), Some(&at), &p("f"), &user());
         assert_eq!(
             told(&old.unwrap()),
             ["one A1", "eve b", "eve c", "eve d", "eve e", "one f1"]
@@ -176,7 +176,7 @@ fn a_kept_workspace_gets_the_lines_of_others_with_their_names() {
         "one one 2",
     ];
     assert_eq!(told(&blame(&rig, &project, "f")), expected);
-    let of = BlameOf::Workspace(&one);
+    let of = BlameTarget::Workspace(&one);
     let own = rig
         .engine
         .history
@@ -224,7 +224,7 @@ fn what_comes_back_belongs_to_who_wrote_it() {
         .workspaces
         .restore(&two, &id, None, &by("restorer", "m"))
         .unwrap();
-    let of = BlameOf::Workspace(&two);
+    let of = BlameTarget::Workspace(&two);
     let lines = rig
         .engine
         .history
@@ -452,7 +452,7 @@ fn what_has_no_lines_is_refused_with_a_hint() {
     put(&rig, &project, "was-binary", "text\nnow\n", &by("eve", "m"));
     put(&rig, &project, "empty", "", &user());
     let refused = |path: &str| {
-        let of = BlameOf::Project(&project);
+        let of = BlameTarget::Project(&project);
         rig.engine
             .history
             .blame(of, None, &p(path), &user())

@@ -180,7 +180,7 @@ fn fail_each(faults: &Faults<'_>, provider: ProviderName, lasting: bool, step: u
         }
         let at = format!("{provider}, call {n}, lasting {lasting}: {outcome:?}");
         rig.reopen();
-        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0, "{at}");
+        assert_eq!(rig.engine.forks.remount_handed_out().unwrap(), 0, "{at}");
         let now = case.look(&rig);
         let whole = now == before || now == after || (faults.in_between)(&now, &before, &after);
         assert!(

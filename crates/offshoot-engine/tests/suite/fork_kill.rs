@@ -441,7 +441,7 @@ impl Run<'_> {
         if self.rng.chance(500) {
             self.work_off(&engine);
         }
-        assert_eq!(engine.forks.show_handed_out().unwrap(), 0);
+        assert_eq!(engine.forks.remount_handed_out().unwrap(), 0);
         no_orphans(self.host, &engine);
     }
 

@@ -308,7 +308,7 @@ fn everything_is_found_again_after_a_restart() {
             );
         }
         rig.reopen();
-        assert_eq!(rig.engine.forks.show_handed_out().unwrap(), 0);
+        assert_eq!(rig.engine.forks.remount_handed_out().unwrap(), 0);
         assert_eq!(fs::read(path.join("README")).unwrap(), b"changed\n");
         assert_eq!(
             rig.changes(&id),

@@ -74,13 +74,13 @@ fn check_link_text(link: &RelPath, target: &[u8]) -> Result<()> {
 /// What an archive has named so far. Small files are written in any order, so whatever cannot be
 /// beside an earlier entry is refused before: the first is kept.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct EntryNames {
     named: HashSet<RelPath>,
     files: HashSet<RelPath>,
     dirs: HashSet<RelPath>,
 }
 
-impl Seen {
+impl EntryNames {
     /// Notes a directory, or something that nothing can be below.
     pub(super) fn note(&mut self, path: &RelPath, is_dir: bool) -> Result<()> {
         if self.named.contains(path) {

@@ -12,7 +12,7 @@ use flate2::read::MultiGzDecoder;
 use offshoot_core::{Error, ErrorCode, RelPath, Result, escape_bytes};
 use offshoot_engine::{Access, Content, ProjectImport, WorkspaceImport};
 
-use super::names::{Seen, check_link, entry_path};
+use super::names::{EntryNames, check_link, entry_path};
 use crate::options::Limits;
 use offshoot_wire::{Imported, RefusedEntry};
 
@@ -176,8 +176,8 @@ enum JobKind {
 }
 
 /// How far the reading of an archive is.
-pub(super) struct Course<'a> {
-    seen: Seen,
+pub(super) struct ReadState<'a> {
+    seen: EntryNames,
     /// Bytes that may still be unpacked.
     budget: u64,
     queue: &'a SyncSender<Job>,
@@ -200,7 +200,7 @@ impl Unpacking<'_> {
     /// Runs the reading beside some writers.
     pub(super) fn run(
         self,
-        read: impl FnOnce(&Self, &mut Course<'_>) -> Result<()>,
+        read: impl FnOnce(&Self, &mut ReadState<'_>) -> Result<()>,
     ) -> Result<Imported> {
         let (sender, receiver) = sync_channel(WRITERS);
         let receiver = Mutex::new(receiver);
@@ -208,8 +208,8 @@ impl Unpacking<'_> {
             for _ in 0..WRITERS {
                 scope.spawn(|| self.write_jobs(&receiver));
             }
-            let mut course = Course {
-                seen: Seen::default(),
+            let mut course = ReadState {
+                seen: EntryNames::default(),
                 budget: self.limits.bytes,
                 queue: &sender,
             };
@@ -281,7 +281,7 @@ impl Unpacking<'_> {
     }
 
     /// Where an entry goes; none for the directory itself.
-    fn place(&self, name: &[u8], kind: &Kind, seen: &mut Seen) -> Result<Option<RelPath>> {
+    fn place(&self, name: &[u8], kind: &Kind, seen: &mut EntryNames) -> Result<Option<RelPath>> {
         if let Kind::Other(reason) = kind {
             return Err(Error::invalid(*reason));
         }
@@ -298,7 +298,7 @@ impl Unpacking<'_> {
     }
 
     /// Takes one entry in. Returns whether there is place for it.
-    pub(super) fn entry(&self, entry: Entry<'_>, course: &mut Course<'_>) -> Result<bool> {
+    pub(super) fn entry(&self, entry: Entry<'_>, course: &mut ReadState<'_>) -> Result<bool> {
         let path = match self.place(entry.name, &entry.kind, &mut course.seen) {
             Ok(Some(path)) => path,
             Ok(None) => return Ok(false),
@@ -329,9 +329,9 @@ impl Unpacking<'_> {
         entry: Entry<'_>,
         path: RelPath,
         executable: bool,
-        course: &mut Course<'_>,
+        course: &mut ReadState<'_>,
     ) -> Result<()> {
-        let mut bounded = Bounded::new(entry.content, &mut course.budget);
+        let mut bounded = BudgetedReader::new(entry.content, &mut course.budget);
         let mut first = Vec::new();
         if entry.size <= SMALL {
             // What lies about its size is cut off at what is small.
@@ -358,7 +358,7 @@ impl Unpacking<'_> {
     }
 }
 
-impl Course<'_> {
+impl ReadState<'_> {
     fn send(&self, job: Job) -> Result<()> {
         self.queue
             .send(job)
@@ -367,7 +367,7 @@ impl Course<'_> {
 }
 
 /// A reader that stops when the budget of the whole archive is used up.
-pub(super) struct Bounded<'a> {
+pub(super) struct BudgetedReader<'a> {
     pub(super) content: &'a mut dyn Read,
     pub(super) budget: &'a mut u64,
     pub(super) exceeded: bool,
@@ -375,9 +375,9 @@ pub(super) struct Bounded<'a> {
     pub(super) broken: bool,
 }
 
-impl<'a> Bounded<'a> {
+impl<'a> BudgetedReader<'a> {
     pub(super) fn new(content: &'a mut dyn Read, budget: &'a mut u64) -> Self {
-        Bounded {
+        BudgetedReader {
             content,
             budget,
             exceeded: false,
@@ -394,7 +394,7 @@ impl<'a> Bounded<'a> {
     }
 }
 
-impl Read for Bounded<'_> {
+impl Read for BudgetedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = match self.content.read(buffer) {
             Ok(n) => n,

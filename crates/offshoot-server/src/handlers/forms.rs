@@ -19,7 +19,7 @@ use axum::extract::{FromRequest as _, Multipart, Request};
 use bytes::Bytes;
 use http_body::Frame;
 use offshoot_core::{Error, ErrorCode, Result, WorkspaceId};
-use offshoot_engine::{Access, Content, Made, WriteOptions};
+use offshoot_engine::{Access, Content, EarlierResult, WriteOptions};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
@@ -283,7 +283,7 @@ impl Form {
             files: files.iter().zip(&times).map(FileRequest::new).collect(),
             content,
         };
-        let find = |made: &Made| made.file().map(wire::Upload::from);
+        let find = |made: &EarlierResult| made.file().map(wire::Upload::from);
         let make = |access: &Access, made: &[wire::Upload]| {
             let number = made.len();
             self.upload(access, id, number, times.get(number).copied().flatten())

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use offshoot_core::{Error, ObjectId, ProjectId, Result, unescape_bytes};
-use offshoot_engine::{Access, ImportOptions, Made, ProjectSource};
+use offshoot_engine::{Access, EarlierResult, ImportOptions, ProjectSource};
 
 use super::transfer::{nothing_changed, receive_archive};
 use super::workspaces::only;
@@ -35,7 +35,7 @@ pub(crate) async fn create(
     }
     let (shape, created) = blocking(move || {
         let empty = |project| wire::NewlyMade::Empty(wire::Project::from(&project));
-        let find = |made: &Made| caller.project(made.project()?).map(empty);
+        let find = |made: &EarlierResult| caller.project(made.project()?).map(empty);
         let make = |caller: &Access, _: &[wire::NewlyMade]| match &asked.from {
             None => caller.create_project(&id).map(empty),
             Some(from) => {

@@ -41,7 +41,7 @@ pub(crate) async fn archive(caller: Caller, params: Params, query: Query) -> Ans
     };
     let whole = blocking({
         let below = below.clone();
-        move || caller.whole_workspace(&id, &below)
+        move || caller.open_archive(&id, &below)
     })
     .await?;
     let left_out = whole.too_large.len();

@@ -10,16 +10,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// A stream whose writes may stand still for a limited time.
-pub(crate) struct Unstuck<S> {
+pub(crate) struct WriteTimeout<S> {
     inner: S,
     limit: Duration,
     /// Runs while a write waits for the client.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unstuck<S> {
+impl<S> WriteTimeout<S> {
     pub(crate) fn new(inner: S, limit: Duration) -> Self {
-        Unstuck {
+        WriteTimeout {
             inner,
             limit,
             stuck: None,
@@ -44,7 +44,7 @@ impl<S> Unstuck<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unstuck<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unstuck<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -15,7 +15,7 @@ use tokio::sync::broadcast;
 const KEPT: usize = 32;
 
 /// Files that the person who looks at a workspace is shown.
-pub(crate) struct Show {
+pub(crate) struct ShowEvent {
     pub(crate) workspace: WorkspaceId,
     pub(crate) project: Option<ProjectId>,
     paths: Vec<RelPath>,
@@ -23,11 +23,11 @@ pub(crate) struct Show {
     message_id: Option<String>,
 }
 
-impl Show {
-    fn new(access: &Access, paths: Vec<RelPath>) -> Result<Show> {
+impl ShowEvent {
+    fn new(access: &Access, paths: Vec<RelPath>) -> Result<ShowEvent> {
         let workspace = access.own_workspace()?;
         let fork = access.fork_named(&workspace);
-        Ok(Show {
+        Ok(ShowEvent {
             project: fork.ok().map(|fork| fork.project),
             workspace,
             paths,
@@ -60,26 +60,26 @@ impl Show {
 }
 
 /// All that is shown, for those who listen at that moment.
-pub(crate) struct Shows(broadcast::Sender<Arc<Show>>);
+pub(crate) struct ShowBroadcast(broadcast::Sender<Arc<ShowEvent>>);
 
-impl Default for Shows {
+impl Default for ShowBroadcast {
     fn default() -> Self {
-        Shows(broadcast::Sender::new(KEPT))
+        ShowBroadcast(broadcast::Sender::new(KEPT))
     }
 }
 
-impl Shows {
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<Show>> {
+impl ShowBroadcast {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<ShowEvent>> {
         self.0.subscribe()
     }
 
-    pub(crate) fn is_listened_to(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
     /// Tells whoever listens. It blocks.
     pub(crate) fn tell(&self, access: &Access, paths: Vec<RelPath>) -> Result<()> {
-        let show = Show::new(access, paths)?;
+        let show = ShowEvent::new(access, paths)?;
         // The last listener may have gone meanwhile.
         let _ = self.0.send(Arc::new(show));
         Ok(())

@@ -11,51 +11,51 @@ use http_body::{Frame, SizeHint};
 use offshoot_core::{Error, ErrorCode, Result};
 
 use crate::connections::Claim;
-use crate::shares::{Asker, Place};
+use crate::shares::{Requester, Slot};
 
-const BEGAN: u8 = 1;
+const STARTED: u8 = 1;
 const CANCELLED: u8 = 2;
 
 tokio::task_local! {
-    static PRESENT: Arc<Hold>;
+    static CURRENT: Arc<InFlight>;
 }
 
 /// The place of a request among all, and whether it may still begin something.
 #[derive(Default)]
-pub(crate) struct Hold {
-    held: Mutex<Option<(Place, Option<Claim>)>>,
+pub(crate) struct InFlight {
+    held: Mutex<Option<(Slot, Option<Claim>)>>,
     state: AtomicU8,
 }
 
-impl Hold {
+impl InFlight {
     /// The hold of the request that this task works for.
-    pub(crate) fn present() -> Option<Arc<Hold>> {
-        PRESENT.try_with(Arc::clone).ok()
+    pub(crate) fn current() -> Option<Arc<InFlight>> {
+        CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// Runs the answering of a request, which finds its hold by [`Hold::present`].
+    /// Runs the answering of a request, which finds its hold by [`InFlight::current`].
     pub(crate) async fn scope<F: Future>(self: Arc<Self>, answering: F) -> F::Output {
-        PRESENT.scope(self, answering).await
+        CURRENT.scope(self, answering).await
     }
 
     /// Keeps a place until all is over. The one before it, if any, is free then.
-    pub(crate) fn keep(&self, place: Place, claim: Option<Claim>) {
+    pub(crate) fn hold_slot(&self, slot: Slot, claim: Option<Claim>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         // A claim stays with the connection, whichever place the request has.
         let claim = claim.or_else(|| held.take().and_then(|(_, claim)| claim));
-        let before = held.replace((place, claim));
+        let before = held.replace((slot, claim));
         drop(held);
         drop(before);
     }
 
     /// Who the request counts for.
-    pub(crate) fn asker(&self) -> Option<Asker> {
+    pub(crate) fn requester(&self) -> Option<Requester> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(|(place, _)| place.asker().clone())
+        held.as_ref().map(|(slot, _)| slot.requester().clone())
     }
 
     /// Whether there is anything to let go of at the end.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn holds_slot(&self) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.is_some()
     }
@@ -63,7 +63,7 @@ impl Hold {
     /// Work begins. An error if the request was answered with a time-out before: what has not begun
     /// by then never does.
     pub(crate) fn begin(&self) -> Result<()> {
-        let begin = |state| (state & CANCELLED == 0).then_some(state | BEGAN);
+        let begin = |state| (state & CANCELLED == 0).then_some(state | STARTED);
         let began = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, begin);
@@ -74,23 +74,26 @@ impl Hold {
 
     /// Nothing begins from now on. Says whether something has.
     pub(crate) fn cancel(&self) -> bool {
-        self.state.fetch_or(CANCELLED, Ordering::AcqRel) & BEGAN != 0
+        self.state.fetch_or(CANCELLED, Ordering::AcqRel) & STARTED != 0
     }
 }
 
 /// The body of an answer, with what its request holds.
-pub(crate) struct HeldBody {
+pub(crate) struct InFlightBody {
     body: Body,
-    _hold: Arc<Hold>,
+    _in_flight: Arc<InFlight>,
 }
 
-impl HeldBody {
-    pub(crate) fn of(body: Body, hold: Arc<Hold>) -> Body {
-        Body::new(HeldBody { body, _hold: hold })
+impl InFlightBody {
+    pub(crate) fn of(body: Body, in_flight: Arc<InFlight>) -> Body {
+        Body::new(InFlightBody {
+            body,
+            _in_flight: in_flight,
+        })
     }
 }
 
-impl http_body::Body for HeldBody {
+impl http_body::Body for InFlightBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -116,13 +119,13 @@ mod tests {
 
     #[test]
     fn what_has_not_begun_before_the_time_out_never_does() {
-        let hold = Hold::default();
-        assert!(!hold.cancel());
-        assert_eq!(hold.begin().unwrap_err().code(), ErrorCode::Timeout);
-        let hold = Hold::default();
-        hold.begin().unwrap();
-        hold.begin().unwrap();
-        assert!(hold.cancel());
-        assert!(hold.begin().is_err());
+        let in_flight = InFlight::default();
+        assert!(!in_flight.cancel());
+        assert_eq!(in_flight.begin().unwrap_err().code(), ErrorCode::Timeout);
+        let in_flight = InFlight::default();
+        in_flight.begin().unwrap();
+        in_flight.begin().unwrap();
+        assert!(in_flight.cancel());
+        assert!(in_flight.begin().is_err());
     }
 }
